@@ -1,0 +1,69 @@
+"""batch_export: a PyTorch to ONNX exporter of its own, and the batch runner that proves it on a matrix of cells.
+
+The exporter's names are fetched from its modules on first use, so that importing the package (for planning, `--help` or
+a report) never imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.onnx import is_in_onnx_export
+
+    from batch_export.errors import OnnxExporterError
+    from batch_export.exporter.fake_mode import ONNXFakeContext, enable_fake_mode
+    from batch_export.exporter.inference import ONNXRuntimeOptions
+    from batch_export.exporter.legacy import DiagnosticOptions, ExportOptions, dynamo_export
+    from batch_export.exporter.program import ONNXProgram
+    from batch_export.exporter.registry import OnnxRegistry
+    from batch_export.front import export
+    from batch_export.run_api import Run, open_run, sweep
+
+__version__ = "0.1.0"
+__all__ = [
+    "DiagnosticOptions",
+    "ExportOptions",
+    "ONNXFakeContext",
+    "ONNXProgram",
+    "ONNXRuntimeOptions",
+    "OnnxExporterError",
+    "OnnxRegistry",
+    "Run",
+    "__version__",
+    "dynamo_export",
+    "enable_fake_mode",
+    "export",
+    "is_in_onnx_export",
+    "open_run",
+    "sweep",
+]
+
+_HOMES = {
+    "DiagnosticOptions": "batch_export.exporter.legacy",
+    "ExportOptions": "batch_export.exporter.legacy",
+    "ONNXFakeContext": "batch_export.exporter.fake_mode",
+    "ONNXProgram": "batch_export.exporter.program",
+    "ONNXRuntimeOptions": "batch_export.exporter.inference",
+    "OnnxExporterError": "batch_export.errors",
+    "OnnxRegistry": "batch_export.exporter.registry",
+    "Run": "batch_export.run_api",
+    "dynamo_export": "batch_export.exporter.legacy",
+    "enable_fake_mode": "batch_export.exporter.fake_mode",
+    "export": "batch_export.front",
+    "is_in_onnx_export": "torch.onnx",
+    "open_run": "batch_export.run_api",
+    "sweep": "batch_export.run_api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'batch_export' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)  # lazy: imports torch (PEP 562)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

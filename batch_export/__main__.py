@@ -1,0 +1,16 @@
+"""`python -m batch_export`. Kept light: child processes import this module again before they do anything else."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Runs the command line and returns the exit code."""
+    from batch_export.cli import main as command_line  # not at the top: see the module's docstring
+
+    return command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""A diagnostic: one thing that went wrong, as every report tells it. Frozen plain data; identity by content.
+
+What a diagnostic is about (stage, class, operator, source line) is in its fingerprint; numbers, paths of a machine and
+the cell that happened to show it are not, so the same defect has the same fingerprint in every run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from batch_export.digest import digest_value
+
+FINGERPRINT_FORMAT = 1
+"""Raised when fingerprints change their meaning. 1 (2026-11): first."""
+
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\binf\b|\bnan\b)", re.IGNORECASE)
+_PATH = re.compile(r"(?:/[\w.+-]+){2,}")
+_LIST = re.compile(r"[\[(][#,\s]*[\])]")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing that went wrong.
+
+    Attributes:
+        stage: where, e.g. `translate`.
+        error_class: its class, e.g. `MissingOperatorError`.
+        message: one line for people.
+        operator: torch's or ONNX's operator, if known.
+        source: `file:line` in the model's source, if known.
+        node: FX or ONNX node, if known.
+        subject: what it happened to: a cell's name, or a model's.
+        level: `error`, `warning` or `note`.
+        place: `file:line` to show where no source is known, e.g. the model's config; no part of the identity.
+    """
+
+    stage: str
+    error_class: str
+    message: str
+    operator: str = ""
+    source: str = ""
+    node: str = ""
+    subject: str = ""
+    level: str = "error"
+    place: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """32 hexadecimal characters that stand for the defect."""
+        return digest_value([FINGERPRINT_FORMAT, *self.identity])[:32]
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What makes two diagnostics the same defect: where it is known, the operator and the source line; else the
+        message without its numbers and paths."""
+        known = bool(self.operator or self.source)
+        return (
+            self.stage, self.error_class, self.operator, stable_source(self.source),
+            "" if known else without_numbers(self.message),
+        )  # fmt: skip
+
+
+def without_numbers(text: str) -> str:
+    """Returns the text with numbers and absolute paths replaced, so that two runs of one defect read alike."""
+    return _LIST.sub("#", _NUMBER.sub("#", _PATH.sub("/path", text)))
+
+
+def stable_source(source: str) -> str:
+    """Returns the last two parts of the file's path and the line: checkouts lie in different folders."""
+    file, _, line = source.rpartition(":")
+    return f"{'/'.join(PurePath(file).parts[-2:])}:{line}" if file else source

@@ -1,0 +1,38 @@
+"""Digests: the sha256 of bytes, files and plain values. Content in, 64 hexadecimal characters out."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+Digest = str
+"""64 lower-case hexadecimal characters: the sha256 of an artifact's bytes."""
+
+_CHUNK_BYTES = 1 << 20
+
+
+def digest_bytes(data: bytes | memoryview) -> Digest:
+    """Returns the digest of `data`."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_file(path: Path) -> Digest:
+    """Returns the digest of the file's bytes, read in pieces of 1 MiB."""
+    sha = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            sha.update(chunk)
+    return sha.hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """Encodes a plain value or a frozen dataclass as JSON whose bytes depend on the content only (keys sorted)."""
+    return msgspec.json.encode(value, order="deterministic")
+
+
+def digest_value(value: Any) -> Digest:
+    """Returns the digest of a plain value's canonical JSON."""
+    return digest_bytes(canonical_json(value))

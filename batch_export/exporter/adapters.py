@@ -1,0 +1,66 @@
+"""Between what a torch model takes and gives (nested, with None and numbers) and the flat tensors of an ONNX model.
+
+Arrives: nested inputs or outputs, and the exported program that says which of them are tensors of the ONNX model.
+Leaves: tensors in order. No model is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind
+from torch.utils import _pytree as pytree
+
+
+def flat_inputs(
+    program: torch.export.ExportedProgram | None, names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """The tensors among nested inputs, in the order of the ONNX inputs `names`.
+
+    Raises:
+        ValueError: if their number differs from that of the ONNX inputs.
+    """
+    order = [*_keyword_order(program), *kwargs]
+    leaves = pytree.tree_leaves((args, {name: kwargs[name] for name in order if name in kwargs}))
+    chosen = _user_leaves(program, leaves)
+    if len(chosen) != len(names):
+        chosen = [leaf for leaf in leaves if leaf is not None]
+    if len(chosen) != len(names):
+        chosen = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    if len(chosen) != len(names):
+        raise ValueError(
+            f"the model has {len(names)} inputs ({', '.join(names)}), and {len(chosen)} tensors were given"
+        )
+    return [onnx_tensor(leaf) for leaf in chosen]
+
+
+def _user_leaves(program: torch.export.ExportedProgram | None, leaves: Sequence[Any]) -> list[Any]:
+    """The leaves that the program reads when it runs; values fixed at capture are left out."""
+    if program is None:
+        return []
+    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    if len(specs) != len(leaves):
+        return []
+    pairs = zip(specs, leaves, strict=True)
+    return [leaf for spec, leaf in pairs if not isinstance(spec.arg, ConstantArgument) and leaf is not None]
+
+
+def _keyword_order(program: torch.export.ExportedProgram | None) -> list[str]:
+    in_spec = program.call_spec.in_spec if program is not None else None
+    if in_spec is None or in_spec.num_children < 2:
+        return []
+    context = in_spec.child(1).context
+    return list(context) if context else []
+
+
+def flat_outputs(outputs: Any) -> list[torch.Tensor]:
+    """The tensors among nested outputs, in the order of the ONNX outputs; None is left out."""
+    return [onnx_tensor(leaf) for leaf in pytree.tree_leaves(outputs) if leaf is not None]
+
+
+def onnx_tensor(leaf: Any) -> torch.Tensor:
+    """A tensor as ONNX has it: numbers become tensors, complex tensors `float[..., 2]`."""
+    tensor = leaf if isinstance(leaf, torch.Tensor) else torch.as_tensor(leaf)
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

@@ -1,0 +1,266 @@
+"""`export()`: a PyTorch model in, an ONNXProgram out. The page reads like the pipeline's table of contents."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from batch_export.errors import OnnxExporterError, SaveError, VerificationError
+from batch_export.exporter import artifacts, metadata, naming, opset, optimise
+from batch_export.exporter import capture as capturing
+from batch_export.exporter import dynamic_axes as older_axes
+from batch_export.exporter import verify as verification
+from batch_export.exporter.arguments import example_inputs, warn_deprecated
+from batch_export.exporter.diagnostics import markdown
+from batch_export.exporter.fake_mode import context_of
+from batch_export.exporter.older_path import TorchScriptExporter, export_torchscript
+from batch_export.exporter.program import ONNXProgram
+from batch_export.exporter.registry import OnnxRegistry
+from batch_export.exporter.translate import translate_program
+
+DEFAULT_OPSET = 20
+
+
+def export(
+    model: Any,
+    args: Any = (),
+    f: str | os.PathLike[str] | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    export_params: bool = True,
+    verbose: bool | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    opset_version: int | None = None,
+    dynamic_axes: older_axes.DynamicAxes | None = None,
+    keep_initializers_as_inputs: bool = False,
+    dynamo: bool = True,
+    external_data: bool = True,
+    dynamic_shapes: Any = None,
+    custom_translation_table: Mapping[Callable[..., Any], Callable[..., Any] | Sequence[Callable[..., Any]]]
+    | None = None,
+    report: bool = False,
+    optimize: bool = True,
+    verify: bool = False,
+    profile: bool = False,
+    dump_exported_program: bool = False,
+    artifacts_dir: str | os.PathLike[str] = ".",
+    fallback: bool = False,
+    allow_guards: bool = False,
+    passes: Sequence[Any] = (),
+    registry: OnnxRegistry | None = None,
+    torchscript: TorchScriptExporter | None = None,
+    **deprecated: Any,
+) -> ONNXProgram:
+    """Exports a model to ONNX.
+
+    Args:
+        model: a module, a callable, an exported program (taken as it is), or a scripted module or function.
+        args: positional example inputs, or a single one; tensors become inputs of the ONNX model, other values are
+            fixed. A dict of parameter names at the end stands for `kwargs` when those are not given.
+        f: where to write the model; nothing is written when None.
+        kwargs: keyword example inputs.
+        export_params: whether weights are written to `f`.
+        verbose: print each stage with its time.
+        input_names: names of the ONNX inputs, in order.
+        output_names: names of the ONNX outputs, in order.
+        opset_version: the ONNX opset, from 18 to 25; 20 when None. The file has exactly this opset.
+        dynamic_axes: input or output name -> {axis: name} or a list of axes; turned into `dynamic_shapes`, which is
+            preferred when both are given.
+        keep_initializers_as_inputs: whether weights are also inputs of the file.
+        dynamo: False exports with the TorchScript exporter instead; the result's `exporter` says so.
+        external_data: write weights to `<f>.data`.
+        dynamic_shapes: which axes stay free, as a tree like the inputs (or a dict by parameter names) with axis names,
+            `torch.export.Dim`s, hints, ints or None; a `ShapesCollection`, an `AdditionalInputs`; True for all axes.
+        custom_translation_table: torch operator -> function written with onnxscript's operators (or a list of them).
+        report: write a Markdown report into `artifacts_dir`, also when the export fails.
+        optimize: whether to run the optimiser.
+        verify: run the result in ONNX Runtime on the example inputs and compare it with the model.
+        profile: write the seconds by stage and by operator into `artifacts_dir`.
+        dump_exported_program: write the captured program into `artifacts_dir`, as `.pt2` and as text.
+        artifacts_dir: where reports, profiles and programs go.
+        fallback: use the TorchScript exporter, with a warning, when this one fails; the result's `exporter` says so.
+        allow_guards: accept a program that holds for some sizes of a dynamic axis only; its guards are then in the
+            model's metadata (`batch_export.guards`) and in the report.
+        passes: onnx-ir passes to run after the optimiser.
+        registry: translations to use; `opset_version` is its own when not given.
+        torchscript: the TorchScript exporter; `batch_export.export` brings it along.
+        **deprecated: `training`, `operator_export_type`, `do_constant_folding`, `custom_opsets`,
+            `export_modules_as_functions` and `autograd_inlining` only warn.
+
+    Returns:
+        The program; `program.model` is the ONNX model as `onnx_ir.Model`.
+
+    Raises:
+        OnnxExporterError: the subclass names the stage; the message names node, operator, source line and next step.
+        TypeError: for a parameter that does not exist.
+    """
+    warn_deprecated(deprecated)
+    arguments, keywords = example_inputs(model, args, kwargs)
+    target_opset = _opset(opset_version, registry)
+    story = markdown.Story(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
+    folder = Path(artifacts_dir)
+    save = _Saving(f, export_params, keep_initializers_as_inputs, external_data)
+    older = _older_form(model, arguments, keywords, dynamic_shapes, dynamic_axes, input_names, output_names)
+    if not dynamo:
+        program = export_torchscript(
+            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names
+        )
+        save(program, story)
+        return program
+    try:
+        opset.check_opset(target_opset)
+        with story.stage("capture"):
+            captured = capturing.capture(model, arguments, keywords, dynamic_shapes=older, allow_guards=allow_guards)
+            story.captured = captured
+        if dump_exported_program:
+            artifacts.dump_program(captured.program, folder)
+        program = to_onnx(
+            captured,
+            target_opset,
+            input_names=input_names,
+            output_names=output_names,
+            custom_translation_table=custom_translation_table,
+            optimize=optimize,
+            passes=passes,
+            registry=registry,
+            story=story,
+        )
+        if dynamic_axes and dynamic_shapes is None:
+            older_axes.name_outputs(program.model, dynamic_axes, output_names)
+        save(program, story)
+        if verify:
+            with story.stage("verify"):
+                _refuse_fake(program)
+                story.verification = verification.verify_program(program, model, arguments, keywords)
+                verification.require(story.verification)
+        if profile:
+            artifacts.write_profile(program, folder)
+    except OnnxExporterError as error:
+        story.error = error
+        if not fallback or isinstance(error, SaveError):
+            raise
+        warnings.warn(f"the export failed and falls back to the TorchScript exporter: {error}", stacklevel=2)
+        program = export_torchscript(
+            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names
+        )
+        program.export_exception = error
+        save(program, story)
+    finally:
+        if report:
+            story.write(folder)
+    return program
+
+
+def _refuse_fake(program: ONNXProgram) -> None:
+    if program.fake_context is not None:
+        raise VerificationError(
+            "a model made in fake mode has no weights to run with",
+            next_step="leave out verify=True, call program.apply_weights(), and compare with the real model",
+        )
+
+
+def _opset(opset_version: int | None, registry: OnnxRegistry | None) -> int:
+    if opset_version is not None:
+        return opset_version
+    return registry.opset_version if registry is not None else DEFAULT_OPSET
+
+
+class _Saving:
+    """Writes a program to `f`, if there is one, as the caller of `export` wants it."""
+
+    def __init__(
+        self, f: str | os.PathLike[str] | None, weights: bool, weights_as_inputs: bool, external_data: bool
+    ) -> None:
+        self._options: dict[str, Any] = {
+            "include_initializers": weights,
+            "keep_initializers_as_inputs": weights_as_inputs,
+            "external_data": external_data,
+        }
+        self._f = f
+
+    def __call__(self, program: ONNXProgram, story: markdown.Story) -> None:
+        if self._f is not None:
+            with story.stage("save"):
+                program.save(self._f, **self._options)
+
+
+def _older_form(
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    dynamic_axes: older_axes.DynamicAxes | None,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+) -> Any:
+    """`dynamic_shapes`, or what `dynamic_axes` means in their terms."""
+    if dynamic_shapes is not None or not dynamic_axes:
+        return dynamic_shapes
+    by_name = capturing.named_inputs(model, args, kwargs)
+    return older_axes.to_dynamic_shapes(dynamic_axes, by_name, input_names, output_names)
+
+
+def to_onnx(
+    captured: capturing.Captured,
+    opset_version: int,
+    *,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    custom_translation_table: Mapping[Callable[..., Any], Any] | None = None,
+    optimize: bool = True,
+    passes: Sequence[Any] = (),
+    registry: OnnxRegistry | None = None,
+    story: markdown.Story | None = None,
+) -> ONNXProgram:
+    """Turns a captured program into ONNX at one opset; one capture may be turned into several.
+
+    Raises:
+        OnnxExporterError: as `export`.
+    """
+    story = story or markdown.Story(model="", opset_version=opset_version)
+    opset.check_opset(opset_version)
+    registry = registry.at(opset_version) if registry is not None else OnnxRegistry(opset_version)
+    for target, functions in (custom_translation_table or {}).items():
+        registry.register_target(target, functions)
+    with story.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
+        translated = translate_program(captured.program, registry, captured.axis_names, fold=optimize)
+    program = ONNXProgram(translated.model, captured.program)
+    story.program = program
+    program.operators, program.output_kinds, program.captured = translated.operators, translated.output_kinds, captured
+    program.operator_seconds, program.fake_context = translated.operator_seconds, context_of(captured.program)
+    if optimize or passes:
+        with story.stage("optimise"):
+            program.passes = optimise.optimise(program.model, passes, standard=optimize)
+    with story.stage("opset"):
+        opset.set_opset(program.model, opset_version)
+    naming.rename(program.model, input_names, output_names)
+    graph = program.model.graph
+    ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]
+    graph.metadata_props[metadata.RANGE_CONSTRAINTS] = naming.replace_words(ranges, captured.axis_names)
+    if captured.derived_names:
+        naming.rename_axes(program.model, captured.derived_names)
+    if captured.restrictions:
+        program.model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in captured.restrictions)
+    program.seconds, program.diagnostic_context = story.seconds, story
+    return program
+
+
+def warm() -> None:
+    """Fills every per-process cache (torchlib, decompositions, rewrite rules, torch.export) by one tiny export."""
+
+    class Tiny(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.adaptive_avg_pool1d(torch.relu(self.linear(x)).std(-1, keepdim=True), 1)
+
+    export(Tiny().eval(), (torch.ones(2, 2, 2),), dynamic_shapes=({0: "batch"},), opset_version=DEFAULT_OPSET)

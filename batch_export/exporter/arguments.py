@@ -1,0 +1,74 @@
+"""What callers of `export()` may pass in several ways, in one way; and the parameters that no longer do anything.
+
+Arrives: arguments as given. Leaves: positional and keyword example inputs, and warnings. No model is touched.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+_DEPRECATED: Mapping[str, tuple[Any, str]] = {
+    "training": (None, "put the model into the mode that you want with model.train() or model.eval() before exporting"),
+    "operator_export_type": (
+        None,
+        "leave it out: only ONNX operators are produced; use custom_translation_table for others",
+    ),
+    "operator_export_types": (
+        None,
+        "leave it out: only ONNX operators are produced; use custom_translation_table for others",
+    ),
+    "do_constant_folding": (True, "use optimize=True or optimize=False"),
+    "custom_opsets": (None, "pass version=... to torch.onnx.ops.symbolic, or set opset_imports on program.model"),
+    "export_modules_as_functions": (False, "leave it out: nodes carry their module in the metadata key `namespace`"),
+    "autograd_inlining": (True, "leave it out: autograd functions are always inlined"),
+}
+
+
+def warn_deprecated(given: Mapping[str, Any]) -> None:
+    """Warns about each deprecated parameter that has a value of its own, and says what to do instead.
+
+    Raises:
+        TypeError: for a parameter that `export` does not have.
+    """
+    for name, value in given.items():
+        if name not in _DEPRECATED:
+            raise TypeError(f"export() has no parameter {name!r}")
+        default, instead = _DEPRECATED[name]
+        if value != default and value is not None:
+            warnings.warn(
+                f"export(): {name} is deprecated and does nothing; {instead}", DeprecationWarning, stacklevel=3
+            )
+
+
+def example_inputs(model: Any, args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword inputs: a single value becomes a tuple, a trailing dict of parameter names keywords.
+
+    A dict at the end of `args` is taken as keyword inputs when no `kwargs` are given and all its keys are parameters
+    that the other arguments leave open; otherwise it is an ordinary input of that type.
+    """
+    arguments = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    if kwargs or not arguments or not isinstance(arguments[-1], dict):
+        return arguments, dict(kwargs or {})
+    last = arguments[-1]
+    if not last:
+        return (arguments[:-1], {}) if _binds(model, arguments[:-1], {}) else (arguments, {})
+    if all(isinstance(key, str) for key in last) and _binds(model, arguments[:-1], last):
+        return arguments[:-1], dict(last)
+    return arguments, {}
+
+
+def _binds(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    if isinstance(model, torch.export.ExportedProgram):
+        model = model.module(check_guards=False)
+    called: Callable[..., Any] = model.forward if isinstance(model, torch.nn.Module) else model
+    try:
+        signature = inspect.signature(called)
+        signature.bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return False
+    return all(name in signature.parameters for name in kwargs)

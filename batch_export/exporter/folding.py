@@ -1,0 +1,141 @@
+"""Computes ONNX operators on small constants while the graph is being recorded, with numpy.
+
+Arrives: an operator's name, its inputs as arrays (None for an absent one) and its attributes. Leaves: the result, or
+None when the operator is not in the table or its result would not be exact. Only operators of shape arithmetic are
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+Array = np.ndarray[Any, Any]
+
+
+def static_sizes(value: ir.Value | None, attributes: Mapping[str, Any]) -> list[int] | None:
+    """The sizes that `Shape` with these attributes gives, or None when one of them is not an integer."""
+    if value is None or value.shape is None:
+        return None
+    sizes = list(value.shape)[attributes.get("start", 0) : attributes.get("end", len(value.shape))]
+    static = [size for size in sizes if isinstance(size, int)]
+    return static if len(static) == len(sizes) else None
+
+
+def _axes(array: Array | None, fallback: Any = None) -> tuple[int, ...] | None:
+    chosen = fallback if array is None else array.tolist()
+    if chosen is None:
+        return None
+    return tuple(chosen) if isinstance(chosen, (list, tuple)) else (int(chosen),)
+
+
+def _unsqueeze(data: Array, axes: Array) -> Array:
+    wanted = sorted(axis % (data.ndim + axes.size) for axis in axes.tolist())
+    for axis in wanted:
+        data = np.expand_dims(data, axis)
+    return data
+
+
+def _slice(data: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
+    index: list[slice] = [slice(None)] * data.ndim
+    for position, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        axis = position if axes is None else int(axes[position])
+        step = 1 if steps is None else int(steps[position])
+        index[axis] = slice(start, None if step < 0 and end < -data.shape[axis] else end, step)
+    return data[tuple(index)]
+
+
+def _reshape(data: Array, shape: Array, allowzero: int = 0) -> Array:
+    sizes = [
+        data.shape[position] if size == 0 and not allowzero else size for position, size in enumerate(shape.tolist())
+    ]
+    return data.reshape(sizes)
+
+
+def _divide(left: Array, right: Array) -> Array | None:
+    if not np.issubdtype(left.dtype, np.integer):
+        return np.asarray(left / right, dtype=left.dtype)
+    if np.any(right == 0):
+        return None
+    return np.asarray(np.trunc(left / right) if left.size and np.abs(left).max() < 2**52 else left // right, left.dtype)
+
+
+def _modulo(left: Array, right: Array, fmod: int = 0) -> Array | None:
+    if np.any(right == 0):
+        return None
+    return np.asarray(np.fmod(left, right) if fmod else np.mod(left, right), dtype=left.dtype)
+
+
+def _constant_of_shape(shape: Array, value: Any = None) -> Array:
+    if value is None:
+        return np.zeros(shape.tolist(), dtype=np.float32)
+    fill = value.numpy() if isinstance(value, ir.TensorProtocol) else ir.serde.deserialize_tensor(value).numpy()
+    return np.full(shape.tolist(), fill.reshape(-1)[0], dtype=fill.dtype)
+
+
+def _reduce(function: Callable[..., Any]) -> Callable[..., Array]:
+    def run(data: Array, axes: Array | None = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Array:
+        if noop_with_empty_axes and axes is None:
+            return data
+        return np.asarray(function(data, axis=_axes(axes), keepdims=bool(keepdims)), dtype=data.dtype)
+
+    return run
+
+
+_TABLE: dict[str, Callable[..., Any]] = {
+    "Cast": lambda data, to: data.astype(ir.DataType(to).numpy()),
+    "CastLike": lambda data, like: data.astype(like.dtype),
+    "Identity": lambda data: data,
+    "Concat": lambda *parts, axis: np.concatenate(parts, axis=axis),
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": lambda data, axes=None: np.squeeze(data, axis=_axes(axes)),
+    "Gather": lambda data, indices, axis=0: np.take(data, indices, axis=axis),
+    "Slice": _slice,
+    "Reshape": _reshape,
+    "Transpose": lambda data, perm=None: np.transpose(data, perm),
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": _divide,
+    "Mod": _modulo,
+    "Neg": np.negative,
+    "Abs": np.abs,
+    "Sign": np.sign,
+    "Min": lambda *parts: np.minimum.reduce(np.broadcast_arrays(*parts)),
+    "Max": lambda *parts: np.maximum.reduce(np.broadcast_arrays(*parts)),
+    "Equal": np.equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "Not": np.logical_not,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+    "Where": np.where,
+    "Size": lambda data: np.asarray(data.size, dtype=np.int64),
+    "Shape": lambda data, start=0, end=None: np.asarray(data.shape[start:end], dtype=np.int64),
+    "Range": lambda start, limit, delta: np.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype),
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": lambda data, shape: np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape.tolist()))),
+    "ReduceProd": _reduce(np.prod),
+    "ReduceSum": _reduce(np.sum),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMin": _reduce(np.min),
+}
+
+
+def evaluate(name: str, inputs: Sequence[Array | None], attributes: Mapping[str, Any]) -> Array | None:
+    """The operator's result on constants, or None when it is not computed here."""
+    function = _TABLE.get(name)
+    if function is None or (inputs and inputs[0] is None):
+        return None
+    if any(array is not None and array.dtype.kind not in "biuf" for array in inputs):
+        return None
+    try:
+        result = function(*inputs, **attributes)
+    except (ValueError, TypeError, IndexError, ZeroDivisionError):
+        return None  # left to the runtime, which reports it with the node's name
+    return None if result is None else np.asarray(result)

@@ -1,0 +1,255 @@
+"""One operator at a time: torch operators, with values as arguments, into ONNX nodes.
+
+Arrives: an operator's target and its arguments as ONNX values and plain Python objects, with the fake tensors that
+torch computed for them. Leaves: ONNX values that carry dtype, shape and name. Operators without a translation are
+decomposed (`decompose.py`). Nothing here walks a graph; that is `translator.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+from torch._guards import detect_fake_mode
+from torch.utils import _pytree as pytree
+
+from batch_export.errors import DecompositionError, TranslationError
+from batch_export.exporter import decompose, promote
+from batch_export.exporter.operators import op
+from batch_export.exporter.recorder import Recorder
+from batch_export.exporter.registry import OnnxRegistry, qualified_name, standard_functions
+from batch_export.exporter.sizes import Sizes
+
+IGNORED_NAMES = frozenset(
+    {
+        "aten::_assert_async",
+        "aten::_assert_async.msg",
+        "aten::_assert_scalar",
+        "aten::_assert_tensor_metadata",
+        "aten::sym_constrain_range",
+        "aten::sym_constrain_range_for_size",
+        "torch._C::_set_grad_enabled",
+        "torch.amp.autocast_mode::_exit_autocast",
+    }
+)
+"""Operators that check or switch something in torch and compute nothing."""
+
+_SPLITS = frozenset(
+    ["split", "chunk", "split_with_sizes", "tensor_split", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"]
+)
+
+
+class OperatorTranslator:
+    """Translates operators of one exported program.
+
+    Args:
+        program: the program, read for its fake mode and by those who walk it.
+        registry: which function translates which operator.
+        axis_names: torch's symbol -> axis name.
+        fold: compute small constant expressions at once.
+    """
+
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        registry: OnnxRegistry,
+        axis_names: Mapping[str, str],
+        *,
+        fold: bool,
+    ) -> None:
+        self.program = program
+        self.registry = registry
+        self.recorder = Recorder(fold=fold)
+        self.sizes = Sizes(self.recorder, axis_names)
+        self.operators: dict[str, tuple[int, str]] = {}
+        self._fake_mode: Any = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes])
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def describe(self, value: ir.Value, fake: Any) -> None:
+        """Writes a fake tensor's dtype and shape onto an ONNX value."""
+        if isinstance(fake, torch.Tensor):
+            dtype = tensor_adapters.from_torch_dtype(fake.dtype)
+            shape = self.sizes.shape(fake.shape)
+            if fake.is_complex():
+                dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
+                shape = ir.Shape([*shape.dims, 2])
+            value.type = ir.TensorType(dtype)
+            value.shape = shape
+            self.sizes.learn(value, fake.shape)
+        elif isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            kind = {torch.SymInt: ir.DataType.INT64, torch.SymFloat: ir.DataType.FLOAT, torch.SymBool: ir.DataType.BOOL}
+            value.type = ir.TensorType(kind[type(fake)])
+            value.shape = ir.Shape([])
+            self.sizes.learn_scalar(fake, value)
+
+    def settle(self, result: Any, fake: Any, name: str) -> Any:
+        """Holds a result against what torch computed: dtype cast where needed, shape and name written."""
+        if isinstance(fake, (tuple, list)):
+            if isinstance(result, ir.Value):
+                if not isinstance(result.type, ir.SequenceType) and len(fake) == 1:
+                    return [self.settle(result, fake[0], name)]
+                return result  # an ONNX sequence
+            pairs = zip(result, fake, strict=False)
+            return [self.settle(one, of, f"{name}_{index}") for index, (one, of) in enumerate(pairs)]
+        if isinstance(result, (list, tuple)) and len(result) >= 1 and not isinstance(fake, (list, tuple)):
+            return self.settle(result[0], fake, name)
+        if not isinstance(result, ir.Value):
+            if isinstance(fake, torch.Tensor):
+                result = self.recorder.constant(result, tensor_adapters.from_torch_dtype(fake.dtype))
+            return result
+        if isinstance(fake, torch.Tensor) and not fake.is_complex():
+            expected = tensor_adapters.from_torch_dtype(fake.dtype)
+            if result.dtype is not None and result.dtype != expected and not isinstance(result.type, ir.SequenceType):
+                result = op.Cast(result, to=expected)
+        if not isinstance(result.type, ir.SequenceType):
+            fresh = result.producer() is not None and (result.name or "").startswith("val_")
+            if fresh or result.shape is None:
+                self.describe(result, fake)
+            elif isinstance(fake, torch.Tensor):
+                self.sizes.learn(result, fake.shape)
+            elif isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                self.sizes.learn_scalar(fake, result)
+            if fresh:
+                result.name = self.recorder.unique_name(name)
+        return result
+
+    def convert(self, argument: Any, env: Mapping[torch.fx.Node, Any]) -> Any:
+        """An FX argument as a translation takes it."""
+        if isinstance(argument, torch.fx.Node):
+            return env[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self.convert(item, env) for item in argument]
+        return self.plain(argument)
+
+    def plain(self, argument: Any) -> Any:
+        """Torch's non-tensor objects as ONNX functions take them."""
+        if isinstance(argument, torch.dtype):
+            return int(tensor_adapters.from_torch_dtype(argument))
+        if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.sizes.scalar(argument)
+        if isinstance(argument, (torch.device, torch.layout)):
+            return str(argument)
+        if isinstance(argument, torch.memory_format):
+            return None
+        if isinstance(argument, torch.Tensor):
+            return self.tensor_constant(argument)
+        return argument
+
+    def tensor_constant(self, tensor: torch.Tensor) -> ir.Value:
+        """A real tensor met inside a graph or a decomposition, as an initializer."""
+        data = tensor.detach()
+        if data.is_complex():
+            data = torch.view_as_real(data.resolve_conj())
+        if data.numel() <= 1024 and data.dtype != torch.bfloat16:
+            return self.recorder.constant(data.cpu().contiguous().numpy())
+        return self.recorder.initializer("tensor", tensor_adapters.TorchTensor(data))
+
+    # One operator -----------------------------------------------------------------------------------------------------
+
+    def call(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake: Any, name: str) -> Any:
+        """Translates an operator whose arguments are ONNX values and plain numbers; None if it has no translation."""
+        is_complex = any(_is_complex(leaf) for leaf in pytree.tree_leaves(kwargs.get("__fakes__", ())))
+        kwargs = {key: value for key, value in kwargs.items() if key != "__fakes__"}
+        function = self.registry.lookup(target, is_complex=is_complex)
+        if function is None:
+            return None
+        qualified = qualified_name(target)
+        arguments = list(args)
+        result_dtype = None
+        if isinstance(fake, torch.Tensor):
+            result_dtype = tensor_adapters.from_torch_dtype(fake.dtype)
+        if not is_complex and function.origin != "custom":
+            arguments = promote.promote(qualified, arguments, result_dtype)
+        base = promote.base_name(qualified)
+        if base in _SPLITS and isinstance(fake, (list, tuple)):
+            axis = int(kwargs.get("dim", args[2] if len(args) > 2 else 0))
+            pieces = [piece.shape[axis] for piece in fake]
+            if all(isinstance(piece, int) for piece in pieces):
+                arguments, kwargs = [arguments[0], pieces, axis], {}
+            else:
+                standard = self._standard_split(qualified)
+                if standard is None:
+                    raise TranslationError(
+                        f"{qualified} makes pieces whose sizes are known only when the model runs",
+                        next_step="keep that axis static, or use narrow() with explicit sizes",
+                    )
+                function = standard
+        result = self.recorder.call(function.function, arguments, kwargs)
+        count, _ = self.operators.get(qualified, (0, ""))
+        self.operators[qualified] = (count + 1, function.origin)
+        return self.settle(result, fake, name)
+
+    @staticmethod
+    def _standard_split(qualified: str) -> Any:
+        return next((entry for entry in standard_functions()[qualified] if entry.origin == "torchlib"), None)
+
+    def decompose(
+        self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: dict[int, Any], name: str
+    ) -> Any:
+        """Translates an operator through torch's decomposition of it.
+
+        Args:
+            values: id of a fake tensor among the arguments -> its ONNX value; what the decomposition makes is added.
+        """
+        keep: list[Any] = []
+
+        def value_of(leaf: Any) -> Any:
+            if isinstance(leaf, torch.Tensor):
+                found = values.get(id(leaf))
+                if found is not None:
+                    return found
+                constant = getattr(leaf, "constant", None)
+                if constant is not None:
+                    return self.tensor_constant(constant)
+                if not isinstance(leaf, torch._subclasses.FakeTensor):
+                    return self.tensor_constant(leaf)
+                raise DecompositionError("a decomposition used a tensor that no recorded operator made")
+            return self.plain(leaf)
+
+        def is_translatable(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any]) -> bool:
+            if qualified_name(func) in IGNORED_NAMES:
+                return True
+            fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
+            return self.registry.lookup(func, is_complex=any(_is_complex(leaf) for leaf in fakes)) is not None
+
+        def translate(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any], output: Any) -> None:
+            if qualified_name(func) in IGNORED_NAMES:
+                return
+            converted, converted_kwargs = pytree.tree_map(value_of, (list(func_args), dict(func_kwargs)))
+            fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
+            result = self.call(func, converted, {**converted_kwargs, "__fakes__": fakes}, output, f"{name}_part")
+            store(output, result)
+
+        def store(output: Any, result: Any) -> None:
+            if isinstance(output, torch.Tensor):
+                values[id(output)] = result
+                keep.append(output)
+            elif isinstance(output, (list, tuple)):
+                if isinstance(result, ir.Value):
+                    raise DecompositionError("a decomposition takes apart a sequence of unknown length")
+                for one, of in zip(output, result, strict=False):
+                    store(one, of)
+
+        def rebind(changed: torch.Tensor, content: torch.Tensor) -> None:
+            values[id(changed)] = values[id(content)]
+
+        result = decompose.run_decomposition(
+            target,
+            args,
+            kwargs,
+            fake_mode=self._fake_mode,
+            is_translatable=is_translatable,
+            translate=translate,
+            rebind=rebind,
+        )
+        count, _ = self.operators.get(qualified_name(target), (0, ""))
+        self.operators[qualified_name(target)] = (count + 1, "decomposition")
+        return pytree.tree_map(value_of, result) if not isinstance(result, torch.Tensor) else value_of(result)
+
+
+def _is_complex(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_complex()

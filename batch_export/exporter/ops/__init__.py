@@ -1,0 +1,63 @@
+"""Our own translations, by family, where torchlib has none, a wrong one, or one that needs a newer opset's operator.
+
+Each module holds functions marked with `@lowering(...)`; `lowerings()` collects them. Functions are written with
+onnxscript's operators and never touch torch tensors.
+"""
+
+from __future__ import annotations
+
+from batch_export.exporter.ops import (
+    accumulations,
+    attention,
+    convolution,
+    creation,
+    distances,
+    elementwise,
+    embedding,
+    experts,
+    losses,
+    lu,
+    normalisation,
+    orthogonal,
+    padding,
+    pooling,
+    random,
+    recurrent,
+    scattering,
+    sorting,
+    special_functions,
+    symbolic_sizes,
+    tensors,
+    triangular,
+)
+from batch_export.exporter.ops.marking import Lowering, marked
+
+_MODULES = (
+    accumulations,
+    attention,
+    convolution,
+    creation,
+    distances,
+    elementwise,
+    embedding,
+    experts,
+    losses,
+    lu,
+    normalisation,
+    orthogonal,
+    padding,
+    pooling,
+    random,
+    recurrent,
+    scattering,
+    sorting,
+    special_functions,
+    symbolic_sizes,
+    tensors,
+    triangular,
+)
+
+
+def lowerings() -> tuple[Lowering, ...]:
+    """Every translation of this package."""
+    return tuple(entry for module in _MODULES for entry in marked(module))

@@ -1,0 +1,165 @@
+"""Running products, maxima and minima, and reductions that torchlib lacks or gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes, loops
+from batch_export.exporter.ops.marking import lowering
+
+
+def _first(self: ir.Value, position: int) -> Any:
+    """The value with an axis moved to the front."""
+    order = [position, *(other for other in range(axes.rank(self)) if other != position)]
+    moved = self if position == 0 else op.Transpose(self, perm=order)
+    return axes.shaped(moved, None if self.shape is None else [self.shape[other] for other in order])
+
+
+def _from_first(value: Any, position: int, count: int) -> Any:
+    order = list(range(1, count))
+    order.insert(position, 0)
+    return value if position == 0 else op.Transpose(value, perm=order)
+
+
+@lowering("aten::cumprod")
+def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> Any:
+    """The products of the elements so far along an axis."""
+    data = _as_number(self, dtype)
+    if axes.rank(self) == 0:
+        return data
+    position = axes.axis(self, dim)
+    moved = _first(data, position)
+    start = op.Expand(axes.like(1, data), op.Shape(moved, start=1))
+    axes.shaped(start, list(moved.shape)[1:])
+    assert data.dtype is not None
+
+    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        product = op.Mul(states[0], slices[0])
+        return [product], [product]
+
+    _, (products,) = loops.scan(step, [start], [moved], [data.dtype])
+    return _from_first(products, position, axes.rank(self))
+
+
+def _as_number(self: ir.Value, dtype: int) -> Any:
+    wanted = dtype if dtype != -1 else None
+    if wanted is None and self.dtype is not None and self.dtype.is_floating_point():
+        return self
+    return axes.shaped(op.Cast(self, to=ir.DataType.INT64 if wanted is None else wanted), self.shape)
+
+
+def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> Any:
+    """Values and indices so far; of equal elements the later one, and NaN once it was met, as in torch."""
+    if axes.rank(self) == 0:
+        return op.Identity(self), op.Constant(value_int=0)
+    data = op.Cast(self, to=ir.DataType.INT32) if self.dtype == ir.DataType.BOOL else self
+    axes.shaped(data, self.shape)
+    assert data.dtype is not None
+    position = axes.axis(self, dim)
+    moved = _first(data, position)
+    best = op.Squeeze(op.Slice(moved, [0], [1], [0]), [0])
+    rest = list(moved.shape)[1:]
+    axes.shaped(best, rest)
+    where = op.Expand(op.Constant(value_int=0), op.Shape(moved, start=1))
+    axes.shaped(where, rest)
+    numbers = loops.positions(axes.size(moved, 0))
+    axes.shaped(numbers, [None])
+
+    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        (value, index), (new, number) = states, slices
+        taken = is_better(new, value)
+        if axes.is_float(data):
+            taken = op.And(op.Or(taken, op.IsNaN(new)), op.Or(op.Not(op.IsNaN(value)), op.IsNaN(new)))
+        value, index = op.Where(taken, new, value), op.Where(taken, number, index)
+        return [value, index], [value, index]
+
+    _, (values, indices) = loops.scan(step, [best, where], [moved, numbers], [data.dtype, ir.DataType.INT64])
+    count = axes.rank(self)
+    return _from_first(values, position, count), _from_first(indices, position, count)
+
+
+@lowering("aten::cummax")
+def cummax(self: ir.Value, dim: int) -> Any:
+    """The largest element so far along an axis, and where it stands."""
+    return _running_extreme(self, dim, op.GreaterOrEqual)
+
+
+@lowering("aten::cummin")
+def cummin(self: ir.Value, dim: int) -> Any:
+    """The smallest element so far along an axis, and where it stands."""
+    return _running_extreme(self, dim, op.LessOrEqual)
+
+
+@lowering("prims::prod")
+def prod(inp: ir.Value, dims: Sequence[int] | None, output_dtype: int = -1) -> Any:
+    """The product along axes."""
+    data = op.Cast(inp, to=output_dtype) if output_dtype != -1 else inp
+    return data if dims is not None and not len(dims) else op.ReduceProd(data, dims, keepdims=0)
+
+
+def _moments(self: ir.Value, dim: Sequence[int] | None, correction: float, keepdim: bool) -> tuple[Any, Any]:
+    """Variance and mean; NaN where there are no more elements than the correction."""
+    count = axes.rank(self)
+    wanted = sorted({int(one) % max(count, 1) for one in dim}) if dim is not None and len(dim) else list(range(count))
+    if count == 0:
+        nan = float("nan") if correction >= 1 else 0.0
+        return op.Add(op.Mul(self, axes.like(0.0, self)), axes.like(nan, self)), op.Identity(self)
+    keep = op.ReduceMean(self, wanted, keepdims=1)
+    centred = op.Sub(self, keep)
+    total = op.ReduceSum(op.Mul(centred, centred), wanted, keepdims=int(keepdim))
+    sizes = [axes.size(self, position) for position in wanted]
+    elements = op.ReduceProd(op.Concat(*sizes, axis=0) if len(sizes) > 1 else sizes[0], keepdims=0)
+    divisor = op.Max(op.Sub(op.CastLike(elements, self), axes.like(correction, self)), axes.like(0.0, self))
+    mean = keep if keepdim else op.Squeeze(keep, wanted)
+    return op.Div(total, divisor), mean
+
+
+@lowering("aten::var.correction")
+def var(
+    self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    """The variance along axes, over n - correction elements."""
+    return _moments(self, dim, 1.0 if correction is None else correction, keepdim)[0]
+
+
+@lowering("aten::std.correction")
+def std(
+    self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    """The standard deviation along axes."""
+    return op.Sqrt(var(self, dim, correction, keepdim))
+
+
+@lowering("aten::var_mean.correction")
+def var_mean(
+    self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    """Variance and mean."""
+    return _moments(self, dim, 1.0 if correction is None else correction, keepdim)
+
+
+@lowering("aten::std_mean.correction")
+def std_mean(
+    self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    """Standard deviation and mean."""
+    variance, mean = var_mean(self, dim, correction, keepdim)
+    return op.Sqrt(variance), mean
+
+
+@lowering("aten::logsumexp")
+def logsumexp(self: ir.Value, dim: Sequence[int], keepdim: bool = False) -> Any:
+    """log(sum(exp(self))) along axes, shifted by the maximum; integers become float32."""
+    data = self if axes.is_float(self) else op.Cast(self, to=ir.DataType.FLOAT)
+    if axes.rank(self) == 0:
+        return data
+    listed = [dim] if isinstance(dim, int) else list(dim)
+    largest = op.ReduceMax(data, listed, keepdims=1)
+    finite = op.Or(op.IsInf(largest), op.IsNaN(largest))
+    shift = op.Where(finite, op.CastLike(0.0, largest), largest)
+    total = op.Add(op.Log(op.ReduceSum(op.Exp(op.Sub(data, shift)), listed, keepdims=1)), shift)
+    return total if keepdim else op.Squeeze(total, listed)

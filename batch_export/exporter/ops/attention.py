@@ -1,0 +1,118 @@
+"""Scaled dot product attention over any number of leading axes, with every kind of mask."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.errors import TranslationError
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops.marking import lowering
+
+
+def _repeat_heads(tensor: ir.Value, query: ir.Value) -> Any:
+    """Repeats the heads (third axis from the end) of keys or values until there are as many as the query has."""
+    assert tensor.shape is not None
+    assert query.shape is not None
+    heads, wanted = tensor.shape[-3], query.shape[-3]
+    if not isinstance(heads, int) or not isinstance(wanted, int):
+        raise TranslationError(
+            "grouped attention needs a fixed number of heads", operator="aten::scaled_dot_product_attention"
+        )
+    if heads == wanted:
+        return tensor
+    rank = len(tensor.shape)
+    sizes = op.Shape(tensor)
+    grouped = op.Unsqueeze(tensor, [rank - 2])
+    repeated = op.Expand(
+        grouped,
+        op.Concat(op.Slice(sizes, [0], [rank - 2]), [wanted // heads], op.Slice(sizes, [rank - 2], [rank]), axis=0),
+    )
+    merged = op.Concat(op.Slice(sizes, [0], [rank - 3]), [wanted], op.Slice(sizes, [rank - 2], [rank]), axis=0)
+    return op.Reshape(repeated, merged)
+
+
+def _swap_last(tensor: ir.Value, rank: int) -> Any:
+    return op.Transpose(tensor, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+@lowering("aten::scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    query: ir.Value,
+    key: ir.Value,
+    value: ir.Value,
+    attn_mask: ir.Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(Q @ K^T * scale + mask) @ V over `[..., length, size]`; both factors carry sqrt(scale), as in torch.
+
+    A row that a boolean mask excludes entirely gives zeros, as torch does. A dropout above zero drops weights at random
+    in every run, as it does in torch even outside training.
+    """
+    assert query.shape is not None
+    assert key.shape is not None
+    size, key_rank = query.shape[-1], len(key.shape)
+    if enable_gqa:
+        key, value = _repeat_heads(key, query), _repeat_heads(value, query)
+    if scale is not None or isinstance(size, int):
+        factor = math.sqrt(scale) if scale is not None and scale >= 0 else None
+        if scale is None:
+            assert isinstance(size, int)
+            factor = math.sqrt(1.0 / math.sqrt(size))
+        if factor is None:
+            assert scale is not None
+            scaled_query, scaled_key = op.Mul(query, op.CastLike(scale, query)), key
+        else:
+            root = op.CastLike(factor, query)
+            scaled_query, scaled_key = op.Mul(query, root), op.Mul(key, root)
+    else:
+        length = op.CastLike(op.Gather(op.Shape(query), -1, axis=0), query)
+        root = op.Sqrt(op.Div(op.CastLike(1.0, query), op.Sqrt(length)))
+        scaled_query, scaled_key = op.Mul(query, root), op.Mul(key, root)
+    scores = op.MatMul(scaled_query, _swap_last(scaled_key, key_rank))
+    excluded = None
+    if is_causal:
+        rows = op.Gather(op.Shape(query), -2, axis=0)
+        columns = op.Gather(op.Shape(key), -2, axis=0)
+        row = op.Unsqueeze(op.Range(0, rows, 1), [1])
+        column = op.Unsqueeze(op.Range(0, columns, 1), [0])
+        excluded = op.Greater(column, row)
+    elif attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
+        excluded = op.Not(attn_mask)
+    if excluded is not None:
+        # CastLike of -inf keeps the dtype of the scores, half precision included.
+        scores = op.Where(excluded, op.CastLike(float("-inf"), query), scores)
+    elif attn_mask is not None:
+        scores = op.Add(scores, attn_mask)
+    weights = op.Softmax(scores, axis=-1)
+    if excluded is not None and not is_causal:
+        weights = op.Where(op.IsNaN(weights), op.CastLike(0.0, query), weights)
+    if dropout_p:
+        weights, _ = op.Dropout(weights, op.CastLike(dropout_p, query), True)
+    return op.MatMul(weights, value)
+
+
+@lowering("aten::_scaled_dot_product_flash_attention_for_cpu")
+def scaled_dot_product_flash_attention_for_cpu(
+    query: ir.Value,
+    key: ir.Value,
+    value: ir.Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    attn_mask: ir.Value | None = None,
+    scale: float | None = None,
+) -> Any:
+    """What attention inside another operator's decomposition arrives as; fewer heads of keys than queries are shared.
+
+    The second output, the logarithm of the sum of exponentials, serves gradients only and is not computed.
+    """
+    assert query.shape is not None
+    assert key.shape is not None
+    grouped = len(query.shape) == 4 and query.shape[-3] != key.shape[-3]
+    output = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, grouped)
+    return output, None

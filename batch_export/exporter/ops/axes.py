@@ -1,0 +1,107 @@
+"""Ranks, axes and sizes as translations need them: numbers where they are known, ONNX scalars where they are not.
+
+Arrives: values that carry a shape, and torch's axis numbers. Leaves: axes from 0 on and sizes as `int64[1]`. Nothing
+here translates an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.errors import TranslationError
+from batch_export.exporter.operators import op
+
+
+def rank(value: ir.Value) -> int:
+    """The number of axes.
+
+    Raises:
+        TranslationError: if it is not known.
+    """
+    if value.shape is None:
+        raise TranslationError(
+            f"the number of axes of {value.name} is not known", next_step="report the operator that made this value"
+        )
+    return len(value.shape)
+
+
+def axis(value: ir.Value, dim: int) -> int:
+    """An axis counted from the front; axis 0 of a scalar is allowed, as in torch."""
+    return int(dim) % max(rank(value), 1)
+
+
+def size(value: ir.Value, dim: int) -> Any:
+    """The size of an axis as `int64[1]`."""
+    position = axis(value, dim)
+    return op.Shape(value, start=position, end=position + 1)
+
+
+def fixed_size(value: ir.Value, dim: int) -> int | None:
+    """The size of an axis where the graph fixes it."""
+    if value.shape is None:
+        return None
+    found = value.shape[dim]
+    return found if isinstance(found, int) else None
+
+
+def shaped(value: Any, dims: Iterable[Any] | None) -> Any:
+    """The value, described where nothing is known of its shape yet; None stands for an unknown size."""
+    if dims is not None and value.shape is None:
+        value.shape = ir.Shape(list(dims))
+    return value
+
+
+def scalar(value: Any) -> Any:
+    """`int64[1]` as `int64[]`."""
+    return op.Reshape(value, op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64)))
+
+
+def flat(value: ir.Value) -> Any:
+    """All elements in one axis."""
+    return op.Reshape(value, [-1])
+
+
+def at_least_1d(value: ir.Value) -> Any:
+    """A scalar as a vector of one element; any other value as it is."""
+    if rank(value):
+        return value
+    return shaped(op.Reshape(value, [1]), [1])
+
+
+def at_least_0d(value: ir.Value) -> Any:
+    """A number that became a value: its shape is that of a scalar."""
+    if value.shape is None:
+        value.shape = ir.Shape([])
+    return value
+
+
+def move_last(value: ir.Value, dim: int) -> Any:
+    """The value with an axis moved to the end; `move_back` undoes it."""
+    count, position = rank(value), axis(value, dim)
+    if position == count - 1:
+        return value
+    return op.Transpose(value, perm=[*(other for other in range(count) if other != position), position])
+
+
+def move_back(value: ir.Value, dim: int, count: int) -> Any:
+    """Puts the last of `count` axes back to where `move_last` took it from."""
+    position = dim % count
+    if position == count - 1:
+        return value
+    order = list(range(count - 1))
+    order.insert(position, count - 1)
+    return op.Transpose(value, perm=order)
+
+
+def like(number: float | int | bool, value: ir.Value) -> Any:
+    """A number as a scalar of a value's dtype."""
+    assert value.dtype is not None
+    return op.Constant(value=ir.tensor(number, dtype=value.dtype))
+
+
+def is_float(value: ir.Value) -> bool:
+    """Whether the elements are floating point numbers."""
+    return value.dtype is not None and value.dtype.is_floating_point()

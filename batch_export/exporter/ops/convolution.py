@@ -1,0 +1,51 @@
+"""Transposed convolution with every output padding that torch allows.
+
+ONNX Runtime wants the output padding below the stride, and torch below the stride or the dilation. The padding
+lengthens the output at its end: first by what `padding` cuts off there, then by positions that no input reaches, which
+hold the bias alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+
+def _per_axis(given: Any, count: int) -> list[int]:
+    listed = list(given) if isinstance(given, (list, tuple)) else [given]
+    return listed * count if len(listed) == 1 else listed
+
+
+@lowering("aten::conv_transpose1d", "aten::conv_transpose2d.input", "aten::conv_transpose3d.input")
+def conv_transpose(
+    input: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    output_padding: Sequence[int] = (0,),
+    groups: int = 1,
+    dilation: Sequence[int] = (1,),
+) -> Any:
+    """`[batch, channels, ...]` or `[channels, ...]`; the extra length at the end is `output_padding`."""
+    count = axes.rank(weight) - 2
+    strides, pads, dilations = (_per_axis(given, count) for given in (stride, padding, dilation))
+    extra = _per_axis(output_padding, count)
+    is_single = axes.rank(input) == count + 1
+    data = op.Unsqueeze(input, [0]) if is_single else input
+    ends = [max(pad - more, 0) for pad, more in zip(pads, extra, strict=True)]
+    beyond = [max(more - pad, 0) for pad, more in zip(pads, extra, strict=True)]
+    options = {"strides": strides, "pads": [*pads, *ends], "dilations": dilations, "group": groups}
+    if not any(beyond):
+        result = op.ConvTranspose(data, weight, bias, **options)
+    else:
+        result = op.Pad(op.ConvTranspose(data, weight, None, **options), [*[0] * (count + 4), *beyond])
+        if bias is not None:
+            result = op.Add(result, op.Reshape(bias, [1, -1, *[1] * count]))
+    return op.Squeeze(result, [0]) if is_single else result

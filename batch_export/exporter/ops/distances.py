@@ -1,0 +1,50 @@
+"""Distances between rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from batch_export.errors import TranslationError
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+
+def _norm(difference: Any, p: float, last: int) -> Any:
+    """The p-norm over the last axis."""
+    size = op.Abs(difference)
+    if p == 0:
+        return op.ReduceSum(op.CastLike(op.Not(op.Equal(size, op.CastLike(0.0, size))), size), [last], keepdims=0)
+    if p == 1:
+        return op.ReduceSum(size, [last], keepdims=0)
+    if p == 2:
+        return op.Sqrt(op.ReduceSum(op.Mul(size, size), [last], keepdims=0))
+    if math.isinf(p):
+        return op.ReduceMax(size, [last], keepdims=0)
+    total = op.ReduceSum(op.Pow(size, op.CastLike(p, size)), [last], keepdims=0)
+    return op.Pow(total, op.CastLike(1.0 / p, size))
+
+
+@lowering("aten::cdist", "aten::_cdist_forward")
+def cdist(x1: ir.Value, x2: ir.Value, p: float = 2.0, compute_mode: int | None = None) -> Any:
+    """Distances between the rows of two batches: `float[..., n, d]`, `float[..., m, d]` to `float[..., n, m]`."""
+    left = op.Unsqueeze(x1, [axes.rank(x1) - 1])
+    right = op.Unsqueeze(x2, [axes.rank(x2) - 2])
+    return _norm(op.Sub(left, right), p, max(axes.rank(x1), axes.rank(x2)))
+
+
+@lowering("aten::pdist", "aten::_pdist_forward")
+def pdist(self: ir.Value, p: float = 2.0) -> Any:
+    """Distances between all pairs of rows of `float[n, d]`, each pair once."""
+    count = axes.fixed_size(self, 0)
+    if count is None:
+        raise TranslationError(
+            "pdist needs a fixed number of rows", operator="aten::pdist", next_step="use cdist for a free number"
+        )
+    first, second = np.triu_indices(count, k=1)
+    pairs = [op.Gather(self, op.Constant(value=ir.tensor(chosen.astype(np.int64)))) for chosen in (first, second)]
+    return _norm(op.Sub(*pairs), p, 1)

@@ -1,0 +1,152 @@
+"""Elementwise operators that torchlib lacks, or has for fewer dtypes than torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes, loops
+from batch_export.exporter.ops.marking import lowering
+
+
+def as_float(self: ir.Value) -> Any:
+    """Integers and truth values as float32, floating point as it is."""
+    if axes.is_float(self):
+        return self
+    return axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
+
+
+@lowering("aten::fmax", "prims::fmax")
+def fmax(self: ir.Value, other: ir.Value) -> Any:
+    """The larger of two elements; a number beats NaN."""
+    return _skipping_nan(op.Max, self, other)
+
+
+@lowering("aten::fmin", "prims::fmin")
+def fmin(self: ir.Value, other: ir.Value) -> Any:
+    """The smaller of two elements; a number beats NaN."""
+    return _skipping_nan(op.Min, self, other)
+
+
+def _skipping_nan(choose: Any, self: ir.Value, other: ir.Value) -> Any:
+    if not axes.is_float(self) and not axes.is_float(other):
+        return choose(self, other)
+    chosen = choose(self, other)
+    return op.Where(op.IsNaN(self), other, op.Where(op.IsNaN(other), self, chosen))
+
+
+@lowering("aten::hypot", "prims::hypot")
+def hypot(self: ir.Value, other: ir.Value) -> Any:
+    """sqrt(a^2 + b^2) without overflow on the way."""
+    left, right = op.Abs(self), op.Abs(other)
+    large, small = op.Max(left, right), op.Min(left, right)
+    ratio = op.Div(small, op.Where(op.Equal(large, op.CastLike(0.0, self)), op.CastLike(1.0, self), large))
+    result = op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), op.CastLike(1.0, self))))
+    return op.Where(op.IsInf(large), large, result)
+
+
+@lowering("aten::signbit", "prims::signbit")
+def signbit(self: ir.Value) -> Any:
+    """Whether the sign is a minus, that of -0.0 included."""
+    negative = op.Less(self, op.CastLike(0, self))
+    return op.Or(negative, op.Less(op.Reciprocal(self), op.CastLike(0, self))) if axes.is_float(self) else negative
+
+
+@lowering("aten::gcd", "prims::gcd")
+def gcd(self: ir.Value, other: ir.Value) -> Any:
+    """The greatest common divisor by Euclid's algorithm; 92 steps suffice for 64 bits (Lame's theorem)."""
+    shape = op.Shape(op.Add(self, other))
+    zero = op.CastLike(0, self)
+
+    def step(_: Any, states: Sequence[Any]) -> Sequence[Any]:
+        large, small = states
+        done = op.Equal(small, zero)
+        rest = op.Mod(large, op.Where(done, op.CastLike(1, small), small))
+        return op.Where(done, large, small), op.Where(done, small, rest)
+
+    start = [op.Expand(op.Abs(value), shape) for value in (self, other)]
+    return loops.count(92, step, start)[0]
+
+
+@lowering("aten::frexp.Tensor", "prims::frexp")
+def frexp(self: ir.Value) -> Any:
+    """Mantissa in [0.5, 1) and exponent of two."""
+    zero, half, one, two = (op.CastLike(number, self) for number in (0.0, 0.5, 1.0, 2.0))
+    special = op.Or(op.Or(op.IsInf(self), op.IsNaN(self)), op.Equal(self, zero))
+    size = op.Where(special, one, op.Abs(self))
+    guess = op.Add(op.Floor(op.Div(op.Log(size), op.CastLike(math.log(2.0), self))), one)
+    mantissa = op.Div(size, op.Pow(two, guess))
+    high, low = op.GreaterOrEqual(mantissa, one), op.Less(mantissa, half)
+    exponent = op.Add(guess, op.Sub(op.CastLike(high, self), op.CastLike(low, self)))
+    mantissa = op.Mul(op.Div(self, op.Pow(two, op.Sub(exponent, one))), half)
+    exponent = op.Where(special, zero, exponent)
+    return op.Where(special, self, mantissa), op.Cast(exponent, to=ir.DataType.INT32)
+
+
+@lowering("aten::sinc")
+def sinc(self: ir.Value) -> Any:
+    """sin(pi x) / (pi x), 1 at 0."""
+    data = as_float(self)
+    scaled = op.Mul(data, op.CastLike(math.pi, data))
+    is_zero = op.Equal(data, op.CastLike(0.0, data))
+    safe = op.Where(is_zero, op.CastLike(1.0, data), scaled)
+    return op.Where(is_zero, op.CastLike(1.0, data), op.Div(op.Sin(safe), safe))
+
+
+@lowering("aten::angle")
+def angle(self: ir.Value) -> Any:
+    """The angle of a real number: pi where negative, 0 elsewhere, NaN stays."""
+    data = as_float(self)
+    result = op.Where(op.Less(data, op.CastLike(0.0, data)), op.CastLike(math.pi, data), op.CastLike(0.0, data))
+    return op.Where(op.IsNaN(data), data, result)
+
+
+@lowering("aten::isclose")
+def isclose(self: ir.Value, other: ir.Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+    """|a - b| <= atol + rtol |b| for finite numbers; equal values (infinities included) are always close."""
+    equal = op.Equal(self, other)
+    if self.dtype == ir.DataType.BOOL:
+        return equal
+    left, right = (value if axes.is_float(value) else op.Cast(value, to=ir.DataType.DOUBLE) for value in (self, other))
+    if equal_nan and axes.is_float(self):
+        equal = op.Or(equal, op.And(op.IsNaN(left), op.IsNaN(right)))
+    distance = op.Abs(op.Sub(left, right))
+    allowed = op.Add(op.CastLike(atol, left), op.Abs(op.Mul(op.CastLike(rtol, left), right)))
+    near = op.And(op.LessOrEqual(distance, allowed), op.Less(distance, op.CastLike(float("inf"), left)))
+    return op.Or(equal, near)
+
+
+@lowering("aten::_conj_physical", "prims::conj_physical", is_complex=True)
+def conjugate(self: ir.Value) -> Any:
+    """The conjugate of complex numbers stored as pairs."""
+    return op.Mul(self, op.CastLike(op.Constant(value_floats=[1.0, -1.0]), self))
+
+
+@lowering("aten::_conj_physical", "prims::conj_physical", "prims::view_of", "prims::alias")
+def same_real(self: ir.Value) -> Any:
+    """The conjugate of real numbers, and views of a whole tensor: the value itself."""
+    return op.Identity(self)
+
+
+@lowering("prims::view_of", "prims::alias", is_complex=True)
+def same_complex(self: ir.Value) -> Any:
+    """A view of a whole complex tensor."""
+    return op.Identity(self)
+
+
+@lowering("aten::mul.Tensor", "aten::mul.Scalar", is_complex=True)
+def multiply_complex(self: ir.Value, other: ir.Value) -> Any:
+    """The product of complex numbers stored as pairs, or of such and a real number."""
+    if axes.rank(self) == 0 or axes.rank(other) == 0:
+        left, right = (self, other) if axes.rank(other) == 0 else (other, self)
+        return op.Mul(left, op.CastLike(right, left))
+    real, imaginary = ([op.Slice(value, [part], [part + 1], [-1]) for value in (self, other)] for part in (0, 1))
+    return op.Concat(
+        op.Sub(op.Mul(*real), op.Mul(*imaginary)),
+        op.Add(op.Mul(real[0], imaginary[1]), op.Mul(imaginary[0], real[1])),
+        axis=-1,
+    )

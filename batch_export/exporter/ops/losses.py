@@ -1,0 +1,82 @@
+"""Losses that compare class scores with a target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _along_classes(weight: ir.Value, scores: ir.Value) -> Any:
+    """`float[classes]` so that it broadcasts over the scores."""
+    count = axes.rank(scores)
+    return op.Reshape(weight, [-1, *[1] * (count - 2)]) if count > 1 else weight
+
+
+def _reduced(losses: Any, reduction: int, divisor: Any) -> Any:
+    if reduction == 0:
+        return losses
+    total = op.ReduceSum(losses, keepdims=0)
+    return total if reduction == 2 else op.Div(total, divisor)
+
+
+def _of_probabilities(
+    scores: ir.Value, target: ir.Value, weight: ir.Value | None, reduction: int, smooth: float
+) -> Any:
+    """The target holds a probability for each class; the mean divides by the number of elements over the classes."""
+    axis = 1 if axes.rank(scores) > 1 else 0
+    classes = axes.scalar(axes.size(scores, axis))
+    if smooth:
+        even = op.Div(op.CastLike(smooth, scores), op.CastLike(classes, scores))
+        target = op.Add(op.Mul(target, op.CastLike(1.0 - smooth, scores)), even)
+    parts = op.Mul(op.LogSoftmax(scores, axis=axis), target)
+    if weight is not None:
+        parts = op.Mul(parts, _along_classes(weight, scores))
+    losses = op.Neg(op.ReduceSum(parts, [axis], keepdims=0))
+    return _reduced(losses, reduction, op.CastLike(op.Div(op.Size(scores), classes), scores))
+
+
+def _smoothed(
+    scores: ir.Value, target: ir.Value, weight: ir.Value | None, reduction: int, ignored: int, smooth: float
+) -> Any:
+    """Classes by number, with a part of each target spread evenly; the mean divides by the weights of the targets."""
+    axis = 1 if axes.rank(scores) > 1 else 0
+    logarithms = op.LogSoftmax(scores, axis=axis)
+    zero = op.CastLike(0.0, scores)
+    kept = op.Not(op.Equal(target, op.CastLike(ignored, target)))
+    at = op.Where(kept, target, op.CastLike(0, target))
+    chosen = op.Squeeze(op.GatherElements(logarithms, op.Unsqueeze(at, [axis]), axis=axis), [axis])
+    factor = op.CastLike(1.0, scores) if weight is None else op.Gather(weight, at)
+    factor = op.Where(kept, factor, zero)
+    spread = logarithms if weight is None else op.Mul(logarithms, _along_classes(weight, scores))
+    evenly = op.Where(kept, op.ReduceSum(spread, [axis], keepdims=0), zero)
+    share = op.Div(op.CastLike(smooth, scores), op.CastLike(axes.scalar(axes.size(scores, axis)), scores))
+    exact = op.Mul(op.Mul(chosen, factor), op.CastLike(1.0 - smooth, scores))
+    losses = op.Neg(op.Add(exact, op.Mul(evenly, share)))
+    return _reduced(losses, reduction, op.ReduceSum(factor, keepdims=0))
+
+
+@lowering("aten::cross_entropy_loss")
+def cross_entropy_loss(
+    self: ir.Value,
+    target: ir.Value,
+    weight: ir.Value | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Cross entropy with classes by number (`int64[batch, ...]`) or as probabilities (`float[batch, classes, ...]`)."""
+    if axes.is_float(target):
+        return _of_probabilities(self, target, weight, reduction, label_smoothing)
+    if label_smoothing or axes.rank(self) == 1:
+        return _smoothed(self, target, weight, reduction, ignore_index, label_smoothing)
+    result, _ = op.SoftmaxCrossEntropyLoss(
+        self, target, weight, reduction=_REDUCTIONS[reduction], ignore_index=ignore_index
+    )
+    return result

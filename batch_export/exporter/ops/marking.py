@@ -1,0 +1,67 @@
+"""The mark that says which torch operators a function translates, and from which opset on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, TypeVar
+
+import onnx_ir as ir
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """A translation and the names that it serves (`aten::name.overload`)."""
+
+    names: tuple[str, ...]
+    function: Callable[..., Any]
+    opset: int
+    is_complex: bool
+
+
+def lowering(*names: str, opset: int = 18, is_complex: bool = False) -> Callable[[_Function], _Function]:
+    """Marks a function as the translation of the named operators from `opset` on."""
+
+    def mark(function: _Function) -> _Function:
+        marks = getattr(function, "__lowerings__", ())
+        function.__lowerings__ = (*marks, Lowering(names, function, opset, is_complex))  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def marked(module: ModuleType) -> tuple[Lowering, ...]:
+    """The lowerings of a module, in the order of its source."""
+    found: list[Lowering] = []
+    for value in vars(module).values():
+        if callable(value) and getattr(value, "__module__", "") == module.__name__:
+            found.extend(getattr(value, "__lowerings__", ()))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class MarkedFunction:
+    """A translation of ours with the signature that the recorder reads: `ir.Value` parameters are inputs."""
+
+    function: Callable[..., Any]
+    op_signature: ir.schemas.OpSignature = field(repr=False)
+
+
+def marked_function(function: Callable[..., Any]) -> MarkedFunction:
+    """Reads a function's annotations: parameters annotated with `ir.Value` take tensors, all others plain values."""
+    parameters: list[ir.schemas.Parameter | ir.schemas.AttributeParameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = str(parameter.annotation)
+        required = parameter.default is inspect.Parameter.empty
+        if annotation.startswith("ir.Value"):
+            constraint = ir.schemas.TypeConstraintParam.any_tensor(f"T_{parameter.name}")
+            parameters.append(ir.schemas.Parameter(parameter.name, constraint, required=required, variadic=False))
+        else:
+            kind = ir.AttributeType.FLOAT if annotation.startswith("float") else ir.AttributeType.INT
+            parameters.append(ir.schemas.AttributeParameter(parameter.name, kind, required=required))
+    signature = ir.schemas.OpSignature("pkg.batch_export", function.__name__, "", params=parameters, outputs=[])
+    return MarkedFunction(function, signature)

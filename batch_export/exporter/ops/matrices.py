@@ -1,0 +1,129 @@
+"""Matrices as the translations of linear algebra take them.
+
+Matrices are `float[..., n, m]`; leading axes are merged into one, `float[batch, n, m]`, and restored in the result. A
+number of rows or columns is an int where the graph fixes it, so that short loops over it are written out, and an
+`int64[]` value elsewhere. Nothing here translates an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes, loops
+
+
+class Matrices:
+    """Matrices of one value with merged leading axes.
+
+    Attributes:
+        data: `float[batch, rows, columns]`.
+        rows, columns: numbers, or `int64[]` values.
+    """
+
+    def __init__(self, value: ir.Value) -> None:
+        self._lead = op.Shape(value, end=-2) if axes.rank(value) != 2 else None
+        self.rows, self.columns = length_of(value, -2), length_of(value, -1)
+        sizes = op.Shape(value, start=-2)
+        batch = [1] if self._lead is None else op.ReduceProd(self._lead, keepdims=1)
+        self.data = op.Reshape(value, op.Concat(batch, sizes, axis=0), allowzero=1)
+        axes.shaped(self.data, [None, axes.fixed_size(value, -2), axes.fixed_size(value, -1)])
+
+    def restored(self, value: Any, trailing: int = 2) -> Any:
+        """A result over the merged axis, with the leading axes as they were."""
+        if self._lead is None:
+            return op.Squeeze(value, [0])
+        sizes = op.Shape(value, start=1) if trailing else None
+        return op.Reshape(value, self._lead if sizes is None else op.Concat(self._lead, sizes, axis=0), allowzero=1)
+
+
+def length_of(value: ir.Value, dim: int) -> Any:
+    """The size of an axis: a number where the graph fixes it, else `int64[]`."""
+    fixed = axes.fixed_size(value, dim)
+    return fixed if fixed is not None else op.Squeeze(axes.size(value, dim), [0])
+
+
+def smaller(left: Any, right: Any) -> Any:
+    """The smaller of two sizes."""
+    return min(left, right) if isinstance(left, int) and isinstance(right, int) else op.Min(left, right)
+
+
+def column_at(data: Any, index: Any) -> Any:
+    """`float[batch, rows, 1]`."""
+    return op.Unsqueeze(op.Gather(data, index, axis=2), [2])
+
+
+def row_at(data: Any, index: Any) -> Any:
+    """`float[batch, 1, columns]`."""
+    return op.Unsqueeze(op.Gather(data, index, axis=1), [1])
+
+
+def columns_of(right: Any) -> Any:
+    """The number of columns as `int64[]`."""
+    return op.Squeeze(op.Shape(right, start=2, end=3), [0])
+
+
+def numbers_along(length: Any, shape: Sequence[int]) -> Any:
+    """0, 1, ... in a shape that broadcasts along one axis of matrices."""
+    return op.Reshape(loops.positions(length), list(shape))
+
+
+def zeros_like(data: Any) -> Any:
+    """Zeros in the shape and dtype of a value."""
+    return axes.shaped(op.Expand(op.CastLike(0.0, data), op.Shape(data)), data.shape)
+
+
+def with_axes_swapped(transposed: Any) -> Any:
+    """Rows as columns: `float[batch, n, m]` to `float[batch, m, n]`."""
+    swapped = op.Transpose(transposed, perm=[0, 2, 1])
+    if transposed.shape is not None:
+        batch, rows, columns = transposed.shape
+        axes.shaped(swapped, [batch, columns, rows])
+    return swapped
+
+
+def merged_vectors(value: ir.Value) -> Any:
+    """Vectors with merged leading axes: `[batch, n]`."""
+    lead = op.ReduceProd(op.Shape(value, end=-1), keepdims=1) if axes.rank(value) > 1 else [1]
+    merged = op.Reshape(value, op.Concat(lead, op.Shape(value, start=-1), axis=0), allowzero=1)
+    axes.shaped(merged, [None, None])
+    return merged
+
+
+def identity(data: Any, length: Any) -> Any:
+    """`float[batch, length, length]` unit matrices for the batch of `data`."""
+    same = op.Equal(numbers_along(length, [-1, 1]), numbers_along(length, [1, -1]))
+    unit = op.Unsqueeze(op.CastLike(same, data), [0])
+    size = [length, length] if isinstance(length, int) else [op.Reshape(length, [1]), op.Reshape(length, [1])]
+    spread = op.Concat(op.Shape(data, end=1), *([part] if isinstance(part, int) else part for part in size), axis=0)
+    unit = op.Expand(unit, spread)
+    axes.shaped(unit, [None, *([length] * 2 if isinstance(length, int) else [None] * 2)])
+    return unit
+
+
+def right_side(A: ir.Value, B: ir.Value) -> tuple[Any, bool]:  # noqa: N803
+    """The right sides as matrices over all of A's leading axes, and whether they were vectors."""
+    is_vector = axes.rank(B) == 1 or (axes.rank(A) - 1 == axes.rank(B) and _same_shape(A, B))
+    data: Any = op.Unsqueeze(B, [-1]) if is_vector else B
+    if axes.rank(A) != 2 or (axes.rank(B) - (0 if is_vector else 1)) != 1:
+        lead = op.Shape(A, end=-2)
+        data = op.Expand(data, op.Concat(lead, op.Shape(data, start=-2), axis=0))
+    columns = 1 if is_vector else axes.fixed_size(B, -1)
+    axes.shaped(data, [*[None] * (axes.rank(A) - 2), A.shape[-2], columns])  # type: ignore[index]
+    return data, is_vector
+
+
+def _same_shape(A: ir.Value, B: ir.Value) -> bool:  # noqa: N803
+    assert A.shape is not None
+    assert B.shape is not None
+    return list(A.shape)[:-1] == list(B.shape)
+
+
+def no_error(matrices: Matrices) -> Any:
+    """Zeros as error codes: `int32[...]`."""
+    return op.Cast(
+        matrices.restored(op.Expand(op.Constant(value_int=0), op.Shape(matrices.data, end=1)), 0), to=ir.DataType.INT32
+    )

@@ -1,0 +1,191 @@
+"""Normalisation layers: batch_norm as the operator that runtimes fuse, in evaluation and in training form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op, op20
+from batch_export.exporter.ops.marking import lowering
+
+
+def _per_channel(input: Any, fill: float) -> Any:
+    channels = input.shape[1]
+    if isinstance(channels, int):
+        return op.Constant(value=ir.tensor([fill] * channels, dtype=input.dtype))
+    value = ir.tensor([fill], dtype=input.dtype)
+    return op.ConstantOfShape(op.Shape(input, start=1, end=2), value=ir.serde.serialize_tensor(value))
+
+
+@lowering("aten::batch_norm")
+def batch_norm(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value | None,
+    running_var: ir.Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Any:
+    """`aten::batch_norm`: statistics of the batch when training (or when none are kept), the running ones otherwise."""
+    weight = _per_channel(input, 1.0) if weight is None else weight
+    bias = _per_channel(input, 0.0) if bias is None else bias
+    if not training and running_mean is not None and running_var is not None:
+        return op.BatchNormalization(input, weight, bias, running_mean, running_var, epsilon=eps)
+    assert input.shape is not None
+    axes = [axis for axis in range(len(input.shape)) if axis != 1]
+    mean = op.ReduceMean(input, axes, keepdims=1)
+    centred = op.Sub(input, mean)
+    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
+    normal = op.Div(centred, op.Sqrt(op.Add(variance, op.CastLike(eps, input))))
+    trailing = [1] * (len(input.shape) - 2)
+    return op.Add(op.Mul(normal, op.Reshape(weight, [-1, *trailing])), op.Reshape(bias, [-1, *trailing]))
+
+
+@lowering("aten::gelu", opset=20)
+def gelu(self: ir.Value, approximate: str = "none") -> Any:
+    """`aten::gelu` as the operator of opset 20."""
+    return op20.Gelu(self, approximate=approximate)
+
+
+def _with_statistics(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value | None,
+    running_var: ir.Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
+    """The normalised input, mean and 1 / deviation of the batch, and the running statistics after this batch."""
+    uses_batch = training or running_mean is None or running_var is None
+    out = batch_norm(input, weight, bias, running_mean, running_var, uses_batch, momentum, eps)
+    if not uses_batch:
+        nothing = op.CastLike(op.Constant(value=ir.tensor([], dtype=ir.DataType.FLOAT)), input)
+        return out, nothing, nothing, running_mean, running_var
+    assert input.shape is not None
+    axes = [axis for axis in range(len(input.shape)) if axis != 1]
+    mean = op.ReduceMean(input, axes, keepdims=1)
+    centred = op.Sub(input, mean)
+    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=0)
+    mean = op.Squeeze(mean, axes)
+    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, op.CastLike(eps, input))))
+    if running_mean is None or running_var is None:
+        return out, mean, inverse, None, None
+    elements = op.CastLike(op.Div(op.Size(input), op.Size(mean)), input)
+    one = op.CastLike(1.0, input)
+    unbiased = op.Mul(variance, op.Div(elements, op.Sub(elements, one)))
+    kept, fresh = op.CastLike(1.0 - momentum, running_mean), op.CastLike(momentum, running_mean)
+    new_mean = op.Add(op.Mul(running_mean, kept), op.Mul(op.CastLike(mean, running_mean), fresh))
+    new_var = op.Add(op.Mul(running_var, kept), op.Mul(op.CastLike(unbiased, running_var), fresh))
+    return out, mean, inverse, new_mean, new_var
+
+
+@lowering("aten::native_batch_norm", "aten::_native_batch_norm_legit")
+def native_batch_norm(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value | None,
+    running_var: ir.Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Normalised input and the statistics that were used."""
+    return _with_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps)[:3]
+
+
+@lowering("aten::_native_batch_norm_legit_functional")
+def native_batch_norm_functional(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value,
+    running_var: ir.Value,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """As `native_batch_norm`, with the running statistics after this batch as further results."""
+    return _with_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
+@lowering("aten::_native_batch_norm_legit.no_stats")
+def native_batch_norm_without_running(
+    input: ir.Value, weight: ir.Value | None, bias: ir.Value | None, training: bool, momentum: float, eps: float
+) -> Any:
+    """As `native_batch_norm`, where no running statistics are kept."""
+    return _with_statistics(input, weight, bias, None, None, True, momentum, eps)[:3]
+
+
+@lowering("aten::_native_batch_norm_legit_no_training")
+def native_batch_norm_inference(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value,
+    running_var: ir.Value,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """As `native_batch_norm`, outside training."""
+    return _with_statistics(input, weight, bias, running_mean, running_var, False, momentum, eps)[:3]
+
+
+@lowering("batch_export::batch_norm_training")
+def batch_norm_training(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value | None,
+    running_var: ir.Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Batch normalisation by the batch's own statistics, and the running ones after it."""
+    out, _, _, mean, variance = _with_statistics(
+        input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+    return out, mean, variance
+
+
+@lowering("batch_export::instance_norm_training")
+def instance_norm_training(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value,
+    running_var: ir.Value,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """Instance normalisation, and the running statistics moved by the mean of the instances' own.
+
+    The variance that goes into the running one is unbiased, as torch's is.
+    """
+    assert input.shape is not None
+    axes = list(range(2, len(input.shape)))
+    trailing = [1] * len(axes)
+    mean = op.ReduceMean(input, axes, keepdims=1)
+    centred = op.Sub(input, mean)
+    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
+    out = op.Div(centred, op.Sqrt(op.Add(variance, op.CastLike(eps, input))))
+    if weight is not None:
+        out = op.Mul(out, op.Reshape(weight, [-1, *trailing]))
+    if bias is not None:
+        out = op.Add(out, op.Reshape(bias, [-1, *trailing]))
+    count = op.CastLike(op.Div(op.Size(input), op.Size(mean)), input)
+    unbiased = op.Mul(variance, op.Div(count, op.Sub(count, op.CastLike(1.0, input))))
+    moved = []
+    for running, fresh in ((running_mean, mean), (running_var, unbiased)):
+        over_instances = op.ReduceMean(fresh, [0, *axes], keepdims=0)
+        kept = op.Mul(running, op.CastLike(1.0 - momentum, running))
+        moved.append(op.Add(kept, op.Mul(over_instances, op.CastLike(momentum, over_instances))))
+    return out, *moved

@@ -1,0 +1,70 @@
+"""Padding in every mode of torch, negative amounts included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
+
+
+def _amounts(pad: Sequence[Any], count: int) -> tuple[list[int], list[Any], list[Any]]:
+    """Axes, amounts before and amounts after; torch lists the last axis first."""
+    listed = [count - 1 - place for place in range(len(pad) // 2)]
+    return listed, list(pad[0::2]), list(pad[1::2])
+
+
+def _cropped(self: ir.Value, listed: list[int], before: list[Any], after: list[Any]) -> Any:
+    starts = [-amount if isinstance(amount, int) and amount < 0 else 0 for amount in before]
+    ends = [amount if isinstance(amount, int) and amount < 0 else 2**62 for amount in after]
+    if not any(starts) and all(end == 2**62 for end in ends):
+        return self
+    cropped = op.Slice(self, starts, ends, listed)
+    cropped.shape = None if self.shape is None else ir.Shape([None] * len(self.shape))
+    return cropped
+
+
+def _wrapped(self: Any, listed: list[int], before: list[Any], after: list[Any]) -> Any:
+    for position, left, right in zip(listed, before, after, strict=True):
+        parts = [self]
+        if not isinstance(left, int) or left > 0:
+            parts.insert(
+                0, op.Slice(self, op.Neg(left) if isinstance(left, ir.Value) else [-left], [2**62], [position])
+            )
+        if not isinstance(right, int) or right > 0:
+            parts.append(op.Slice(self, [0], right if isinstance(right, ir.Value) else [right], [position]))
+        self = op.Concat(*parts, axis=position) if len(parts) > 1 else self
+    return self
+
+
+def _padded(self: ir.Value, amounts: Sequence[Any], mode: str, value: float | None) -> Any:
+    listed, before, after = _amounts(amounts, axes.rank(self))
+    data = _cropped(self, listed, before, after)
+    before, after = (
+        [amount if not isinstance(amount, int) else max(amount, 0) for amount in side] for side in (before, after)
+    )
+    if mode == "circular":
+        return _wrapped(data, listed, before, after)
+    if all(isinstance(amount, int) and amount == 0 for amount in (*before, *after)):
+        return op.Identity(data)
+    if mode == "constant":
+        return op.Pad(data, [*before, *after], op.CastLike(0 if value is None else value, self), listed)
+    return op.Pad(data, [*before, *after], None, listed, mode=_MODES[mode])
+
+
+@lowering("aten::pad")
+def pad(self: ir.Value, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+    """`aten::pad`: constant, reflect, replicate or circular; negative amounts take elements away first."""
+    return _padded(self, pad, mode, value)
+
+
+@lowering("aten::constant_pad_nd")
+def constant_pad_nd(self: ir.Value, pad: Sequence[int], value: float = 0.0) -> Any:
+    """Padding with a number."""
+    return _padded(self, pad, "constant", value)

@@ -1,0 +1,143 @@
+"""Writing and reading at computed places: scatter with reductions, put, take, diagonals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+_REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+def _neutral(reduction: str, value: ir.Value) -> Any:
+    """What leaves every element as it is."""
+    assert value.dtype is not None
+    if reduction in ("add", "mean"):
+        return axes.like(0, value)
+    if reduction == "mul":
+        return axes.like(1, value)
+    if value.dtype == ir.DataType.BOOL:
+        return axes.like(reduction == "min", value)
+    if axes.is_float(value):
+        return axes.like(float("-inf") if reduction == "max" else float("inf"), value)
+    limits = np.iinfo(value.dtype.numpy())
+    return axes.like(int(limits.min if reduction == "max" else limits.max), value)
+
+
+def _fitting(src: ir.Value, index: ir.Value) -> Any:
+    """The part of the source that has a counterpart in the index."""
+    count = axes.rank(index)
+    if src.shape is not None and index.shape is not None and list(src.shape) == list(index.shape):
+        return src
+    return op.Slice(src, [0] * count, op.Shape(index), list(range(count)))
+
+
+def _reduced(self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool) -> Any:
+    if axes.rank(self) == 0:
+        whole = _reduced(
+            axes.at_least_1d(self), 0, axes.at_least_1d(index), axes.at_least_1d(src), reduce, include_self
+        )
+        return op.Squeeze(whole, [0])
+    index, src = axes.at_least_1d(index), axes.at_least_1d(src)
+    position = axes.axis(self, dim)
+    kind = "mean" if reduce == "mean" else _REDUCTIONS[reduce]
+    start: Any = self
+    if not include_self:
+        empty = op.Expand(_neutral(kind, self), op.Shape(index))
+        start = op.ScatterElements(self, index, empty, axis=position)
+    updates = _fitting(src, index)
+    if kind != "mean":
+        return op.ScatterElements(start, index, updates, axis=position, reduction=kind)
+    total = op.ScatterElements(start, index, updates, axis=position, reduction="add")
+    one = op.Expand(axes.like(1, self), op.Shape(index))
+    counts = op.Expand(axes.like(1, self), op.Shape(self))
+    if not include_self:
+        counts = op.ScatterElements(counts, index, op.Sub(one, one), axis=position)
+    counts = op.ScatterElements(counts, index, one, axis=position, reduction="add")
+    if axes.is_float(self):
+        return op.Div(total, counts)
+    return _floor_divided(total, counts)
+
+
+def _floor_divided(total: Any, counts: Any) -> Any:
+    quotient = op.Div(total, counts)
+    exact = op.Equal(op.Mul(quotient, counts), total)
+    low = op.And(op.Less(total, op.CastLike(0, total)), op.Not(exact))
+    return op.Where(low, op.Sub(quotient, op.CastLike(1, total)), quotient)
+
+
+@lowering("aten::scatter.reduce")
+def scatter_with(self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str) -> Any:
+    """Adds or multiplies a source in at the places of an index."""
+    return _reduced(self, dim, index, src, reduce, True)
+
+
+@lowering("aten::scatter.value_reduce")
+def scatter_value_with(self: ir.Value, dim: int, index: ir.Value, value: float, reduce: str) -> Any:
+    """Adds or multiplies a number in at the places of an index."""
+    assert self.dtype is not None
+    number = value if isinstance(value, ir.Value) else axes.like(value, self)
+    return _reduced(self, dim, index, _filled(number, index), reduce, True)
+
+
+def _filled(number: Any, index: ir.Value) -> Any:
+    return axes.shaped(op.Expand(number, op.Shape(index)), index.shape)
+
+
+@lowering("aten::scatter_reduce.two")
+def scatter_reduce(
+    self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool = True
+) -> Any:
+    """Reduces a source into the places of an index."""
+    return _reduced(self, dim, index, src, reduce, include_self)
+
+
+@lowering("aten::index_reduce")
+def index_reduce(
+    self: ir.Value, dim: int, index: ir.Value, source: ir.Value, reduce: str, include_self: bool = True
+) -> Any:
+    """Reduces slices of a source into the slices that a vector of indices names."""
+    position = axes.axis(self, dim)
+    if axes.rank(self):
+        shape = [1] * axes.rank(self)
+        shape[position] = -1
+        index = op.Expand(op.Reshape(index, shape), op.Shape(source))
+        axes.shaped(index, source.shape)
+    return _reduced(self, dim, index, source, reduce, include_self)
+
+
+@lowering("aten::put")
+def put(self: ir.Value, index: ir.Value, source: ir.Value, accumulate: bool = False) -> Any:
+    """Writes (or adds) elements at places of the flattened tensor."""
+    reduction = "add" if accumulate else "none"
+    flat = op.ScatterElements(axes.flat(self), axes.flat(index), axes.flat(source), axis=0, reduction=reduction)
+    return op.Reshape(flat, op.Shape(self))
+
+
+@lowering("aten::take")
+def take(self: ir.Value, index: ir.Value) -> Any:
+    """Reads elements at places of the flattened tensor."""
+    return op.Gather(axes.flat(self), index, axis=0)
+
+
+@lowering("aten::diagonal_scatter")
+def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """The tensor with one diagonal of two axes replaced; the source has the diagonal as its last axis."""
+    count = axes.rank(self)
+    first, second = axes.axis(self, dim1), axes.axis(self, dim2)
+    others = [other for other in range(count) if other not in (first, second)]
+    order = [*others, first, second]
+    data = op.Transpose(self, perm=order)
+    rows = op.Range(0, op.Squeeze(axes.size(self, first), [0]), 1)
+    columns = op.Range(0, op.Squeeze(axes.size(self, second), [0]), 1)
+    on_diagonal = op.Equal(op.Sub(op.Unsqueeze(columns, [0]), op.Unsqueeze(rows, [1])), offset)
+    last = op.Sub(axes.size(src, -1), 1)
+    along = op.Min(rows if offset >= 0 else columns, last)
+    spread = op.Unsqueeze(op.Gather(src, along, axis=count - 2), [count - 1 if offset >= 0 else count - 2])
+    merged = op.Where(on_diagonal, spread, data)
+    return op.Transpose(merged, perm=[order.index(position) for position in range(count)])

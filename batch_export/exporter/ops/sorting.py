@@ -1,0 +1,262 @@
+"""Sorting, order statistics, searching, and values that repeat.
+
+TopK over a whole axis is the sort: onnxruntime's breaks ties by position, which makes it stable. NaN counts as larger
+than every number, as in torch, where a translation says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+
+def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[Any, Any]:
+    """All values along an axis in order, and where each came from."""
+    if axes.rank(self) == 0:
+        return op.Identity(self), op.Constant(value_int=0)
+    position = axes.axis(self, dim)
+    values, indices = op.TopK(self, axes.size(self, position), axis=position, largest=int(descending), sorted=1)
+    return axes.shaped(values, self.shape), axes.shaped(indices, self.shape)
+
+
+@lowering("aten::sort")
+def sort(self: ir.Value, dim: int = -1, descending: bool = False) -> Any:
+    """`aten::sort`."""
+    return ordered(self, dim, descending)
+
+
+@lowering("aten::sort.stable")
+def sort_stable(self: ir.Value, stable: bool = False, dim: int = -1, descending: bool = False) -> Any:
+    """`aten::sort.stable`."""
+    return ordered(self, dim, descending)
+
+
+@lowering("aten::argsort")
+def argsort(self: ir.Value, dim: int = -1, descending: bool = False) -> Any:
+    """`aten::argsort`."""
+    return ordered(self, dim, descending)[1]
+
+
+@lowering("aten::argsort.stable")
+def argsort_stable(self: ir.Value, stable: bool = False, dim: int = -1, descending: bool = False) -> Any:
+    """`aten::argsort.stable`."""
+    return ordered(self, dim, descending)[1]
+
+
+@lowering("aten::msort")
+def msort(self: ir.Value) -> Any:
+    """Sorted along the first axis."""
+    return ordered(self, 0, False)[0]
+
+
+def _dropped(value: Any, position: int, keepdim: bool) -> Any:
+    return value if keepdim else op.Squeeze(value, [position])
+
+
+@lowering("aten::kthvalue")
+def kthvalue(self: ir.Value, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest value along an axis (k counts from 1) and its index."""
+    if axes.rank(self) == 0:
+        return op.Identity(self), op.Constant(value_int=0)
+    position = axes.axis(self, dim)
+    found = ordered(self, position, False)
+    picked = (op.Gather(part, op.Sub(k, [1]), axis=position) for part in found)
+    return tuple(_dropped(part, position, keepdim) for part in picked)
+
+
+def _lower_middle(self: ir.Value, position: int, skip_nan: bool) -> tuple[Any, Any]:
+    """The lower of the two middle values along an axis, with the axis kept."""
+    largest = op.CastLike(float("inf"), self) if axes.is_float(self) else None
+    is_nan = op.IsNaN(self) if largest is not None else None
+    comparable = self if is_nan is None else axes.shaped(op.Where(is_nan, largest, self), self.shape)
+    values, indices = ordered(comparable, position, False)
+    if is_nan is None:
+        middle = op.Div(op.Sub(axes.size(self, position), 1), 2)
+        return op.Gather(values, middle, axis=position), op.Gather(indices, middle, axis=position)
+    counted = op.ReduceSum(op.Cast(op.Not(is_nan), to=ir.DataType.INT64), [position], keepdims=1)
+    if skip_nan:
+        middle = op.Div(op.Max(op.Sub(counted, 1), 0), 2)
+        nothing = op.Equal(counted, 0)
+    else:
+        middle = op.Expand(op.Div(op.Sub(axes.size(self, position), 1), 2), op.Shape(counted))
+        nothing = op.Less(counted, axes.size(self, position))
+    value = op.GatherElements(values, middle, axis=position)
+    index = op.GatherElements(indices, middle, axis=position)
+    first_nan = op.ArgMax(op.Cast(is_nan, to=ir.DataType.INT32), axis=position, keepdims=1)
+    return op.Where(nothing, op.CastLike(float("nan"), self), value), op.Where(nothing, first_nan, index)
+
+
+def _median(self: ir.Value, dim: int, keepdim: bool, skip_nan: bool) -> Any:
+    if axes.rank(self) == 0:
+        return op.Identity(self), op.Constant(value_int=0)
+    position = axes.axis(self, dim)
+    return tuple(_dropped(part, position, keepdim) for part in _lower_middle(self, position, skip_nan))
+
+
+def _flattened(self: ir.Value) -> Any:
+    return axes.shaped(axes.flat(self), [None])
+
+
+@lowering("aten::median")
+def median(self: ir.Value) -> Any:
+    """The lower middle of all elements; NaN if one is NaN."""
+    return op.Squeeze(_lower_middle(_flattened(self), 0, False)[0], [0])
+
+
+@lowering("aten::nanmedian")
+def nanmedian(self: ir.Value) -> Any:
+    """The lower middle of all elements that are not NaN."""
+    return op.Squeeze(_lower_middle(_flattened(self), 0, True)[0], [0])
+
+
+@lowering("aten::median.dim")
+def median_dim(self: ir.Value, dim: int, keepdim: bool = False) -> Any:
+    """The lower middle along an axis and its index; NaN if one is NaN."""
+    return _median(self, dim, keepdim, False)
+
+
+@lowering("aten::nanmedian.dim")
+def nanmedian_dim(self: ir.Value, dim: int, keepdim: bool = False) -> Any:
+    """The lower middle along an axis of what is not NaN, and its index."""
+    return _median(self, dim, keepdim, True)
+
+
+@lowering("aten::mode")
+def mode(self: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
+    """The value that occurs most often along an axis (the smallest of them) and the last place where it stands."""
+    if axes.rank(self) == 0:
+        return op.Identity(self), op.Constant(value_int=0)
+    position, count = axes.axis(self, dim), axes.rank(self)
+    last = axes.move_last(self, position)
+    ascending, _ = op.TopK(last, axes.size(self, position), axis=-1, largest=0, sorted=1)
+    same = op.Equal(op.Unsqueeze(ascending, [count]), op.Unsqueeze(ascending, [count - 1]))
+    often = op.ReduceSum(op.Cast(same, to=ir.DataType.INT64), [count], keepdims=0)
+    value = op.GatherElements(ascending, op.ArgMax(often, axis=-1, keepdims=1), axis=-1)
+    stands = op.Cast(op.Equal(last, value), to=ir.DataType.INT32)
+    index = op.ArgMax(stands, axis=-1, keepdims=1, select_last_index=1)
+    if not keepdim:
+        return op.Squeeze(value, [count - 1]), op.Squeeze(index, [count - 1])
+    return axes.move_back(value, position, count), axes.move_back(index, position, count)
+
+
+@lowering("aten::masked_select")
+def masked_select(self: ir.Value, mask: ir.Value) -> Any:
+    """The elements where the mask holds, in order."""
+    shape = op.Max(op.Shape(self), op.Shape(mask)) if axes.rank(self) == axes.rank(mask) else None
+    if shape is None:
+        data, chosen = op.Expand(self, op.Shape(mask)), op.Expand(mask, op.Shape(self))
+        data = op.Expand(self, op.Shape(chosen))
+    else:
+        data, chosen = op.Expand(self, shape), op.Expand(mask, shape)
+    return op.Compress(op.Reshape(data, [-1]), op.Reshape(chosen, [-1]))
+
+
+def _insertion_points(edges: ir.Value, self: ir.Value, right: bool, out_int32: bool) -> Any:
+    """How many of `edges[..., m]` lie before each of `self[..., n]`."""
+    before = op.LessOrEqual if right else op.Less
+    rows = op.Unsqueeze(edges, [axes.rank(edges) - 1]) if axes.rank(edges) > 1 else edges
+    is_before = before(rows, op.Unsqueeze(self, [axes.rank(self)]))
+    if axes.is_float(self):
+        is_before = op.Or(is_before, op.Unsqueeze(op.IsNaN(self), [axes.rank(self)]))
+    found = op.ReduceSum(op.Cast(is_before, to=ir.DataType.INT64), [axes.rank(self)], keepdims=0)
+    return op.Cast(found, to=ir.DataType.INT32) if out_int32 else found
+
+
+def _common(left: ir.Value, right: ir.Value) -> tuple[Any, Any]:
+    if left.dtype == right.dtype or left.dtype is None or right.dtype is None:
+        return left, right
+    wanted = left.dtype if axes.is_float(left) or not axes.is_float(right) else right.dtype
+    return tuple(axes.shaped(op.Cast(value, to=wanted), value.shape) for value in (left, right))
+
+
+@lowering("aten::searchsorted.Tensor")
+def searchsorted(
+    sorted_sequence: ir.Value,
+    self: ir.Value,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str = "",
+    sorter: ir.Value | None = None,
+) -> Any:
+    """Where each value would be inserted in the sorted rows `[..., m]`; rows pair up with rows `[..., n]`."""
+    edges = sorted_sequence
+    if sorter is not None:
+        edges = op.GatherElements(edges, sorter, axis=-1)
+        axes.shaped(edges, sorted_sequence.shape)
+    edges, values = _common(edges, self)
+    return _insertion_points(edges, values, right or side == "right", out_int32)
+
+
+@lowering("aten::searchsorted.Scalar")
+def searchsorted_scalar(
+    sorted_sequence: ir.Value,
+    self: ir.Value,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str = "",
+    sorter: ir.Value | None = None,
+) -> Any:
+    """`searchsorted` of one number."""
+    return searchsorted(sorted_sequence, axes.at_least_0d(self), out_int32, right, side, sorter)
+
+
+@lowering("aten::bucketize.Tensor")
+def bucketize(self: ir.Value, boundaries: ir.Value, out_int32: bool = False, right: bool = False) -> Any:
+    """The bucket of each element between ascending boundaries `[m]`."""
+    edges, values = _common(boundaries, self)
+    return _insertion_points(edges, values, right, out_int32)
+
+
+@lowering("aten::bucketize.Scalar")
+def bucketize_scalar(self: ir.Value, boundaries: ir.Value, out_int32: bool = False, right: bool = False) -> Any:
+    """The bucket of one number."""
+    return bucketize(axes.at_least_0d(self), boundaries, out_int32, right)
+
+
+@lowering("aten::isin.Tensor_Tensor")
+def isin(elements: ir.Value, test_elements: ir.Value, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Whether each element is one of the others."""
+    left, right = _common(elements, test_elements)
+    same = op.Equal(op.Unsqueeze(left, [axes.rank(elements)]), op.Reshape(right, [-1]))
+    found = op.Greater(op.ReduceSum(op.Cast(same, to=ir.DataType.INT64), [-1], keepdims=0), 0)
+    return op.Not(found) if invert else found
+
+
+@lowering("aten::unique_consecutive")
+def unique_consecutive(
+    self: ir.Value, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The first of every run of equal elements (or of equal slices along an axis), each element's run, run lengths."""
+    data = _flattened(self) if dim is None else self
+    position = 0 if dim is None else axes.axis(self, dim)
+    length = axes.size(data, position)
+    later = op.Slice(data, [1], [2**62], [position])
+    earlier = op.Slice(data, [0], [-1], [position])
+    differs = op.Cast(op.Not(op.Equal(later, earlier)), to=ir.DataType.INT32)
+    others = [other for other in range(axes.rank(data)) if other != position]
+    if others:
+        differs = op.ReduceMax(differs, others, keepdims=0)
+    first = op.Slice(op.Constant(value_ints=[1]), [0], op.Min(length, [1]))
+    begins = op.Concat(first, op.Cast(differs, to=ir.DataType.INT64), axis=0)
+    values = op.Compress(data, op.Cast(begins, to=ir.DataType.BOOL), axis=position)
+    inverse = op.Sub(op.CumSum(begins, 0), 1)
+    starts = op.Squeeze(op.NonZero(begins), [0])
+    ends = op.Concat(op.Slice(starts, [1], [2**62]), op.Slice(length, [0], op.Shape(starts)), axis=0)
+    if dim is None and return_inverse:
+        inverse = op.Reshape(inverse, op.Shape(self))
+    nothing = op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64))
+    return values, inverse if return_inverse else nothing, op.Sub(ends, starts) if return_counts else nothing
+
+
+@lowering("aten::nonzero")
+def nonzero(self: ir.Value) -> Any:
+    """Where elements are not zero, one row each; a scalar gives a row without columns."""
+    if axes.rank(self):
+        return op.Transpose(op.NonZero(self), perm=[1, 0])
+    found = op.Transpose(op.NonZero(op.Reshape(self, [1])), perm=[1, 0])
+    return op.Slice(found, [0], [0], [1])

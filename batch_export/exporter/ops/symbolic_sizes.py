@@ -1,0 +1,84 @@
+"""Arithmetic on sizes (torch.SymInt, SymFloat, SymBool) that is known only when the model runs: scalars in ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+from onnxscript import FLOAT, INT64
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops.marking import lowering
+
+
+@lowering("torch::sym_max")
+def sym_max(a: ir.Value, b: ir.Value) -> Any:
+    """The larger of two sizes."""
+    return op.Max(a, b)
+
+
+@lowering("torch::sym_min")
+def sym_min(a: ir.Value, b: ir.Value) -> Any:
+    """The smaller of two sizes."""
+    return op.Min(a, b)
+
+
+@lowering("torch::sym_not")
+def sym_not(a: ir.Value) -> Any:
+    """The negation of a symbolic condition."""
+    return op.Not(a)
+
+
+@lowering("torch::sym_float")
+def sym_float(a: ir.Value) -> Any:
+    """A size as a floating-point number."""
+    return op.Cast(a, to=FLOAT.dtype)
+
+
+@lowering("torch::sym_int")
+def sym_int(a: ir.Value) -> Any:
+    """A symbolic number truncated to an integer."""
+    return op.Cast(a, to=INT64.dtype)
+
+
+@lowering("torch::sym_ite")
+def sym_ite(condition: ir.Value, then: ir.Value, otherwise: ir.Value) -> Any:
+    """One of two sizes, by a symbolic condition."""
+    return op.Where(condition, then, otherwise)
+
+
+@lowering("torch::sym_sum")
+def sym_sum(args: Sequence[ir.Value]) -> Any:
+    """The sum of several sizes."""
+    total: Any = op.Constant(value_int=0)
+    for item in args:
+        total = op.Add(total, item)
+    return total
+
+
+@lowering("_operator::floordiv", "math::floordiv")
+def floordiv(a: ir.Value, b: ir.Value) -> Any:
+    """Floor division of sizes; sizes are not negative in practice, but the sign is respected."""
+    quotient = op.Div(a, b)
+    inexact = op.Not(op.Equal(op.Mul(quotient, b), a))
+    signs_differ = op.Xor(op.Less(a, 0), op.Less(b, 0))
+    return op.Sub(quotient, op.Cast(op.And(inexact, signs_differ), to=INT64.dtype))
+
+
+@lowering("_operator::mod")
+def mod(a: ir.Value, b: ir.Value) -> Any:
+    """Python's remainder, with the sign of the divisor."""
+    return op.Mod(a, b)
+
+
+@lowering("_operator::pos")
+def pos(a: ir.Value) -> Any:
+    """A size as it is."""
+    return op.Identity(a)
+
+
+@lowering("builtins::round")
+def python_round(number: ir.Value) -> Any:
+    """Python's `round`: to the nearest integer, halves to the even one."""
+    return op.Cast(op.Round(number), to=ir.DataType.INT64)

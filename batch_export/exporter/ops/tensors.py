@@ -1,0 +1,121 @@
+"""Casts, copies, reductions and splitting: operators of every captured graph that torchlib leaves to decompositions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops.marking import lowering
+
+
+@lowering(
+    "aten::contiguous",
+    "aten::detach",
+    "aten::detach_",
+    "aten::alias",
+    "aten::lift_fresh",
+    "aten::lift_fresh_copy",
+    "aten::positive",
+    "aten::resolve_conj",
+    "aten::resolve_neg",
+)
+def same(self: ir.Value) -> Any:
+    """Operators that hand their input on: ONNX values have neither layout, nor aliases, nor gradients."""
+    return op.Identity(self)
+
+
+@lowering("aten::clone")
+def clone(self: ir.Value, memory_format: str = "") -> Any:
+    """`aten::clone`: ONNX values are immutable, so a copy is the value itself."""
+    return op.Identity(self)
+
+
+def _cast(self: ir.Value, dtype: int) -> Any:
+    if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        real = op.Cast(self, to=ir.DataType.FLOAT if dtype == ir.DataType.COMPLEX64 else ir.DataType.DOUBLE)
+        pair = op.Unsqueeze(real, [-1])
+        return op.Concat(pair, op.Mul(pair, op.CastLike(0.0, pair)), axis=-1)
+    return op.Identity(self) if dtype == -1 or self.dtype == dtype else op.Cast(self, to=dtype)
+
+
+@lowering("aten::to.dtype", "aten::to.dtype_layout")
+def to_dtype(self: ir.Value, dtype: int = -1) -> Any:
+    """`aten::to` with a dtype; layout and device have no counterpart."""
+    return _cast(self, dtype)
+
+
+@lowering("aten::to.device")
+def to_device(self: ir.Value, device: str = "", dtype: int = -1) -> Any:
+    """`aten::to` with a device, which ONNX files do not name."""
+    return _cast(self, dtype)
+
+
+@lowering("aten::to.other", "aten::type_as")
+def to_other(self: ir.Value, other: ir.Value) -> Any:
+    """The dtype of another tensor."""
+    return op.CastLike(self, other)
+
+
+@lowering("aten::amax")
+def amax(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """The largest element along axes (all of them when none is named)."""
+    return _extreme(op.ReduceMax, self, dim, keepdim)
+
+
+@lowering("aten::amin")
+def amin(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    """The smallest element along axes (all of them when none is named)."""
+    return _extreme(op.ReduceMin, self, dim, keepdim)
+
+
+def _extreme(reduce: Any, self: ir.Value, dim: Sequence[int], keepdim: bool) -> Any:
+    if self.shape is not None and len(self.shape) == 0:
+        return op.Identity(self)
+    is_bool = self.dtype == ir.DataType.BOOL
+    data = op.Cast(self, to=ir.DataType.UINT8) if is_bool else self
+    result = reduce(data, list(dim), keepdims=int(keepdim)) if len(dim) else reduce(data, keepdims=int(keepdim))
+    return op.Cast(result, to=ir.DataType.BOOL) if is_bool else result
+
+
+@lowering("aten::unbind.int")
+def unbind(self: ir.Value, dim: int = 0) -> Any:
+    """The slices along an axis of fixed size, each without that axis."""
+    assert self.shape is not None
+    count = self.shape[dim]
+    if not isinstance(count, int):
+        return op.SplitToSequence(self, axis=dim, keepdims=0)
+    if count == 1:
+        return [op.Squeeze(self, [dim])]
+    pieces = op.Split(self, [1] * count, axis=dim)
+    return [op.Squeeze(piece, [dim]) for piece in pieces]
+
+
+@lowering(
+    "aten::split.Tensor",
+    "aten::split_with_sizes",
+    "aten::split.sizes",
+    "aten::chunk",
+    "aten::unsafe_split.Tensor",
+    "aten::unsafe_split_with_sizes",
+    "aten::unsafe_chunk",
+    "aten::tensor_split.sections",
+    "aten::tensor_split.indices",
+)
+def split(self: ir.Value, split_size: Any, dim: int = 0) -> Any:
+    """Pieces along an axis; `translate.py` rewrites the arguments to the sizes that the captured graph shows."""
+    if len(split_size) == 1:
+        return [op.Identity(self)]
+    return list(op.Split(self, list(split_size), axis=dim))
+
+
+@lowering("aten::item", "aten::_local_scalar_dense")
+def item(self: ir.Value) -> Any:
+    """The one element of a tensor, as a scalar; sizes are int64."""
+    scalar = op.Reshape(self, op.Constant(value_ints=[0][:0])) if self.shape is None or len(self.shape) else self
+    if self.dtype in (ir.DataType.BOOL, ir.DataType.INT64):
+        return scalar
+    is_float = self.dtype is not None and self.dtype.is_floating_point()
+    return op.Cast(scalar, to=ir.DataType.FLOAT if is_float else ir.DataType.INT64)

@@ -1,0 +1,159 @@
+"""Weights on disk: which tensor lies where in one file, and ONNX models that refer to it.
+
+Arrives: named torch tensors, or a model whose initializers hold them. Leaves: a file of raw little-endian bytes with
+each distinct tensor once, and, for the time of saving, initializers that point into it. Tensors over the same memory
+share their bytes. The layout depends on names, shapes and dtypes only, so the models of one capture can share one
+file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import onnx_ir as ir
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from batch_export.errors import SaveError
+
+SMALL_BYTES = 1024
+"""Tensors up to this size stay inside the ONNX file."""
+_ALIGNMENT = 64
+_PAGE = 4096
+
+
+@dataclass(slots=True)
+class WeightLayout:
+    """Where each tensor lies.
+
+    Attributes:
+        entries: name -> (offset, length) in bytes.
+        tensors: the distinct tensors in file order, as (offset, tensor).
+        total: size of the file in bytes.
+    """
+
+    entries: dict[str, tuple[int, int]] = field(default_factory=dict)
+    tensors: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+    total: int = 0
+
+
+def _identity(tensor: torch.Tensor) -> Any:
+    if isinstance(tensor, FakeTensor):
+        return id(tensor)
+    address = tensor.data_ptr()
+    return (address, tuple(tensor.shape), tensor.stride(), tensor.dtype) if address else id(tensor)
+
+
+def layout(tensors: Mapping[str, torch.Tensor], threshold: int = SMALL_BYTES) -> WeightLayout:
+    """Lays out the tensors that are larger than `threshold` bytes, in order, each distinct one once."""
+    result = WeightLayout()
+    places: dict[Any, tuple[int, int]] = {}
+    for name, tensor in tensors.items():
+        length = tensor.numel() * tensor.element_size()
+        if length <= threshold:
+            continue
+        key = _identity(tensor)
+        if key not in places:
+            alignment = _PAGE if length >= 16 * _PAGE else _ALIGNMENT
+            offset = -(-result.total // alignment) * alignment
+            places[key] = (offset, length)
+            result.tensors.append((offset, tensor))
+            result.total = offset + length
+        result.entries[name] = places[key]
+    return result
+
+
+def _memory(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    if isinstance(tensor, FakeTensor):
+        raise SaveError(
+            "a weight is a fake tensor without data",
+            next_step="call apply_weights(), pass model_state=..., or save with include_initializers=False",
+        )
+    dense = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    if dense.is_complex():
+        dense = torch.view_as_real(dense)
+    size = dense.numel() * dense.element_size()
+    return dense, (ctypes.c_ubyte * size).from_address(dense.data_ptr())
+
+
+def write(stream: BinaryIO, laid_out: WeightLayout) -> str:
+    """Writes the file and returns its sha256.
+
+    Raises:
+        SaveError: if a tensor has no data (fake mode).
+    """
+    sha = hashlib.sha256()
+    position = 0
+    for offset, tensor in laid_out.tensors:
+        padding = b"\0" * (offset - position)
+        keep, memory = _memory(tensor)
+        for piece in (padding, memoryview(memory)):
+            stream.write(piece)
+            sha.update(piece)
+        position = offset + len(memory)
+        del keep
+    return sha.hexdigest()
+
+
+def digest(laid_out: WeightLayout) -> str:
+    """The sha256 that `write` would return, without writing."""
+    sha = hashlib.sha256()
+    position = 0
+    for offset, tensor in laid_out.tensors:
+        keep, memory = _memory(tensor)
+        sha.update(b"\0" * (offset - position))
+        sha.update(memoryview(memory))
+        position = offset + len(memory)
+        del keep
+    return sha.hexdigest()
+
+
+def is_torch_tensor(value: ir.Value) -> bool:
+    """Whether an initializer holds a torch tensor: a weight, and no constant that was made here."""
+    return isinstance(getattr(value.const_value, "raw", None), torch.Tensor)
+
+
+def model_tensors(model: ir.Model) -> dict[str, torch.Tensor]:
+    """The initializers of a model that are torch tensors, by name."""
+    return {
+        name: value.const_value.raw
+        for name, value in model.graph.initializers.items()
+        if value.const_value is not None and isinstance(getattr(value.const_value, "raw", None), torch.Tensor)
+    }
+
+
+@contextlib.contextmanager
+def referring(model: ir.Model, laid_out: WeightLayout, file_name: str, folder: Path) -> Iterator[None]:
+    """While open, the model's large weights point into `file_name`; afterwards they hold their tensors again."""
+    kept: list[tuple[ir.Value, Any]] = []
+    by_identity: dict[Any, tuple[int, int]] = {}
+    for offset, tensor in laid_out.tensors:
+        by_identity[_identity(tensor)] = (offset, tensor.numel() * tensor.element_size())
+    try:
+        for name, value in model.graph.initializers.items():
+            held: Any = getattr(value.const_value, "raw", None)
+            if not isinstance(held, torch.Tensor) or value.const_value is None:
+                continue
+            place = laid_out.entries.get(name) or by_identity.get(_identity(held))
+            if place is None:
+                continue
+            kept.append((value, value.const_value))
+            value.const_value = ir.ExternalTensor(
+                location=file_name,
+                offset=place[0],
+                length=place[1],
+                dtype=value.const_value.dtype,
+                shape=ir.Shape(value.const_value.shape.numpy()),
+                name=name,
+                base_dir=folder,
+            )
+        yield
+    finally:
+        for value, content in kept:
+            value.const_value = content

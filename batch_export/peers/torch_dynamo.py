@@ -1,0 +1,64 @@
+"""`torch.onnx.export` with its torch.export-based path, as a plug-in exporter.
+
+A module and keyword arguments arrive; an ONNX file with external data is written to `path`. What torch raises goes
+through, under a class whose attribute `stage` tells capture from translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.onnx._internal.exporter._errors import TorchExportError
+from torch.utils import _pytree as pytree
+
+
+class TorchCaptureError(RuntimeError):
+    """torch.onnx.export could not capture the model."""
+
+    stage = "capture"
+
+
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    path: Path,
+    opset_version: int,
+    dynamic_shapes: dict[str, Any] | None,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+    **options: Any,
+) -> None:
+    """Writes `path`; `options` go to `torch.onnx.export` as they are."""
+    try:
+        torch.onnx.export(
+            module,
+            args,
+            path,
+            kwargs=kwargs,
+            opset_version=opset_version,
+            dynamic_shapes=with_dims(dynamic_shapes),
+            input_names=input_names,
+            output_names=output_names,
+            dynamo=True,
+            external_data=True,
+            verbose=False,
+            **options,
+        )
+    except TorchExportError as error:
+        cause = error.__cause__ or error
+        lines = str(cause).strip().splitlines() or ["no message"]
+        raise TorchCaptureError(f"{type(cause).__name__}: {lines[0]}") from error
+
+
+def with_dims(dynamic_shapes: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Replaces sums such as `past+seq`, which are no names to torch, by dimensions that torch names itself."""
+
+    def dim(leaf: Any) -> Any:
+        return torch.export.Dim.DYNAMIC if isinstance(leaf, str) and not leaf.isidentifier() else leaf
+
+    return None if dynamic_shapes is None else pytree.tree_map(dim, dynamic_shapes)

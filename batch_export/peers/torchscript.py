@@ -1,0 +1,90 @@
+"""`torch.onnx.export` with its older TorchScript path, as a plug-in exporter.
+
+A module and keyword arguments arrive; an ONNX file is written to `path`. TorchScript traces positional tensors and
+takes `dynamic_axes`, so the module is wrapped in one that takes its tensors in order, and the tree of dynamic shapes
+is turned into axes by input name.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+class _Flat(torch.nn.Module):
+    """Takes the tensors of the arguments in order, rebuilds the arguments round them and calls the module."""
+
+    def __init__(self, module: torch.nn.Module, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
+        super().__init__()
+        self.module = module
+        leaves, self._tree = pytree.tree_flatten(arguments)
+        self.tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+        self._leaves = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self._places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Calls the module."""
+        leaves = list(self._leaves)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self._tree)
+        outputs = pytree.tree_leaves(self.module(*args, **kwargs))
+        return tuple(output for output in outputs if output is not None)
+
+
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    path: Path,
+    opset_version: int,
+    dynamic_shapes: dict[str, Any] | None,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+    **options: Any,
+) -> None:
+    """Writes `path`; `options` go to `torch.onnx.export` as they are."""
+    flat = _Flat(module, (args, kwargs)).train(module.training)
+    names = list(input_names) if input_names else [f"input_{index}" for index in range(len(flat.tensors))]
+    with warnings.catch_warnings():
+        # The path is deprecated and tracing warns at every Python number; neither is news to whoever chose it.
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            flat,
+            flat.tensors,
+            str(path),
+            kwargs={},
+            opset_version=opset_version,
+            dynamic_axes=dynamic_axes(dynamic_shapes, names),
+            input_names=names,
+            output_names=output_names,
+            dynamo=False,
+            verbose=False,
+            **options,
+        )
+
+
+def dynamic_axes(dynamic_shapes: dict[str, Any] | None, input_names: Sequence[str]) -> dict[str, dict[int, str]]:
+    """Turns a tree with `{dimension: axis}` at the tensors (None at constants) into axes by input name.
+
+    A dimension whose axis has no name (`Dim.AUTO`) is named after its input and its place.
+    """
+    if dynamic_shapes is None:
+        return {}
+    leaves = pytree.tree_leaves(dynamic_shapes, is_leaf=_is_dimensions)
+    by_input = zip(input_names, (leaf for leaf in leaves if leaf is not None), strict=True)
+    return {
+        name: {dim: axis if isinstance(axis, str) else f"{name}_dim{dim}" for dim, axis in leaf.items()}
+        for name, leaf in by_input
+        if leaf
+    }
+
+
+def _is_dimensions(node: Any) -> bool:
+    return isinstance(node, dict) and all(isinstance(key, int) for key in node)

@@ -1,0 +1,75 @@
+"""Which failing cells share a defect. Records arrive, clusters leave; nothing is printed or judged.
+
+Where an operator or a source line is known, it makes the defect, whatever the model; otherwise the stage, the class and
+the message without its numbers do, and cells of different models are not taken for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from batch_export.diagnostic import Diagnostic, without_numbers
+from batch_export.record import Cell, Record
+from batch_export.report.wording import UNEXPECTED, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Cells with one defect.
+
+    Attributes:
+        fingerprint: of the defect, the same in every run.
+        diagnostic: of its first cell.
+        records: in the order given; a repro of any of them stands for all.
+    """
+
+    fingerprint: str
+    diagnostic: Diagnostic
+    records: tuple[Record, ...]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells concerned."""
+        return tuple(record.cell for record in self.records)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models concerned, in order of first appearance."""
+        return tuple(dict.fromkeys(cell.model for cell in self.cells))
+
+
+def diagnostic(record: Record) -> Diagnostic:
+    """Returns what a failing record tells."""
+    failure = record.failure or next(iter(record.findings), None)
+    return Diagnostic(
+        stage=record.stage or record.verdict,
+        error_class=record.error_class or record.verdict,
+        message=one_line(record.message) or record.verdict,
+        operator=(failure.operator if failure is not None else None) or "",
+        source=(failure.source if failure is not None else None) or "",
+        node=(failure.node if failure is not None else None) or "",
+        subject=record.cell.name,
+    )
+
+
+def cluster_key(record: Record) -> tuple[str, ...]:
+    """Returns what records of one cluster have in common."""
+    found = diagnostic(record)
+    if found.operator or found.source:
+        return (record.verdict, record.cell.exporter, *found.identity)
+    message = without_numbers(found.message)
+    return (record.verdict, record.cell.exporter, record.cell.model, found.stage, found.error_class, message)
+
+
+def clusters(records: Iterable[Record]) -> list[Cluster]:
+    """Gathers the unexpected records, the cluster with most cells first."""
+    together: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        if record.verdict in UNEXPECTED:
+            together.setdefault(cluster_key(record), []).append(record)
+    found = [
+        Cluster(diagnostic(members[0]).fingerprint, diagnostic(members[0]), tuple(members))
+        for members in together.values()
+    ]
+    return sorted(found, key=lambda one: -len(one.cells))

@@ -1,0 +1,83 @@
+"""A comparison as Markdown, as plain data and as lines on a terminal. A `Comparison` goes in, text comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from batch_export.report.compare import KINDS, TITLES, WORSE, Change, Comparison, Kind
+from batch_export.report.markdown import escape
+from batch_export.report.redact import shorten
+
+COMPARISON_VERSION = 1
+"""Raised when the JSON of a comparison changes incompatibly. 1 (2026-11): first."""
+
+_MOST_LINES = 30
+_QUIET: tuple[Kind, ...] = ("new",)
+
+
+def comparison_markdown(comparison: Comparison, *, level: int = 1) -> str:
+    """The whole comparison; long lists are folded."""
+    mark = "#" * level
+    lines = [
+        f"{mark} {escape(comparison.story())}",
+        "",
+        f"{escape(shorten(comparison.new))} against {escape(shorten(comparison.base))}, "
+        f"{comparison.common} cells in common.",
+        "",
+    ]
+    if comparison.contended:
+        lines += [f"Latency of {comparison.contended} cells is not compared: the machine was busy.", ""]
+    for kind in KINDS:
+        changes = comparison.of(kind)
+        if not changes:
+            continue
+        lines += [f"{mark}# {TITLES[kind]} ({len(changes)})", ""]
+        if len(changes) > _MOST_LINES or kind in _QUIET:
+            lines += ["<details><summary>Show</summary>", "", *map(_item, changes), "", "</details>", ""]
+        else:
+            lines += [*map(_item, changes), ""]
+    return "\n".join(lines)
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as plain data; what summary.json and `compare --json` hold."""
+    return {
+        "schema_version": COMPARISON_VERSION,
+        "base": shorten(comparison.base),
+        "new": shorten(comparison.new),
+        "story": comparison.story(),
+        "worse": comparison.worse,
+        "common": comparison.common,
+        "contended": comparison.contended,
+        "latency_ratio": None if comparison.latency is None else round(comparison.latency, 4),
+        "counts": {kind: len(comparison.of(kind)) for kind in KINDS},
+        "changes": [
+            {"kind": change.kind, "cell": change.cell.name, "text": shorten(change.text)}
+            for change in comparison.changes
+        ],
+    }
+
+
+def tell_comparison(console: Console, comparison: Comparison, most: int = _MOST_LINES) -> None:
+    """Prints what changed, the worst first, and the story last."""
+    for kind in KINDS:
+        changes: Sequence[Change] = comparison.of(kind)
+        if not changes:
+            continue
+        style = "bold red" if kind in WORSE else "green" if kind == "fixed" else "yellow"
+        console.print(Text(f"{TITLES[kind]} ({len(changes)})", style))
+        for change in changes[:most] if kind not in _QUIET else ():
+            console.print(Text(f"  {change.cell.name}: {change.text}"), soft_wrap=True)
+        if kind not in _QUIET and len(changes) > most:
+            console.print(Text(f"  ... and {len(changes) - most} more", "dim"))
+    if comparison.contended:
+        console.print(Text(f"latency of {comparison.contended} cells not compared: the machine was busy", "dim"))
+    console.print(Text(f"against {shorten(comparison.base)}: {comparison.story()}", "bold"), soft_wrap=True)
+
+
+def _item(change: Change) -> str:
+    return f"- `{change.cell.name}` {escape(shorten(change.text))}"

@@ -1,0 +1,62 @@
+"""Unexpected cells that share their cause, gathered into one entry. Records in, entries out; nothing is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from batch_export.record import Cell, Record
+from batch_export.report.clusters import clusters
+from batch_export.report.next_steps import command, questions
+from batch_export.report.wording import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Cells of one exporter that share a defect.
+
+    Attributes:
+        title: the cells in short, e.g. `bert_tiny full,static opset 18,20 cpu`.
+        kind: the stage and class, e.g. `mismatch ValueMismatch`.
+        cause: one line.
+        log: where the log of the first of them is; may be empty.
+        cells: all of them; what is found out about one stands for all.
+        next: the command line that says more about the first of them; empty when there is none.
+    """
+
+    verdict: str
+    title: str
+    kind: str
+    cause: str
+    log: str
+    cells: tuple[Cell, ...]
+    next: str = ""
+
+
+def group_failures(records: Iterable[Record], *, name_exporter: bool = False) -> list[FailureGroup]:
+    """Words for `clusters.clusters`, in its order: the cause of most cells first."""
+    return [_group(cluster.records, name_exporter) for cluster in clusters(records)]
+
+
+def _group(members: Sequence[Record], name_exporter: bool) -> FailureGroup:
+    first = members[0]
+    cells = tuple(record.cell for record in members)
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    parts = [
+        models[0] if len(models) == 1 else f"{len(cells)} cells, {len(models)} models: {', '.join(models)}",
+        ",".join(dict.fromkeys(cell.dynamic for cell in cells)),
+        "opset " + ",".join(dict.fromkeys(str(cell.opset) for cell in cells)),
+        ",".join(dict.fromkeys(cell.provider for cell in cells)),
+    ]
+    if name_exporter:
+        parts.append(first.cell.exporter)
+    kind = f"{first.stage} {first.error_class}".strip()
+    return FailureGroup(
+        verdict=first.verdict,
+        title=" ".join(parts),
+        kind=kind or first.verdict,
+        cause=one_line(first.message),
+        log=next((record.log for record in members if record.log), ""),
+        cells=cells,
+        next=next((command(verb, first.cell) for verb in questions(first)), ""),
+    )

@@ -1,0 +1,121 @@
+"""The formats of a report, one table: what each is called, which file of a run's folder it is, how it is made.
+
+A run's folder, records, summary and comparison arrive; bytes or files leave. Nothing is run or judged here.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from batch_export.record import Record
+from batch_export.report.compare import Comparison
+from batch_export.report.html import html_report
+from batch_export.report.html_context import context_of
+from batch_export.report.junit import junit_xml
+from batch_export.report.markdown import markdown
+from batch_export.report.parquet import parquet_bytes
+from batch_export.report.run_folder import SUMMARY_FILE, write_whole
+from batch_export.report.sarif import sarif_text
+from batch_export.report.spreadsheet import csv_text
+from batch_export.report.story import tell
+from batch_export.report.summary import Summary
+from batch_export.runner.surroundings import circumstances
+
+_TEXT_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a report is about.
+
+    Attributes:
+        folder: the run's; what is known beside the records (models, history, commit) is found from there.
+        records: judged, one per planned cell.
+        summary: of these.
+        comparison: with a base, if there is one.
+    """
+
+    folder: Path
+    records: Sequence[Record]
+    summary: Summary
+    comparison: Comparison | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format.
+
+    Attributes:
+        file: its name in the run's folder.
+        render: makes the file's content.
+        shown: whether a terminal can show it.
+    """
+
+    file: str
+    render: Callable[[Subject], bytes]
+    shown: bool = True
+
+
+def _text(subject: Subject) -> bytes:
+    console = Console(file=io.StringIO(), width=_TEXT_WIDTH, no_color=True, force_terminal=False)
+    with console.capture() as capture:
+        tell(console, subject.records, subject.summary, subject.folder, subject.comparison)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()).encode()
+
+
+def _html(subject: Subject) -> bytes:
+    context = context_of(subject.folder, subject.records, subject.summary, subject.comparison)
+    return html_report(subject.records, subject.summary, context).encode()
+
+
+def _markdown(subject: Subject) -> bytes:
+    return markdown(subject.records, subject.summary).encode()
+
+
+def _json(subject: Subject) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(subject.summary.as_json())) + b"\n"
+
+
+def _csv(subject: Subject) -> bytes:
+    return csv_text(subject.records).encode()
+
+
+def _junit(subject: Subject) -> bytes:
+    return junit_xml(subject.records, timestamp=circumstances(subject.folder).started[:19]).encode()
+
+
+def _sarif(subject: Subject) -> bytes:
+    return sarif_text(subject.records, Path.cwd(), subject.summary.command).encode()
+
+
+def _parquet(subject: Subject) -> bytes:
+    return parquet_bytes(subject.records)
+
+
+FORMATS = {
+    "text": Format("summary.txt", _text),
+    "html": Format("report.html", _html, shown=False),
+    "markdown": Format("summary.md", _markdown),
+    "json": Format(SUMMARY_FILE, _json),
+    "csv": Format("summary.csv", _csv),
+    "junit": Format("junit.xml", _junit),
+    "sarif": Format("sarif.json", _sarif),
+    "parquet": Format("summary.parquet", _parquet, shown=False),
+}
+"""By the word after `report RUN --format`."""
+SUMMARIES = ("json", "markdown", "csv")
+"""Formats of every run, made of its records alone; written even when the run could not finish."""
+REPORTS = ("junit", "sarif", "html")
+"""Formats of every run that say more than its records: they come after its comparison and its row in the history."""
+
+
+def write(subject: Subject, names: Iterable[str]) -> None:
+    """Writes these formats into the run's folder, each whole or not at all."""
+    for name in names:
+        write_whole(subject.folder / FORMATS[name].file, FORMATS[name].render(subject))

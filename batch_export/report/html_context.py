@@ -1,0 +1,100 @@
+"""What the HTML report shows beside the records: models, what Check read, history, commit, what `bisect` found.
+
+A run's folder, records and summary arrive, a `ReportContext` leaves. Nothing is run; what is missing (a store that was
+cleaned, a history that is locked) makes a report poorer, never fails it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from batch_export.errors import BatchExportError
+from batch_export.record import Cell, Record
+from batch_export.report import run_folder as files
+from batch_export.report.compare import Comparison
+from batch_export.report.history import HISTORY_FILE, Entry, open_history
+from batch_export.report.html_data import Bisected, ReportContext
+from batch_export.report.story import folder_text
+from batch_export.report.summary import Summary
+from batch_export.runner.surroundings import circumstances
+from batch_export.spec import RunSpec
+from batch_export.stages.after_request import Answer
+from batch_export.store.entry import read_entry
+
+
+def context_of(
+    folder: Path, records: Sequence[Record], summary: Summary, comparison: Comparison | None = None
+) -> ReportContext:
+    """Gathers what the HTML report shows beside the records."""
+    spec = files.read_run(folder).spec
+    made = circumstances(folder)
+    lines = [("started", made.started), ("commit", made.commit)]
+    lines += [(name, made.toolchain.host.get(name, "")) for name in ("name", "cpu", "cores", "system")]
+    lines += list(made.toolchain.versions.items())
+    store = Path(spec.store_path)
+    return ReportContext(
+        models={model.name: model for model in spec.matrix.models},
+        realised=_realised(store, records),
+        history=_history(folder.parent.parent),
+        comparison=comparison,
+        provenance=[(name, value) for name, value in lines if value],
+        artifacts=os.path.relpath(store, folder) if store.is_dir() else "",
+        tolerances={name: (entry.atol, entry.rtol) for name, entry in spec.tolerances.items()},
+        stale=summary.stale_expectations,
+        repro=_repro(spec),
+        run=folder_text(folder),
+        bisected=_bisected(folder, records),
+    )
+
+
+def _realised(store: Path, records: Sequence[Record]) -> Mapping[str, Mapping[str, Any]]:
+    """What Check read in each file, as far as the store still has it."""
+    keys = {action.key for record in records for action in record.actions if action.mnemonic == "Check"}
+    found = {key: read_entry(store / "actions" / key[:2] / f"{key}.json") for key in keys}
+    return {key: entry.result.facts for key, entry in found.items() if entry is not None}
+
+
+def _bisected(folder: Path, records: Sequence[Record]) -> dict[Cell, Bisected]:
+    """What the verb `bisect` left beside the run."""
+    found: dict[Cell, Bisected] = {}
+    for record in records if (folder / "bisect").is_dir() else ():
+        try:
+            answer = msgspec.json.decode(files.bisect_file(folder, record.cell).read_bytes(), type=Answer)
+        except (OSError, msgspec.MsgspecError):
+            continue
+        found[record.cell] = bisected(answer)
+    return found
+
+
+def bisected(answer: Answer) -> Bisected:
+    """Takes from an answer what the report shows; answers about numbers and about the export have other facts."""
+
+    def fact(*names: str) -> str:
+        return next((str(value) for name in names if (value := answer.facts.get(name))), "")
+
+    return Bisected(
+        text=answer.text,
+        node=fact("onnx_node", "node"),
+        operator=fact("onnx_operator", "operator"),
+        source=fact("source"),
+        module=fact("module"),
+        blame=": ".join(filter(None, (fact("blame"), fact("reason")))),
+    )
+
+
+def _history(outputs: Path) -> Mapping[str, Sequence[Entry]]:
+    try:
+        with open_history(outputs / HISTORY_FILE, create=False, wait_s=1.0) as history:
+            return history.recent()
+    except BatchExportError:
+        return {}
+
+
+def _repro(spec: RunSpec) -> str:
+    kept = [word for word in spec.overrides if not word.startswith(("matrix.", "+sweep", "sweep", "hydra", "baseline"))]
+    return " ".join(["python -m batch_export", *kept])

@@ -1,0 +1,206 @@
+"""Progress while a run goes on: a live view on a terminal, plain lines elsewhere. Implements
+`runner.reporter.Reporter`.
+
+Records, names of units and texts come in from the runner's threads, lines go to the console given; nothing is kept but
+counts and times.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from batch_export.record import Cell, Record
+from batch_export.report.pace import Pace, left_text
+from batch_export.report.wording import OUTCOMES, STYLES, UNEXPECTED, one_line
+from batch_export.runner.reporter import Lane, Reporter
+
+_LINE_EVERY_S = 2.0
+_MOST_UNITS = 8
+
+
+def reporter_for(console: Console) -> Reporter:
+    """A live view when the console is a terminal that can redraw, plain lines otherwise."""
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveReporter(console)
+    return LineReporter(console)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What the live view shows."""
+
+    total: int = 0
+    began: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    pace: Pace = field(default_factory=Pace)
+
+
+class LiveReporter:
+    """Counts, what is left, and the units that are running, drawn anew in place; failures scroll past above.
+
+    What is drawn comes from a frozen value that is put in place of the one before: the thread that draws holds
+    rich's lock and must not wait for ours.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._console = console
+        self._drawn = _Drawn()
+        self._live = Live(
+            console=console, transient=True, refresh_per_second=4, get_renderable=self.picture, redirect_stdout=False,
+            redirect_stderr=False,
+        )  # fmt: skip
+
+    def started(self, cells: Sequence[Cell]) -> None:
+        """Draws the empty bar."""
+        with self._lock:
+            self._drawn = _Drawn(total=len(cells), began=self._clock())
+            self._live.start(refresh=True)
+
+    def scheduled(self, lanes: Sequence[Lane]) -> None:
+        """Takes the lanes for the estimate."""
+        with self._lock:
+            self._drawn = replace(self._drawn, pace=replace(self._drawn.pace, lanes=tuple(lanes)))
+
+    def group_started(self, name: str) -> None:
+        """Adds a line for the unit."""
+        with self._lock:
+            self._drawn = replace(self._drawn, pace=self._drawn.pace.began(name, self._clock()))
+
+    def group_finished(self, name: str) -> None:
+        """Removes the unit's line."""
+        with self._lock:
+            self._drawn = replace(self._drawn, pace=self._drawn.pace.ended(name, self._clock()))
+
+    def record(self, record: Record) -> None:
+        """Moves the bar by one cell."""
+        with self._lock:
+            counts = Counter(self._drawn.counts)
+            counts[record.verdict] += 1
+            self._drawn = replace(self._drawn, counts=counts)
+            if record.verdict in UNEXPECTED:
+                self._console.print(Text(unexpected_line(record), STYLES[record.verdict]), soft_wrap=True)
+
+    def message(self, text: str) -> None:
+        """Prints the line above the bar."""
+        with self._lock:
+            self._console.print(Text(one_line(text), "dim"), soft_wrap=True)
+
+    def finished(self) -> None:
+        """Removes what was drawn."""
+        with self._lock:
+            self._live.stop()
+
+    def picture(self) -> RenderableType:
+        """What is drawn now; no line is wider than the console."""
+        drawn, now = self._drawn, self._clock()
+        done = drawn.counts.total()
+        gone = clock_text(now - drawn.began)
+        left = left_text(drawn.pace.left_s(now)) if done < drawn.total else ""
+        head = Table.grid(padding=(0, 1))
+        head.add_row(
+            ProgressBar(total=max(1, drawn.total), completed=done, width=24),
+            Text(f"{done}/{drawn.total}"),
+            Text(counts_text(drawn.counts), no_wrap=True, overflow="ellipsis"),
+            Text(", ".join(filter(None, (gone, left))), "dim", no_wrap=True),
+        )
+        running = list(drawn.pace.running.items())
+        lines = [self._unit_line(name, drawn.pace.expected(name), now - began) for name, began in running]
+        if len(lines) > _MOST_UNITS:
+            lines[_MOST_UNITS - 1 :] = [Text(f"  and {len(lines) - _MOST_UNITS + 1} more", "dim")]
+        return Group(head, *lines)
+
+    def _unit_line(self, name: str, expected: float | None, gone: float) -> Text:
+        time_text = clock_text(gone) + (f" of about {clock_text(expected)}" if expected is not None else "")
+        room = max(8, self._console.width - len(time_text) - 6)
+        shown = name if len(name) <= room else name[: room - 3] + "..."
+        return Text.assemble("  ", shown, "  ", (time_text, "dim"), no_wrap=True, overflow="ellipsis")
+
+
+class LineReporter:
+    """Plain lines without control codes: every unexpected cell, and a count at most every two seconds."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._console = console
+        self._clock = clock
+        self._total = 0
+        self._said_at = 0.0
+        self._pace = Pace()
+
+    def started(self, cells: Sequence[Cell]) -> None:
+        """Says how many cells there are."""
+        with self._lock:
+            self._total = len(cells)
+            self._said_at = self._clock()
+            self._say(f"{self._total} cells")
+
+    def scheduled(self, lanes: Sequence[Lane]) -> None:
+        """Takes the lanes for the estimate."""
+        with self._lock:
+            self._pace = replace(self._pace, lanes=tuple(lanes))
+
+    def group_started(self, name: str) -> None:
+        """Says nothing: a line per unit would drown the counts."""
+        with self._lock:
+            self._pace = self._pace.began(name, self._clock())
+
+    def group_finished(self, name: str) -> None:
+        """Says nothing either."""
+        with self._lock:
+            self._pace = self._pace.ended(name, self._clock())
+
+    def record(self, record: Record) -> None:
+        """Counts; prints the cell when it is unexpected, and the counts when they are due."""
+        with self._lock:
+            self._counts[record.verdict] += 1
+            done = self._counts.total()
+            if record.verdict in UNEXPECTED:
+                self._say(unexpected_line(record))
+            now = self._clock()
+            if done == self._total or now - self._said_at >= _LINE_EVERY_S:
+                self._said_at = now
+                left = left_text(self._pace.left_s(now)) if done < self._total else ""
+                said = (f"[{done}/{self._total}] {counts_text(self._counts)}", f"last: {record.cell.name}", left)
+                self._say("; ".join(filter(None, said)))
+
+    def message(self, text: str) -> None:
+        """Prints the line."""
+        with self._lock:
+            self._say(one_line(text))
+
+    def finished(self) -> None:
+        """Says nothing: the table follows."""
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+
+def clock_text(seconds: float) -> str:
+    """`0:07`, `12:34`, `1:02:03`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def counts_text(counts: Counter[str]) -> str:
+    """`12 pass, 1 fail`."""
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+
+
+def unexpected_line(record: Record) -> str:
+    """One line for a cell that did not end as expected."""
+    kind = f"{record.stage} {record.error_class}".strip()
+    return f"{record.verdict} {record.cell.name}: {kind}: {one_line(record.message)}".rstrip(": ")

@@ -1,0 +1,199 @@
+"""The files of one run's folder, which other tools may rely on (docs/results.md), and the pointer to the newest run.
+
+Plain data goes in and out as JSON; a file appears whole or not at all. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from batch_export.errors import RunError, UsageError
+from batch_export.matrix import PlannedCell
+from batch_export.record import SCHEMA_VERSION, Cell, Record
+from batch_export.report.summary import Counts
+from batch_export.spec import RunSpec
+
+RUN_FILE = "run.json"
+RECORDS_FILE = "records.jsonl"
+SUMMARY_FILE = "summary.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A planned cell as it is stored: its point of the matrix, and why it was not to run."""
+
+    cell: Cell
+    skip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """run.json: what was asked for, written before the first cell starts."""
+
+    spec: RunSpec
+    planned: tuple[Planned, ...]
+    command: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+    def cells(self) -> tuple[PlannedCell, ...]:
+        """The planned cells with the specs that they point at."""
+        matrix = self.spec.matrix
+        models = {model.name: model for model in matrix.models}
+        providers = {provider.name: provider for provider in matrix.providers}
+        exporters = {exporter.name: exporter for exporter in matrix.exporters}
+        return tuple(
+            PlannedCell(p.cell, models[p.cell.model], providers[p.cell.provider], exporters[p.cell.exporter], p.skip)
+            for p in self.planned
+        )
+
+
+def write_run(folder: Path, spec: RunSpec, cells: Sequence[PlannedCell], command: str) -> None:
+    """Writes run.json."""
+    planned = tuple(Planned(item.cell, item.skip) for item in cells)
+    write_whole(folder / RUN_FILE, msgspec.json.encode(StoredRun(spec, planned, command)))
+
+
+def read_run(folder: Path) -> StoredRun:
+    """Reads run.json.
+
+    Raises:
+        UsageError: the folder holds no run, or a run of another schema version.
+    """
+    path = folder / RUN_FILE
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{folder} is not the folder of a run: it has no readable {RUN_FILE}. "
+            "Next step: name a folder such as outputs/latest"
+        ) from error
+    try:
+        return msgspec.json.decode(text, type=StoredRun)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path} cannot be read by this version of batch_export: {error}") from error
+
+
+def write_records(folder: Path, records: Iterable[Record]) -> None:
+    """Writes records.jsonl anew, one line per record."""
+    write_whole(folder / RECORDS_FILE, b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+
+
+def read_records(folder: Path) -> tuple[Record, ...]:
+    """Reads records.jsonl; a last line that an interruption cut off is left out.
+
+    Raises:
+        UsageError: a line is not a record.
+    """
+    path = folder / RECORDS_FILE
+    if not path.exists():
+        return ()
+    lines = path.read_bytes().split(b"\n")
+    records: list[Record] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(msgspec.json.decode(line, type=Record))
+        except msgspec.DecodeError as error:
+            if number == len(lines):
+                break
+            raise UsageError(f"{path} line {number} is not a record: {error}") from error
+    return tuple(records)
+
+
+def bisect_file(folder: Path, cell: Cell) -> Path:
+    """Where the verb `bisect` leaves what it found out about a cell."""
+    return folder / "bisect" / f"{cell.name.replace('/', '_')}.json"
+
+
+def write_bisected(folder: Path, cell: Cell, data: bytes) -> None:
+    """Writes it; a run's folder that cannot be written to costs the report one entry, the answer was printed."""
+    path = bisect_file(folder, cell)
+    with contextlib.suppress(OSError, RunError):
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, data)
+
+
+def read_counts(folder: Path) -> Counts:
+    """Reads them from summary.json; a run that never came to its summary was interrupted."""
+    try:
+        return msgspec.json.decode((folder / SUMMARY_FILE).read_bytes(), type=Counts)
+    except (OSError, msgspec.DecodeError):
+        return Counts(interrupted=True)
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """Reads summary.json as plain data; None when there is none that can be read."""
+    try:
+        found = msgspec.json.decode((folder / SUMMARY_FILE).read_bytes())
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def read_comparison(folder: Path) -> dict[str, Any] | None:
+    """Reads the comparison with the baseline that summary.json holds; None when there is none."""
+    try:
+        found = msgspec.json.decode((folder / SUMMARY_FILE).read_bytes()).get("comparison")
+    except (OSError, msgspec.DecodeError, AttributeError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def point_latest(outputs: Path, run_folder: Path) -> None:
+    """Makes `outputs/latest` a relative symlink to the run's folder; without links, `latest.txt` names it."""
+    target = os.path.relpath(run_folder.absolute(), outputs.absolute())
+    link = outputs / "latest"
+    temporary = outputs / f".latest-{os.getpid()}"
+    try:
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target, target_is_directory=True)
+        os.replace(temporary, link)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        write_whole(outputs / "latest.txt", f"{target}\n".encode())
+
+
+def require_writable(folder: Path, key: str) -> None:
+    """Makes the folder, and a file in it that is removed again, before any work begins.
+
+    Raises:
+        RunError: it cannot be made or written to; the sentence names the key that chooses it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise RunError(
+            f"The folder {folder} is not writable ({error.strerror or error}). Next step: choose another with {key}=..."
+        ) from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file that appears whole or not at all.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(
+            f"{path} could not be written ({error.strerror or error}). "
+            "Next step: free space there, or choose another folder with output.path=..."
+        ) from error

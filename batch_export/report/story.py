@@ -1,0 +1,96 @@
+"""What a finished run says on the terminal, in order: table, unexpected cells, counts, where the files are.
+
+Records and a summary go in, lines go to the console given; nothing is judged or written to a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from batch_export.record import Record
+from batch_export.report.compare import Comparison
+from batch_export.report.compare_text import tell_comparison
+from batch_export.report.failures import FailureGroup, group_failures
+from batch_export.report.summary import Summary
+from batch_export.report.table import legend, tables
+from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, OUTCOMES, STYLES
+
+_MOST_FAILURES = 40
+_MOST_REASONS = 8
+
+
+def tell(
+    console: Console,
+    records: Sequence[Record],
+    summary: Summary,
+    run_folder: Path,
+    comparison: Comparison | None = None,
+) -> None:
+    """Prints the whole story of a run, and of its comparison with a baseline if there is one."""
+    ascii_only = not console.encoding.lower().startswith("utf")
+    marks = comparison.marks() if comparison is not None else {}
+    if records:
+        for table in tables(records, width=console.width, ascii_only=ascii_only, marks=marks):
+            console.print(table)
+            console.print()
+        console.print(Text(legend(ascii_only), "dim"))
+    several = len({record.cell.exporter for record in records}) > 1
+    groups = group_failures(records, name_exporter=several)
+    _tell_failures(console, groups, run_folder, ASCII_GLYPHS if ascii_only else GLYPHS)
+    console.print()
+    for reason, count in list(summary.skip_reasons.items())[:_MOST_REASONS]:
+        console.print(Text(f"skipped {count}: {reason}", "dim"), soft_wrap=True)
+    for reason, count in list(summary.xfail_reasons.items())[:_MOST_REASONS]:
+        console.print(Text(f"failed as expected {count}: {reason}", "dim"), soft_wrap=True)
+    for sentence in summary.stale_expectations:
+        console.print(Text(f"stale expectation: {sentence}", "yellow"), soft_wrap=True)
+    if comparison is not None:
+        tell_comparison(console, comparison)
+    console.print(counts_line(summary), soft_wrap=True)
+    console.print(
+        Text(f"{folder_text(run_folder)}: summary.md, summary.json, summary.csv, records.jsonl, report.html"),
+        soft_wrap=True,
+    )
+
+
+def counts_line(summary: Summary) -> Text:
+    """`200 cells: 180 pass, 20 skip · ran 12 actions, 800 cached · 61.2 s`."""
+    line = Text(f"{summary.planned} cells: ")
+    present = [outcome for outcome in OUTCOMES if summary.outcomes[outcome]]
+    for index, outcome in enumerate(present):
+        line.append(", " if index else "")
+        line.append(f"{summary.outcomes[outcome]} {outcome}", STYLES[outcome])
+    line.append(f"; ran {summary.counts.ran} actions, {summary.counts.cached} cached")
+    if summary.counts.rerun_failures:
+        line.append(f", {summary.counts.rerun_failures} failures tried again")
+    line.append(f"; {summary.counts.wall_s:.1f} s")
+    return line
+
+
+def folder_text(folder: Path) -> str:
+    """The folder relative to the current one where it lies below it."""
+    try:
+        return str(folder.absolute().relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)
+
+
+def _tell_failures(console: Console, groups: list[FailureGroup], run_folder: Path, glyphs: dict[str, str]) -> None:
+    for group in groups[:_MOST_FAILURES]:
+        console.print()
+        head = Text(f"{glyphs[group.verdict]} ", STYLES[group.verdict])
+        head.append(group.title, "bold")
+        head.append(f": {group.kind}")
+        console.print(head)
+        if group.cause:
+            console.print(Text(f"  {group.cause}"), soft_wrap=True)
+        if group.next:
+            console.print(Text(f"  next: {group.next}", "dim"), soft_wrap=True)
+        if group.log:
+            console.print(Text(f"  log: {folder_text(run_folder / group.log)}", "dim"), soft_wrap=True)
+    if len(groups) > _MOST_FAILURES:
+        console.print(Text(f"\n... and {len(groups) - _MOST_FAILURES} more causes, all in summary.md"))

@@ -1,0 +1,123 @@
+"""Counts of a run and the exit code that follows from them. Records and planned cells go in, plain data comes out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from batch_export.matrix import PlannedCell
+from batch_export.record import SCHEMA_VERSION, Cell, Record
+from batch_export.report.wording import OUTCOMES, UNEXPECTED, one_line, speed_up
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the records cannot tell about a run.
+
+    Attributes:
+        wall_s: seconds from the start of the run to its end.
+        ran, cached: actions that were executed in this run, and actions served from the cache.
+        rerun_failures: actions executed because failures of their kind are never cached.
+    """
+
+    wall_s: float = 0.0
+    ran: int = 0
+    cached: int = 0
+    rerun_failures: int = 0
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What one run came to.
+
+    Attributes:
+        outcomes: how many cells have each outcome; they add up to `planned`.
+        speed_up: median over passing cells of eager's time over the file's.
+        skip_reasons: how many cells were skipped for each reason, most first.
+        xfail_reasons: how many cells failed as declared for each reason, most first.
+        allow_flaky: whether cells that passed on a retry only are as expected (`runner.allow_flaky`).
+        stale_expectations: sentences about expectations that match nothing, or nothing that fails.
+        comparison: with the baseline, as plain data (`compare_text.comparison_json`); None without one.
+    """
+
+    planned: int
+    outcomes: dict[str, int]
+    counts: Counts
+    command: str
+    speed_up: float | None = None
+    skip_reasons: dict[str, int] = field(default_factory=dict)
+    xfail_reasons: dict[str, int] = field(default_factory=dict)
+    allow_flaky: bool = False
+    stale_expectations: tuple[str, ...] = ()
+    comparison: dict[str, Any] | None = None
+
+    @property
+    def unexpected(self) -> int:
+        """Cells that did not end as expected."""
+        return sum(self.outcomes[outcome] for outcome in UNEXPECTED if not (outcome == "flaky" and self.allow_flaky))
+
+    @property
+    def exit_code(self) -> int:
+        """130 when interrupted, 1 with unexpected results, otherwise 0."""
+        if self.counts.interrupted:
+            return 130
+        return 1 if self.unexpected else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of summary.json; see docs/results.md."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "planned": self.planned,
+            **{outcome: self.outcomes[outcome] for outcome in OUTCOMES},
+            "wall_s": round(self.counts.wall_s, 3),
+            "cached": self.counts.cached,
+            "ran": self.counts.ran,
+            "rerun_failures": self.counts.rerun_failures,
+            "interrupted": self.counts.interrupted,
+            "speed_up": self.speed_up,
+            "command": self.command,
+            "skip_reasons": self.skip_reasons,
+            "xfail_reasons": self.xfail_reasons,
+            "stale_expectations": list(self.stale_expectations),
+            "comparison": self.comparison,
+        }
+
+
+def complete(planned: Sequence[PlannedCell], records: Iterable[Record]) -> tuple[Record, ...]:
+    """Returns one record per planned cell, in the plan's order: skips have their reason, and cells without a record are
+    `missing`."""
+    by_cell: dict[Cell, Record] = {record.cell: record for record in records}
+    return tuple(by_cell.get(item.cell) or _without_record(item) for item in planned)
+
+
+def summarise(records: Sequence[Record], counts: Counts, command: str = "", *, allow_flaky: bool = False) -> Summary:
+    """Counts the records of a completed run (see `complete`)."""
+    outcomes = Counter(record.verdict for record in records)
+    ratios = [ratio for record in records if record.verdict == "pass" and (ratio := speed_up(record)) is not None]
+    reasons = Counter(one_line(record.message) for record in records if record.verdict == "skip")
+    expected = Counter(_expectation(record) for record in records if record.verdict == "xfail")
+    return Summary(
+        planned=len(records),
+        outcomes={outcome: outcomes[outcome] for outcome in OUTCOMES},
+        counts=counts,
+        command=command,
+        speed_up=round(median(ratios), 3) if ratios else None,
+        skip_reasons=dict(reasons.most_common()),
+        xfail_reasons=dict(expected.most_common()),
+        allow_flaky=allow_flaky,
+    )
+
+
+def _expectation(record: Record) -> str:
+    reason, link = record.extra.get("reason", ""), record.extra.get("link", "")
+    return one_line(f"{reason} ({link})" if link else str(reason or record.message))
+
+
+def _without_record(item: PlannedCell) -> Record:
+    if item.skip:
+        return Record(cell=item.cell, verdict="skip", message=item.skip)
+    return Record(cell=item.cell, verdict="missing", message="the run ended before this cell had a record")

@@ -1,0 +1,84 @@
+"""The table that a run ends with: models and dynamic settings as rows, opsets as columns, one table per provider and
+exporter, split where the terminal is narrow.
+
+Records go in, rich renderables come out; nothing is printed here, so tests render into a string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from rich.table import Table
+from rich.text import Text
+
+from batch_export.record import Cell, Record
+from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, STYLES, cell_text, speed_up
+
+_CELL_WIDTH = 11
+_SPEED_UP = "speed-up"
+_MIN_NAME_WIDTH = 12
+_LEGEND = "✓ largest |error| and median ms (~ busy machine); speed-up is over eager PyTorch"
+
+
+def tables(
+    records: Sequence[Record], *, width: int, ascii_only: bool = False, marks: Mapping[Cell, str] | None = None
+) -> Iterator[Table]:
+    """Yields the tables of a run; every line fits `width` columns (80 or more).
+
+    `marks` says `new`, `fixed` or `still` of cells whose verdict a comparison speaks of.
+    """
+    glyphs = ASCII_GLYPHS if ascii_only else GLYPHS
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.cell.provider, record.cell.exporter), []).append(record)
+    titled = len(groups) > 1
+    for (provider, exporter), members in groups.items():
+        title = f"{provider} · {exporter}" if titled else ""
+        for columns in _split(_opsets(members), members, width):
+            yield _table(members, columns, title.replace("·", "-") if ascii_only else title, glyphs, marks or {})
+
+
+def legend(ascii_only: bool = False) -> str:
+    """One line that explains the cells."""
+    return _LEGEND.replace("✓", ASCII_GLYPHS["pass"]) if ascii_only else _LEGEND
+
+
+def _opsets(records: Sequence[Record]) -> list[int]:
+    return sorted({record.cell.opset for record in records})
+
+
+def _split(opsets: Sequence[int], records: Sequence[Record], width: int) -> Iterator[list[int]]:
+    dynamic = max((len(record.cell.dynamic) for record in records), default=0)
+    longest = max((len(record.cell.model) for record in records), default=0)
+    fixed = min(longest, _MIN_NAME_WIDTH) + max(dynamic, len("dynamic")) + len(_SPEED_UP) + 3
+    fitting = max(1, (width - fixed) // (_CELL_WIDTH + 1))
+    for start in range(0, len(opsets), fitting):
+        yield list(opsets[start : start + fitting])
+
+
+def _table(
+    records: Sequence[Record], opsets: Sequence[int], title: str, glyphs: dict[str, str], marks: Mapping[Cell, str]
+) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, title=title or None, title_justify="left")
+    table.add_column("model", overflow="fold", style="bold")
+    table.add_column("dynamic", no_wrap=True)
+    for opset in opsets:
+        table.add_column(f"opset {opset}", no_wrap=True, min_width=_CELL_WIDTH)
+    table.add_column(_SPEED_UP, justify="right", no_wrap=True)
+    rows: dict[tuple[str, str], dict[int, Record]] = {}
+    for record in records:
+        rows.setdefault((record.cell.model, record.cell.dynamic), {})[record.cell.opset] = record
+    previous = ""
+    for (model, dynamic), by_opset in rows.items():
+        shown = [by_opset.get(opset) for opset in opsets]
+        cells = [Text(cell_text(r, glyphs, marks.get(r.cell, "")), STYLES[r.verdict]) if r else Text("") for r in shown]
+        ratios = [ratio for r in shown if r and r.verdict == "pass" and (ratio := speed_up(r)) is not None]
+        table.add_row(
+            Text(model if model != previous else ""),
+            Text(dynamic),
+            *cells,
+            Text(f"{median(ratios):.2f}x" if ratios else ""),
+        )
+        previous = model
+    return table

@@ -1,0 +1,108 @@
+"""The parent's side of `bisect CELL` and `repro CELL`: finds the cell in a run, and asks a child.
+
+A cell's name and a run's folder arrive; the child's answer leaves. torch is never imported here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from batch_export.errors import RunError, UsageError
+from batch_export.matrix import PlannedCell
+from batch_export.record import Record
+from batch_export.runner.launcher import log_tail
+from batch_export.sources import local_roots
+from batch_export.spec import RunSpec
+from batch_export.stages.after_request import Answer, Question, Request
+from batch_export.verdict import failing_run, judge
+
+REPRO_FOLDER = "repro"
+_ROOM = "batch_export.stages.after"
+
+
+def ask(
+    question: Question,
+    name: str,
+    run_folder: Path,
+    spec: RunSpec,
+    cells: Sequence[PlannedCell],
+    records: Sequence[Record],
+) -> Answer:
+    """Asks where a cell of a run goes wrong, or for the smallest thing that fails as it does.
+
+    Args:
+        question: which of the two.
+        name: the cell, as the run names it: `model/dynamic/opset20/provider/exporter`.
+        run_folder: the run's; a repro goes below it.
+        spec: what the run was asked to do.
+        cells: the planned cells.
+        records: their records.
+
+    Raises:
+        UsageError: the run has no such cell, or the cell did not fail.
+        RunError: the child died.
+    """
+    planned = _cell(name, cells, run_folder)
+    record = next((one for one in records if one.cell == planned.cell), None)
+    if record is None or record.verdict in ("skip", "missing"):
+        why = planned.skip or (record.message if record is not None else "it has no record")
+        raise UsageError(f"{name} was not run ({why}), so there is nothing to {question}")
+    record = judge(record, planned.model, spec.tolerances, ())
+    if record.verdict == "pass":
+        raise UsageError(f"{name} passes in {run_folder}; there is nothing to {question}")
+    run = failing_run(record, planned.model, spec.tolerances)
+    example = {axis.name: axis.example for axis in planned.model.axes}
+    onnx = Path(spec.store_path) / record.onnx.path if record.onnx is not None else None
+    request = Request(
+        question=question,
+        planned=planned,
+        record=record,
+        sizes=run.sizes if run is not None else example,
+        variant=run.variant if run is not None else "",
+        onnx=str(onnx or ""),
+        folder=str((run_folder / REPRO_FOLDER / name.replace("/", "_")).absolute()),
+        tolerances={**spec.tolerances, **planned.model.tolerances},
+        timeout_s=min(spec.runner.timeout_s, 120.0),
+    )
+    return _in_child(request)
+
+
+def _cell(name: str, cells: Sequence[PlannedCell], run_folder: Path) -> PlannedCell:
+    found = next((planned for planned in cells if planned.cell.name == name), None)
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(name, [planned.cell.name for planned in cells], n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}?" if near else "`report` lists its cells"
+    raise UsageError(f"The run {run_folder} has no cell {name!r} ({hint})")
+
+
+def _in_child(request: Request) -> Answer:
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join(dict.fromkeys([*map(str, local_roots()), *filter(None, inherited)]))
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
+        asked, answered, log = (Path(folder) / name for name in ("request.json", "answer.json", "child.log"))
+        asked.write_bytes(msgspec.json.encode(request))
+        with log.open("wb") as stream:
+            done = subprocess.run(
+                [sys.executable, "-m", _ROOM, str(asked), str(answered)],
+                env={**os.environ, **threads, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                check=False,
+            )
+        if done.returncode or not answered.is_file():
+            raise RunError(
+                f"{request.question} of {request.planned.cell.name} ended with exit code {done.returncode}. "
+                f"Its last lines:\n{log_tail(log)}"
+            )
+        return msgspec.json.decode(answered.read_bytes(), type=Answer)

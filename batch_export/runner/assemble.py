@@ -1,0 +1,104 @@
+"""From the results of a cell's actions to its record. Results arrive, facts leave; the verdict is `verdict.judge`'s."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from batch_export.action import ActionResult, ModelArtifact
+from batch_export.matrix import PlannedCell
+from batch_export.plan import Chain
+from batch_export.record import ActionFacts, Failure, LatencyFacts, OnnxFacts, Record, RunFacts
+from batch_export.runner.results import View
+from batch_export.store import Store
+
+_CAPTURE_EXTRA = ("strategies", "guards", "weights")
+
+
+def skipped(cell: PlannedCell, reason: str) -> Record:
+    """Returns the record of a cell that is not run."""
+    return Record(cell.cell, "skip", message=reason)
+
+
+def assemble(
+    cell: PlannedCell, chain: Chain, results: View, store: Store, log: str, failure: Failure | None = None
+) -> Record:
+    """Returns a cell's facts; its verdict says `fail` until it is judged.
+
+    Args:
+        cell: the cell.
+        chain: its actions with their results.
+        results: where those came from.
+        store: where the file lies.
+        log: path of the unit's log, relative to the run's folder; empty when no child was started.
+        failure: why the cell could not go on, if no action says so.
+    """
+    actions = tuple(
+        ActionFacts(action.mnemonic, action.key, results.origin(action.key), result.seconds)
+        for action, result in chain.steps
+    )
+    if chain.ending.skip:
+        return Record(cell.cell, "skip", message=chain.ending.skip, actions=actions, log=log)
+    # Eager's latency is a fact beside the cell: without it there is no speed-up to show, but the file is as good.
+    by_step = {result.mnemonic: result for _, result in chain.steps}
+    failures = [result.failure for _, result in chain.steps if result.failure and result.mnemonic != "Eager"]
+    facts = {name: result.facts for name, result in by_step.items()}
+    run, check = facts.get("Run", {}), facts.get("Check", {})
+    return Record(
+        cell=cell.cell,
+        verdict="fail",
+        latency_ms=_latency(by_step.get("Measure")),
+        eager_ms=getattr(_latency(by_step.get("Eager")), "median", None),
+        onnx=_onnx(by_step.get("Translate"), check, store),
+        actions=actions,
+        failure=next(iter([*failures, *filter(None, [chain.ending.failure, failure])]), None),
+        findings=msgspec.convert(check.get("findings", ()), tuple[Failure, ...]),
+        runs=msgspec.convert(run.get("runs", ()), tuple[RunFacts, ...]),
+        placement=run.get("placement", {}),
+        log=log,
+        extra=_extra(by_step) | _measured_on(chain),
+        attempts=(
+            *(failure for _, result in chain.steps for failure in result.attempts or results.tries(result.key)),
+            *results.attempts.get(cell.cell, ()),
+        ),
+    )
+
+
+def _measured_on(chain: Chain) -> dict[str, str]:
+    for action, result in chain.steps:
+        if action.mnemonic == "Measure" and result.failure is None:
+            return {"measured_on": dict(action.entries).get("host.name", "")}
+    return {}
+
+
+def _latency(result: ActionResult | None) -> LatencyFacts | None:
+    facts = result.facts.get("latency_ms") if result is not None else None
+    return None if facts is None else msgspec.convert(facts, LatencyFacts)
+
+
+def _onnx(translated: ActionResult | None, check: dict[str, Any], store: Store) -> OnnxFacts | None:
+    if translated is None or translated.model is None:
+        return None
+    model: ModelArtifact = translated.model
+    return OnnxFacts(
+        path=store.model_path(model).relative_to(store.root).as_posix(),
+        sha256=model.onnx,
+        bytes=check.get("bytes", 0),
+        opset=check.get("opset", 0),
+        nodes=check.get("nodes", 0),
+    )
+
+
+def _extra(by_step: dict[Any, ActionResult]) -> dict[str, Any]:
+    extra: dict[str, Any] = {}
+    reference, capture, run, eager = (by_step.get(name) for name in ("Reference", "Capture", "Run", "Eager"))
+    if reference is not None:
+        extra |= {name: reference.facts[name] for name in ("parameters", "deterministic") if name in reference.facts}
+    if capture is not None:
+        extra |= {name: capture.facts[name] for name in _CAPTURE_EXTRA if capture.facts.get(name)}
+    if run is not None and "load_s" in run.facts:
+        extra["load_s"] = run.facts["load_s"]
+    if eager is not None and eager.failure is not None:
+        extra["eager_failure"] = eager.failure.message
+    return extra

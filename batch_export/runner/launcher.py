@@ -1,0 +1,225 @@
+"""Starting children: through the forkserver where the platform has a safe fork, as fresh processes elsewhere.
+
+Orders arrive, `Child` handles leave. The parent's side only: it imports no model, no torch, and reads no events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from batch_export.errors import RunError
+from batch_export.runner.forkserver import READY
+from batch_export.runner.order import Order, encode_order
+from batch_export.store.files import storing
+
+_START_LIMIT_S = 300.0
+_LOG_TAIL_BYTES = 4000
+
+
+@dataclass(slots=True)
+class Child:
+    """A running child.
+
+    Attributes:
+        pid: its process, which leads a process group of its own.
+        keeper: the process that ends whatever the child has started, see `keeper.py`; the child's own where none is.
+        events: read end of the pipe that its events come through; not blocking.
+        fate: read end of the pipe that tells its end; it becomes readable then.
+    """
+
+    pid: int
+    keeper: int
+    events: int
+    fate: int
+    _process: subprocess.Popen[bytes] | None = None
+    _closed: bool = field(default=False)
+
+    def exit_code(self) -> int | None:
+        """Waits for the child's end and returns its exit code, negative for a signal; None if nobody could tell."""
+        if self._process is not None:
+            return self._process.wait()
+        text = b""
+        while chunk := os.read(self.fate, 100):
+            text += chunk
+            if text.endswith(b"\n"):
+                break
+        word, _, number = text.decode().strip().partition(" ")
+        return int(number) if word == "exit" else None
+
+    def kill(self) -> None:
+        """Ends the child and whatever it started in its process group."""
+        self.kill_group()
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it may not lead its group yet
+            os.kill(self.pid, signal.SIGKILL)
+
+    def kill_group(self) -> None:
+        """Ends what a child that is gone has left behind."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Closes the pipes."""
+        if not self._closed:
+            self._closed = True
+            os.close(self.events)
+            os.close(self.fate)
+
+
+class Launcher:
+    """Starts children; the forkserver itself is started by the first one.
+
+    Args:
+        logs: folder for the forkserver's log.
+        preload: what the forkserver imports, see `preload.entries_for`.
+        roots: folders that are importable in the children.
+    """
+
+    def __init__(self, logs: Path, preload: Sequence[str], roots: Sequence[str]) -> None:
+        self._log = logs / "forkserver.log"
+        self._preload = tuple(preload)
+        self._environment = _environment(roots)
+        self._lock = threading.Lock()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._stopped = False
+
+    def launch(self, order: Order) -> Child:
+        """Starts a child that carries out the order.
+
+        Raises:
+            RunError: the forkserver did not start, or is gone.
+            StoreError: the order could not be written.
+        """
+        path = Path(order.scratch) / "order.msgpack"
+        with storing(path):
+            path.write_bytes(encode_order(order))
+        if sys.platform == "win32":
+            raise RunError("sweeps need a POSIX system (children are killed by process group). Next step: use WSL")
+        return self._fork(path) if can_fork() else self._spawn(path)
+
+    def start(self) -> None:
+        """Starts the forkserver before the first child needs it.
+
+        Raises:
+            RunError: it did not start.
+        """
+        with self._lock:
+            if self._control is None:
+                self._start()
+
+    def close(self) -> None:
+        """Ends the forkserver, and with it every child."""
+        with self._lock:
+            self._stopped = True
+            if self._control is not None:
+                self._control.close()
+            if self._server is not None:
+                try:
+                    self._server.wait(timeout=5)
+                except subprocess.TimeoutExpired:
+                    self._server.kill()
+                    self._server.wait()
+
+    def _fork(self, order: Path) -> Child:
+        with self._lock:
+            control = self._control or self._start()
+            events_read, events_write = os.pipe()
+            fate_read, fate_write = os.pipe()
+            try:
+                socket.send_fds(control, [os.fsencode(order)], [events_write, fate_write])
+            except OSError as error:
+                raise self._gone() from error
+            finally:
+                os.close(events_write)
+                os.close(fate_write)
+            first = b""
+            while not first.endswith(b"\n"):  # nobody else has the lock for as long as a fork takes
+                byte = os.read(fate_read, 1)
+                if not byte:
+                    raise self._gone()
+                first += byte
+        os.set_blocking(events_read, False)
+        _, pid, keeper = first.split()
+        return Child(int(pid), int(keeper), events_read, fate_read)
+
+    def _start(self) -> socket.socket:
+        if self._stopped:
+            raise RunError("the run has been stopped")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with self._log.open("ab") as log, theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "batch_export.runner.forkserver", str(theirs.fileno()), *self._preload],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C is the parent's to handle
+            )
+        ours.settimeout(_START_LIMIT_S)
+        try:
+            ready = ours.recv(len(READY))
+        except TimeoutError:
+            ready = b""
+        if ready != READY:
+            self._server.kill()
+            raise self._gone()
+        ours.settimeout(None)
+        self._control = ours
+        return ours
+
+    def _gone(self) -> RunError:
+        tail = log_tail(self._log)
+        return RunError(
+            f"the process that children are forked from could not start or has ended; its log is {self._log}. "
+            f"Next step: read the last lines there\n{tail}"
+        )
+
+    def _spawn(self, order: Path) -> Child:
+        events_read, events_write = os.pipe()
+        fate_read, fate_write = os.pipe()
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "batch_export.runner.worker", str(order), str(events_write)],
+                pass_fds=[events_write, fate_write],  # the system closes the child's copy of `fate` when it ends
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+            )
+        os.close(events_write)
+        os.close(fate_write)
+        os.set_blocking(events_read, False)
+        return Child(process.pid, process.pid, events_read, fate_read, process)
+
+
+def can_fork() -> bool:
+    """Whether forking a process that has imported torch is safe here (on macOS system libraries forbid it)."""
+    return sys.platform == "linux"
+
+
+def log_tail(path: Path) -> str:
+    """Returns the end of a log, at most 4000 bytes of it; empty when there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - _LOG_TAIL_BYTES))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _environment(roots: Sequence[str]) -> dict[str, str]:
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join(dict.fromkeys([*roots, *filter(None, inherited)]))
+    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return {**os.environ, **one_thread, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}

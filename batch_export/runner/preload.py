@@ -1,0 +1,57 @@
+"""What every child has in memory before its first line runs: imported once in the forkserver, shared by all its forks.
+
+Names of modules and functions arrive, imports happen. It must leave the process with one thread, or forking is unsafe;
+onnxruntime (which starts one) is therefore never preloaded, and no file that a user may edit is.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+
+LIBRARY_MODULES = {"transformers": ("transformers", "transformers.modeling_utils")}
+"""Model libraries that are slow to import and safe to fork, and what of them to import."""
+
+TORCH = "batch_export.runner.preload:torch_alone"
+CORE = "batch_export.runner.preload:core"
+
+
+def entries_for(libraries: Iterable[str], *, core_exporter: bool) -> tuple[str, ...]:
+    """Returns what to preload: module names, or `module:function` to be called.
+
+    Args:
+        libraries: import names of what the models need.
+        core_exporter: whether our own exporter is used.
+    """
+    modules = (module for library in sorted(set(libraries)) for module in LIBRARY_MODULES.get(library, ()))
+    return (TORCH, *([CORE] if core_exporter else []), *modules)
+
+
+def preload(entries: Iterable[str]) -> None:
+    """Imports the modules, and calls the functions."""
+    for entry in entries:
+        name, _, function = entry.partition(":")
+        module = importlib.import_module(name)
+        if function:
+            getattr(module, function)()
+
+
+def torch_alone() -> None:
+    """Imports torch, single-threaded, and the stages that every exporter needs."""
+    import torch  # lazy: this module is imported by the parent, which never imports torch
+
+    torch.set_num_threads(1)
+    _import_stages("workbench", "check")
+
+
+def core() -> None:
+    """Exports a tiny model, so that registries and caches are warm in every child."""
+    from batch_export import exporter  # lazy: imports torch
+
+    exporter.warm()
+    _import_stages("capture", "translate")
+
+
+def _import_stages(*names: str) -> None:
+    for name in names:
+        importlib.import_module(f"batch_export.stages.{name}")

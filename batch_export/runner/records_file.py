@@ -1,0 +1,134 @@
+"""`records.jsonl` while a run goes on: a line per record as it is made, so that a run that is killed keeps all it had.
+
+Records arrive, lines leave; at the start, what an earlier process of the same run had written comes back. What was
+planned is in `run.json`, written before (`report/run_folder.py`). Lines are forced to the disk once a second, so that a
+power failure costs at most that; a line that it tore is cut off, and its cell is done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from batch_export.errors import RunError
+from batch_export.record import Record
+
+RECORDS_NAME = "records.jsonl"
+LOGS_NAME = "logs"
+_SYNC_EVERY_S = 1.0
+_decoder = msgspec.json.Decoder(Record)
+
+
+class RecordsFile:
+    """The growing `records.jsonl` of a run; one process has it at a time.
+
+    Args:
+        folder: the run's folder; it is made, with its folder for logs, when it does not exist.
+
+    Attributes:
+        found: records that were in it already; of two for one cell the later is the cell's.
+
+    Raises:
+        RunError: the folder cannot be written, or another process is writing it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = threading.Lock()
+        self._path = folder / RECORDS_NAME
+        self._synced_at = time.monotonic()
+        try:
+            (folder / LOGS_NAME).mkdir(parents=True, exist_ok=True)
+            self._stream = self._path.open("ab+", buffering=0)
+        except OSError as error:
+            raise RunError(
+                f"the run's folder {folder} cannot be written: {error.strerror}. "
+                "Next step: choose a folder that you may write to, with output.path=..."
+            ) from error
+        if not _take(self._stream.fileno()):
+            self._stream.close()
+            raise RunError(f"another process is working on the run in {folder}. Next step: wait for it to end")
+        self.found = self._read()
+
+    def write(self, record: Record) -> None:
+        """Appends a record's line.
+
+        Raises:
+            RunError: the disk is full.
+        """
+        line = msgspec.json.encode(record) + b"\n"
+        with self._lock:
+            try:
+                end = self._stream.seek(0, os.SEEK_END)
+                try:
+                    while line:
+                        line = line[self._stream.write(line) :]
+                except OSError:
+                    self._stream.truncate(end)  # half a line would swallow the next one
+                    raise
+                if time.monotonic() - self._synced_at > _SYNC_EVERY_S:
+                    os.fsync(self._stream.fileno())
+                    self._synced_at = time.monotonic()
+            except OSError as error:
+                raise RunError(
+                    f"{self._path} could not be written: {error.strerror}. "
+                    "Next step: free space there, then `batch-export resume` goes on with the run"
+                ) from error
+
+    def _read(self) -> tuple[Record, ...]:
+        """Reads the lines that are whole, and cuts off the rest."""
+        self._stream.seek(0)
+        data = self._stream.readall() or b""
+        whole = data.rfind(b"\n") + 1
+        found: list[Record] = []
+        for line in data[:whole].splitlines():
+            try:
+                found.append(_decoder.decode(line))
+            except (msgspec.MsgspecError, RecursionError, UnicodeError):
+                continue  # blocks that never reached the disk; the cell is done again
+        if whole < len(data):
+            self._stream.truncate(whole)
+        return tuple(found)
+
+    def __enter__(self) -> RecordsFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):  # the lines are written; what the disk makes of them is out of reach
+            os.fsync(self._stream.fileno())
+        self._stream.close()
+
+
+def is_taken(folder: Path) -> bool:
+    """Whether a process is working on the run in this folder."""
+    try:
+        handle = os.open(folder / RECORDS_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _take(handle)
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int) -> bool:
+    """Locks the file for as long as it is open; the kernel lets go when its process ends."""
+    if sys.platform == "win32":
+        return True
+    import fcntl  # lazy: the module exists on POSIX only
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks: nobody else can be told apart
+    return True

@@ -1,0 +1,138 @@
+"""`environment.json` of a run: when and with what it was made, and the token that its results carry.
+
+A toolchain arrives and is written down before the first cell; a resumed run reads it back and learns what has changed,
+reports and the history read start, versions, host and commit. Plain data; nothing of the process's environment
+variables is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from batch_export.errors import RunError
+from batch_export.packaging_paths import models_dir
+from batch_export.toolchain import Toolchain
+
+ENVIRONMENT_NAME = "environment.json"
+SCHEMA_VERSION = 1
+"""Raised when the file changes incompatibly. 1 (2026-11): first."""
+_GIT_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a run's results depend on besides its cells.
+
+    Attributes:
+        run: the run's token; results that it executed count as executed by it when it is resumed.
+        folder: the current folder when it was started.
+        split: names of the capture groups whose cells are split by opset; None until that is decided.
+        started: when the run began, UTC, ISO 8601; a resumed run keeps it.
+        commit: of the repository that holds the models, `-dirty` when it has changes; empty outside git.
+    """
+
+    run: str
+    toolchain: Toolchain
+    folder: str = ""
+    split: tuple[str, ...] | None = None
+    started: str = ""
+    commit: str = ""
+    schema_version: int = SCHEMA_VERSION
+
+
+def surroundings_of(folder: Path, toolchain: Toolchain) -> tuple[Surroundings, list[str]]:
+    """Returns the run's surroundings, written down when they are not yet, and what has changed since they were.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    before = read_surroundings(folder)
+    if before is not None:
+        return replace(before, toolchain=toolchain), changes(before.toolchain, toolchain)
+    began = datetime.now(UTC).isoformat(timespec="milliseconds")
+    commit = _commit(Path.cwd()) or _commit(models_dir())
+    made = Surroundings(uuid.uuid4().hex, toolchain, os.getcwd(), started=began, commit=commit)
+    write_surroundings(folder, made)
+    return made, []
+
+
+def write_surroundings(folder: Path, surroundings: Surroundings) -> None:
+    """Writes `environment.json`.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    path = folder / ENVIRONMENT_NAME
+    try:
+        write_through(path, msgspec.json.format(msgspec.json.encode(surroundings)) + b"\n")
+    except OSError as error:
+        raise RunError(f"{path} could not be written ({error.strerror or error})") from error
+
+
+def read_surroundings(folder: Path) -> Surroundings | None:
+    """Reads `environment.json`; None when there is none, or none that this version reads."""
+    try:
+        return msgspec.json.decode((folder / ENVIRONMENT_NAME).read_bytes(), type=Surroundings)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def circumstances(folder: Path) -> Surroundings:
+    """Reads `environment.json`; empty circumstances when there is none that this version reads."""
+    return read_surroundings(folder) or Surroundings("", Toolchain({}, {}, {}, {}))
+
+
+def changes(before: Toolchain, now: Toolchain) -> list[str]:
+    """Returns one short text for everything in which two toolchains differ."""
+    found: list[str] = []
+    for kind, old, new in (
+        ("version of", before.versions, now.versions),
+        ("our own sources of", before.own, now.own),
+        ("sources of", before.targets, now.targets),
+        ("host:", before.host, now.host),
+    ):
+        for name in sorted({*old, *new}):
+            was, is_now = old.get(name, "absent"), new.get(name, "absent")
+            if was != is_now:
+                found.append(f"{kind} {name}" if "sources" in kind else f"{kind} {name} {was} -> {is_now}")
+    return found
+
+
+def _commit(folder: Path) -> str:
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_LIMIT_S, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        return f"{commit}-dirty" if git("status", "--porcelain", "--untracked-files=no") else commit
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def write_through(path: Path, data: bytes) -> None:
+    """Puts `data` at `path` in one step, and does not return before it is on the disk."""
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

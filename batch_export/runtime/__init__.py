@@ -1,0 +1,1 @@
+"""F2: running ONNX files and comparing what comes out. Needs numpy and onnxruntime only, never torch."""

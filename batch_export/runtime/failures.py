@@ -1,0 +1,13 @@
+"""The two ways in which a session does not come to be."""
+
+from __future__ import annotations
+
+from batch_export.errors import BatchExportError
+
+
+class ProviderUnavailableError(BatchExportError):
+    """The provider asked for is not in this environment, or its library could not be loaded."""
+
+
+class LoadError(BatchExportError):
+    """The runtime refused the file."""

@@ -1,0 +1,93 @@
+"""How long one run takes: a median that can be trusted, or an honest interval round it.
+
+A function arrives, `LatencyFacts` leave. Runs are timed one by one until the 95 % confidence interval of the median
+(from order statistics, so of any distribution) is within 5 % of it and three blocks of the time agree, or the budget is
+spent. Nothing else must run beside it; if something did, the facts say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, floor, sqrt
+from time import perf_counter_ns, process_time_ns
+
+from batch_export.record import LatencyFacts
+from batch_export.spec import MeasureSpec
+
+_AGREEMENT = 0.05
+_BLOCKS = 3
+_WARM_UP_RUNS = 3
+_WARM_UP_SHARE = 0.1
+_CONTENDED = 1.1
+_Z_95 = 1.96
+
+
+def measure(run: Callable[[], object], spec: MeasureSpec) -> LatencyFacts:
+    """Times `run`.
+
+    Args:
+        run: one inference.
+        spec: `budget_s` bounds the whole measurement, `min_runs` and `min_s` when it may end early; at least one run is
+            timed even if warming up has spent the budget.
+    """
+    begin = perf_counter_ns()
+    deadline = begin + int(spec.budget_s * 1e9)
+    _warm_up(run, begin + int(spec.budget_s * _WARM_UP_SHARE * 1e9))
+    durations: list[int] = []
+    start, start_cpu = perf_counter_ns(), process_time_ns()
+    earliest = start + int(spec.min_s * 1e9)
+    next_look = spec.min_runs
+    while True:
+        before = perf_counter_ns()
+        run()
+        now = perf_counter_ns()
+        durations.append(now - before)
+        if now >= deadline:
+            break
+        if len(durations) >= next_look and now >= earliest:
+            if settled(durations):
+                break
+            next_look = ceil(len(durations) * 1.25)
+    wall, cpu = perf_counter_ns() - start, process_time_ns() - start_cpu
+    ordered = sorted(durations)
+    low, high = median_interval(len(ordered))
+    return LatencyFacts(
+        median=_median(ordered) / 1e6,
+        p95=ordered[min(len(ordered) - 1, ceil(0.95 * len(ordered)) - 1)] / 1e6,
+        ci_low=ordered[low] / 1e6,
+        ci_high=ordered[high] / 1e6,
+        runs=len(ordered),
+        contended=spec.threads == 1 and wall > _CONTENDED * cpu,
+    )
+
+
+def median_interval(count: int) -> tuple[int, int]:
+    """Returns the indices, in rising order of `count` values, between which the median lies with 95 % confidence."""
+    half_width = _Z_95 * sqrt(count) / 2
+    return max(0, floor(count / 2 - half_width)), min(count - 1, ceil(count / 2 + half_width))
+
+
+def settled(durations: list[int]) -> bool:
+    """Returns whether more runs would tell little: the median's interval is narrow and three blocks of time agree."""
+    if len(durations) < _BLOCKS:
+        return False
+    ordered = sorted(durations)
+    median = _median(ordered)
+    low, high = median_interval(len(ordered))
+    if ordered[high] - ordered[low] > 2 * _AGREEMENT * median:
+        return False
+    size = len(durations) // _BLOCKS
+    medians = [_median(sorted(durations[index * size : (index + 1) * size])) for index in range(_BLOCKS)]
+    return max(medians) - min(medians) <= _AGREEMENT * median
+
+
+def _warm_up(run: Callable[[], object], deadline: int) -> None:
+    for _ in range(_WARM_UP_RUNS):
+        run()
+        if perf_counter_ns() >= deadline:
+            return
+
+
+def _median(ordered: list[int]) -> float:
+    middle = len(ordered) // 2
+    return float(ordered[middle]) if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

@@ -1,0 +1,232 @@
+"""What a run was asked to do, as frozen plain data. Made by `config.py` from Hydra's configuration, read by everyone.
+
+Nothing here imports Hydra, torch or onnx, and nothing here is ever a live object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+CORE_EXPORTER_TARGET = "batch_export.exporter"
+"""`_target_` of the exporter config that stands for our own core (it has stages of its own: Capture and Translate)."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One leaf of a model's inputs.
+
+    Attributes:
+        path: where the leaf sits in the keyword arguments: a parameter's name, then dict keys (str) and list indices
+            (int), e.g. `("input_dict", "tensor_x")` or `("input_list", 0)`.
+        dtype: torch's name without the prefix, e.g. `float32`, `int64`, `bool`; empty for a constant.
+        shape: sizes; a str is an axis name or a sum of axis names and integers such as `past+seq`.
+        low: lowest value drawn (integers: inclusive); None means 0 for integers and the normal distribution for floats.
+        high: highest value drawn (exclusive).
+        fill: a value for every element, instead of drawn ones.
+        constant: a plain value passed as it is; used when `dtype` is empty.
+    """
+
+    path: tuple[str | int, ...]
+    dtype: str = ""
+    shape: tuple[int | str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    fill: float | None = None
+    constant: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class AxisSpec:
+    """A named axis: the size in the example inputs and the sizes at which a dynamic file is checked as well."""
+
+    name: str
+    example: int
+    check: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """`|actual - expected| <= atol + rtol * |expected|` must hold for every element."""
+
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A model of the matrix: a builder, its arguments, and inputs with named axes.
+
+    Attributes:
+        target: importable name of the builder, which returns a `torch.nn.Module`, e.g. `models.transformers.bert`.
+        arguments: keyword arguments of the builder (plain data).
+        requires: import names of the libraries that the builder needs beyond torch; a missing one skips the cells.
+        seed: seed of torch's generator before the builder runs and before inputs are drawn.
+        tolerances: by dtype name, in place of the run's.
+        output_names: names of the ONNX outputs, or empty to keep the exporter's.
+        timeout_s: wall time of one action of this model; 0: the run's.
+        memory_gb: private memory of a child that works on this model, in GiB; 0: the run's.
+        variants: further values of the inputs to verify at the example sizes: `seed1`, `zeros`, `large`, `padding`,
+            `all_padding`, and `empty` (`axes.variants` says which of them the inputs have).
+        oracle: whether eager also runs in float64, to tell rounding from export error.
+    """
+
+    name: str
+    target: str
+    arguments: dict[str, Any]
+    inputs: tuple[InputSpec, ...]
+    axes: tuple[AxisSpec, ...] = ()
+    tags: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    seed: int = 0
+    tolerances: dict[str, Tolerance] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
+    timeout_s: float = 0.0
+    memory_gb: float = 0.0
+    variants: tuple[str, ...] = ()
+    oracle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSpec:
+    """Where a file is run.
+
+    Attributes:
+        kind: `onnxruntime` or `reference` (onnx's reference evaluator).
+        execution_provider: ONNX Runtime's name, e.g. `CPUExecutionProvider`; empty for `reference`.
+        options: the execution provider's options.
+        graph_optimization: ONNX Runtime's level: `disabled`, `basic`, `extended`, `all`.
+        max_parameters: models with more weights than this are skipped (the reference evaluator is slow); 0: no limit.
+        opsets: the lowest and the highest opset that the provider loads.
+        measure: whether latency is measured there.
+    """
+
+    name: str
+    kind: str
+    execution_provider: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    graph_optimization: str = "all"
+    max_parameters: int = 0
+    opsets: tuple[int, int] = (1, 26)
+    measure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterSpec:
+    """A point of the exporter axis; `target` is `CORE_EXPORTER_TARGET` or names a callable that writes an ONNX file."""
+
+    name: str
+    target: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Cells left out of the matrix: globs over the axes (`*` by default), and the reason that is shown."""
+
+    reason: str
+    model: str = "*"
+    dynamic: str = "*"
+    opset: str = "*"
+    provider: str = "*"
+    exporter: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Cells declared to fail: globs over the axes, where they fail, why, and where one reads more. Strict."""
+
+    reason: str
+    stage: str = "*"
+    error_class: str = "*"
+    link: str = ""
+    model: str = "*"
+    dynamic: str = "*"
+    opset: str = "*"
+    provider: str = "*"
+    exporter: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixSpec:
+    """The axes of the matrix, names already resolved to specs (see `matrix.py` for the expansion)."""
+
+    models: tuple[ModelSpec, ...]
+    opsets: tuple[int, ...]
+    dynamic: tuple[str, ...]
+    providers: tuple[ProviderSpec, ...]
+    exporters: tuple[ExporterSpec, ...]
+    exclude: tuple[Exclusion, ...] = ()
+    require_providers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSpec:
+    """How cells are run.
+
+    Attributes:
+        n_jobs: children at once; -1: one per core.
+        timeout_s: wall time of one action.
+        memory_gb: private memory of one child, in GiB; 0: 8, or three quarters of the machine's memory if that is less.
+        threads: of one inference while results are compared.
+        retries: how often an action that crashed, took too long or too much memory is tried again.
+        allow_flaky: whether a cell that passed on a retry is as expected.
+        engine: `local` or `dask`.
+        address: of a dask scheduler, e.g. `tcp://10.0.0.1:8786`; empty: a cluster is started on this machine.
+    """
+
+    n_jobs: int = -1
+    timeout_s: float = 300.0
+    memory_gb: float = 0.0
+    threads: int = 1
+    retries: int = 0
+    allow_flaky: bool = False
+    engine: str = "local"
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSpec:
+    """How the store is used; where it lies is `RunSpec.store_path`.
+
+    Attributes:
+        verify: when the digests of stored files are compared with their content: `size` (never; sizes always are),
+            `read` (when a process reads a file for the first time), `always` (at every lookup as well).
+        remote: a second store behind the first: a folder or any URL that fsspec opens; empty: none.
+        shared: whether other machines use the same folder at once, so that locks need leases.
+    """
+
+    verify: str = "read"
+    remote: str = ""
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSpec:
+    """Latency: `budget_s` seconds at most a cell.
+
+    `refresh` is `missing` (use the cache), `contended` (measure again what was measured on a busy machine) or `always`.
+    """
+
+    enabled: bool = True
+    budget_s: float = 5.0
+    min_s: float = 0.2
+    min_runs: int = 20
+    threads: int = 1
+    refresh: str = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """Everything that one run was asked to do; `baseline` names the run or the file that it is compared with."""
+
+    matrix: MatrixSpec
+    runner: RunnerSpec
+    measure: MeasureSpec
+    tolerances: dict[str, Tolerance]
+    store_path: str
+    output_path: str
+    expectations: tuple[Expectation, ...] = ()
+    overrides: tuple[str, ...] = ()
+    baseline: str = ""
+    store: StoreSpec = field(default_factory=StoreSpec)

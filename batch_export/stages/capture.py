@@ -1,0 +1,76 @@
+"""Capture: the module and its example inputs -> an exported program, its digest, and its weights in one file.
+
+A workbench arrives; facts and the weights' file leave. The program itself stays on the workbench for Translate, which
+may follow for several opsets. No registry of translations is consulted.
+
+Facts:
+    graph_digest: identity of the program (see `exporter/fingerprint.py`).
+    strategies: `[{strategy, seconds, error}]`, every one tried.
+    guards: conditions that take sizes away from a dynamic axis, as text; those that always hold are left out.
+    axis_names: torch's symbol -> axis name.
+    weights: `{bytes, tensors}` of the file; no file where no tensor is large enough.
+    sources: node -> `file:line` in the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from batch_export import axes
+from batch_export.exporter import fingerprint, metadata, weights
+from batch_export.exporter.capture import capture
+from batch_export.stages import model as model_room
+from batch_export.stages.output import StageOutput
+from batch_export.stages.state import ModuleState
+from batch_export.stages.workbench import Workbench
+
+
+def execute(bench: Workbench) -> StageOutput:
+    """Captures the model; see the module's text for the facts.
+
+    Raises:
+        CaptureError, DynamicShapeError: as `exporter.capture.capture`.
+    """
+    inputs = bench.inputs(axes.example_sizes(bench.model))
+    state = ModuleState(bench.module)
+    torch.manual_seed(bench.model.seed)
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        captured = capture(
+            bench.module,
+            (),
+            inputs,
+            dynamic_shapes=model_room.dynamic_shapes(bench.model, bench.dynamic),
+            allow_guards=True,  # they are facts here; the sizes are proven by running
+        )
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+        state.restore()
+    bench.captured = captured
+    laid_out = weights.layout(fingerprint.program_tensors(captured.program))
+    files = {}
+    digest = ""
+    if laid_out.tensors:
+        path = bench.scratch / "weights.bin"
+        with path.open("wb") as stream:
+            digest = weights.write(stream, laid_out)
+        files["weights"] = path
+    facts: dict[str, Any] = {
+        "graph_digest": fingerprint.graph_digest(captured.program, digest),
+        "strategies": [
+            {"strategy": attempt.strategy, "seconds": attempt.seconds, "error": attempt.error}
+            for attempt in captured.attempts
+        ],
+        "guards": [guard.condition for guard in captured.restrictions],
+        "axis_names": captured.axis_names,
+        "weights": {"bytes": laid_out.total, "tensors": len(laid_out.tensors)},
+        "sources": {
+            node.name: source
+            for node in captured.program.graph.nodes
+            if (source := metadata.source_location(node)) is not None
+        },
+    }
+    return StageOutput(facts=facts, files=files)

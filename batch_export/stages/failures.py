@@ -1,0 +1,114 @@
+"""From an exception to a failure: what went wrong as a plain value. The class of the exception decides, never its text.
+
+Exceptions of any stage arrive, `record.Failure` leaves. Nothing is raised or printed here.
+"""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from typing import cast, get_args
+
+from batch_export.action import Mnemonic
+from batch_export.errors import LibraryMissingError, ModelError, OnnxExporterError, RunError, StoreError
+from batch_export.record import Failure, Stage
+
+STAGE_OF: dict[Mnemonic, Stage] = {
+    "Reference": "model",
+    "Capture": "capture",
+    "Translate": "translate",
+    "Check": "check",
+    "Run": "run",
+    "Measure": "run",
+    "Eager": "model",
+}
+"""Where a step's failure belongs when its exception does not say so itself."""
+
+_ENVIRONMENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS})
+_STAGES: frozenset[str] = frozenset(get_args(Stage))
+_MESSAGE_CHARACTERS = 400
+_DETAILS_CHARACTERS = 20_000
+_READ_CHARACTERS = 100_000
+
+
+def failure_from(error: BaseException, mnemonic: Mnemonic) -> Failure:
+    """Returns the failure that an exception of a step stands for.
+
+    Args:
+        error: what was raised; `SystemExit` and the like included.
+        mnemonic: the step.
+    """
+    details = formatted(error)
+    core = error if isinstance(error, OnnxExporterError) else None
+    return Failure(
+        stage=_stage(error, mnemonic),
+        error_class=type(error).__name__,
+        message=one_line(_text(error)),
+        details=_plain(details[-_DETAILS_CHARACTERS:]),
+        source=core.source if core else None,
+        node=core.node if core else None,
+        operator=core.operator if core else None,
+    )
+
+
+def formatted(error: BaseException) -> str:
+    """Returns the traceback with the causes, as Python prints it; of a message that is huge only the beginning.
+
+    Python's own formatting makes a string of every line of a message, thirty times the message's size.
+    """
+    if all(len(_text(one)) <= _READ_CHARACTERS for one in _chain(error)):
+        return "".join(traceback.format_exception(error))
+    parts = []
+    for one in reversed(_chain(error)):
+        parts += traceback.format_tb(one.__traceback__)
+        parts.append(f"{type(one).__qualname__}: {_text(one)[:_MESSAGE_CHARACTERS]}...\n")
+    return "".join(parts)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error and what it came from, newest first."""
+    found: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and one not in found:
+        found.append(one)
+        one = one.__cause__ or one.__context__
+    return found
+
+
+def _stage(error: BaseException, mnemonic: Mnemonic) -> Stage:
+    if isinstance(error, OnnxExporterError):
+        return cast("Stage", error.stage) if error.stage in _STAGES else STAGE_OF[mnemonic]
+    if isinstance(error, ModelError):
+        return "model"
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, StoreError | RunError | LibraryMissingError | ConnectionError):
+        return "environment"
+    if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS:
+        return "environment"
+    return STAGE_OF[mnemonic]
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # a broken __str__ must not hide the error itself
+        text = ""
+    if isinstance(error, SystemExit):
+        return f"the model's code called sys.exit({error.code!r}); let it return, or raise an exception that says why"
+    if isinstance(error, KeyboardInterrupt):
+        return "the model's code raised KeyboardInterrupt, which nobody at the keyboard did"
+    return text or f"{type(error).__name__} without a message; the details have the traceback"
+
+
+def one_line(text: str) -> str:
+    """Returns the first line that says something, cut to 400 characters."""
+    # A message of millions of lines must not cost a string for each of them: memory is limited here.
+    lines = [line.strip() for line in text[:_READ_CHARACTERS].splitlines() if line.strip()]
+    first = _plain(lines[0]) if lines else "(no message)"
+    return first if len(first) <= _MESSAGE_CHARACTERS else first[: _MESSAGE_CHARACTERS - 3] + "..."
+
+
+def _plain(text: str) -> str:
+    """Returns the text with what UTF-8 cannot hold (lone surrogates) replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8")

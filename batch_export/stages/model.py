@@ -1,0 +1,306 @@
+"""From a model's spec to the live module, its inputs and the dynamic shapes. Runs in child processes only.
+
+A `ModelSpec` arrives; a seeded `torch.nn.Module`, trees of tensors, or torch's form of dynamic shapes leave. Nothing is
+cached and nothing is downloaded; the global generators are seeded before the builder runs and never read for inputs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy
+import torch
+
+from batch_export.axes import AUTO, LARGE_SCALE, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms
+from batch_export.digest import digest_value
+from batch_export.errors import BatchExportError, LibraryMissingError, ModelError
+from batch_export.model_config import RESERVED_KEYS, nearest
+from batch_export.packaging_paths import resolve_target
+from batch_export.spec import InputSpec, ModelSpec
+
+
+def build(spec: ModelSpec) -> torch.nn.Module:
+    """Builds the module from its spec, with the generators of torch, NumPy and Python seeded by the spec's seed.
+
+    The module is in eval mode without gradients, unless the builder set `module.keep_training_mode = True`. torch's
+    fast path for attention and transformer encoders is switched off in this process: it is another computation than the
+    one that capture sees, and the reference has to be the same.
+
+    Raises:
+        LibraryMissingError: a library in `requires` is not installed.
+        ModelError: the builder cannot be imported or called, returns something else than a module, or the module's
+            forward does not take the inputs of the spec.
+    """
+    for library in spec.requires:
+        if not _installed(library):
+            raise LibraryMissingError(library, f"model {spec.name!r}")
+    builder = _builder(spec)
+    _fitting_arguments(spec, builder)
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.manual_seed(spec.seed)
+    random.seed(spec.seed)
+    numpy.random.seed(spec.seed % 2**32)
+    try:
+        module = builder(**spec.arguments)
+    except (BatchExportError, MemoryError):
+        raise
+    except Exception as error:
+        raise ModelError(f"model {spec.name!r}: its builder {spec.target} raised {_brief(error)}") from error
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(
+            f"model {spec.name!r}: its builder {spec.target} returned {_described(module)}; "
+            "it must return a torch.nn.Module"
+        )
+    if not getattr(module, "keep_training_mode", False):
+        module.eval()
+        for parameter in module.parameters():
+            parameter.requires_grad_(False)
+    _fitting_inputs(spec, module)
+    _name_open_keywords(spec, module)
+    return module
+
+
+def example_inputs(spec: ModelSpec, sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
+    """Returns the keyword arguments of forward with every axis at the given size: the same values for the same sizes.
+
+    Each leaf has a generator of its own, seeded by the model's seed, the sizes of the leaf's axes and its place, so
+    values depend neither on torch's global state nor on the other leaves. A variant (see `axes.VARIANTS`) has other
+    values of the same shapes and dtypes.
+    """
+
+    def value_of(leaf: InputSpec) -> Any:
+        if not leaf.dtype:
+            return leaf.constant
+        special = _special(leaf, [size_of(entry, sizes) for entry in leaf.shape], variant)
+        return _tensor(spec, leaf, sizes, variant) if special is None else special
+
+    return _tree(spec, value_of)
+
+
+def dynamic_shapes(spec: ModelSpec, setting: str) -> dict[str, Any] | None:
+    """Returns the tree of the inputs with `{dimension: axis name}` at the leaves, or None for the static setting.
+
+    A sum is named as `axes.dimension` writes it (`past+seq`); under `auto` the values are `Dim.AUTO`. A constant's leaf
+    is None. The keys are parameters of the forward of the module that `build` returned.
+    """
+    if setting == STATIC:
+        return None
+    return _tree(spec, lambda leaf: _dimensions(spec, leaf, setting) if leaf.dtype else None)
+
+
+def flat_tensors(kwargs: Any) -> list[torch.Tensor]:
+    """Returns the tensors of an input tree in order; they match `axes.input_names`."""
+    return list(_tensors(kwargs))
+
+
+def _installed(library: str) -> bool:
+    try:
+        return importlib.util.find_spec(library) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _builder(spec: ModelSpec) -> Any:
+    module_name, attribute = resolve_target(spec.target)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            raise ModelError(
+                f"model {spec.name!r}: there is no module {missing!r} for its builder {spec.target}; "
+                "the current folder, PYTHONPATH and the installed packages were searched"
+            ) from error
+        raise ModelError(
+            f"model {spec.name!r}: {module_name} imports {missing!r}, which is not installed; install it, "
+            "and name it under 'requires' if cells may be skipped without it"
+        ) from error
+    except Exception as error:
+        raise ModelError(f"model {spec.name!r}: importing {module_name} raised {_brief(error)}") from error
+    builder = getattr(module, attribute, None)
+    if builder is None:
+        names = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
+        raise ModelError(f"model {spec.name!r}: module {module_name!r} has no {attribute!r}{nearest(attribute, names)}")
+    if not callable(builder):
+        raise ModelError(f"model {spec.name!r}: {spec.target} is {_described(builder)}, which cannot be called")
+    return builder
+
+
+def _fitting_arguments(spec: ModelSpec, builder: Any) -> None:
+    try:
+        signature = inspect.signature(builder)
+    except (TypeError, ValueError):
+        return  # Builders written in C have no signature; the call itself will tell.
+    parameters = signature.parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind in _BY_KEYWORD]
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        for key in spec.arguments:
+            if key not in known:
+                hint = nearest(key, [*known, *RESERVED_KEYS]) or f" (it takes: {', '.join(known) or 'nothing'})"
+                raise ModelError(f"model {spec.name!r}: its builder {spec.target} has no argument {key!r}{hint}")
+    for parameter in parameters:
+        if (
+            parameter.kind in _BY_KEYWORD
+            and parameter.default is parameter.empty
+            and parameter.name not in spec.arguments
+        ):
+            raise ModelError(
+                f"model {spec.name!r}: its builder {spec.target} needs the argument {parameter.name!r}; "
+                "set it in the config"
+            )
+
+
+def _fitting_inputs(spec: ModelSpec, module: torch.nn.Module) -> None:
+    """Checks that forward takes exactly the inputs of the spec, listed in forward's order, which is the file's too."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return  # Its forward has a signature of its own kind.
+    parameters = inspect.signature(module.forward).parameters
+    given = list(dict.fromkeys(str(leaf.path[0]) for leaf in spec.inputs))
+    where = f"model {spec.name!r}: forward of {type(module).__name__}"
+    named = [name for name, parameter in parameters.items() if parameter.kind in _BY_KEYWORD]
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        for name in given:
+            if name not in named:
+                hint = nearest(name, named) or f" (it takes: {', '.join(named) or 'nothing'})"
+                raise ModelError(f"{where} has no parameter {name!r}{hint}")
+    for name in named:
+        if parameters[name].default is inspect.Parameter.empty and name not in given:
+            raise ModelError(f"{where} needs {name!r}, which 'inputs' does not list")
+    order = sorted(given, key=lambda name: named.index(name) if name in named else len(named))
+    if order != given:
+        raise ModelError(f"{where} takes its inputs in another order than 'inputs' lists them; list {', '.join(order)}")
+
+
+def _name_open_keywords(spec: ModelSpec, module: torch.nn.Module) -> None:
+    """Gives a forward that takes `**kwargs` a signature with the spec's inputs in their place.
+
+    torch.export (2.13) accepts no dynamic shapes for what `**kwargs` catches, under whichever name.
+    The module becomes an instance of a subclass of the same name, so copies of it stay independent of each other.
+    """
+    if isinstance(module, torch.jit.ScriptModule):
+        return
+    original = type(module)
+    signature = inspect.signature(original.forward)
+    caught = [one for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD]
+    names = dict.fromkeys(str(leaf.path[0]) for leaf in spec.inputs)
+    extra = [name for name in names if name not in signature.parameters]
+    if not caught or not extra:
+        return
+    kept = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    named = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in extra]
+
+    def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return original.forward(self, *args, **kwargs)
+
+    forward.__signature__ = signature.replace(parameters=[*kept, *named])  # type: ignore[attr-defined]
+    body = {"forward": forward, "__module__": original.__module__, "__qualname__": original.__qualname__}
+    module.__class__ = type(original.__name__, (original,), body)
+
+
+_BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _tree(spec: ModelSpec, value_of: Any) -> dict[str, Any]:
+    """Builds the tree of keyword arguments, its leaves in the spec's order; list indices arrive in rising order."""
+    root: dict[str, Any] = {}
+    for leaf in spec.inputs:
+        node: Any = root
+        for step, following in zip(leaf.path, leaf.path[1:], strict=False):
+            node = _child(node, step, [] if isinstance(following, int) else {})
+        _child(node, leaf.path[-1], value_of(leaf))
+    return root
+
+
+def _child(node: Any, step: str | int, new: Any) -> Any:
+    if isinstance(step, int):
+        if step == len(node):
+            node.append(new)
+    else:
+        node.setdefault(step, new)
+    return node[step]
+
+
+def _dimensions(spec: ModelSpec, leaf: InputSpec, setting: str) -> dict[int, Any]:
+    named = {index: dimension(spec, entry, setting) for index, entry in enumerate(leaf.shape)}
+    return {
+        index: torch.export.Dim.AUTO if setting == AUTO else name
+        for index, name in named.items()
+        if isinstance(name, str)
+    }
+
+
+def _special(leaf: InputSpec, shape: list[int], variant: str) -> torch.Tensor | None:
+    """Returns a leaf's values in a variant, or None where it has its ordinary ones (seeds are draws like those)."""
+    dtype: torch.dtype = getattr(torch, leaf.dtype)
+    if variant in PADDING and is_mask(leaf):
+        mask = torch.zeros(shape, dtype=dtype)
+        if variant == "padding" and shape:
+            mask[..., : (shape[-1] + 1) // 2] = 1
+        return mask
+    if leaf.fill is not None or dtype.is_complex or _is_float8(dtype):
+        return None
+    low, high = leaf.low or 0.0, leaf.high
+    if variant == "zeros":
+        return torch.full(shape, low if low > 0 else 0 if high is None or high > 0 else low).to(dtype)
+    if variant == "large" and high is not None:
+        whole = not dtype.is_floating_point
+        return torch.full(shape, int(high) - 1 if whole else high, dtype=None if whole else torch.float64).to(dtype)
+    return None
+
+
+def _tensor(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant: str = "") -> torch.Tensor:
+    shape = [size_of(entry, sizes) for entry in leaf.shape]
+    dtype: torch.dtype = getattr(torch, leaf.dtype)
+    if leaf.fill is not None:
+        fill = leaf.fill if dtype.is_floating_point or dtype.is_complex else int(leaf.fill)
+        return torch.full(shape, fill, dtype=torch.float32 if _is_float8(dtype) else dtype).to(dtype)
+    generator = torch.Generator().manual_seed(_leaf_seed(spec, leaf, sizes, variant))
+    if dtype.is_complex:
+        return torch.randn(shape, generator=generator, dtype=dtype)
+    if not dtype.is_floating_point:
+        low = int(leaf.low or 0)
+        high = 2 if leaf.high is None else int(leaf.high)
+        return torch.randint(low, high, shape, generator=generator, dtype=torch.int64).to(dtype)
+    # Drawn in float32 (float64 for itself) so that lower precisions see rounded values of the same numbers.
+    drawn = torch.float64 if dtype is torch.float64 else torch.float32
+    if leaf.low is None and leaf.high is None:
+        scale = LARGE_SCALE if variant == "large" else 1.0
+        return (torch.randn(shape, generator=generator, dtype=drawn) * scale).to(dtype)
+    start, stop = leaf.low or 0.0, 1.0 if leaf.high is None else leaf.high
+    return (start + (stop - start) * torch.rand(shape, generator=generator, dtype=drawn)).to(dtype)
+
+
+def _leaf_seed(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant: str) -> int:
+    axes = {term for entry in leaf.shape for term in terms(entry) if isinstance(term, str)}
+    drawn = {axis: sizes[axis] for axis in sorted(axes)}
+    draw = [variant] if variant.startswith(SEED) else []
+    return int(digest_value([spec.seed, drawn, list(leaf.path), *draw])[:15], 16)
+
+
+def _is_float8(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point and dtype.itemsize == 1
+
+
+def _tensors(node: Any) -> Iterator[torch.Tensor]:
+    if isinstance(node, torch.Tensor):
+        yield node
+    elif isinstance(node, Mapping):
+        for value in node.values():
+            yield from _tensors(value)
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _tensors(value)
+
+
+def _described(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _brief(error: BaseException) -> str:
+    first = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {first[0]}" if first else type(error).__name__

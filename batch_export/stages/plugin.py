@@ -1,0 +1,136 @@
+"""Exporting with somebody else's exporter: any callable that writes an ONNX file.
+
+A workbench whose exporter names a callable `f(module, args, kwargs, *, path, opset_version, dynamic_shapes,
+input_names, output_names, **arguments)` arrives; the written file and the files beside it leave. What the callable
+raises is a failure under its own class; what it writes is believed by nobody until the checks are done. The module's
+buffers leave as they came.
+
+Facts: `opset` (of the file's default domain), `nodes`, `seconds_by_stage`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any, get_args
+
+import onnx
+
+from batch_export import axes
+from batch_export.errors import LibraryMissingError, TranslationError, UsageError
+from batch_export.record import Failure, Stage
+from batch_export.stages import model as model_room
+from batch_export.stages.failures import formatted
+from batch_export.stages.output import ModelFiles, StageOutput
+from batch_export.stages.state import ModuleState
+from batch_export.stages.workbench import Workbench
+
+
+def execute(bench: Workbench, opset: int) -> StageOutput:
+    """Calls the exporter at the example sizes.
+
+    Raises:
+        UsageError: the exporter's `target` cannot be imported or called.
+        TranslationError: it returned without having written an ONNX file at `path`.
+    """
+    exporter = resolve(bench.exporter.target)
+    path = Path(tempfile.mkdtemp(prefix=f"opset{opset}-", dir=bench.scratch)) / "model.onnx"
+    module, kwargs = bench.module, bench.inputs(axes.example_sizes(bench.model))
+    state, training = ModuleState(module), module.training
+    start = perf_counter()
+    try:
+        exporter(
+            module,
+            (),
+            kwargs,
+            path=path,
+            opset_version=opset,
+            dynamic_shapes=model_room.dynamic_shapes(bench.model, bench.dynamic),
+            input_names=list(axes.input_names(bench.model)),
+            output_names=list(bench.model.output_names) or None,
+            **bench.exporter.arguments,
+        )
+    except (MemoryError, LibraryMissingError):
+        raise
+    except Exception as error:
+        return StageOutput(failure=_failure(error))
+    finally:
+        state.restore()
+        module.train(training)
+    seconds = perf_counter() - start
+    model = _written(bench.exporter.name, path)
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    facts = {
+        "opset": versions[0] if versions else 0,
+        "nodes": len(model.graph.node),
+        "seconds_by_stage": {"export": seconds},
+    }
+    return StageOutput(facts=facts, model=_files(bench.exporter.name, path))
+
+
+def resolve(target: str) -> Callable[..., Any]:
+    """Imports the callable that an exporter's config names.
+
+    Raises:
+        UsageError: there is no such module or attribute, or it cannot be called.
+    """
+    module_name, _, name = target.rpartition(".")
+    if not module_name:
+        raise UsageError(f"exporter target {target!r} must be `package.module.function`")
+    try:
+        found = getattr(importlib.import_module(module_name), name)
+    except ModuleNotFoundError as error:
+        if error.name and not (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise LibraryMissingError(error.name, f"exporter {target}") from error
+        raise UsageError(f"exporter target {target!r}: there is no module {error.name!r} to import") from error
+    except AttributeError as error:
+        raise UsageError(f"exporter target {target!r}: module {module_name!r} has no {name!r}") from error
+    if not callable(found):
+        raise UsageError(f"exporter target {target!r} is a {type(found).__name__}, which cannot be called")
+    exporter: Callable[..., Any] = found
+    return exporter
+
+
+def _failure(error: Exception) -> Failure:
+    """The exception's class may name its stage in an attribute `stage`, as our own exporter's errors do."""
+    named = getattr(error, "stage", "translate")
+    stage: Any = named if named in get_args(Stage) else "translate"
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return Failure(
+        stage,
+        type(error).__name__,
+        lines[0] if lines else "no message",
+        details=formatted(error),
+    )
+
+
+def _written(exporter: str, path: Path) -> onnx.ModelProto:
+    if not path.is_file():
+        raise TranslationError(
+            f"exporter {exporter!r} returned, but wrote no file {path.name}",
+            next_step="write the ONNX file to the keyword argument `path`",
+        )
+    try:
+        return onnx.load(path, load_external_data=False)
+    except Exception as error:
+        raise TranslationError(
+            f"exporter {exporter!r} wrote a file that is no ONNX model: {error}",
+            next_step="write a serialised onnx.ModelProto to `path`",
+        ) from error
+
+
+def _files(exporter: str, path: Path) -> ModelFiles:
+    external: dict[str, Path | str] = {}
+    for entry in sorted(path.parent.iterdir()):
+        if entry == path:
+            continue
+        if not entry.is_file() or entry.is_symlink():
+            raise TranslationError(
+                f"exporter {exporter!r} left {entry.name!r} beside the model, which is no plain file",
+                next_step="write external data as files directly beside `path`",
+            )
+        external[entry.name] = entry
+    return ModelFiles(path, external)

@@ -1,0 +1,280 @@
+"""What eager PyTorch computes at the example sizes and at every check size: the values that files are judged by.
+
+A workbench arrives; a tensor file with the inputs, outputs and mutated values of all cases leaves, and facts about
+them. The module leaves as it came: its buffers are put back after every run. Nothing is exported here.
+
+Facts: `cases` (`sizes`, `example`, `rejected`: "" or eager's words about these sizes, `noise`: the largest difference
+of each output between two runs, `variant` and `rounding` where there are any), `oracle` (`float64`, `off`, or why the
+model did not run in float64), `parameters`, `deterministic`, `inputs` and `outputs` (`name`, `dtype`), `mutations`
+(names of the buffers and inputs that the model changes). The same `cases` are the tensor file's description.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from batch_export import axes
+from batch_export.errors import ModelError
+from batch_export.runtime.compare import compare
+from batch_export.runtime.tensor_file import TensorFileWriter
+from batch_export.runtime.values import RawTensor, Value, dtype_name, raw_dtype, widened
+from batch_export.stages.oracle import Oracle
+from batch_export.stages.output import StageOutput
+from batch_export.stages.state import ModuleState, same
+from batch_export.stages.workbench import Workbench
+
+_LOW_PRECISION = ("float16", "bfloat16")
+"""Dtypes whose eager values are themselves too rough to judge by, at whichever sizes."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One forward pass: outputs in order with their places in the returned tree, what it changed, and whether it drew
+    random numbers from torch's generator.
+    """
+
+    outputs: list[tuple[str, Value]]
+    mutations: dict[str, Value]
+    drew: bool
+
+
+def execute(bench: Workbench) -> StageOutput:
+    """Runs the module at all its cases.
+
+    Whether the model is deterministic is told by two things: the smallest case runs twice, and a case in which torch's
+    generator moved does so too. If either finds a difference, every case runs twice.
+
+    Raises:
+        ModelError: the model fails at its example sizes, or returns something that is no tensor or number.
+    """
+    path = bench.scratch / "reference.tensors"
+    facts, unsure = _written(bench, path, every_twice=False)
+    if unsure:
+        facts, _ = _written(bench, path, every_twice=True)
+    return StageOutput(facts=facts, files={"reference": path})
+
+
+def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str, Any], bool]:
+    """Writes the tensor file; returns the facts, and whether some case ran only once of a model that is random."""
+    eager = _Eager(bench)
+    oracle = Oracle(bench.module) if bench.model.oracle else None
+    cases: list[dict[str, Any]] = []
+    mutated: list[dict[str, Value] | None] = []
+    once: set[int] = set()
+    first: _Run | None = None
+    planned = axes.cases(bench.model)
+    repeated = _cheapest(bench)
+    with TensorFileWriter(path) as writer:
+        for index, (sizes, variant) in enumerate((case.sizes, case.variant) for case in planned):
+            example = index == 0
+            case: dict[str, Any] = {"sizes": sizes, "example": example, "rejected": "", "noise": []}
+            case |= {"variant": variant} if variant else {}
+            cases.append(case)
+            mutated.append(None)
+            try:
+                run = eager.run(sizes, variant)
+            except (MemoryError, ModelError):
+                raise
+            except Exception as error:
+                words = f"{type(error).__name__}: {_first_line(error)}"
+                if example:
+                    raise ModelError(
+                        f"model {bench.model.name} fails in eager PyTorch at {sizes}: {words}. "
+                        "Next step: correct the model, or 'inputs' and 'axes' in its config"
+                    ) from error
+                case["rejected"] = words
+                continue
+            first = first or run
+            mutated[index] = run.mutations
+            if every_twice or run.drew or index == repeated or any(cases[0]["noise"]):
+                case["noise"] = _noise(run, eager.run(sizes, variant))
+            else:
+                case["noise"] = [0.0] * len(run.outputs)
+                once.add(index)
+            for name, value in eager.inputs(sizes, variant).items():
+                writer.add(f"case{index}/in/{name}", value)
+            for position, (_, value) in enumerate(run.outputs):
+                writer.add(f"case{index}/out/{position}", value)
+            rough = any(dtype_name(value) in _LOW_PRECISION for _, value in run.outputs)
+            if oracle is not None and (example or rough or variant == "large") and not (run.drew or any(case["noise"])):
+                case["rounding"] = _add_oracle(writer, index, run, oracle.outputs(bench_inputs(bench, sizes, variant)))
+        mutations = list(dict.fromkeys(name for values in mutated if values for name in values))
+        for index, values in enumerate(mutated):
+            for name in mutations if values is not None else ():
+                after = values.get(name) if values else None
+                writer.add(f"case{index}/mutation/{name}", eager.value_after(name, cases[index], after))
+        writer.description = {"cases": cases}
+    inputs = eager.inputs(cases[0]["sizes"])
+    random = any(any(case["noise"]) for case in cases)
+    facts = {
+        "cases": cases,
+        "parameters": sum(parameter.numel() for parameter in bench.module.parameters()),
+        "deterministic": not random,
+        "inputs": [{"name": name, "dtype": dtype_name(value)} for name, value in inputs.items()],
+        "outputs": [{"name": name, "dtype": dtype_name(value)} for name, value in (first.outputs if first else ())],
+        "mutations": mutations,
+        "oracle": oracle.note or "float64" if oracle is not None else "off",
+    }
+    # A case that eager rejects tells nothing about randomness, so the others are then repeated instead.
+    return facts, bool(once) and (random or bool(cases[repeated]["rejected"]))
+
+
+def _cheapest(bench: Workbench) -> int:
+    """Returns where the case with the fewest elements in its inputs is, among those with ordinary values."""
+    sizes = [case.sizes for case in axes.cases(bench.model) if not case.variant]
+    shapes = [leaf.shape for leaf in bench.model.inputs if leaf.dtype]
+    elements = [sum(math.prod(axes.size_of(entry, case) for entry in shape) for shape in shapes) for case in sizes]
+    usable = [index for index, count in enumerate(elements) if count > 0] or [0]
+    return min(usable, key=lambda index: elements[index])
+
+
+class _Eager:
+    """Runs the module, each time from the same state and on fresh inputs."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._state = ModuleState(bench.module)
+        leaves = [leaf for leaf in bench.model.inputs if leaf.dtype]
+        self._paths = dict(zip(axes.input_names(bench.model), (leaf.path for leaf in leaves), strict=True))
+        torch.manual_seed(bench.model.seed)
+
+    def inputs(self, sizes: Mapping[str, int], variant: str = "") -> dict[str, Value]:
+        """Returns the input tensors' values by name."""
+        tensors = self._tensors(bench_inputs(self._bench, sizes, variant))
+        return {name: to_value(tensor) for name, tensor in tensors.items()}
+
+    def run(self, sizes: Mapping[str, int], variant: str = "") -> _Run:
+        """Runs once; the random generator goes on where it was, so that two runs of a random model differ."""
+        arguments = bench_inputs(self._bench, sizes, variant)
+        tensors = self._tensors(arguments)
+        originals = {name: tensor.clone() for name, tensor in tensors.items()}
+        fast_path = torch.backends.mha.get_fastpath_enabled()
+        # The fast path pads and masks in ways of its own, which no captured program does.
+        torch.backends.mha.set_fastpath_enabled(False)
+        generator = torch.get_rng_state()
+        try:
+            # Without the stance cond and scan are compiled anew for every size, and a compiled part is not eager.
+            with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+                outputs = self._outputs(self._bench.module(**arguments))
+            mutated = self._state.changed()
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast_path)
+            self._state.restore()
+        mutated |= {name: tensor for name, tensor in tensors.items() if not same(tensor, originals[name])}
+        drew = not torch.equal(generator, torch.get_rng_state())
+        return _Run(outputs, {name: to_value(tensor) for name, tensor in mutated.items()}, drew)
+
+    def value_after(self, name: str, case: Mapping[str, Any], after: Value | None) -> Value:
+        """Returns `after`, or the value from before where this case left the buffer or input alone."""
+        if after is not None:
+            return after
+        if name in self._paths:
+            return self.inputs(case["sizes"], case.get("variant", ""))[name]
+        return to_value(self._state.value(name))
+
+    def _tensors(self, arguments: dict[str, Any]) -> dict[str, torch.Tensor]:
+        tensors: dict[str, torch.Tensor] = {}
+        for name, path in self._paths.items():
+            value: Any = arguments
+            for key in path:
+                value = value[key]
+            tensors[name] = value
+        return tensors
+
+    def _outputs(self, returned: Any) -> list[tuple[str, Value]]:
+        leaves, _ = pytree.tree_flatten_with_path(returned)
+        outputs: list[tuple[str, Value]] = []
+        for keys, leaf in leaves:
+            if leaf is None:
+                continue
+            name = ".".join(_key_name(key) for key in keys) or str(len(outputs))
+            if isinstance(leaf, torch.Tensor):
+                # A copy: an output may be a view of a buffer that is put back, or of an input.
+                outputs.append((name, to_value(leaf.detach().clone())))
+            elif isinstance(leaf, bool | int | float):
+                dtype = np.bool_ if isinstance(leaf, bool) else np.int64 if isinstance(leaf, int) else np.float32
+                outputs.append((name, np.asarray(leaf, dtype=dtype)))
+            else:
+                raise ModelError(
+                    f"model {self._bench.model.name} returns a {type(leaf).__name__} at {name!r};"
+                    " its builder must return tensors, numbers, None, and lists, tuples or dicts of them"
+                )
+        if self._bench.model.output_names and len(self._bench.model.output_names) == len(outputs):
+            named = zip(self._bench.model.output_names, outputs, strict=True)
+            return [(name, value) for name, (_, value) in named]
+        return outputs
+
+
+def bench_inputs(bench: Workbench, sizes: Mapping[str, int], variant: str) -> dict[str, Any]:
+    """Returns the keyword arguments of one case."""
+    return bench.inputs(sizes, variant) if variant else bench.inputs(sizes)
+
+
+def _add_oracle(
+    writer: TensorFileWriter, index: int, run: _Run, wide: list[torch.Tensor | None] | None
+) -> list[list[tuple[float, float]]]:
+    """Stores the float64 outputs; returns, for each output, the hull of eager's own rounding errors."""
+    hulls: list[list[tuple[float, float]]] = []
+    if wide is None or len(wide) != len(run.outputs):
+        return hulls
+    for position, ((name, value), tensor) in enumerate(zip(run.outputs, wide, strict=True)):
+        hull: list[tuple[float, float]] = []
+        if tensor is not None and tuple(tensor.shape) == tuple(value.shape) and dtype_name(value) != "float64":
+            exact = to_value(tensor)
+            writer.add(f"case{index}/oracle/{position}", exact)
+            hull = list(compare(name, exact, widened(value).astype(np.float64)).hull)
+        hulls.append(hull)
+    return hulls
+
+
+def to_value(tensor: torch.Tensor) -> Value:
+    """Returns a tensor's value as the runtime room takes it; bfloat16 and float8 keep their bits.
+
+    Raises:
+        ModelError: the tensor is sparse, quantised, or of a dtype that neither numpy nor `RawTensor` has.
+    """
+    name = str(tensor.dtype).removeprefix("torch.")
+    plain = tensor.detach().cpu()
+    try:
+        plain = plain.resolve_conj().resolve_neg().contiguous()
+        bits = raw_dtype(name)
+        if bits is not None:
+            return RawTensor(name, plain.view(getattr(torch, bits.name)).numpy())
+        return plain.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise ModelError(
+            f"a {tensor.layout} tensor of dtype {name} cannot be compared: {_first_line(error)}"
+        ) from error
+
+
+def _noise(one: _Run, other: _Run) -> list[float]:
+    noise = []
+    for (name, expected), (_, actual) in zip(one.outputs, other.outputs, strict=True):
+        facts = compare(name, expected, actual)
+        if facts.expected_shape != facts.actual_shape:
+            raise ModelError(
+                f"output {name!r} has the shape {facts.expected_shape} in one eager run and {facts.actual_shape} in the"
+                " next; a model with random shapes cannot be compared"
+            )
+        noise.append(facts.max_abs or 0.0)
+    return noise
+
+
+def _key_name(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"

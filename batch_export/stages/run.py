@@ -1,0 +1,169 @@
+"""Running a file at the sizes of a setting and comparing its outputs with eager's.
+
+An ONNX file, the model's tensor file and a provider arrive; facts leave: `runs` (plain `RunFacts`), `placement` (nodes
+by execution provider), `load_s`, and `nodes_after_optimisation` (None: ONNX Runtime tells it only by writing the
+optimised file). What refuses to load, or to run at the example sizes, is a failure; other sizes are facts of their
+own, and those that a file fixes under the setting `auto` are left out. No tolerance is known here, no verdict given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from batch_export.contract import Contract
+from batch_export.record import Failure, OutputFacts, RunFacts
+from batch_export.runtime.compare import compare
+from batch_export.runtime.failures import LoadError, ProviderUnavailableError
+from batch_export.runtime.feeds import FeedError, feeds_for
+from batch_export.runtime.session import Session, open_session
+from batch_export.runtime.tensor_file import TensorFile
+from batch_export.runtime.values import Value, dtype_name, widened
+from batch_export.spec import ProviderSpec
+from batch_export.stages.mutations import mutation_output
+from batch_export.stages.output import StageOutput
+
+MISSING = "missing"
+"""Stands for the dtype of an output that the file does not have."""
+
+
+def execute(
+    model_path: Path,
+    reference_path: Path,
+    case_indices: Sequence[int],
+    requested: Contract,
+    provider: ProviderSpec,
+    threads: int,
+) -> StageOutput:
+    """Runs the listed cases in one session and compares them; see the module for the facts."""
+    reference = TensorFile(reference_path)
+    cases = reference.description["cases"]
+    session = opened(model_path, provider, threads)
+    if isinstance(session, Failure):
+        return StageOutput(failure=session)
+    runs: list[RunFacts] = []
+    failure = fallen_back(session, provider)
+    try:
+        for index in case_indices:
+            case = cases[index]
+            variant = case.get("variant", "")
+            if case["rejected"]:
+                if not variant:  # eager may refuse special values: they are ours, not the config's
+                    runs.append(RunFacts(case["sizes"], rejected=case["rejected"]))
+                continue
+            try:
+                feeds = feeds_for(session.input_names, reference.under(f"case{index}/in/"))
+                if not case["example"] and _left_fixed(session, feeds, requested):
+                    continue
+                outputs = session.run(feeds)
+            except MemoryError:
+                raise
+            except Exception as error:
+                words = _first_line(error)
+                runs.append(RunFacts(case["sizes"], error=words, variant=variant))
+                if case["example"] or isinstance(error, FeedError):
+                    failure = failure or Failure("run", type(error).__name__, words, details=str(error))
+                    break
+                continue
+            facts = _compared(session, outputs, reference, index, case, requested)
+            runs.append(RunFacts(case["sizes"], outputs=facts, variant=variant))
+    finally:
+        session.close()
+    return StageOutput(
+        facts={
+            "runs": [msgspec.to_builtins(run) for run in runs],
+            "placement": session.placement,
+            "load_s": session.load_seconds,
+            "nodes_after_optimisation": None,
+        },
+        failure=failure,
+    )
+
+
+def opened(model_path: Path, provider: ProviderSpec, threads: int) -> Session | Failure:
+    """Returns a session, or why there is none: `environment` when the provider is missing, else `load`."""
+    try:
+        return open_session(model_path, provider, threads)
+    except ProviderUnavailableError as error:
+        return Failure("environment", type(error).__name__, str(error))
+    except LoadError as error:
+        reason = error.__cause__ or error
+        return Failure("load", type(reason).__name__, _first_line(error), details=str(error))
+
+
+def fallen_back(session: Session, provider: ProviderSpec) -> Failure | None:
+    """Returns a failure if not one node was placed where it was asked for."""
+    if provider.kind != "onnxruntime" or not session.placement or session.placement.get(provider.execution_provider):
+        return None
+    placed = ", ".join(f"{nodes} on {name}" for name, nodes in session.placement.items())
+    return Failure(
+        "run", "Placement", f"no node ran on {provider.execution_provider}: onnxruntime placed {placed} in silence"
+    )
+
+
+def _left_fixed(session: Session, feeds: dict[str, Value], requested: Contract) -> bool:
+    """Returns whether the file fixes a size that this case changes and the contract did not ask to be free (`auto`)."""
+    unasked = {value.name for value in requested.inputs if value.shape is None}
+    return any(
+        name in unasked and fixed is not None and size != fixed
+        for name, shape in zip(session.input_names, session.input_shapes, strict=True)
+        for fixed, size in zip(shape or (), feeds[name].shape, strict=False)
+    )
+
+
+def _compared(
+    session: Session,
+    outputs: Sequence[Value],
+    reference: TensorFile,
+    index: int,
+    case: dict[str, Any],
+    requested: Contract,
+) -> tuple[OutputFacts, ...]:
+    names = session.output_names
+    facts: list[OutputFacts] = []
+    expected = list(reference.under(f"case{index}/out/").values())
+    for position, value in enumerate(expected):
+        noise = case["noise"][position]
+        if position < len(outputs):
+            found = compare(names[position], value, outputs[position], noise)
+            facts.append(_beside_oracle(found, outputs[position], reference, index, case, position))
+        else:
+            wanted = requested.outputs[position].name if position < len(requested.outputs) else ""
+            facts.append(_missing(wanted or f"output {position}", value))
+    by_name = dict(zip(names[len(expected) :], outputs[len(expected) :], strict=True))
+    for mutation, value in reference.under(f"case{index}/mutation/").items():
+        name = mutation_output(mutation, tuple(by_name))
+        facts.append(_missing(mutation, value) if name is None else compare(name, value, by_name[name]))
+    return tuple(facts)
+
+
+def _beside_oracle(
+    facts: OutputFacts, actual: Value, reference: TensorFile, index: int, case: dict[str, Any], position: int
+) -> OutputFacts:
+    """Adds how far eager, and the file, are from eager in float64, where that ran."""
+    name = f"case{index}/oracle/{position}"
+    if name not in reference or facts.actual_shape != facts.expected_shape:
+        return facts
+    rounding = tuple((float(size), float(error)) for size, error in case["rounding"][position])
+    against = compare(facts.name, reference[name], widened(actual).astype(np.float64))
+    return replace(facts, rounding_hull=rounding, oracle_hull=against.hull, has_oracle=True)
+
+
+def _missing(name: str, expected: Value) -> OutputFacts:
+    return OutputFacts(name, dtype_name(expected), MISSING, tuple(expected.shape), ())
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else f"{type(error).__name__} without a message"
+
+
+def as_plain_feeds(session: Session, reference: TensorFile) -> dict[str, Value]:
+    """Returns the example case's feeds as arrays in memory, so that a timed run never waits for the file."""
+    feeds = feeds_for(session.input_names, reference.under("case0/in/"))
+    return {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in feeds.items()}

@@ -1,0 +1,52 @@
+"""The buffers of a module, kept aside so that every run starts from the same state.
+
+A module arrives; its buffers leave as they were. Parameters and plain attributes are not looked at.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+class ModuleState:
+    """A snapshot of a module's buffers, taken when it is made."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self._buffers = dict(module.named_buffers())
+        self._values = {name: buffer.detach().clone() for name, buffer in self._buffers.items()}
+
+    def value(self, name: str) -> torch.Tensor:
+        """Returns the buffer's value in the snapshot."""
+        return self._values[name]
+
+    def changed(self) -> dict[str, torch.Tensor]:
+        """Returns copies of the buffers whose values are no longer those of the snapshot, by name."""
+        now = dict(self._module.named_buffers())
+        return {
+            name: now[name].detach().clone()
+            for name, value in self._values.items()
+            if name in now and not same(now[name], value)
+        }
+
+    def restore(self) -> None:
+        """Puts the buffers of the snapshot back, the same tensors with the same values."""
+        for name, buffer in self._buffers.items():
+            path, _, leaf = name.rpartition(".")
+            owner = self._module.get_submodule(path)
+            value = self._values[name]
+            if not same(buffer, value):
+                buffer.data = value.clone()
+            if owner._buffers.get(leaf) is not buffer:
+                owner._buffers[leaf] = buffer
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether two tensors have the same dtype, shape and values, NaN being equal to NaN."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if torch.equal(one, other):
+        return True
+    if not (one.is_floating_point() or one.is_complex()):
+        return False
+    return torch.equal(one.isnan(), other.isnan()) and torch.equal(one.nan_to_num(), other.nan_to_num())

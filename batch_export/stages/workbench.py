@@ -1,0 +1,46 @@
+"""The live objects of one unit of work: the module, its inputs, the captured program. Built on first use, in a child.
+
+Nothing in here is ever pickled or returned to the parent process.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batch_export.spec import ExporterSpec, ModelSpec
+from batch_export.stages import model as model_room
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+
+class Workbench:
+    """One model at one dynamic-shape setting under one exporter.
+
+    Args:
+        model: the model's spec.
+        dynamic: the dynamic-shape setting, e.g. `static` or `full`.
+        exporter: the point on the exporter axis.
+        scratch: an existing, empty folder for files on their way to the store.
+    """
+
+    def __init__(self, model: ModelSpec, dynamic: str, exporter: ExporterSpec, scratch: Path) -> None:
+        self.model = model
+        self.dynamic = dynamic
+        self.exporter = exporter
+        self.scratch = scratch
+        self.captured: Any = None
+        """What `stages.capture` leaves for `stages.translate`."""
+
+    @cached_property
+    def module(self) -> torch.nn.Module:
+        """The module, built once, in eval mode unless the builder chose otherwise."""
+        return model_room.build(self.model)
+
+    def inputs(self, sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
+        """Keyword arguments of `forward` with every axis at the given size; the same values for the same sizes."""
+        return model_room.example_inputs(self.model, sizes, variant)

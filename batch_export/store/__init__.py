@@ -1,0 +1,9 @@
+"""The store: files by content, action results by key. Bytes and plain values in, the same out; it runs nothing."""
+
+from __future__ import annotations
+
+from batch_export.store.collection import Collected
+from batch_export.store.entry import Entry, read_entry
+from batch_export.store.store import LOCAL_ONLY, Found, Store, StoreInfo, open_store
+
+__all__ = ["LOCAL_ONLY", "Collected", "Entry", "Found", "Store", "StoreInfo", "open_store", "read_entry"]

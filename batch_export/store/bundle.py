@@ -1,0 +1,187 @@
+"""Entries with all that they name, on their way between stores: what a remote store holds, and tar files.
+
+Both have one layout: `actions/ab/<key>.json` and `blobs/ab/<digest>`, ONNX files and external data among the blobs.
+Bytes from elsewhere arrive, verified entries and files in the content store leave; no path is ever taken from them.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batch_export.digest import Digest, digest_file
+from batch_export.errors import StoreError
+from batch_export.store.content import ContentStore
+from batch_export.store.entry import Entry, decode_entry, encode_entry
+from batch_export.store.files import storing
+
+if TYPE_CHECKING:
+    from batch_export.store.store import Store
+
+Fetch = Callable[[Digest, Path], bool]
+"""`fetch(digest, path)` writes the content to `path`, and says whether there was any."""
+
+_ACTION = re.compile(r"actions/[0-9a-f]{2}/([0-9a-f]{64})\.json")
+_BLOB = re.compile(r"blobs/[0-9a-f]{2}/([0-9a-f]{64})")
+_MAX_ENTRY_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How many results an export or import took, and how many it left out."""
+
+    entries: int
+    left_out: int
+    bytes: int
+
+
+def adopt(data: bytes, key: Digest, content: ContentStore, fetch: Fetch, scratch: Path) -> Entry | None:
+    """Brings what an entry from elsewhere names into the content store, and returns the entry for this store.
+
+    Args:
+        data: the entry's file.
+        key: the key that it was found under.
+        content: where its files go.
+        fetch: brings files.
+        scratch: an empty folder in the same store.
+
+    Returns:
+        None when a file is not to be had.
+
+    Raises:
+        StoreError: the entry or a file is not what its name says.
+    """
+    entry = decode_entry(data)
+    if entry is None or entry.result.key != key or entry.genuine_key != key:
+        raise StoreError(f"the entry {key[:12]} is damaged, or belongs to another action")
+    for digest in entry.result.artifacts.values():
+        if content.size(digest) is None:
+            if not _verified(digest, fetch, scratch / digest):
+                return None
+            content.put_file(scratch / digest)
+    model = entry.result.model
+    if model is not None and content.model_size(model) is None:
+        external: dict[str, Path | Digest] = {}
+        for name, digest in model.external:
+            if content.size(digest) is not None:
+                external[name] = digest
+            elif _verified(digest, fetch, scratch / f"{len(external)}-{digest}"):
+                external[name] = scratch / f"{len(external)}-{digest}"
+            else:
+                return None
+        if not _verified(model.onnx, fetch, scratch / f"{model.onnx}.onnx"):
+            return None
+        content.put_model(scratch / f"{model.onnx}.onnx", external)
+    return replace(entry, sizes=sizes_of(entry, content), run="")
+
+
+def _verified(digest: Digest, fetch: Fetch, path: Path) -> bool:
+    if not fetch(digest, path):
+        return False
+    if digest_file(path) != digest:
+        path.unlink()
+        raise StoreError(f"the file {digest[:12]} came with other content than its digest says")
+    return True
+
+
+def sizes_of(entry: Entry, content: ContentStore) -> dict[str, int]:
+    """Returns the sizes of all that an entry names, as `Entry.sizes` holds them."""
+    sizes: dict[str, int] = {}
+    for digest in entry.result.artifacts.values():
+        size = content.size(digest)
+        if size is None:
+            raise StoreError(f"the file {digest[:12]} that {entry.result.mnemonic} names is not stored")
+        sizes[digest] = size
+    if entry.result.model is not None:
+        sizes |= content.model_size(entry.result.model) or {}
+    return sizes
+
+
+def export_tar(store: Store, path: Path, keys: Collection[Digest] | None, local_only: Collection[str]) -> Moved:
+    """Writes results and all that they name to a tar file.
+
+    Args:
+        store: the store.
+        path: the tar file.
+        keys: of the results; None: all.
+        local_only: mnemonics that stay here.
+    """
+    written: set[Digest] = set()
+    entries = left_out = size = 0
+    with storing(path), tarfile.open(path, "w") as tar:
+        for _, entry in store.entries():
+            key = entry.result.key
+            if keys is not None and key not in keys:
+                continue
+            if entry.result.mnemonic in local_only or entry.result.attempts or not store.is_complete(entry):
+                left_out += 1
+                continue
+            for digest, file in store.content.files_of(entry.result):
+                if digest not in written:
+                    written.add(digest)
+                    size += file.stat().st_size
+                    with file.open("rb") as stream:
+                        _add(tar, f"blobs/{digest[:2]}/{digest}", stream, file.stat().st_size)
+            data = encode_entry(replace(entry, run=""))
+            _add(tar, f"actions/{key[:2]}/{key}.json", io.BytesIO(data), len(data))
+            entries += 1
+    return Moved(entries, left_out, size)
+
+
+def import_tar(store: Store, path: Path) -> Moved:
+    """Takes over the results of a tar file that `export_tar` wrote; members of any other name are left alone.
+
+    Raises:
+        StoreError: the file cannot be read as such.
+    """
+    entries = left_out = size = 0
+    scratch = store.scratch()
+    try:
+        with tarfile.open(path, "r:") as tar:
+            members = {member.name: member for member in tar.getmembers() if member.isfile()}
+
+            def fetch(digest: Digest, target: Path) -> bool:
+                member = members.get(f"blobs/{digest[:2]}/{digest}")
+                source = tar.extractfile(member) if member is not None else None
+                if source is None:
+                    return False
+                with target.open("wb") as stream:
+                    while chunk := source.read(1 << 20):
+                        stream.write(chunk)
+                return True
+
+            for name, member in members.items():
+                found = _ACTION.fullmatch(name)
+                source = tar.extractfile(member) if found and member.size <= _MAX_ENTRY_BYTES else None
+                if found is None or source is None:
+                    left_out += not _BLOB.fullmatch(name)
+                    continue
+                try:
+                    entry = adopt(source.read(), found[1], store.content, fetch, scratch)
+                except StoreError:
+                    entry = None
+                if entry is None:
+                    left_out += 1
+                    continue
+                store.write_entry(entry)
+                entries += 1
+                size += sum(entry.sizes.values())
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise StoreError(
+            f"{path} cannot be read as an exported store: {error}. Next step: name a file that `cache export` wrote"
+        ) from error
+    finally:
+        store.discard(scratch)
+    return Moved(entries, left_out, size)
+
+
+def _add(tar: tarfile.TarFile, name: str, stream: io.BufferedReader | io.BytesIO, size: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    info.mode = 0o644
+    tar.addfile(info, stream)

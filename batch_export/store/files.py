@@ -1,0 +1,109 @@
+"""Writing files so that a reader sees all of one or none: temporary file, fsync, rename. And copies that share blocks.
+
+Bytes and paths arrive, files leave. Nothing here knows what a digest, an action or a model is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from batch_export.errors import StoreError
+
+_FICLONE = 0x40049409
+"""Linux' ioctl that makes a file share another's blocks (`linux/fs.h`)."""
+
+
+@contextlib.contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turns an `OSError` into a `StoreError` that names `path`, the reason and what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(_sentence(path, error)) from error
+
+
+def _sentence(path: Path, error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        step = "free space on that disk, or run `batch-export cache gc --max-size=...`"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        step = "choose a folder that you may write to, with `store.path=...`"
+    else:
+        step = "look at the disk, or choose another folder with `store.path=...`"
+    return f"the store could not write {path}: {reason}. Next step: {step}"
+
+
+def write_atomic(path: Path, data: bytes, scratch: Path) -> None:
+    """Puts `data` at `path` in one step; `scratch` is a folder of the same file system."""
+    with storing(path):
+        handle, name = tempfile.mkstemp(dir=scratch, prefix="write-")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            publish(Path(name), path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+
+
+def publish(written: Path, path: Path) -> None:
+    """Renames a finished file to its place, making the folder when it is the first there."""
+    written.chmod(0o644)
+    try:
+        os.replace(written, path)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(written, path)
+
+
+def move_in(source: Path, path: Path, scratch: Path) -> None:
+    """Moves `source` to `path` in one step; from another file system by way of a copy in `scratch`."""
+    with storing(path):
+        with source.open("rb+") as stream:
+            os.fsync(stream.fileno())
+        try:
+            publish(source, path)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            copy_in(source, path, scratch)
+            source.unlink()
+
+
+def copy_in(source: Path, path: Path, scratch: Path) -> None:
+    """Copies `source` to `path` in one step, sharing blocks where the file system can; never a link."""
+    with storing(path):
+        handle, name = tempfile.mkstemp(dir=scratch, prefix="copy-")
+        try:
+            with os.fdopen(handle, "wb") as target, source.open("rb") as stream:
+                if not _clone(stream.fileno(), target.fileno()):
+                    shutil.copyfileobj(stream, target, 1 << 20)
+                target.flush()
+                os.fsync(target.fileno())
+            publish(Path(name), path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+
+
+def _clone(source: int, target: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    import fcntl  # lazy: the module exists on POSIX only
+
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        return False
+    return True

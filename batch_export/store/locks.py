@@ -1,0 +1,44 @@
+"""Locks between processes: advisory file locks, which the kernel lets go of when their holder dies.
+
+A path arrives, a held lock leaves as a context. Nothing is read from or written to the lock files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from batch_export.store.files import storing
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
+    """Holds the lock at `path` while the context lasts, and yields whether it was got (always, when `wait`).
+
+    On platforms without `flock` nothing is locked: actions may then be executed twice, with the same result.
+    """
+    if sys.platform == "win32":
+        yield True
+        return
+    import fcntl  # lazy: the module exists on POSIX only
+
+    with storing(path):
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            handle = os.open(path, flags, 0o644)
+        except FileNotFoundError:  # someone removed the store under a run
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, flags, 0o644)
+    try:
+        mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        try:
+            fcntl.flock(handle, mode if wait else mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(handle)

@@ -1,0 +1,27 @@
+"""The tolerances that hold where neither a model nor a run says anything. Plain values; nothing is judged here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from batch_export.spec import Tolerance
+
+EXACT = Tolerance(atol=0.0, rtol=0.0)
+"""For integers, booleans, text and every dtype that is not listed."""
+
+DEFAULT_TOLERANCES: Mapping[str, Tolerance] = {
+    "float64": Tolerance(1e-7, 1e-6),
+    "float32": Tolerance(1e-4, 1e-3),
+    "float16": Tolerance(1e-2, 1e-2),
+    "bfloat16": Tolerance(5e-2, 5e-2),
+    "float8_e4m3fn": Tolerance(0.125, 0.125),
+    "float8_e4m3fnuz": Tolerance(0.125, 0.125),
+    "float8_e5m2": Tolerance(0.25, 0.25),
+    "float8_e5m2fnuz": Tolerance(0.25, 0.25),
+}
+"""By dtype name of the expected value."""
+
+
+def default_tolerance(dtype: str) -> Tolerance:
+    """Returns the tolerance of a dtype."""
+    return DEFAULT_TOLERANCES.get(dtype, EXACT)

@@ -1,0 +1,119 @@
+"""What the results of actions depend on besides their inputs: versions, our own sources, the host. Plain data leaves.
+
+Versions come from package metadata and sources from files, so that nothing heavy (torch above all) is imported here.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from batch_export.digest import Digest, digest_value
+from batch_export.sources import file_digest, local_roots, source_closure, source_digest
+from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
+
+DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
+"""Packages whose versions are in keys; which of them are in which key is `keys.py`'s to say."""
+
+STAGES_PACKAGE = "batch_export.stages"
+ROOMS = ("Reference", "Capture", "Translate", "Plugin", "Check", "Run", "Measure", "Eager")
+"""Stages of ours, by the names of their modules in lower case; a stage's results depend on all that it imports of
+ours.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """Everything of `toolchain_for`, as it was when the run started; the same value serves the parent and its children.
+
+    Attributes:
+        versions: `python`, `DISTRIBUTIONS` and the models' libraries -> version (`absent` when not installed).
+        own: name in `ROOMS` -> digest of our own sources.
+        targets: builder or exporter, as configs write it -> digest of the local sources that it stands on.
+        host: what latency depends on.
+        roots: folders of local modules.
+    """
+
+    versions: dict[str, str]
+    own: dict[str, Digest]
+    targets: dict[str, Digest]
+    host: dict[str, str]
+    roots: tuple[str, ...] = field(default=())
+
+
+def toolchain_for(
+    models: Iterable[ModelSpec], exporters: Iterable[ExporterSpec], roots: tuple[str, ...] | None = None
+) -> Toolchain:
+    """Looks at the installed packages, our own files, the models' and exporters' sources, and the machine.
+
+    Raises:
+        UsageError: a `_target_` is no dotted name.
+    """
+    models = list(models)
+    folders = local_roots() if roots is None else tuple(map(Path, roots))
+    targets = {model.target for model in models}
+    targets |= {exporter.target for exporter in exporters if exporter.target != CORE_EXPORTER_TARGET}
+    libraries = {library for model in models for library in model.requires}
+    versions = {name: distribution_version(name) for name in sorted({*DISTRIBUTIONS, *libraries})}
+    return Toolchain(
+        versions={"python": platform.python_version(), **versions},
+        own={room: own_sources(room) for room in ROOMS},
+        targets={target: source_digest(target, folders) for target in sorted(targets)},
+        host=host(),
+        roots=tuple(map(str, folders)),
+    )
+
+
+@cache
+def distribution_version(library: str) -> str:
+    """Returns the version of an installed package, given by import name or distribution name, or `absent`."""
+    for name in (library, library.replace("_", "-"), library.split(".")[0]):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    names = _distributions_by_import_name().get(library.split(".")[0], [])
+    return ",".join(f"{name} {importlib.metadata.version(name)}" for name in sorted(set(names))) or "absent"
+
+
+@cache
+def _distributions_by_import_name() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+def own_sources(room: str) -> Digest:
+    """Returns the digest of the files of ours that a stage's results depend on: its module and all that this
+    imports.
+    """
+    closure = source_closure(f"{STAGES_PACKAGE}.{room.lower()}", ())
+    return digest_value(sorted((name, file_digest(path)) for name, path in closure.items()))
+
+
+@cache
+def host() -> dict[str, str]:
+    """Returns what latency depends on: the machine's name and architecture, its CPU model and the cores we may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {
+        "name": platform.node(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cpu": _cpu_model(),
+        "cores": str(cores),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Hardware", "CPU part"):
+            return value.strip()
+    return platform.processor()

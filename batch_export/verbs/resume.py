@@ -1,0 +1,89 @@
+"""`resume [RUN]`: finishes what is left of a run, in its own folder, from its `run.json`.
+
+Which cells were planned, and with what, is read from the folder; records that are there are kept. The final files are
+those of a run that nothing disturbed, but for times.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from batch_export import sweeping
+from batch_export.composition import Composed, compose_and_call
+from batch_export.errors import UsageError
+from batch_export.report import run_folder as files
+from batch_export.report.runs import all_runs, resolve_run
+from batch_export.report.story import folder_text
+from batch_export.running import resume_command, run_planned
+from batch_export.verbs.arguments import VerbParser, add_outputs
+
+
+def run(arguments: list[str]) -> int:
+    """Finishes the run and returns its exit code."""
+    parser = VerbParser("resume", "Finishes what is left of a run that was interrupted or killed.")
+    parser.add_argument("run", nargs="?", help="folder of the run; by default the newest that is not finished")
+    add_outputs(parser)
+    asked = parser.parse_args(arguments)
+    folder = resolve_run(asked.run, asked.outputs) if asked.run else newest_unfinished(asked.outputs)
+    if is_finished(folder):
+        counts = files.read_counts(folder)
+        print(f"{folder_text(folder)} is finished (ran {counts.ran} actions, {counts.cached} cached); nothing is left")
+        return 0
+    return compose_and_call(lambda composed: _finish(composed, folder), [], leave_no_trace=True)
+
+
+def _finish(composed: Composed, folder: Path) -> int:
+    from batch_export.runner.surroundings import read_surroundings  # lazy: the runner is needed from here on
+
+    stored = files.read_run(folder)
+    cells = stored.cells()
+    files.require_writable(Path(stored.spec.store_path), "store.path")
+    files.require_writable(folder, "output.path")
+    outputs = folder.parent.parent
+    before = read_surroundings(folder)
+    if before is not None and before.folder and before.folder != os.getcwd():
+        _change_to(before.folder)
+    base = sweeping.baseline_for(stored.spec, outputs, cells)
+    known = {*composed.groups.names("model"), *(model.name for model in stored.spec.matrix.models)}
+    print(f"resuming {folder_text(folder)}: {resume_command(stored.command, folder)}", file=sys.stderr)
+    return run_planned(folder, outputs, stored.spec, cells, stored.command, base, known)
+
+
+def _change_to(folder: str) -> None:
+    """Goes where the run was started: models and their data may be found relative to that folder."""
+    try:
+        os.chdir(folder)
+        sys.path.insert(0, folder)
+    except OSError as error:
+        raise UsageError(
+            f"the run was started in {folder}, which cannot be entered ({error.strerror}). "
+            "Next step: run the sweep anew; what it has in common with the old one comes from the store"
+        ) from error
+
+
+def newest_unfinished(outputs: Path) -> Path:
+    """Returns the folder of the newest run that is not finished and that no process is working on.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from batch_export.runner.records_file import is_taken  # lazy: see above
+
+    runs: Sequence[Path] = all_runs(outputs)
+    for folder in reversed(runs):
+        if not is_finished(folder) and not is_taken(folder):
+            return folder.resolve()
+    raise UsageError(f"no run below {outputs} is unfinished. Next step: name a folder, or another one with --outputs")
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether every cell of a run has a record that says something about the cell, and the summary was written."""
+    summary = files.read_summary(folder)
+    if summary is None or summary.get("interrupted", True) or summary.get("missing", 1):
+        return False
+    return not any(
+        record.failure is not None and record.failure.stage == "environment" for record in files.read_records(folder)
+    )

@@ -1,0 +1,266 @@
+"""From facts to a verdict: what the outcome of a cell is, given tolerances and expectations.
+
+A record with facts, its model's spec, the run's tolerances and expectations arrive; the same record leaves with
+`verdict`, `stage`, `error_class`, `message`, `max_abs` and `max_rel` filled in. A pure function: it runs nothing and
+reads no file, so a changed tolerance or expectation is a new verdict over old facts, and judging twice changes
+nothing.
+
+The first problem found is the cell's: its failure; then findings about the file; a run that the runtime refused, or the
+model itself; then outputs that do not agree. A cell of which nothing was compared never passes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from batch_export.axes import LARGE_SCALE
+from batch_export.record import Cell, OutputFacts, Record, RunFacts
+from batch_export.runtime.hull import lies_below
+from batch_export.spec import Expectation, ModelSpec, Tolerance
+from batch_export.tolerances import DEFAULT_TOLERANCES, EXACT
+
+NOISE_FACTOR = 2.0
+"""A model whose two eager runs differ by `noise` gets an `atol` of at least this many times the noise."""
+
+ROUNDING_FACTOR = 2.0
+"""A file may be this many times as far from eager in float64 as eager itself is: another order of summation."""
+
+_LOW_PRECISION = ("float16", "bfloat16")
+_OWN_EXTRA = ("reason", "link", "nondeterministic")
+_KINDS = ("NumericMismatch", "ValueMismatch", "NonFiniteMismatch", "ShapeMismatch", "DtypeMismatch", "MissingOutput")
+"""Classes of the stage `mismatch`, the gravest last."""
+_DECIDED_ELSEWHERE = ("skip", "missing")
+_MISSING_DTYPE = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    stage: str
+    error_class: str
+    message: str
+
+
+def judge(
+    record: Record,
+    model: ModelSpec,
+    tolerances: Mapping[str, Tolerance],
+    expectations: Sequence[Expectation],
+) -> Record:
+    """Returns the record with its verdict.
+
+    Args:
+        record: facts of one cell; one that is `skip` or `missing` stays so.
+        model: the cell's model, whose own tolerances come before the run's.
+        tolerances: the run's, by dtype name.
+        expectations: cells declared to fail; a cell that matches one and passes is `xpass`.
+    """
+    extra = {name: value for name, value in record.extra.items() if name not in _OWN_EXTRA}
+    if record.verdict in _DECIDED_ELSEWHERE:
+        return replace(record, extra=extra)
+    tolerance_of = {**DEFAULT_TOLERANCES, **tolerances, **model.tolerances}
+    noise = _noise_sentence(record.runs)
+    if noise:
+        extra["nondeterministic"] = noise
+    outputs = [output for run in record.runs for output in run.outputs]
+    record = replace(
+        record,
+        max_abs=max((output.max_abs for output in outputs if output.max_abs is not None), default=None),
+        max_rel=max((output.max_rel for output in outputs if output.max_rel is not None), default=None),
+    )
+    declared = [expectation for expectation in expectations if concerns(expectation, record.cell)]
+    problem = _first_problem(record, tolerance_of)
+    if problem is None and record.attempts:
+        return _flaky(record, noise, extra)
+    if problem is None:
+        return _passed(record, declared, noise, extra)
+    return _failed(record, problem, declared, extra)
+
+
+def concerns(expectation: Expectation, cell: Cell) -> bool:
+    """Returns whether an expectation is about a cell."""
+    return all(
+        fnmatchcase(str(value), pattern)
+        for value, pattern in (
+            (cell.model, expectation.model),
+            (cell.dynamic, expectation.dynamic),
+            (cell.opset, expectation.opset),
+            (cell.provider, expectation.provider),
+            (cell.exporter, expectation.exporter),
+        )
+    )
+
+
+def _passed(record: Record, declared: Sequence[Expectation], noise: str, extra: dict[str, Any]) -> Record:
+    if not declared:
+        return replace(record, verdict="pass", stage="", error_class="", message=noise, extra=extra)
+    reason = declared[0].reason
+    message = f"passes, though it was expected to fail ({reason}); remove the expectation"
+    extra = {**extra, **_reason(declared[0])}
+    return replace(record, verdict="xpass", stage="", error_class="", message=message, extra=extra)
+
+
+def _flaky(record: Record, noise: str, extra: dict[str, Any]) -> Record:
+    """A cell that passed, but not at once, is no pass: what failed before is its stage and class."""
+    last = record.attempts[-1]
+    times = "once" if len(record.attempts) == 1 else f"{len(record.attempts)} times"
+    message = f"passes, but failed {times} before: {last.message}" + (f"; {noise}" if noise else "")
+    return replace(
+        record, verdict="flaky", stage=last.stage, error_class=last.error_class, message=message, extra=extra
+    )
+
+
+def _failed(record: Record, problem: _Problem, declared: Sequence[Expectation], extra: dict[str, Any]) -> Record:
+    stage, error_class, message = problem.stage, problem.error_class, problem.message
+    for expectation in declared:
+        if fnmatchcase(stage, expectation.stage) and fnmatchcase(error_class, expectation.error_class):
+            extra = {**extra, **_reason(expectation)}
+            return replace(record, verdict="xfail", stage=stage, error_class=error_class, message=message, extra=extra)
+    if declared:
+        expected = declared[0]
+        message += (
+            f" (expected to fail otherwise: stage {expected.stage}, class {expected.error_class}: {expected.reason})"
+        )
+    return replace(record, verdict="fail", stage=stage, error_class=error_class, message=message, extra=extra)
+
+
+def _reason(expectation: Expectation) -> dict[str, str]:
+    link = {"link": expectation.link} if expectation.link else {}
+    return {"reason": expectation.reason, **link}
+
+
+def _first_problem(record: Record, tolerance_of: Mapping[str, Tolerance]) -> _Problem | None:
+    if record.failure is not None:
+        return _Problem(record.failure.stage, record.failure.error_class, record.failure.message)
+    if record.findings:
+        first, others = record.findings[0], len(record.findings) - 1
+        more = f" (and {others} more finding{'s' if others > 1 else ''})" if others else ""
+        return _Problem(first.stage, first.error_class, first.message + more)
+    if not any(run.outputs for run in record.runs):
+        refusal = next(_refusals(record.runs), None)
+        return refusal or _Problem("run", "NothingCompared", "no output was compared with eager; nothing is known")
+    return next(_refusals(record.runs), None) or _worst_mismatch(record.runs, tolerance_of)
+
+
+def failing_run(record: Record, model: ModelSpec, tolerances: Mapping[str, Tolerance]) -> RunFacts | None:
+    """Returns the run that shows a record's failure best: the first that was refused, else the gravest mismatch."""
+    tolerance_of = {**DEFAULT_TOLERANCES, **tolerances, **model.tolerances}
+    refused = next((run for run in record.runs if run.error), None)
+    if refused is not None:
+        return refused
+    wrong = [run for run in record.runs if _worst_mismatch([run], tolerance_of) is not None]
+    return wrong[0] if wrong else None
+
+
+def _refusals(runs: Sequence[RunFacts]) -> Iterator[_Problem]:
+    for run in runs:
+        if run.error:
+            yield _Problem("dynamic", "SizeRefused", f"the runtime refuses {_sizes(run)}: {run.error}")
+    for run in runs:
+        if run.rejected:
+            message = f"the model itself rejects {_sizes(run)}: {run.rejected}; change axes.*.check"
+            yield _Problem("dynamic", "ModelGuard", message)
+    for run in runs:
+        if not (run.outputs or run.error or run.rejected):
+            yield _Problem("run", "NothingCompared", f"no output was compared with eager at {_sizes(run)}")
+
+
+def _worst_mismatch(runs: Sequence[RunFacts], tolerance_of: Mapping[str, Tolerance]) -> _Problem | None:
+    """Returns the gravest mismatch: by kind first (see `_KINDS`), numeric ones by how far they exceed the tolerance."""
+    worst: tuple[tuple[int, float], _Problem] | None = None
+    for run in runs:
+        for position, output in enumerate(run.outputs):
+            found = _mismatch(output, _widened(tolerance_of.get(output.expected_dtype, EXACT), run.variant))
+            if found is None:
+                continue
+            excess, error_class, what = found
+            gravity = (_KINDS.index(error_class), excess)
+            problem = _Problem("mismatch", error_class, f"output {position} ({output.name}): {what} at {_sizes(run)}")
+            if worst is None or gravity > worst[0]:
+                worst = (gravity, problem)
+    return worst[1] if worst else None
+
+
+def _widened(tolerance: Tolerance, variant: str) -> Tolerance:
+    """Returns the tolerance for a variant: values a hundred times as large are rounded a hundred times as coarsely."""
+    return replace(tolerance, atol=tolerance.atol * LARGE_SCALE) if variant == "large" else tolerance
+
+
+def _mismatch(output: OutputFacts, tolerance: Tolerance) -> tuple[float, str, str] | None:
+    """Returns how far past the tolerance an output is, the class of the mismatch and what to say; None if it agrees."""
+    if output.actual_dtype == _MISSING_DTYPE:
+        return 0.0, "MissingOutput", "the file has no such output"
+    if output.actual_dtype != output.expected_dtype:
+        return 0.0, "DtypeMismatch", f"is {output.actual_dtype}, eager's is {output.expected_dtype}"
+    if output.actual_shape != output.expected_shape:
+        return (
+            0.0,
+            "ShapeMismatch",
+            f"has shape {list(output.actual_shape)}, eager's has {list(output.expected_shape)}",
+        )
+    if output.non_finite_mismatches:
+        what = f"{output.non_finite_mismatches} of {output.count} elements are NaN or infinite on one side only"
+        return 0.0, "NonFiniteMismatch", what
+    if output.max_abs is None and output.unequal and not output.hull:
+        return 0.0, "ValueMismatch", f"{output.unequal} of {output.count} elements differ"
+    if output.has_oracle and output.expected_dtype in _LOW_PRECISION and _judged_by_oracle(output, tolerance):
+        return None
+    raised = raised_tolerance(output, tolerance)
+    size, error = max(output.hull, key=lambda point: point[1] - raised.rtol * point[0], default=(0.0, 0.0))
+    allowed = raised.atol + raised.rtol * size
+    if error <= allowed or (output.has_oracle and _only_rounding(output)):
+        return None
+    what = (
+        f"error {error:.3g} at |ref| {size:.3g} exceeds atol {raised.atol:.3g} + rtol {raised.rtol:.3g};"
+        f" {output.outside or output.unequal} of {output.count} elements {'beyond' if output.outside else 'differ'}"
+    )
+    if output.worst_values is not None and output.worst_index is not None:
+        what += f"; worst at {list(output.worst_index)}: {output.worst_values[1]}, eager's {output.worst_values[0]}"
+    if output.has_oracle:
+        what += (
+            f"; onnx vs eager {output.max_abs:.3g}, eager vs float64 {_highest(output.rounding_hull):.3g}, "
+            f"onnx vs float64 {_highest(output.oracle_hull):.3g}"
+        )
+    if output.noise:
+        what += f"; eager differs from itself by {output.noise:.3g}"
+    return error / max(allowed, sys.float_info.min), "NumericMismatch", what
+
+
+def _only_rounding(output: OutputFacts) -> bool:
+    """Returns whether the file is about as near to float64 as eager is, at every size of the values."""
+    return lies_below(output.oracle_hull, output.rounding_hull, ROUNDING_FACTOR)
+
+
+def _judged_by_oracle(output: OutputFacts, tolerance: Tolerance) -> bool:
+    """Returns whether a low-precision output agrees with float64, or is no rougher than eager."""
+    within = all(error <= tolerance.atol + tolerance.rtol * size for size, error in output.oracle_hull)
+    return within or _only_rounding(output)
+
+
+def _highest(hull: Sequence[tuple[float, float]]) -> float:
+    return hull[-1][1] if hull else 0.0
+
+
+def raised_tolerance(output: OutputFacts, tolerance: Tolerance) -> Tolerance:
+    """Returns the tolerance, its `atol` raised to twice the noise where eager differs from itself."""
+    return replace(tolerance, atol=max(tolerance.atol, NOISE_FACTOR * output.noise))
+
+
+def _noise_sentence(runs: Sequence[RunFacts]) -> str:
+    noisy: dict[str, float] = {}
+    for run in runs:
+        for output in run.outputs:
+            if output.noise:
+                noisy[output.name] = max(noisy.get(output.name, 0.0), output.noise)
+    if not noisy:
+        return ""
+    listed = ", ".join(f"{name} by {noise:.3g}" for name, noise in noisy.items())
+    return f"eager is not deterministic ({listed}); judged with atol of at least twice that"
+
+
+def _sizes(run: RunFacts) -> str:
+    sizes = ", ".join(f"{axis}={size}" for axis, size in run.sizes.items()) or "the example sizes"
+    return f"{sizes} with {run.variant} inputs" if run.variant else sizes

@@ -1,0 +1,108 @@
+"""What CI runs: `nox` alone runs lint, types and tests; `nox -s sweep -- <overrides>` and the others are named.
+
+Dependencies are written once, in pyproject.toml (groups) and constraints.txt (exact versions).
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.error_on_external_run = True
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+CONSTRAINTS = ("-c", "constraints.txt")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def group(name: str) -> tuple[str, ...]:
+    """The requirements of one dependency group."""
+    return nox.project.dependency_groups(PROJECT, name)
+
+
+def install(session: nox.Session, *groups: str) -> None:
+    """Installs the project with its zoo, and the groups."""
+    session.install(*CONSTRAINTS, "-e", ".[zoo]", *(requirement for name in groups for requirement in group(name)))
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The tests, two at a time: `nox -s tests -- tests/test_matrix.py -x`."""
+    install(session, "test")
+    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff, format and rules."""
+    session.install(*CONSTRAINTS, *group("lint"))
+    session.run("ruff", "format", "--check", ".")
+    session.run("ruff", "check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy, strict, on the package."""
+    install(session, "types")
+    session.run("mypy", "--strict", "-p", "batch_export")
+
+
+@nox.session
+def sweep(session: nox.Session) -> None:
+    """The main job, or another: `nox -s sweep -- +sweep=smoke`."""
+    install(session)
+    session.run("python", "-m", "batch_export", *(session.posargs or ["+sweep=all"]))
+
+
+@nox.session
+def nightly(session: nox.Session) -> None:
+    """Everything, with latency measured afresh."""
+    install(session)
+    session.run("python", "-m", "batch_export", "+sweep=nightly", *session.posargs)
+
+
+@nox.session
+def compare(session: nox.Session) -> None:
+    """Two runs: `nox -s compare -- latest~1 latest`, or a baseline file and a run."""
+    install(session)
+    session.run("python", "-m", "batch_export", "compare", *(session.posargs or ["latest~1", "latest"]))
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """The HTML report in Chromium: `apt-get install chromium` first, the session is skipped without one."""
+    if not any(shutil.which(name) for name in ("chromium", "chromium-browser")):
+        session.skip("no chromium on the path (Debian: apt-get install chromium)")
+    install(session, "browser")
+    session.run("pytest", "tests/test_browser.py", *session.posargs, env=ONE_THREAD)
+    session.run("python", "benchmarks/report.py", "--to", f"{session.create_tmp()}/report.html")
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Every fault of tests/faults; the table goes to docs/reliability.md (mounting small disks needs root)."""
+    install(session, "test")
+    session.chdir("tests")
+    session.run("python", "-m", "faults.table", "--write", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The benchmarks that the README shows: `nox -s bench -- export` or `-- sweep`; both by default."""
+    install(session, "bench")
+    for name in session.posargs or ["export", "sweep"]:
+        session.run("python", "-m", f"benchmarks.{name}")
+
+
+@nox.session
+def ops(session: nox.Session) -> None:
+    """torch's operator database against its expectations, and rarer architectures: `nox -s ops -- --dtype float32`."""
+    install(session, "test", "ops")
+    out = session.create_tmp() + "/ops.jsonl"
+    pathlib.Path(out).unlink(missing_ok=True)
+    session.run("python", "tests/op_database.py", "--check", "--out", out, *session.posargs, env=ONE_THREAD)
+    session.run("pytest", "-m", "ops", "tests/test_exporter_architectures.py", env=ONE_THREAD)

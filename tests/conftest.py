@@ -1,0 +1,30 @@
+"""What all tests share: markers, and one thread per process."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # before torch and numpy are imported; two test processes share two cores
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the markers."""
+    config.addinivalue_line(
+        "markers", "slow: takes more than ten seconds, e.g. a whole sweep; deselect with -m 'not slow'"
+    )
+    config.addinivalue_line("markers", "zoo: needs the extra `zoo` (transformers); skipped where it is missing")
+    config.addinivalue_line("markers", "gpu: needs a CUDA device and onnxruntime-gpu; skipped where they are missing")
+    config.addinivalue_line("markers", "faults: the long form of the fault suite; only with -m faults")
+    config.addinivalue_line("markers", "ops: rarer architectures, run by the nox session ops; only with -m ops")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the long form of the fault suite, and rarer architectures, unless they are asked for."""
+    asked = config.getoption("markexpr")
+    left_out = [name for name in ("faults", "ops") if name not in asked]
+    kept = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept

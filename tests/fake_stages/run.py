@@ -1,0 +1,36 @@
+"""A run whose error is 0.001 at every size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from batch_export.contract import Contract
+from batch_export.spec import ProviderSpec
+from batch_export.stages.output import StageOutput
+
+
+def execute(
+    model_path: Path,
+    reference_path: Path,
+    case_indices: list[int],
+    requested: Contract,
+    provider: ProviderSpec,
+    threads: int,
+) -> StageOutput:
+    assert model_path.is_file()
+    assert reference_path.is_file()
+    output: dict[str, Any] = {
+        "name": "out",
+        "expected_dtype": "float32",
+        "actual_dtype": "float32",
+        "expected_shape": [1],
+        "actual_shape": [1],
+        "hull": [[1.0, 0.001]],
+        "max_abs": 0.001,
+        "max_rel": 0.001,
+        "unequal": 1,
+        "count": 1,
+    }
+    runs = [{"sizes": {"case": index}, "outputs": [output]} for index in case_indices]
+    return StageOutput({"runs": runs, "placement": {"Fake": 1}, "load_s": 0.0})

@@ -1,0 +1,89 @@
+"""Twin of `benchmarks/`: rows of real exports, rows where a side fails, and what tables and ratios make of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import export, plain_loop, sweep, zoo
+
+
+def test_a_model_is_measured_on_every_side() -> None:
+    (spec,) = zoo.models(["mlp_nested"])
+    (row,) = export.measure(spec, ["full"], 1, 0.0)
+    assert (row.model, row.setting, row.rounds, row.failures) == ("mlp_nested", "full", 1, {})
+    assert row.capture_s is not None
+    assert row.after_s is not None
+    assert row.ours_s == row.capture_s + row.after_s
+    assert row.to_torch is not None
+    assert 0 < row.to_torch < 1
+    assert row.torch_export_s is not None
+    assert row.torch_export_s > 0
+
+
+def test_a_side_that_fails_is_named_and_the_others_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(job: Any, folder: Path) -> tuple[float, ...]:
+        raise ValueError("not today\nor ever")
+
+    monkeypatch.setitem(export.SIDES, "torch.onnx", refuse)
+    (spec,) = zoo.models(["mlp_nested"])
+    (row,) = export.measure(spec, ["static"], 1, 0.0)
+    assert row.failures == {"torch.onnx": "ValueError: not today"}
+    assert row.ours_s is not None
+    assert (row.torch_onnx_s, row.to_torch) == (None, None)
+    (line, conclusion) = export.conclusions([row])
+    assert line == "failed: mlp_nested/static, torch.onnx: ValueError: not today"
+    assert "over 0 (target <= 0.4)" in conclusion
+    assert conclusion.endswith("failed: torch.export 0, batch_export 0, torch.onnx 1")
+
+
+def test_medians_are_of_the_ratios_of_rows() -> None:
+    rows = [
+        export.Row("a", "static", 3, 1.0, 1.0, 0.5, 3.0),
+        export.Row("b", "static", 3, 1.0, 2.0, 2.0, 8.0),
+        export.Row("c", "static", 3, 1.0, 1.0, 0.0, 10.0),
+    ]
+    (text,) = export.conclusions(rows)
+    assert text.startswith(
+        "static: median ours/torch.onnx 0.50 over 3 (target <= 0.4), median after/capture 0.50 over 3"
+    )
+    assert (
+        export.table(rows[:1]).splitlines()[-1] == "| a | static | 1.00 | 1.00 | 0.50 | 1.50 | 3.00 | 0.50 | 0.50 | 3 |"
+    )
+
+
+def test_the_plain_loop_compares_and_times() -> None:
+    (spec,) = zoo.models(["mlp_nested"])
+    outcome = plain_loop.cell(spec, "static", 20, 0.1)
+    assert outcome["cell"] == "mlp_nested/static/opset20"
+    assert outcome["agrees"]
+    assert outcome["median_ms"] > 0
+    assert "error" not in outcome
+
+
+def test_an_unknown_model_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        export.main(["--models", "mlp_nestd"])
+    assert ending.value.code == 2
+    assert "Unknown model 'mlp_nestd' (nearest: mlp_nested" in capsys.readouterr().err
+
+
+def test_ratios_are_the_baselines_time_over_a_rows() -> None:
+    baseline = sweep.Row("plain loop", 2, 100.0, 150.0, 50, 1)
+    lines = sweep.table([sweep.Row("batch_export, cold", 2, 20.0, 30.0, 50, 0), baseline], baseline).splitlines()
+    assert lines[2] == "| batch_export, cold | 2 | 20.0 | 30.0 | 0.40 | 50 | 0 | 5.0x |"
+    assert lines[3] == "| plain loop | 2 | 100.0 | 150.0 | 2.00 | 50 | 1 |  |"
+
+
+def test_an_action_that_cells_share_counts_once(tmp_path: Path) -> None:
+    shared = {"key": "1", "mnemonic": "Capture", "origin": "ran", "seconds": 2.0}
+    own = {"key": "2", "mnemonic": "Run", "origin": "ran", "seconds": 0.5}
+    cached = {"key": "3", "mnemonic": "Run", "origin": "cached", "seconds": 9.0}
+    records = tmp_path / "records.jsonl"
+    records.write_text(
+        "".join(json.dumps({"actions": actions}) + "\n" for actions in ([shared, own], [shared, cached]))
+    )
+    assert sweep._seconds_by_step(records) == {"Capture": 2.0, "Run": 0.5}

@@ -1,0 +1,214 @@
+"""The HTML report in a real browser: filters, keys, links, no console errors, accessibility. `nox -s browser`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recording import cell, failed, model, passed
+
+from batch_export.record import Failure, RunFacts
+from batch_export.report.compare import compare
+from batch_export.report.history import Entry
+from batch_export.report.html import html_report
+from batch_export.report.html_data import Bisected, ReportContext
+from batch_export.report.summary import Counts, summarise
+
+CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path (Debian: apt-get install chromium)")
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (dependency group browser)")
+
+
+def page_text() -> str:
+    cells = [
+        cell(name, dynamic, opset)
+        for name in ("bert", "cnn", "gpt")
+        for dynamic in ("static", "full")
+        for opset in (18, 20)
+    ]
+    base = [passed(where) for where in cells]
+    new = [replace(record, max_abs=1e-6) for record in base]
+    new[1] = failed(cells[1], text="</script><b>no</b> translation for aten.foo")
+    new[5] = failed(cells[5], "mismatch", "ValueMismatch", "off")
+    base[6] = failed(cells[6])
+    past = [
+        Entry(f"r{n}", f"2026-11-0{n}T01:00", "c", "h", "{}", "pass", "", "", 1e-7, n, 1, 1, False, 3, 1, 1, 1, "")
+        for n in range(1, 6)
+    ]
+    context = ReportContext(
+        models={name: model(name) for name in ("bert", "cnn", "gpt")},
+        comparison=compare(base, new),
+        history={where.name: past for where in cells},
+        artifacts="../../store",
+        tolerances={"float32": (1e-4, 1e-3)},
+        provenance=[("torch", "2.13.0")],
+        stale=["model x (why): no model has this name"],
+    )
+    return html_report(new, summarise(new, Counts(), "python -m batch_export +sweep=all"), context)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as play:
+        started = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The report, opened from disk; what it says on the console, or asks of the network, fails the test."""
+    options = getattr(request, "param", {})
+    opened = browser.new_page(
+        viewport={"width": options.get("width", 1280), "height": 900}, color_scheme=options.get("scheme", "light")
+    )
+    said: list[str] = []
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.on("request", lambda asked: said.append(asked.url) if asked.url.startswith("http") else None)
+    path = tmp_path / "report.html"
+    path.write_text(page_text(), encoding="utf-8")
+    opened.goto(path.as_uri())
+    opened.wait_for_selector("html[data-ready]")
+    yield opened
+    opened.close()
+    assert said == []
+
+
+def test_the_story_and_the_causes_come_first(page: Any) -> None:
+    assert page.locator("#story").inner_text() == "2 new failures, 1 fixed (against base)"
+    assert page.locator("#clusters li").count() == 2
+    assert "</script><b>no</b> translation" in page.locator("#clusters").inner_text()
+    assert page.locator("#changes h3").all_inner_texts() == ["New failures (2)", "Fixed (1)"]
+
+
+def test_filters_dim_hide_and_reset(page: Any) -> None:
+    assert page.locator("#shown").inner_text() == "12 of 12 cells, 3 models"
+    page.select_option("#f-verdict", "bad")
+    page.wait_for_function("document.getElementById('shown').textContent.startsWith('2 of')")
+    assert page.locator("#grid tbody tr").count() == 2
+    assert page.locator("#grid td.dim").count() == 6
+    page.select_option("#f-verdict", "mark:fixed")
+    page.wait_for_function("document.getElementById('shown').textContent.startsWith('1 of')")
+    page.locator("button[type=reset]").click()
+    page.wait_for_function("document.getElementById('shown').textContent.startsWith('12 of')")
+    page.select_option("#f-opset", "20")
+    page.wait_for_function("document.getElementById('shown').textContent.startsWith('6 of')")
+    assert page.locator("#grid tbody tr").first.locator("td").count() == 2
+    page.select_option("#f-opset", "")
+    page.fill("#q", "aten.foo")
+    page.wait_for_function("document.getElementById('shown').textContent.startsWith('1 of')")
+    page.fill("#q", "")
+    page.select_option("#sort", "bad")
+    page.wait_for_function("document.querySelector('#grid tbody th').textContent === 'bert'")
+    page.select_option("#shade", "error")
+    page.wait_for_selector("#grid td.heat")
+
+
+def test_the_matrix_is_used_by_keys_alone(page: Any) -> None:
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "q"
+    first = page.locator("#grid td[tabindex='0']")
+    assert first.count() == 1
+    first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    label = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert label.startswith("cnn/")
+    page.keyboard.press("Enter")
+    assert page.locator("#cell").evaluate("dialog => dialog.open")
+    assert page.locator("#cell-name").inner_text() == label.partition(":")[0]
+    page.keyboard.press("Escape")
+    assert not page.locator("#cell").evaluate("dialog => dialog.open")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == label
+    page.keyboard.press("End")
+    page.keyboard.press("Home")
+    assert page.evaluate("document.activeElement.cellIndex") == 1
+
+
+def test_a_cell_has_everything_and_an_address(page: Any) -> None:
+    page.goto(page.url.partition("#")[0] + "#cell=" + cell("gpt", "full", 18).name)
+    page.wait_for_selector("#cell[open]")
+    text = page.locator("#cell").inner_text()
+    for part in ("Reproduce", "Stages", "Contract", "Error against eager", "Latency", "History", "File"):
+        assert part in text, part
+    assert "matrix.models=[gpt]" in text
+    assert "95 % interval" in text
+    assert page.locator("#cell a").first.get_attribute("href") == "../../store/models/aa/bb.onnx"
+    assert page.locator("#cell svg[role=img]").count() >= 3
+    page.locator("[data-close]").click()
+    page.locator("#changes a").first.click()
+    page.wait_for_selector("#cell[open]")
+    assert page.locator("#cell-name").inner_text().startswith("bert/")
+
+
+@pytest.mark.parametrize("page", [{"width": 400}, {"width": 400, "scheme": "dark"}, {"width": 1280}], indirect=True)
+def test_nothing_is_wider_than_the_window(page: Any) -> None:
+    width = page.viewport_size["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#grid td[data-i]").nth(1).click()
+    page.wait_for_selector("#cell[open]")
+    assert page.locator("#cell").evaluate("dialog => dialog.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("page", [{"scheme": "light"}, {"scheme": "dark"}], indirect=True)
+def test_axe_finds_nothing_to_complain_of(page: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    found = axe.Axe().run(page).response["violations"]
+    assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []
+    page.locator("#grid td.v-fail").first.click()
+    page.wait_for_selector("#cell[open]")
+    found = axe.Axe().run(page, context="#cell").response["violations"]
+    assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []
+
+
+def test_one_cause_over_three_models_is_one_entry_with_one_command(browser: Any, tmp_path: Path) -> None:
+    cells = [cell(name, "static", opset) for name in ("bert", "cnn", "gpt") for opset in (18, 20)]
+    bad = [failed(where, "mismatch", "ValueMismatch", f"off by {number}") for number, where in enumerate(cells)]
+    where = Failure("mismatch", "ValueMismatch", "off", operator="Gemm", source="layers.py:12")
+    output = replace(
+        passed(cells[0]).runs[0].outputs[0],
+        worst_index=(1, 3),
+        worst_values=("0.25", "0.75"),
+        max_ulp=8388608.0,
+        outside=5,
+        decades=((-7, 20), (-1, 5)),
+    )
+    runs = (RunFacts({"batch": 2}, (output,)),)
+    new = [passed(cells[0]), *(replace(record, failure=where, runs=runs) for record in bad[1:])]
+    found = Bisected("bert: the first wrong value is y", "n_3", "Gemm", "layers.py:12", "layers.0", "translation: why")
+    context = ReportContext(run="outputs/2026-11-21/1", bisected={cells[1]: found})
+    path = tmp_path / "report.html"
+    path.write_text(html_report(new, summarise(new, Counts()), context), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    assert page.locator("#clusters li").count() == 1
+    assert page.locator("#clusters [data-open]").count() == 5
+    said = page.locator("#clusters li").inner_text()
+    assert "5 fail" in said
+    assert "First wrong: Gemm · n_3 · layers.py:12" in said
+    assert page.locator("#clusters pre").all_inner_texts() == [
+        "python -m batch_export bisect bert/static/opset20/cpu/core --run outputs/2026-11-21/1"
+    ]
+    page.locator("#clusters [data-open]").first.click()
+    shown = page.locator("#cell").inner_text()
+    for part in (
+        "n_3",
+        "layers.0",
+        "translation: why",
+        "the first wrong value is y",
+        "Elements by size of their error",
+    ):
+        assert part in shown, part
+    assert page.locator("#worst").inner_text() == (
+        "Worst element y[1, 3]: eager 0.25, file 0.75, 8.4e+6 units in the last place apart; "
+        "5 of 8 elements beyond the default tolerance."
+    )
+    assert page.locator("#cell .command pre").count() == 3
+    page.close()

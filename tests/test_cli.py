@@ -1,0 +1,382 @@
+"""batch_export.cli and .composition: verbs, flags, exit codes; in this process where possible, as that is faster."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batch_export import cli
+from batch_export.composition import arrange
+from batch_export.errors import RunError, UsageError
+from batch_export.matrix import PlannedCell
+from batch_export.record import Record
+from batch_export.runner.reporter import Reporter
+from batch_export.spec import RunSpec
+from batch_export.verbs import cache
+
+SMALL = ("matrix.models=[mlp_nested]", "matrix.opsets=[18,20]")
+
+
+def command(*arguments: str) -> int:
+    return cli.main(["batch_export", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs in an empty folder of its own, so that outputs/ never lands in the checkout."""
+    monkeypatch.chdir(tmp_path)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a stand-in for the runner returns; the shape of `runner.sweep.RunResult`."""
+
+    records: tuple[Record, ...]
+    interrupted: bool = False
+    unfinished: int = 0
+    wall_s: float = 1.0
+    counts: Any = None
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[tuple[RunSpec, Sequence[PlannedCell], str]]:
+    """Replaces the runner by one that passes every cell at once; returns what it was called with."""
+    from batch_export.runner import sweep
+
+    calls: list[tuple[RunSpec, Sequence[PlannedCell], str]] = []
+
+    def run_sweep(
+        spec: RunSpec, cells: Sequence[PlannedCell], *, reporter: Reporter, run_folder: Path, command: str
+    ) -> Result:
+        calls.append((spec, cells, command))
+        assert (run_folder / "run.json").is_file(), "the plan is written before the first cell starts"
+        if "error" in changes:
+            raise changes["error"]
+        reporter.started([item.cell for item in cells])
+        records = tuple(
+            Record(item.cell, "skip", message=item.skip)
+            if item.skip
+            else Record(item.cell, changes.get("verdict", "pass"))
+            for item in cells
+        )[: changes.get("keep")]
+        for record in records:
+            reporter.record(record)
+        reporter.finished()
+        counts = {"ran": 2, "cached": 3, "rerun_failures": 1}
+        return Result(records, changes.get("interrupted", False), len(cells) - len(records), counts=counts)
+
+    monkeypatch.setattr(sweep, "run_sweep", run_sweep)
+    return calls
+
+
+# the sweep
+
+
+def test_a_run_leaves_its_files_and_latest_points_at_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    calls = stand_in(monkeypatch)
+    assert command(*SMALL) == 0
+    (spec, cells, again) = calls[0]
+    assert [item.cell.opset for item in cells] == [18, 20]
+    assert spec.overrides == SMALL
+    assert " resume outputs/" in again
+    latest = tmp_path / "outputs" / "latest"
+    assert {"run.json", "records.jsonl", "summary.json", "summary.md", "summary.csv"} <= set(os.listdir(latest))
+    summary = json.loads((latest / "summary.json").read_text())
+    assert {key: summary[key] for key in ("planned", "pass", "ran", "cached", "rerun_failures")} == {
+        "planned": 2,
+        "pass": 2,
+        "ran": 2,
+        "cached": 3,
+        "rerun_failures": 1,
+    }
+    assert len((latest / "records.jsonl").read_text().splitlines()) == 2
+    out, err = capsys.readouterr()
+    assert "2 cells: 2 pass; ran 2 actions, 3 cached, 1 failures tried again" in out
+    assert "[2/2] 2 pass" in err
+    first = latest.resolve()
+    assert first.parent.parent == tmp_path / "outputs"
+    assert command(*SMALL) == 0
+    assert latest.resolve() != first
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("fail", 1), ("xpass", 1), ("xfail", 0)])
+def test_exit_codes_follow_the_records(monkeypatch: pytest.MonkeyPatch, verdict: str, code: int) -> None:
+    stand_in(monkeypatch, verdict=verdict)
+    assert command(*SMALL) == code
+
+
+def test_a_cell_without_a_record_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, keep=1)
+    assert command(*SMALL) == 1
+    lines = Path("outputs/latest/records.jsonl").read_text().splitlines()
+    assert [json.loads(line)["verdict"] for line in lines] == ["pass", "missing"]
+
+
+def test_an_interruption_keeps_what_there_is_and_prints_how_to_resume(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, keep=1, interrupted=True)
+    assert command(*SMALL) == 130
+    out, err = capsys.readouterr()
+    assert "1 cells to go" in err
+    assert " resume outputs/" in err.splitlines()[-1]
+    assert "1 pass, 1 missing" in out
+    assert json.loads(Path("outputs/latest/summary.json").read_text())["interrupted"] is True
+
+
+def test_a_run_that_cannot_finish_is_3_and_still_has_a_summary(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, error=RunError("the disk is full"))
+    assert command(*SMALL) == 3
+    assert capsys.readouterr().err.endswith("error: the disk is full\n")
+    assert json.loads(Path("outputs/latest/summary.json").read_text())["missing"] == 2
+
+
+def test_a_mistake_of_ours_is_3_with_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, error=ZeroDivisionError("ours"))
+    assert command(*SMALL) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_before_the_run_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, error=KeyboardInterrupt())
+    assert command(*SMALL) == 130
+
+
+def test_a_usage_error_leaves_no_run_folder_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("matrix.models=[bert_tny]") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: Unknown model 'bert_tny' (nearest: bert_tiny")
+    assert err.count("\n") == 1
+    assert list(Path("outputs").iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["output.path", "store.path"])
+def test_a_folder_that_is_not_writable_is_3_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    calls = stand_in(monkeypatch)
+    Path("in_the_way").write_text("")
+    assert command(*SMALL, f"{key}=in_the_way/x") == 3
+    assert f"choose another with {key}=" in capsys.readouterr().err
+    assert calls == []
+
+
+def test_a_users_model_needs_a_config_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path("mine/model")
+    folder.mkdir(parents=True)
+    (folder / "tiny.yaml").write_text(
+        "_target_: my_models.tiny\ninputs: {x: {dtype: float32, shape: [batch, 8]}}\naxes: {batch: {example: 2}}\n"
+    )
+    assert command("plan", "matrix.models=[tiny]", "--config-dir", "mine") == 0
+    assert "tiny/static/opset20/cpu/core\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("matrix: {modles: [cnn]}", "Unknown key 'matrix.modles' in sweep/mine (nearest: models)"),
+        ("runner: {n_jobs: many}", "sweep/mine: runner.n_jobs: Value 'many' of type 'str' could not"),
+    ],
+)
+def test_a_users_sweep_with_a_mistake(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine/sweep").mkdir(parents=True)
+    Path("mine/sweep/mine.yaml").write_text(f"# @package _global_\n{text}\n")
+    assert command("plan", "+sweep=mine", "--config-dir", "mine") == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {said}")
+    assert err.count("\n") == 1
+
+
+# verbs
+
+
+def test_plan_lists_the_cells_and_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert command("plan", *SMALL, "matrix.providers=[cpu,cuda]", "matrix.dynamic=[static,full]") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "mlp_nested/static/opset18/cpu/core"
+    assert lines[1].startswith("mlp_nested/static/opset18/cuda/core  skip: provider cuda is not installed")
+    assert "8 cells: 4 would run (1 models, 2 captures), 4 skipped" in lines
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_report_tells_an_old_run_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in(monkeypatch, keep=0)
+    assert command(*SMALL) == 1
+    Path("outputs/latest/summary.md").unlink()
+    capsys.readouterr()
+    assert command("report", "outputs/latest") == 1
+    assert "2 cells: 2 missing; ran 2 actions, 3 cached" in capsys.readouterr().out
+    assert Path("outputs/latest/summary.md").is_file()
+
+
+def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("cache", "info", "store.path=here") == 0
+    assert "actions  0" in capsys.readouterr().out
+    assert command("cache", "gc", "--max-size", "10G", "store.path=here") == 0
+    assert "removed 0 action results" in capsys.readouterr().out
+    assert Path("here").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["plam"], "Unknown verb 'plam' (did you mean plan?)"),
+        (["frobnicate"], "Unknown verb 'frobnicate' (verbs: plan, resume, report,"),
+        (["matrix.opsets=[18]", "plan"], "'plan' is no override (key=value); a verb such as plan stands before"),
+        (["cache"], "there are info, verify, gc, export, import"),
+        (["cache", "inf"], "did you mean info?"),
+        (["cache", "gc"], "cache gc needs the size to shrink to"),
+        (["cache", "gc", "--max-size", "ten"], "'ten' is not a size"),
+        (["cache", "info", "--max-size", "1G"], "cache info takes no --max-size"),
+        (["report"], "report takes the folder of one run"),
+        (["report", "nowhere"], "is not the folder of a run"),
+        (["--multirun", "matrix.opsets=18,20"], "--multirun is not used here"),
+        (["--confg-dir", "x"], "Unknown flag '--confg-dir' (nearest: --config-dir"),
+        (["plan", "--config-dir", "nowhere"], "nowhere' not found"),
+        (["+sweep=al"], "Unknown sweep 'al' (nearest: all)"),
+        (["plan", "matrix.providers=[cuda]", "matrix.require_providers=true"], "provider cuda is not installed"),
+    ],
+)
+def test_usage_errors_are_one_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(*arguments) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--version") == 0
+    assert capsys.readouterr().out == "batch_export 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "overrides", "flags"),
+    [
+        (["a=1", "--cfg", "job", "b=2"], ["a=1", "b=2"], ["--cfg", "job"]),
+        (["--info", "+sweep=all"], ["+sweep=all"], ["--info=all"]),
+        (["--info", "searchpath", "a=1"], ["a=1"], ["--info", "searchpath"]),
+        (["--config-dir=x", "~a", "-cn", "other"], ["~a"], ["--config-dir=x", "-cn", "other"]),
+        (["--help"], [], ["--help"]),
+    ],
+)
+def test_flags_may_stand_anywhere(arguments: list[str], overrides: list[str], flags: list[str]) -> None:
+    assert arrange(arguments) == (overrides, flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("0", 0), ("512", 512), ("10G", 10 << 30), ("1.5 KiB", 1536), ("2mb", 2 << 20), ("1T", 1 << 40)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert cache.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1G", "1X", "1G2"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a size"):
+        cache.parse_size(text)
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 bytes"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB")])
+def test_size_text(count: int, text: str) -> None:
+    assert cache.size_text(count) == text
+
+
+# as a program
+
+
+def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    root = str(Path(cli.__file__).parents[1])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": root, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_help_is_ours() -> None:
+    done = program("-m", "batch_export", "--help")
+    assert done.returncode == 0
+    for word in ("+sweep=all", "cache gc --max-size", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, smoke"):
+        assert word in done.stdout
+
+
+def test_cfg_job_prints_the_composed_configuration() -> None:
+    done = program("-m", "batch_export", "+sweep=smoke", "--cfg", "job", "--package", "matrix")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "- cpu_unoptimised" in done.stdout
+
+
+def test_completion_offers_the_sweeps() -> None:
+    done = program("-m", "batch_export", "-sc", "query=bash", COMP_LINE="batch-export +sweep=", COMP_POINT="20")
+    assert done.stdout.split() == ["+sweep=all", "+sweep=nightly", "+sweep=smoke"]
+
+
+def test_planning_never_imports_torch() -> None:
+    code = (
+        "import sys; from batch_export.cli import main; "
+        "code = main(['batch_export', 'plan', '+sweep=all']); "
+        "heavy = {'torch', 'onnxscript', 'transformers'} & set(sys.modules); "
+        "print('imported', heavy, code)"
+    )
+    done = program("-c", code)
+    assert done.stdout.splitlines()[-1] == "imported set() 0", done.stderr
+
+
+def test_the_package_alone_imports_nothing_heavy_and_offers_the_exporter() -> None:
+    code = (
+        "import sys, batch_export; assert {'export', 'ONNXProgram'} <= set(dir(batch_export)); "
+        "print({'torch', 'onnx', 'hydra', 'joblib', 'rich'} & set(sys.modules))"
+    )
+    assert program("-c", code).stdout == "set()\n"
+
+
+def test_an_output_pipe_that_closes_early_is_no_error() -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    line = f"{sys.executable} -m batch_export plan +sweep=all | head -1; exit ${{PIPESTATUS[0]}}"
+    root = str(Path(cli.__file__).parents[1])
+    done = subprocess.run(
+        [bash, "-c", line], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def installed() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("import numpy failed") from None  # what onnxruntime's extension makes of it
+
+    monkeypatch.setattr(cli, "installed", installed)
+    before = signal.getsignal(signal.SIGINT)
+    assert command(*SMALL) == cli.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\n"
+    assert not list(Path("outputs").glob("*/*"))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_flag_without_its_value_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("matrix.opsets=[18]", "--config-dir") == 2
+    assert capsys.readouterr().err == "error: The flag '--config-dir' needs a value after it\n"

@@ -1,0 +1,73 @@
+"""batch_export.report.expectations: entries for today's failures, and entries that are stale."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from recording import cell, failed, model, passed, write_run
+
+from batch_export import cli
+from batch_export.record import Record
+from batch_export.report.expectations import stale, suggest, yaml_text
+from batch_export.spec import Expectation
+from batch_export.verdict import judge
+
+GRID = [cell(name, dynamic, opset) for name in ("a", "b") for dynamic in ("static", "full") for opset in (18, 20)]
+
+
+def run(bad: dict[int, Record]) -> list[Record]:
+    return [bad.get(index, passed(where)) for index, where in enumerate(GRID)]
+
+
+def test_suggestions_declare_exactly_todays_failures() -> None:
+    whole = {i: failed(GRID[i]) for i in range(4)}
+    one = {5: failed(GRID[5], "mismatch", "ValueMismatch", "off by 0.5: [1] # no comment")}
+    records = run(whole | one)
+    entries = suggest(records)
+    assert [(e.model, e.dynamic, e.opset, e.stage) for e in entries] == [
+        ("a", "*", "*", "translate"),
+        ("b", "static", "20", "mismatch"),
+    ]
+    read = yaml.safe_load(yaml_text(entries))["expectations"]
+    again = [Expectation(**{name: str(value) for name, value in entry.items()}) for entry in read]
+    judged = [judge(record, model(record.cell.model), {}, again) for record in records]
+    assert {record.verdict for record in judged} == {"pass", "xfail"}
+    assert sum(record.verdict == "xfail" for record in judged) == 5
+
+
+def test_a_diagonal_of_failures_is_not_widened_over_cells_that_pass() -> None:
+    entries = suggest(run({0: failed(GRID[0]), 3: failed(GRID[3])}))
+    assert {(e.dynamic, e.opset) for e in entries} == {("static", "18"), ("full", "20")}
+    assert suggest(run({})) == ()
+    assert yaml.safe_load(yaml_text(())) == {"expectations": []}
+
+
+def test_stale_entries_are_those_that_say_nothing_here() -> None:
+    records = run({0: replace(failed(GRID[0]), verdict="xfail")})
+    known = ["a", "b", "elsewhere"]
+
+    def of(**axes: str) -> tuple[str, ...]:
+        return stale([Expectation("why", **axes)], records, known)
+
+    assert of(model="a", dynamic="static", opset="18") == ()
+    assert of(model="b") == ("model b (why): nothing that it matches fails any more; remove it",)
+    assert of(model="elsewhere") == (), "this run says nothing of other models"
+    assert of(provider="cuda") == (), "nor of other providers"
+    assert of(model="tpyo") == ("model tpyo (why): no model has this name",)
+    lonely = [replace(record, cell=replace(record.cell, opset=20)) for record in records[:4]]
+    lonely += [replace(record, cell=replace(record.cell, opset=18)) for record in records[4:]]
+    assert stale([Expectation("why", model="a", opset="18")], lonely) == ("model a opset 18 (why): matches no cell",)
+
+
+def test_suggest_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "outputs/2026-11-01/1", run({5: failed(GRID[5])}))
+    assert cli.main(["batch_export", "expect", "suggest"]) == 0
+    assert "  - model: b\n    dynamic: static\n    opset: '20'\n" in capsys.readouterr().out
+    assert cli.main(["batch_export", "expect", "forget"]) == 2
+    assert "invalid choice: 'forget'" in capsys.readouterr().err

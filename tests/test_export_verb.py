@@ -1,0 +1,111 @@
+"""The verb `export`, the Python API and the CMake example, with real exports of a tiny model."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import batch_export
+from batch_export import cli
+from batch_export.digest import digest_file
+
+ROOT = Path(__file__).parents[1]
+WORDS = ("matrix.opsets=[18,20]", "matrix.dynamic=[full]")  # the tests share a store: what one exported is cached
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workshop")
+
+
+def command(*arguments: str) -> int:
+    return cli.main(["batch_export", *arguments])
+
+
+def test_export_writes_files_a_manifest_and_a_depfile_then_nothing(
+    workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(workshop)
+    words = ("export", "mlp_nested", "--dest", "out dir", "--depfile", "models.d", "--quiet", *WORDS)
+    assert command(*words) == 0
+    assert "2 files, 2 written" in capsys.readouterr().out
+    manifest = json.loads((workshop / "out dir/manifest.json").read_text())
+    assert [entry["path"] for entry in manifest["files"]] == [
+        "mlp_nested/full/opset18.onnx",
+        "mlp_nested/full/opset20.onnx",
+    ]
+    for entry in manifest["files"]:
+        assert digest_file(workshop / "out dir" / entry["path"]) == entry["sha256"]
+        for name, digest in entry["external"].items():
+            assert digest_file(workshop / "out dir" / name) == digest
+    rule = (workshop / "models.d").read_text()
+    assert rule.startswith(f"{workshop}/out\\ dir/manifest.json: ")
+    assert "models/torch_basic.py" in rule
+    assert "conf/model/mlp_nested.yaml" in rule
+    times = {path: path.stat().st_mtime_ns for path in (workshop / "out dir").rglob("*.onnx")}
+    assert command(*words) == 0
+    assert "2 files, up to date" in capsys.readouterr().out
+    assert times == {path: path.stat().st_mtime_ns for path in times}
+    (workshop / "out dir/mlp_nested/full/opset18.onnx").write_bytes(b"spoilt")
+    assert command(*words) == 0
+    assert "2 files, 1 written" in capsys.readouterr().out
+
+
+def test_export_says_what_is_missing(
+    workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(workshop)
+    assert command("export", "--dest", "x") == 2
+    assert "export: no model is named. Next step: `export bert_tiny --dest build/models`" in capsys.readouterr().err
+    assert command("export", "mlp_nested") == 2
+    assert "required: --dest" in capsys.readouterr().err
+    assert command("export", "mlp_nested", "--dest", "x", "matrix.exporters=[core,torch]") == 2
+    assert "export: choose one exporter" in capsys.readouterr().err
+
+
+def test_a_sweep_from_python_is_the_command_lines(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workshop)
+    run = batch_export.sweep(["matrix.models=[mlp_nested]", *WORDS, "measure.enabled=false"])
+    assert (run.exit_code, set(run.verdicts.values()), len(run.records)) == (0, {"pass"}, 2)
+    assert run.summary.planned == 2
+    assert (run.folder / "report.html").is_file()
+    shown = run._repr_html_()
+    assert "<th>opset 18</th>" in shown
+    assert "mlp_nested" in shown
+    again = batch_export.open_run("latest", workshop / "outputs")
+    assert again.verdicts == run.verdicts
+    assert again.compare(run).story() == "nothing changed"
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = run.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame["verdict"]) == ["pass", "pass"]
+
+
+def test_the_api_imports_no_torch() -> None:
+    code = "import sys, batch_export; batch_export.sweep; batch_export.Run; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("ninja")), reason="cmake and ninja are not on the path")
+def test_the_cmake_example_builds_and_is_up_to_date(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+    def cmake(*words: str) -> str:
+        done = subprocess.run(
+            ["cmake", *words], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+    call = f"-DBATCH_EXPORT={sys.executable};-m;batch_export"
+    cmake("-S", str(ROOT / "examples" / "cmake"), "-B", "build", "-G", "Ninja", call)
+    cmake("--build", "build")
+    manifest = json.loads((tmp_path / "build/models/manifest.json").read_text())
+    assert [entry["path"] for entry in manifest["files"]] == ["mlp_nested/full/opset20.onnx"]
+    assert "no work to do" in cmake("--build", "build")

@@ -1,0 +1,187 @@
+"""cond, while_loop, scan and map: the file against eager, with captured weights, dynamic axes, and nested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.scan import scan as torch_scan
+
+from batch_export import export
+
+BATCH = ({0: "batch"},)
+
+
+def node_types(program: Any) -> list[str]:
+    return [node.op_type for node in program.model.graph]
+
+
+def agree(program: Any, model: Any, *cases: tuple[torch.Tensor, ...]) -> None:
+    for case in cases:
+        expected = model(*case)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        actual = program(*case)
+        assert len(actual) == len(expected)
+        for one, other in zip(actual, expected, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+class Cond(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(3, 3)
+        self.second = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: self.first(x) * 2, lambda x: -self.second(x), (x,)) + 1
+
+
+def test_cond_takes_the_branch_that_the_data_says_with_captured_weights() -> None:
+    torch.manual_seed(0)
+    model = Cond().eval()
+    program = export(model, (torch.ones(2, 3),), dynamic_shapes=BATCH)
+
+    assert "If" in node_types(program)
+    agree(program, model, (torch.ones(2, 3),), (-torch.ones(5, 3),), (torch.ones(1, 3),))
+
+
+class NestedCond(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def inner(x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.max() > 2, lambda x: x * self.scale, lambda x: x - self.scale, (x,))
+
+        return torch.cond(x.sum() > 0, inner, lambda x: x * 0, (x,))
+
+
+def test_cond_inside_cond() -> None:
+    model = NestedCond()
+    program = export(model, (torch.ones(2, 3),), dynamic_shapes=BATCH)
+    agree(program, model, (torch.ones(4, 3),), (3 * torch.ones(2, 3),), (-torch.ones(2, 3),))
+
+
+class CondOnSize(torch.nn.Module):
+    def forward(self, x: torch.Tensor, flag: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def many(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x + x.shape[0], x.sum(0)
+
+        def few(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x.clone(), x.mean(0)
+
+        return torch.cond(flag, many, few, (x,))
+
+
+def test_cond_with_two_outputs_and_a_size_in_a_branch() -> None:
+    model = CondOnSize()
+    program = export(model, (torch.ones(2, 3), torch.tensor(True)), dynamic_shapes=({0: "batch"}, None))
+    agree(program, model, (torch.ones(7, 3), torch.tensor(True)), (torch.ones(4, 3), torch.tensor(False)))
+
+
+class While(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = torch.nn.Linear(3, 3)
+
+    def forward(self, count: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def going(count: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return count > 0
+
+        def body(count: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return count - 1, torch.tanh(self.step(x))
+
+        return torch.while_loop(going, body, (count, x))
+
+
+def test_while_loop_runs_as_often_as_the_data_says_and_not_at_all() -> None:
+    torch.manual_seed(0)
+    model = While().eval()
+    program = export(model, (torch.tensor(3), torch.ones(2, 3)), dynamic_shapes=(None, {0: "batch"}))
+
+    assert "Loop" in node_types(program)
+    x = torch.randn(5, 3)
+    agree(program, model, (torch.tensor(3), x), (torch.tensor(0), x), (torch.tensor(6), x))
+
+
+class CondInWhile(torch.nn.Module):
+    def forward(self, count: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def body(count: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            grown = torch.cond(x.sum() > 10, lambda x: x / 2, lambda x: x * 3, (x,))
+            return count - 1, grown
+
+        return torch.while_loop(lambda count, x: count > 0, body, (count, x))
+
+
+def test_cond_inside_while_loop() -> None:
+    model = CondInWhile()
+    program = export(model, (torch.tensor(3), torch.ones(2, 3)), dynamic_shapes=(None, {0: "batch"}))
+    agree(program, model, (torch.tensor(4), torch.ones(2, 3)), (torch.tensor(1), torch.ones(6, 3)))
+
+
+class Scan(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = torch.nn.Parameter(torch.tensor([0.5, 0.25, 0.1]))
+
+    def forward(self, start: torch.Tensor, xs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def combine(carry: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            state = carry * self.mix + x
+            return state, state.sum(-1)
+
+        return torch_scan(combine, start, xs)
+
+
+def test_scan_over_a_dynamic_length_with_a_captured_weight() -> None:
+    model = Scan()
+    axes = ({0: "batch"}, {0: "length", 1: "batch"})
+    program = export(model, (torch.zeros(2, 3), torch.randn(4, 2, 3)), dynamic_shapes=axes)
+
+    assert "Scan" in node_types(program)
+    agree(program, model, (torch.zeros(2, 3), torch.randn(4, 2, 3)), (torch.ones(5, 3), torch.randn(7, 5, 3)))
+
+
+class CondInScan(torch.nn.Module):
+    def forward(self, start: torch.Tensor, xs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def combine(carry: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            state = torch.cond(x.sum() > 0, lambda c, x: c + x, lambda c, x: c - x, (carry, x))
+            return state, state * 2
+
+        return torch_scan(combine, start, xs)
+
+
+def test_cond_inside_scan() -> None:
+    torch.manual_seed(0)
+    model = CondInScan()
+    program = export(model, (torch.zeros(3), torch.randn(4, 3)), dynamic_shapes=(None, {0: "length"}))
+    agree(program, model, (torch.zeros(3), torch.randn(9, 3)))
+
+
+class Map(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2)
+
+    def forward(self, xs: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = torch_map(lambda x, offset: self.layer(x) + offset, xs, offset)
+        return result
+
+
+def test_map_over_a_dynamic_axis_with_a_captured_weight_and_an_unmapped_input() -> None:
+    torch.manual_seed(0)
+    model = Map().eval()
+    program = export(model, (torch.randn(4, 5, 3), torch.ones(2)), dynamic_shapes=({0: "items", 1: "rows"}, None))
+
+    assert "Scan" in node_types(program)
+    agree(program, model, (torch.randn(4, 5, 3), torch.ones(2)), (torch.randn(6, 2, 3), torch.zeros(2)))
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("opset", [18, 23])
+def test_control_flow_at_other_opsets_and_without_the_optimiser(opset: int, optimize: bool) -> None:
+    model = NestedCond()
+    program = export(model, (torch.ones(2, 3),), dynamic_shapes=BATCH, opset_version=opset, optimize=optimize)
+    agree(program, model, (torch.ones(4, 3),), (3 * torch.ones(2, 3),))

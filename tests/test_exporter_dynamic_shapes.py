@@ -1,0 +1,317 @@
+"""Every way to ask for dynamic axes, and that nothing that was asked for is lost in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.export import AdditionalInputs, Dim, ShapesCollection
+
+from batch_export import export
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter import dynamic_shapes as shapes
+from batch_export.exporter.capture import capture
+
+
+class Plus(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y
+
+
+class Separate(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * 2, y * 3
+
+
+PAIR = (torch.ones(4, 3), torch.ones(4, 3))
+BATCH = Dim("batch")
+
+
+def collection(first: Any, second: Any) -> ShapesCollection:
+    found = ShapesCollection()
+    found[PAIR[0]], found[PAIR[1]] = first, second
+    return found
+
+
+def additional() -> AdditionalInputs:
+    found = AdditionalInputs()
+    found.add((torch.ones(7, 3), torch.ones(7, 3)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("form", "named"),
+    [
+        (({0: "batch"}, {0: "batch"}), True),
+        ([{0: "batch"}, {0: "batch"}], True),
+        ({"x": {0: "batch"}, "y": {0: "batch"}}, True),
+        ((["batch", None], ["batch", None]), True),
+        ((("batch", 3), ("batch", 3)), True),
+        (({-2: "batch"}, {0: "batch", 1: None}), True),
+        (({0: BATCH}, {0: BATCH}), True),
+        (({0: Dim("batch", min=2, max=64)}, {0: "batch"}), True),
+        (({0: "batch", 1: Dim.STATIC}, {0: Dim.DYNAMIC}), True),
+        (({0: "batch"}, {0: Dim.AUTO}), True),
+        (({0: Dim.AUTO}, {0: "batch"}), True),
+        (({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}), False),
+        (({0: Dim.AUTO}, {0: Dim.AUTO}), False),
+        (collection({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}), False),
+        (additional(), False),
+        (True, False),
+    ],
+    ids=lambda value: type(value).__name__ if " at 0x" in str(value) else str(value),
+)
+def test_every_form_makes_the_first_axis_dynamic(form: Any, named: bool) -> None:
+    program = export(Plus(), PAIR, dynamic_shapes=form)
+
+    first, second = (value.shape for value in program.model.graph.inputs)
+    (output,) = (value.shape for value in program.model.graph.outputs)
+    assert isinstance(first[0], ir.SymbolicDim)
+    assert first[0] == second[0] == output[0]
+    if named:
+        assert first[0].value == "batch"
+    torch.testing.assert_close(program(torch.ones(9, 3), torch.ones(9, 3))[0], 2 * torch.ones(9, 3))
+
+
+@pytest.mark.parametrize("form", [None, False, (None, None), {}, ({}, None), ({0: None}, {0: Dim.STATIC})], ids=str)
+def test_forms_that_ask_for_nothing(form: Any) -> None:
+    program = export(Plus(), PAIR, dynamic_shapes=form)
+    assert [value.shape for value in program.model.graph.inputs] == [(4, 3), (4, 3)]
+
+
+def test_the_documented_nested_example() -> None:
+    class Nested(torch.nn.Module):
+        def forward(self, tensor_x: torch.Tensor, input_dict: dict[str, Any], input_list: list[Any]) -> torch.Tensor:
+            return torch.cat([tensor_x, input_dict["tensor_x"], input_list[0]], dim=1)
+
+    inputs = (torch.rand(97, 8), {"tensor_x": torch.rand(97, 8)}, [torch.rand(97, 8)])
+    program = export(
+        Nested(),
+        inputs,
+        dynamic_shapes=({0: "batch_size"}, {"tensor_x": {0: "batch_size"}}, [{0: "batch_size"}]),
+        input_names=["tensor_input", "tensor_x", "list_input_index_0"],
+        output_names=["output"],
+        dynamo=True,
+    )
+    assert [value.name for value in program.model.graph.inputs] == ["tensor_input", "tensor_x", "list_input_index_0"]
+    for value in program.model.graph.inputs:
+        assert value.shape == ("batch_size", 8)
+    assert program.model.graph.outputs[0].shape == ("batch_size", 24)
+
+
+def test_equal_names_share_an_axis_that_the_model_does_not_relate() -> None:
+    program = export(Separate(), PAIR, dynamic_shapes=({0: "batch"}, {0: "batch"}))
+    assert [value.shape for value in program.model.graph.outputs] == [("batch", 3), ("batch", 3)]
+
+
+class EveryOther(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y[::2]
+
+
+@pytest.mark.parametrize("form", [({0: BATCH}, {0: 2 * BATCH}), ({0: "batch"}, {0: "2*batch"})], ids=str)
+def test_derived_axes_are_expressions(form: Any) -> None:
+    inputs = (torch.ones(4, 3), torch.ones(8, 3))
+    program = export(EveryOther(), inputs, dynamic_shapes=form)
+    assert [value.shape for value in program.model.graph.inputs] == [("batch", 3), ("2*batch", 3)]
+    torch.testing.assert_close(program(torch.ones(5, 3), torch.ones(10, 3))[0], 2 * torch.ones(5, 3))
+
+
+class Longer(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, x[:1]]) + y
+
+
+def test_a_name_survives_on_an_axis_that_follows_from_another() -> None:
+    inputs = (torch.ones(4, 3), torch.ones(5, 3))
+    program = export(Longer(), inputs, dynamic_shapes=({0: Dim.AUTO}, {0: "length"}))
+    assert program.model.graph.inputs[1].shape == ("length", 3)
+    assert program.model.graph.outputs[0].shape == ("length", 3)
+
+
+class Fixed(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ones(4, 3)  # this line fixes the size
+
+
+class Short(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] <= 8:  # this line limits the size
+            return x * 2
+        return x + 1
+
+
+class Even(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] % 2 == 0:  # this line wants an even size
+            return x * 2
+        return x + 1
+
+
+ONE = (torch.ones(4, 3),)
+
+
+def line_of(text: str) -> int:
+    with open(__file__, encoding="utf-8") as stream:
+        return next(number for number, line in enumerate(stream, start=1) if f"# {text}" in line)
+
+
+@pytest.mark.parametrize("form", ["batch", Dim("batch"), Dim.DYNAMIC], ids=str)
+def test_an_axis_that_the_model_fixes_is_an_error_with_the_line(form: Any) -> None:
+    with pytest.raises(DynamicShapeError) as caught:
+        export(Fixed(), ONE, dynamic_shapes=({0: form},))
+    label = "dynamic" if form is Dim.DYNAMIC else "batch"
+    assert f"axis 0 ({label}) of the input x was asked for as dynamic, but the model makes it 4" in str(caught.value)
+    assert caught.value.source == f"{__file__}:{line_of('this line fixes the size')}"
+
+
+def test_auto_lets_the_model_fix_an_axis() -> None:
+    assert export(Fixed(), ONE, dynamic_shapes=({0: Dim.AUTO},)).model.graph.inputs[0].shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "condition", "line"),
+    [
+        (Short(), "batch <= 8", "this line limits the size"),
+        (Even(), "(batch % 2) == 0", "this line wants an even size"),
+    ],
+    ids=["upper bound", "divisibility"],
+)
+def test_a_guard_that_takes_sizes_away_is_an_error_with_the_line(model: Any, condition: str, line: str) -> None:
+    with pytest.raises(DynamicShapeError) as caught:
+        export(model, ONE, dynamic_shapes=({0: "batch"},))
+    assert f"holds only while `{condition}`" in str(caught.value)
+    assert "allow_guards=True" in str(caught.value)
+    assert caught.value.source == f"{__file__}:{line_of(line)}"
+
+
+def test_allowed_guards_are_in_the_metadata_and_the_report(tmp_path: Any) -> None:
+    program = export(
+        Short(), ONE, dynamic_shapes=({0: "batch"},), allow_guards=True, report=True, artifacts_dir=tmp_path
+    )
+    assert program.model.metadata_props["batch_export.guards"] == "batch <= 8"
+    assert program.model.graph.inputs[0].shape == ("batch", 3)
+    (report,) = tmp_path.glob("*.md")
+    assert "holds only while `batch <= 8`" in report.read_text()
+
+
+def test_a_declared_range_is_no_narrower_guard() -> None:
+    export(Short(), ONE, dynamic_shapes=({0: Dim("batch", max=8)},))
+    export(Short(), ONE, dynamic_shapes=({0: Dim.DYNAMIC(max=8)},))
+    with pytest.raises(DynamicShapeError, match="batch <= 8"):
+        export(Short(), ONE, dynamic_shapes=({0: Dim("batch", max=9)},))
+
+
+def test_axes_of_different_names_that_must_be_equal_are_an_error() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while `(rows == lines|lines == rows)`"):
+        export(Plus(), PAIR, dynamic_shapes=({0: "rows"}, {0: "lines"}))
+
+
+def test_one_side_only_is_an_error() -> None:
+    with pytest.raises(DynamicShapeError, match=r"axis 0 \(rows\) of the input x .* but the model makes it 4"):
+        export(Plus(), PAIR, dynamic_shapes=({0: "rows"}, None))
+
+
+class Pooled(torch.nn.Module):
+    """Torch guards on much here that is true for every size: `(16 * n) // n == 16` and the like."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.repeat(1, 4).reshape(x.shape[0] * 4, 4)
+        return y.view(x.shape[0], -1).reshape(-1, 8).sum(0)
+
+
+def test_harmless_guards_are_no_errors() -> None:
+    program = export(Pooled(), (torch.ones(6, 4),), dynamic_shapes=({0: "batch"},))
+    torch.testing.assert_close(program(torch.ones(5, 4))[0], Pooled()(torch.ones(5, 4)))
+
+
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        (({0: "b"},), r"1 entries for 2 inputs \(x, y\)"),
+        ({"z": {0: "b"}}, r"names \['z'\], which are not inputs"),
+        (({2: "b"}, None), r"the input x has 2 axes, not an axis 2"),
+        ((["b"], None), r"gives 1 axes for the input x, which has 2"),
+        (({0: 1.5}, None), r"has 1.5 for axis 0 of the input x"),
+        (("batch", None), r"has 'batch' for the tensor input x"),
+        (7, r"dynamic_shapes is a int"),
+    ],
+)
+def test_a_malformed_form_is_named(form: Any, sentence: str) -> None:
+    with pytest.raises(DynamicShapeError, match=sentence):
+        export(Plus(), PAIR, dynamic_shapes=form)
+
+
+def test_an_example_of_size_one_says_so() -> None:
+    with pytest.raises(DynamicShapeError, match=r"axis 0 \(b\) of the input x has the example size 1"):
+        export(Plus(), (torch.ones(1, 3), torch.ones(1, 3)), dynamic_shapes=({0: "b"}, {0: "b"}))
+
+
+def test_an_exported_program_gets_names_for_axes_that_are_dynamic() -> None:
+    program = torch.export.export(Plus(), PAIR, dynamic_shapes=({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}))
+    named = export(program, dynamic_shapes=({0: "batch"}, {0: "batch"}))
+    assert [value.shape for value in named.model.graph.inputs] == [("batch", 3), ("batch", 3)]
+    with pytest.raises(DynamicShapeError, match="the model makes it 3"):
+        export(program, dynamic_shapes=({1: "width"}, None))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_guards_of_both_kinds_of_capture(strict: bool) -> None:
+    from batch_export.exporter.capture import STRATEGIES
+
+    captured = capture(
+        Short(), ONE, dynamic_shapes=({0: "batch"},), allow_guards=True, strategies=[STRATEGIES[1 if strict else 0]]
+    )
+    assert [guard.condition for guard in captured.restrictions] == ["batch <= 8"]
+
+
+# Property: any tree of inputs with any mixture of forms, its canonical form has one entry for each tensor and names
+# every axis that was asked for, whichever way it was said.
+
+
+@st.composite
+def tensors_with_specs(draw: st.DrawFn) -> tuple[torch.Tensor, Any, dict[int, str]]:
+    rank = draw(st.integers(1, 3))
+    chosen = draw(st.dictionaries(st.integers(0, rank - 1), st.sampled_from(["a", "b", "", None]), max_size=rank))
+    kinds: dict[int, Any] = {}
+    names: dict[int, str] = {}
+    for axis, name in chosen.items():
+        if name is None:
+            kinds[axis] = draw(st.sampled_from([None, Dim.STATIC, 3]))
+        elif not name:
+            kinds[axis], names[axis] = draw(st.sampled_from([Dim.DYNAMIC, Dim.AUTO])), ""
+        else:
+            kinds[axis], names[axis] = draw(st.sampled_from([name, Dim(name)])), name
+    as_list = draw(st.booleans())
+    spec = [kinds.get(axis) for axis in range(rank)] if as_list else kinds or None
+    return torch.ones(*[3] * rank), spec, names
+
+
+class Anything(torch.nn.Module):
+    def forward(self, first: Any, second: Any, third: Any) -> Any:
+        return first
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(tensors_with_specs(), min_size=4, max_size=4), st.booleans())
+def test_canonical_forms(drawn: list[Any], by_name: bool) -> None:
+    tensors, specs, names = zip(*drawn, strict=True)
+    inputs = (tensors[0], {"left": tensors[1], "number": 5}, [tensors[2], (tensors[3],)])
+    form: Any = (specs[0], {"left": specs[1]}, [specs[2], (specs[3],)])
+    if by_name:
+        form = dict(zip(("first", "second", "third"), form, strict=True))
+    asked = shapes.canonical(form, Anything(), inputs, {})
+
+    assert asked.names == list(names)
+    assert set(asked.torch_form) == {"first", "second", "third"}
+    assert {(axis.where, axis.axis, axis.name) for axis in asked.axes} == {
+        (where, axis, name)
+        for where, of_tensor in zip(
+            ("['first']", "['second']['left']", "['third'][0]", "['third'][1][0]"), names, strict=True
+        )
+        for axis, name in of_tensor.items()
+    }

@@ -1,0 +1,129 @@
+"""Metadata of nodes, values and the graph as PyTorch's documentation names them, also after optimisation."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+import torch
+
+from batch_export import export
+
+KIND = "pkg.torch.export.graph_signature.{}Spec.kind"
+PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
+ORIGINAL = "pkg.torch.onnx.original_node_name"
+
+
+class SimpleAdd(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.add(x, y)
+
+
+class Inner(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.clamp(self.fc1(x), min=0.5))
+
+
+class Outer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Inner()
+        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("hidden", torch.ones(3), persistent=False)
+        self.constant = torch.arange(2000.0).reshape(1, 2000)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.seen.add_(1)
+        return self.inner(x) + self.hidden, self.constant * 2
+
+
+@pytest.fixture(scope="module")
+def program() -> Any:
+    return export(Outer(), (torch.ones(2, 3),), dynamic_shapes=({0: "batch"},))
+
+
+def test_the_documented_example() -> None:
+    (node,) = list(export(SimpleAdd(), (torch.ones(2), torch.ones(2))).model.graph)
+    module = f"{__name__}.SimpleAdd"
+
+    assert node.metadata_props["namespace"] == f"{module}/add: aten.add.Tensor"
+    assert node.metadata_props["pkg.torch.onnx.class_hierarchy"] == f"['{module}', 'aten.add.Tensor']"
+    assert node.metadata_props["pkg.torch.onnx.name_scopes"] == "['', 'add']"
+    assert node.metadata_props["pkg.torch.onnx.fx_node"] == (
+        "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %y), kwargs = {})"
+    )
+    trace = node.metadata_props["pkg.torch.onnx.stack_trace"]
+    assert "test_exporter_metadata.py" in trace
+    assert "return torch.add(x, y)" in trace
+
+
+def test_every_node_says_where_it_comes_from_also_those_that_rewriting_made(program: Any) -> None:
+    assert any(one.name == "rewrite" and one.changes for one in program.passes)  # Relu over Clip became one Clip
+    for node in program.model.graph.all_nodes():
+        assert set(node.metadata_props) >= {
+            "namespace",
+            "pkg.torch.onnx.class_hierarchy",
+            "pkg.torch.onnx.fx_node",
+            "pkg.torch.onnx.name_scopes",
+            "pkg.torch.onnx.stack_trace",
+        }, node.name
+        classes = ast.literal_eval(node.metadata_props["pkg.torch.onnx.class_hierarchy"])
+        assert classes[0] == f"{__name__}.Outer"
+
+
+def test_a_node_of_a_submodule_has_the_whole_path(program: Any) -> None:
+    node = next(node for node in program.model.graph if node.op_type == "Gemm")
+    assert ast.literal_eval(node.metadata_props["pkg.torch.onnx.name_scopes"])[:3] == ["", "inner", "inner.fc1"]
+    assert node.metadata_props["namespace"].startswith(f"{__name__}.Outer/inner: {__name__}.Inner/inner.fc1: torch.nn")
+
+
+def test_weights_say_their_kind_their_persistence_and_their_name(program: Any) -> None:
+    initializers = program.model.graph.initializers
+    found = {
+        name: (props[KIND.format("Input")], props[PERSISTENT], props[ORIGINAL])
+        for name, props in ((name, value.metadata_props) for name, value in initializers.items())
+        if ORIGINAL in props
+    }
+    assert found["inner.fc1.weight"] == ("PARAMETER", "True", "inner.fc1.weight")
+    assert found["seen"] == ("BUFFER", "True", "seen")
+    assert found["hidden"] == ("BUFFER", "False", "hidden")
+    assert found["constant"][0] == "CONSTANT_TENSOR"
+
+
+def test_inputs_and_outputs_say_their_kind(program: Any) -> None:
+    (value,) = program.model.graph.inputs
+    assert value.metadata_props[KIND.format("Input")] == "USER_INPUT"
+    assert value.metadata_props[ORIGINAL] == "x"
+    kinds = [output.metadata_props[KIND.format("Output")] for output in program.model.graph.outputs]
+    assert kinds == ["USER_OUTPUT", "USER_OUTPUT", "BUFFER_MUTATION"]
+    assert program.output_kinds[-1] == ("BUFFER_MUTATION", "seen")
+
+
+def test_an_input_keeps_its_original_name_when_it_is_renamed() -> None:
+    program = export(SimpleAdd(), (torch.ones(2), torch.ones(2)), input_names=["left", "right"], output_names=["sum"])
+    assert [value.name for value in program.model.graph.inputs] == ["left", "right"]
+    assert [value.metadata_props[ORIGINAL] for value in program.model.graph.inputs] == ["x", "y"]
+    (output,) = program.model.graph.outputs
+    assert (output.name, output.metadata_props[ORIGINAL]) == ("sum", "add")
+
+
+def test_the_graph_has_the_signature_and_the_ranges(program: Any) -> None:
+    props = program.model.graph.metadata_props
+    signature = props["pkg.torch.export.ExportedProgram.graph_signature"]
+    assert "InputSpec(kind=<InputKind.PARAMETER" in signature
+    assert "target='inner.fc1.weight'" in signature
+    assert "OutputSpec(kind=<OutputKind.USER_OUTPUT" in signature
+    assert "batch: VR[2, int_oo]" in props["pkg.torch.export.ExportedProgram.range_constraints"]
+
+
+def test_weights_are_the_modules_own_tensors_also_after_optimisation() -> None:
+    model = Outer()
+    program = export(model, (torch.ones(2, 3),))
+    assert program.model.graph.initializers["inner.fc1.weight"].const_value.raw is model.inner.fc1.weight
+    program.optimize()
+    assert program.model.graph.initializers["inner.fc1.weight"].const_value.raw is model.inner.fc1.weight

@@ -1,0 +1,239 @@
+"""Operators that a model names in ONNX's own terms, custom torch operators, and what a model sees during an export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+import torch
+from onnxscript import opset20 as op
+from torch.onnx import is_in_onnx_export
+
+from batch_export import export
+from batch_export.errors import MissingOperatorError
+
+
+def node_types(program: Any) -> list[str]:
+    return [node.op_type for node in program.model.graph.all_nodes()]
+
+
+class Symbolic(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = torch.onnx.ops.symbolic(
+            "custom.domain::Scale",
+            [x, None, x + 1],
+            attrs={
+                "whole": 4,
+                "real": 0.5,
+                "text": "abc",
+                "flag": True,
+                "wholes": [1, 2],
+                "reals": [0.5, 1],
+                "texts": ["a", "b"],
+                "flags": [True, False],
+            },
+            dtype=torch.float16,
+            shape=[*x.shape[:-1], 7],
+            version=3,
+            metadata_props={"key": "value"},
+        )
+        return made
+
+
+def test_symbolic_becomes_the_node_with_every_kind_of_attribute() -> None:
+    program = export(Symbolic(), (torch.ones(2, 3),), dynamic_shapes=({0: "batch"},))
+    (node,) = [node for node in program.model.graph if node.domain]
+
+    assert (node.domain, node.op_type, node.version) == ("custom.domain", "Scale", 3)
+    assert program.model.opset_imports["custom.domain"] == 3
+    assert [value is None for value in node.inputs] == [False, True, False]
+    values = {name: attribute.value for name, attribute in node.attributes.items()}
+    assert values["whole"] == 4
+    assert values["real"] == 0.5
+    assert values["text"] == "abc"
+    assert values["flag"] == 1
+    assert list(values["wholes"]) == [1, 2]
+    assert list(values["reals"]) == [0.5, 1.0]
+    assert list(values["texts"]) == ["a", "b"]
+    assert list(values["flags"]) == [1, 0]
+    (output,) = node.outputs
+    assert output.dtype == ir.DataType.FLOAT16
+    assert output.shape == ("batch", 7)
+    assert node.metadata_props["key"] == "value"
+    assert "onnx_symbolic" in node.metadata_props["pkg.torch.onnx.fx_node"]
+
+
+class SymbolicPair(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second = torch.onnx.ops.symbolic_multi_out(
+            "custom.domain::Pair",
+            [x],
+            attrs={"axis": 1},
+            dtypes=[x.dtype, torch.int64],
+            shapes=[x.shape, [x.shape[0], 1]],
+            version=1,
+        )
+        return first * second
+
+
+def test_symbolic_multi_out_gives_each_output_its_type_and_shape() -> None:
+    program = export(SymbolicPair(), (torch.ones(2, 3),), dynamic_shapes=({0: "batch"},))
+    (node,) = [node for node in program.model.graph if node.domain]
+
+    assert [value.dtype for value in node.outputs] == [ir.DataType.FLOAT, ir.DataType.INT64]
+    assert [value.shape for value in node.outputs] == [("batch", 3), ("batch", 1)]
+
+
+class QuantisedMatMul(torch.nn.Module):
+    """The documented use: one operator in the file, another path outside an export."""
+
+    def __init__(self, seen: Callable[[], bool]) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3, 4))
+        self.seen = seen
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.seen():
+            return torch.onnx.ops.symbolic(
+                "com.microsoft::FusedMatMul",
+                [x, self.weight],
+                attrs={"alpha": 2.0},
+                dtype=x.dtype,
+                shape=[*x.shape[:-1], 4],
+                version=1,
+            )
+        return 2.0 * (x @ self.weight)
+
+
+@pytest.mark.parametrize("seen", [torch.onnx.is_in_onnx_export, is_in_onnx_export], ids=["attribute", "imported"])
+def test_a_model_sees_that_it_is_exported_and_its_contrib_operator_runs(seen: Callable[[], bool]) -> None:
+    model, x = QuantisedMatMul(seen), torch.randn(5, 3)
+    program = export(model, (x,), dynamic_shapes=({0: "batch"},))
+
+    assert node_types(program) == ["FusedMatMul"]
+    torch.testing.assert_close(program(torch.ones(2, 3))[0], model(torch.ones(2, 3)))
+    assert not is_in_onnx_export()
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if torch.onnx.is_in_onnx_export() else x - 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_is_in_onnx_export_is_true_in_both_kinds_of_capture(strict: bool) -> None:
+    from batch_export.exporter import capture
+
+    strategy = capture.STRATEGIES[1 if strict else 0]
+    captured = capture.capture(Branching(), (torch.zeros(2),), strategies=[strategy])
+    targets = [str(node.target) for node in captured.program.graph.nodes if node.op == "call_function"]
+    assert targets == ["aten.add.Tensor"]
+
+
+class ImportedBranching(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if is_in_onnx_export() else x - 1
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_imported_is_in_onnx_export_is_true_in_both_kinds_of_capture(strict: bool) -> None:
+    from batch_export.exporter import capture
+
+    strategy = capture.STRATEGIES[1 if strict else 0]
+    captured = capture.capture(ImportedBranching(), (torch.zeros(2),), strategies=[strategy])
+    targets = [str(node.target) for node in captured.program.graph.nodes if node.op == "call_function"]
+    assert targets == ["aten.add.Tensor"]
+
+
+class Attention(torch.nn.Module):
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, past_k: torch.Tensor, past_v: torch.Tensor
+    ) -> Any:
+        output, key, value, _ = torch.onnx.ops.attention(
+            q, k, v, None, past_k, past_v, q_num_heads=4, kv_num_heads=2, scale=0.3
+        )
+        return output, key, value
+
+
+def attention_inputs(batch: int = 2, length: int = 5, past: int = 3) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(0)
+    return (
+        torch.randn(batch, length, 4 * 8),
+        torch.randn(batch, length, 2 * 8),
+        torch.randn(batch, length, 2 * 8),
+        torch.randn(batch, 2, past, 8),
+        torch.randn(batch, 2, past, 8),
+    )
+
+
+@pytest.mark.parametrize(("opset", "native"), [(20, False), (23, True)])
+def test_attention_is_native_where_the_opset_has_it_and_decomposed_below(opset: int, native: bool) -> None:
+    model = Attention()
+    axes = ({0: "batch", 1: "seq"},) * 3 + ({0: "batch", 2: "past"},) * 2
+    program = export(model, attention_inputs(), dynamic_shapes=axes, opset_version=opset)
+
+    assert ("Attention" in node_types(program)) is native
+    for inputs in (attention_inputs(), attention_inputs(3, 4, 6)):
+        for one, other in zip(program(*inputs), model(*inputs), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+class Rotary(torch.nn.Module):
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return torch.onnx.ops.rotary_embedding(x, cos, sin, positions)
+
+
+@pytest.mark.parametrize(("opset", "native"), [(20, False), (23, True)])
+def test_rotary_embedding_is_native_where_the_opset_has_it_and_decomposed_below(opset: int, native: bool) -> None:
+    def inputs(batch: int, length: int) -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(0)
+        positions = torch.arange(length).expand(batch, length).contiguous()
+        return torch.randn(batch, 2, length, 8), torch.randn(50, 4), torch.randn(50, 4), positions
+
+    axes = ({0: "batch", 2: "seq"}, None, None, {0: "batch", 1: "seq"})
+    program = export(Rotary(), inputs(2, 5), dynamic_shapes=axes, opset_version=opset)
+
+    assert ("RotaryEmbedding" in node_types(program)) is native
+    for given in (inputs(2, 5), inputs(3, 7)):
+        torch.testing.assert_close(program(*given)[0], Rotary()(*given), atol=1e-5, rtol=1e-5)
+
+
+@torch.library.custom_op("batch_export_tests::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@double.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class Custom(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.batch_export_tests.double(x) + 1
+
+
+def test_a_custom_operator_uses_its_translation() -> None:
+    def by_adding(x: Any) -> Any:
+        return op.Add(x, x)
+
+    def by_scaling(x: Any) -> Any:
+        return op.Mul(x, 2.0)
+
+    target = torch.ops.batch_export_tests.double.default
+    x = torch.randn(2, 3)
+    one = export(Custom(), (x,), custom_translation_table={target: by_adding})
+    several = export(Custom(), (x,), custom_translation_table={target: [by_scaling, by_adding]})
+
+    assert node_types(one) == ["Add", "Add"]
+    assert node_types(several) == ["Mul", "Add"]
+    assert one.operators["batch_export_tests::double"] == (1, "custom")
+    for program in (one, several):
+        torch.testing.assert_close(program(x)[0], x * 2 + 1)
+
+
+def test_a_custom_operator_without_a_translation_is_named() -> None:
+    with pytest.raises(MissingOperatorError, match=r"batch_export_tests\.double.*custom_translation_table"):
+        export(Custom(), (torch.ones(2),))

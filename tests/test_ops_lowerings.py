@@ -1,0 +1,126 @@
+"""Our own translations of operators, in ONNX Runtime, against eager; the whole database is the nox session `ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import op_database
+import pytest
+import torch
+from exporting import export_and_compare
+
+from batch_export.errors import TranslationError
+from batch_export.exporter import export
+
+
+class Call(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def positive(count: int, batch: int = 2) -> torch.Tensor:
+    torch.manual_seed(count)
+    base = torch.randn(batch, count, count)
+    return base @ base.mT + count * torch.eye(count)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "stable sort": lambda x: torch.sort(x, stable=True, dim=1, descending=True),
+    "median": lambda x: x.median(dim=1).values,
+    "nanmedian": lambda x: torch.where(x > 1, torch.nan, x).nanmedian(),
+    "cumprod": lambda x: x.cumprod(1),
+    "cummax": lambda x: x.cummax(1),
+    "masked select": lambda x: x[x > 0] if False else torch.masked_select(x, x > 0),
+    "bucketize": lambda x: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])),
+    "pooling with a divisor": lambda x: torch.nn.functional.avg_pool2d(x[:, None], 3, 2, 1, True, True, 5),
+    "adaptive maxima": lambda x: torch.nn.functional.adaptive_max_pool2d(x[:, None], (4, 3), return_indices=True),
+    "circular padding": lambda x: torch.nn.functional.pad(x, (2, 3), mode="circular"),
+    "scatter mean": lambda x: x.scatter_reduce(1, torch.zeros(2, 10, 10, dtype=torch.int64), x, "mean"),
+    "distances": lambda x: torch.cdist(x, x + 1.0, p=1.0),
+    "lgamma": lambda x: torch.lgamma(x * 3),
+    "digamma": lambda x: torch.digamma(x * 3 + 0.1),
+    "erfinv": lambda x: torch.erfinv(torch.tanh(x)),
+    "log_ndtr": lambda x: torch.special.log_ndtr(x * 9),
+    "truth values": lambda x: torch.where(x > 0, x > 1, x < -1) + (x > 2),
+    "integers": lambda x: torch.nn.functional.relu((x * 5).long()) + torch.floor((x * 5).long()),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_operator_gives_what_eager_gives(name: str) -> None:
+    torch.manual_seed(0)
+    export_and_compare(Call(FUNCTIONS[name]), (torch.randn(2, 10, 10),))
+
+
+MATRICES: dict[str, Callable[..., Any]] = {
+    "inverse": torch.linalg.inv,
+    "solve": lambda x: torch.linalg.solve(x, x[..., :2] + 1.0),
+    "cholesky": torch.linalg.cholesky,
+    "determinant": torch.linalg.slogdet,
+    "factors": torch.linalg.lu,
+    "orthogonal": torch.linalg.qr,
+    "triangular": lambda x: torch.linalg.solve_triangular(x.tril(), x + 1.0, upper=False),
+}
+
+
+@pytest.mark.parametrize("count", [3, 12], ids=["written out", "as a Loop"])
+@pytest.mark.parametrize("name", MATRICES)
+def test_linear_algebra_over_a_free_batch(name: str, count: int) -> None:
+    module = Call(MATRICES[name])
+    given = positive(count), positive(count, batch=4)
+    program = export_and_compare(module, (given[0],), (given[1],), dynamic_shapes=({0: "batch"},), tolerance=1e-3)
+    assert ("Loop" in {node.op_type for node in program.model.graph}) == (count == 12)
+
+
+def test_adaptive_pooling_of_a_free_axis_says_what_to_do() -> None:
+    module = Call(lambda x: torch.nn.functional.adaptive_max_pool1d(x, 3))
+    with pytest.raises(TranslationError, match="keep that axis static, or pool to size 1"):
+        export(module, (torch.randn(2, 4, 9),), dynamic_shapes=({2: "length"},))
+
+
+def test_the_database_tells_regressions_from_progress() -> None:
+    records = [
+        {"op": "add", "dtype": "bool", "class": "mismatch", "why": "off"},
+        {"op": "sort", "dtype": "bool", "class": "pass", "why": ""},
+        {"op": "svd", "dtype": "float32", "class": "missing", "why": ""},
+    ]
+    expected = {"sort": {"bool": "mismatch"}, "svd": {"float32": "missing"}}
+    found = op_database.differences(records, expected)
+    assert found == [
+        "add bool was expected to end as pass and ended as mismatch: off",
+        "sort bool passes now and was expected to end as mismatch: take it out of the list",
+    ]
+
+
+class Scored(torch.nn.Module):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, scores: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(scores, target, weight, **self.options)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("by", ["number", "probability"])
+def test_cross_entropy_with_weights_and_smoothing(by: str, reduction: str, smoothing: float) -> None:
+    torch.manual_seed(0)
+    scores, weight = torch.randn(6, 5, 4), torch.rand(5)
+    target = torch.randint(0, 5, (6, 4)) if by == "number" else scores.sin().softmax(1)
+    if by == "number":
+        target[0, 0] = -100  # left out
+    export_and_compare(Scored(reduction=reduction, label_smoothing=smoothing), (scores, target, weight))
+
+
+@pytest.mark.parametrize(("extra", "padding", "stride", "dilation"), [(3, 0, 2, 4), (3, 1, 2, 5), (1, 2, 2, 1)])
+def test_a_transposed_convolution_with_any_output_padding(extra: int, padding: int, stride: int, dilation: int) -> None:
+    torch.manual_seed(0)
+    module = torch.nn.ConvTranspose2d(6, 4, 3, stride, padding, extra, groups=2, dilation=dilation)
+    more = (torch.randn(3, 6, 5, 7),)
+    export_and_compare(module, (torch.randn(2, 6, 5, 7),), more, dynamic_shapes=({0: "batch"},))

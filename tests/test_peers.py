@@ -1,0 +1,232 @@
+"""stages/plugin.py and the exporters of peers/: written files are collected, and what goes wrong is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx.parser
+import pytest
+import torch
+from torch import Tensor, nn
+
+from batch_export import axes
+from batch_export.contract import Contract, TensorContract
+from batch_export.errors import LibraryMissingError, TranslationError, UsageError
+from batch_export.peers import torch_dynamo, torchscript
+from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec, ProviderSpec
+from batch_export.stages import check, plugin, reference, run
+
+CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
+INPUTS = (
+    InputSpec(("x",), "float32", ("batch", 3)),
+    InputSpec(("pair", "first"), "float32", ("batch", 3)),
+    InputSpec(("pair", "scale"), constant=2.0),
+    InputSpec(("rest", 0), "int64", ("batch",)),
+)
+MODEL = ModelSpec("nested", "", {}, INPUTS, (AxisSpec("batch", 2, (1, 5)),), output_names=("total", "rows"))
+
+
+class Nested(nn.Module):
+    """Inputs in a dict and a list, with a constant among them, and two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor, pair: dict[str, Any], rest: list[Tensor]) -> tuple[Tensor, Tensor]:
+        return self.linear(x) + pair["first"] * pair["scale"], rest[0] + 1
+
+
+class Bench:
+    """What stages see of a workbench."""
+
+    def __init__(self, scratch: Path, target: str, dynamic: str = "full", **arguments: Any) -> None:
+        self.model = MODEL
+        self.dynamic = dynamic
+        self.exporter = ExporterSpec("peer", target, arguments)
+        self.scratch = scratch
+        torch.manual_seed(0)
+        self.module = Nested().eval()
+
+    def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        batch = sizes["batch"]
+        x = torch.arange(3.0 * batch).reshape(batch, 3)
+        return {"x": x, "pair": {"first": x / 2, "scale": 2.0}, "rest": [torch.arange(batch)]}
+
+
+def requested(dynamic: str) -> Contract:
+    leaves = [leaf for leaf in INPUTS if leaf.dtype]
+    shapes = [tuple(axes.dimension(MODEL, entry, dynamic) for entry in leaf.shape) for leaf in leaves]
+    names = axes.input_names(MODEL)
+    inputs = tuple(
+        TensorContract(name, leaf.dtype, shape) for name, leaf, shape in zip(names, leaves, shapes, strict=True)
+    )
+    return Contract(18, inputs, (TensorContract("total", "float32", None), TensorContract("rows", "int64", None)))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamic", ["static", "full"])
+@pytest.mark.parametrize("peer", ["torch_dynamo", "torchscript"])
+def test_a_peer_writes_a_file_that_is_right_at_all_sizes(tmp_path: Path, peer: str, dynamic: str) -> None:
+    bench: Any = Bench(tmp_path, f"batch_export.peers.{peer}.export", dynamic)
+    written = plugin.execute(bench, 18)
+    assert written.failure is None, written.failure
+    assert written.model is not None
+    assert written.facts["opset"] == 18
+    assert written.facts["nodes"] > 0
+    contract = requested(dynamic)
+    assert check.execute(written.model.onnx, contract).facts["findings"] == []
+    evidence = reference.execute(bench).files["reference"]
+    cases = axes.case_indices(MODEL, dynamic)
+    output = run.execute(written.model.onnx, evidence, cases, contract, CPU, 1)
+    assert output.failure is None
+    assert len(output.facts["runs"]) == (1 if dynamic == "static" else 3)
+    for facts in output.facts["runs"]:
+        assert facts["error"] == ""
+        assert [output["name"] for output in facts["outputs"]] == ["total", "rows"]
+        assert all(output["max_abs"] < 1e-5 for output in facts["outputs"])
+
+
+def test_a_file_that_fixes_axes_is_not_blamed_under_auto(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, "batch_export.peers.torchscript.export", "static")
+    written = plugin.execute(bench, 18)
+    assert written.model is not None
+    evidence = reference.execute(bench).files["reference"]
+    asked = requested("full")
+    unasked = Contract(
+        18, tuple(TensorContract(value.name, value.dtype, None) for value in asked.inputs), asked.outputs
+    )
+    runs = run.execute(written.model.onnx, evidence, [0, 1, 2], unasked, CPU, 1).facts["runs"]
+    assert [facts["sizes"] for facts in runs] == [{"batch": 2}]
+    runs = run.execute(written.model.onnx, evidence, [0, 1, 2], asked, CPU, 1).facts["runs"]
+    assert [bool(facts["error"]) for facts in runs] == [False, True, True]
+
+
+def test_torch_gets_dimensions_for_sums() -> None:
+    shapes: dict[str, Any] = {"x": {0: "batch", 1: "past+seq"}, "n": None, "rest": [{}]}
+    assert torch_dynamo.with_dims(shapes) == {
+        "x": {0: "batch", 1: torch.export.Dim.DYNAMIC}, "n": None, "rest": [{}],
+    }  # fmt: skip
+    assert torch_dynamo.with_dims(None) is None
+
+
+def test_dynamic_shapes_become_axes_by_input_name() -> None:
+    shapes = {"x": {0: "batch"}, "pair": {"first": {0: "batch", 1: torch.export.Dim.AUTO}, "scale": None}, "rest": [{}]}
+    assert torchscript.dynamic_axes(shapes, ["x", "pair_first", "rest_0"]) == {
+        "x": {0: "batch"},
+        "pair_first": {0: "batch", 1: "pair_first_dim1"},
+    }
+    assert torchscript.dynamic_axes(None, ["x"]) == {}
+
+
+def test_a_capture_that_torch_refuses_is_a_capture_failure(tmp_path: Path) -> None:
+    class Guarded(Nested):
+        def forward(self, x: Tensor, pair: dict[str, Any], rest: list[Tensor]) -> Any:
+            return x if float(x.sum()) > 1 else x + 1
+
+    bench: Any = Bench(tmp_path, "batch_export.peers.torch_dynamo.export", "static")
+    bench.module = Guarded().eval()
+    failure = plugin.execute(bench, 18).failure
+    assert failure is not None
+    assert (failure.stage, failure.error_class) == ("capture", "TorchCaptureError")
+    assert "Traceback" in failure.details
+
+
+def writes_with_data(module: Any, args: Any, kwargs: Any, *, path: Path, opset_version: int, **rest: Any) -> None:
+    """A plug-in that keeps weights beside the model and needs an argument of its own."""
+    graph = f'<ir_version: 10, opset_import: ["": {opset_version}]> g (float[n] x) => (float[n] y) {{y = Relu(x)}}'
+    onnx.save(onnx.parser.parse_model(graph), path)
+    (path.parent / "weights.bin").write_bytes(bytes(rest["size"]))
+    assert rest["input_names"] == ["x", "pair_first", "rest_0"]
+    assert rest["output_names"] == ["total", "rows"]
+    assert rest["dynamic_shapes"]["x"] == {0: "batch"}
+    assert args == ()
+    assert sorted(kwargs) == ["pair", "rest", "x"]
+    module.train()
+
+
+def writes_nothing(*args: Any, **kwargs: Any) -> None:
+    """Returns as if all were well."""
+
+
+def writes_rubbish(*args: Any, path: Path, **kwargs: Any) -> None:
+    """Writes a file that is no model."""
+    path.write_bytes(b"\xff\xff\xff")
+
+
+def writes_a_folder(*args: Any, path: Path, **kwargs: Any) -> None:
+    """Keeps weights where nobody looks."""
+    writes_with_data(*args, path=path, size=1, **kwargs)
+    (path.parent / "weights").mkdir()
+
+
+def needs_more(*args: Any, **kwargs: Any) -> None:
+    """Needs a package that is not there."""
+    raise LibraryMissingError("tf2onnx", "exporter needs_more")
+
+
+def raises(*args: Any, **kwargs: Any) -> None:
+    """Fails in a way of its own."""
+    raise ZeroDivisionError("\nno such luck\nat all")
+
+
+def test_files_beside_the_model_are_its_external_data(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, f"{__name__}.writes_with_data", size=12)
+    for opset in (18, 20, 20):
+        output = plugin.execute(bench, opset)
+        assert output.model is not None
+        assert output.facts["opset"] == opset
+        assert [(name, Path(path).stat().st_size) for name, path in output.model.external.items()] == [
+            ("weights.bin", 12)
+        ]
+        assert not bench.module.training
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "sentence"),
+    [
+        (
+            "writes_nothing",
+            TranslationError,
+            "exporter 'peer' returned, but wrote no file model.onnx. Next step: write the",
+        ),
+        ("writes_rubbish", TranslationError, "exporter 'peer' wrote a file that is no ONNX model"),
+        (
+            "writes_a_folder",
+            TranslationError,
+            "exporter 'peer' left 'weights' beside the model, which is no plain file",
+        ),
+        ("needs_more", LibraryMissingError, "exporter needs_more needs the package 'tf2onnx'"),
+        ("nothing", UsageError, "has no 'nothing'"),
+        ("CPU", UsageError, "is a ProviderSpec, which cannot be called"),
+    ],
+)
+def test_a_plug_in_that_breaks_the_rules_is_named(
+    tmp_path: Path, target: str, error: type[Exception], sentence: str
+) -> None:
+    bench: Any = Bench(tmp_path, f"{__name__}.{target}")
+    with pytest.raises(error) as caught:
+        plugin.execute(bench, 18)
+    assert sentence in str(caught.value)
+
+
+def test_what_a_plug_in_raises_is_a_failure_under_its_own_class(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, f"{__name__}.raises")
+    failure = plugin.execute(bench, 18).failure
+    assert failure is not None
+    assert (failure.stage, failure.error_class, failure.message) == ("translate", "ZeroDivisionError", "no such luck")
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("export", "must be `package.module.function`"),
+        ("no_such_package.export", "there is no module 'no_such_package'"),
+    ],
+)
+def test_a_target_that_cannot_be_imported_is_a_usage_error(target: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        plugin.resolve(target)

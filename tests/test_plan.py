@@ -1,0 +1,207 @@
+"""Keys: every entry changes them and descriptions do not. The walk: which steps follow which results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sweeping import CORE, CPU, PLUGIN, cells, model
+
+from batch_export import keys, plan
+from batch_export.action import Action, ActionResult, ModelArtifact
+from batch_export.contract import Contract, TensorContract
+from batch_export.errors import ModelError
+from batch_export.record import Failure
+from batch_export.spec import AxisSpec, InputSpec, MeasureSpec, ModelSpec, ProviderSpec, Tolerance
+from batch_export.toolchain import ROOMS, Toolchain
+
+MODEL = replace(model("m"), requires=("lib",))
+TOOLS = Toolchain(
+    versions={
+        name: "1"
+        for name in ("python", "torch", "numpy", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "lib", "other")
+    },
+    own={room: "own" for room in ROOMS},
+    targets={MODEL.target: "builder", PLUGIN.target: "exporter"},
+    host={"name": "h", "machine": "x86_64", "system": "Linux", "cpu": "c", "cores": "2"},
+)
+FILE = ModelArtifact("onnx", (("weights.bin", "data"),))
+ASKED = Contract(18, (TensorContract("x", "float32", ("batch", 4)),), (TensorContract("", "float32", None),))
+FACTS: dict[str, Any] = {
+    "cases": [{"sizes": {"batch": size}, "example": size == 2, "rejected": ""} for size in (2, 1, 5)],
+    "outputs": [{"name": "0", "dtype": "complex64"}, {"name": "1", "dtype": "int64"}],
+    "mutations": ["count"],
+    "parameters": 3,
+}
+
+MAKERS: dict[str, Callable[[ModelSpec, Toolchain], Action]] = {
+    "reference": lambda m, t: keys.reference_action(m, t),
+    "capture": lambda m, t: keys.capture_action(m, "full", CORE, t),
+    "translate": lambda m, t: keys.translate_action(m, "full", "graph", "weights", 18, CORE, t),
+    "plugin": lambda m, t: keys.plugin_action(m, "full", 18, PLUGIN, t),
+    "check": lambda m, t: keys.check_action(FILE, ASKED, t),
+    "run": lambda m, t: keys.run_action(FILE, "reference", (0, 1), CPU, 1, ASKED, t),
+    "measure": lambda m, t: keys.measure_action(FILE, "reference", CPU, MeasureSpec(), t),
+    "eager": lambda m, t: keys.eager_action(m, MeasureSpec(), t),
+}
+BUILT = {"reference", "capture", "plugin", "eager"}
+EXPORTED = {"capture", "translate", "plugin"}
+
+
+def with_version(name: str) -> Toolchain:
+    return replace(TOOLS, versions={**TOOLS.versions, name: "2"})
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_entries_are_named_sorted_and_unique_and_every_one_changes_the_key(maker: str) -> None:
+    action = MAKERS[maker](MODEL, TOOLS)
+    names = [name for name, _ in action.entries]
+    assert names == sorted(set(names))
+    for index, (name, value) in enumerate(action.entries):
+        other = (*action.entries[:index], (name, value + "'"), *action.entries[index + 1 :])
+        assert replace(action, entries=other).key != action.key
+    assert replace(action, description="other words").key == action.key
+
+
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        (lambda m: replace(m, target="fake_stages.plugin.execute"), BUILT),
+        (lambda m: replace(m, arguments={"width": 3}), BUILT),
+        (lambda m: replace(m, seed=1), BUILT),
+        (lambda m: replace(m, inputs=(replace(m.inputs[0], low=3.0),)), BUILT),
+        (lambda m: replace(m, inputs=(replace(m.inputs[0], shape=("batch", 5)),)), BUILT | EXPORTED),
+        (lambda m: replace(m, axes=(AxisSpec("batch", 2, (9,)),)), {"reference", "capture", "plugin"}),
+        (lambda m: replace(m, axes=(AxisSpec("batch", 3, (1, 5)),)), BUILT),
+        (lambda m: replace(m, output_names=("y",)), {"translate", "plugin"}),
+        (lambda m: replace(m, requires=("other",)), BUILT),
+        (lambda m: replace(m, tolerances={"float32": Tolerance(1, 1)}, name="n", tags=("t",)), set()),
+    ],
+)
+def test_what_of_a_model_changes_which_keys(change: Callable[[ModelSpec], ModelSpec], changed: set[str]) -> None:
+    other = change(MODEL)
+    assert {name for name, make in MAKERS.items() if make(MODEL, TOOLS).key != make(other, TOOLS).key} == changed
+
+
+@pytest.mark.parametrize(
+    ("tools", "changed"),
+    [
+        (replace(TOOLS, targets={**TOOLS.targets, MODEL.target: "edited"}), BUILT),
+        (replace(TOOLS, targets={**TOOLS.targets, PLUGIN.target: "edited"}), {"plugin"}),
+        (with_version("torch"), BUILT | EXPORTED),
+        (with_version("lib"), BUILT),
+        (with_version("onnx"), {"translate", "plugin", "check"}),
+        (with_version("onnxscript"), {"translate", "plugin"}),
+        (with_version("onnxruntime"), {"run", "measure"}),
+        (replace(TOOLS, host={**TOOLS.host, "cpu": "d"}), {"measure", "eager"}),
+        (replace(TOOLS, own={**TOOLS.own, "Plugin": "edited"}), {"plugin"}),
+        (replace(TOOLS, own={**TOOLS.own, "Run": "edited"}), {"run"}),
+        (replace(TOOLS, roots=("/elsewhere",)), set()),
+    ],
+)
+def test_what_of_the_toolchain_changes_which_keys(tools: Toolchain, changed: set[str]) -> None:
+    assert {name for name, make in MAKERS.items() if make(MODEL, TOOLS).key != make(MODEL, tools).key} == changed
+
+
+def test_different_files_have_different_keys() -> None:
+    others = [replace(FILE, onnx="other"), replace(FILE, external=(("weights.bin", "other"),))]
+    for other in others:
+        assert keys.check_action(other, ASKED, TOOLS).key != keys.check_action(FILE, ASKED, TOOLS).key
+        reference = ProviderSpec("reference", "reference")
+        for provider in (CPU, reference):
+            found = {keys.run_action(file, "r", (0,), provider, 1, ASKED, TOOLS).key for file in (FILE, other)}
+            assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        replace(CPU, kind="reference"),
+        replace(CPU, execution_provider="CUDAExecutionProvider"),
+        replace(CPU, options={"a": "b"}),
+        replace(CPU, graph_optimization="disabled"),
+    ],
+)
+def test_a_providers_settings_are_in_the_key_of_run(provider: ProviderSpec) -> None:
+    found = {keys.run_action(FILE, "r", (0,), item, 1, ASKED, TOOLS).key for item in (CPU, provider)}
+    assert len(found) == 2
+
+
+def test_a_providers_name_and_limits_are_not() -> None:
+    other = replace(CPU, name="other", max_parameters=3, opsets=(2, 3), measure=False)
+    assert len({keys.run_action(FILE, "r", (0,), item, 1, ASKED, TOOLS).key for item in (CPU, other)}) == 1
+
+
+@pytest.mark.parametrize(("dynamic", "shape"), [("static", (2, 4)), ("full", ("batch", 4)), ("auto", None)])
+def test_the_requested_contract(dynamic: str, shape: tuple[int | str, ...] | None) -> None:
+    constant = InputSpec(("flag",), constant=True)
+    asked = plan.requested_contract(
+        replace(MODEL, inputs=(*MODEL.inputs, constant), output_names=("a", "b")), dynamic, 20, FACTS
+    )
+    assert asked == Contract(
+        20,
+        (TensorContract("x", "float32", shape),),
+        (TensorContract("a", "float32", None), TensorContract("b", "int64", None)),
+        ("count",),
+    )
+
+
+def test_a_wrong_number_of_output_names_says_so() -> None:
+    with pytest.raises(ModelError, match=r"model 'm' has 2 output tensor\(s\), but its config names 1: a\. Next step"):
+        plan.requested_contract(replace(MODEL, output_names=("a",)), "full", 20, FACTS)
+
+
+def results(step: plan.Step, **failing: Failure) -> ActionResult:
+    """A plausible result of any step."""
+    action = step.action
+    if action.mnemonic in failing:
+        return ActionResult(action.mnemonic, action.key, failure=failing[action.mnemonic])
+    artifacts = {"Reference": {"reference": "r"}, "Capture": {"weights": "w"}}.get(action.mnemonic, {})
+    facts = {"Reference": FACTS, "Capture": {"graph_digest": "g"}}.get(action.mnemonic, {})
+    file = FILE if action.mnemonic == "Translate" else None
+    return ActionResult(action.mnemonic, action.key, facts, artifacts, file)
+
+
+SETTINGS = plan.PlanSettings(1, MeasureSpec())
+(CELL,) = cells([MODEL], opsets=(18,))
+
+
+@pytest.mark.parametrize(
+    ("failing", "steps"),
+    [
+        ("", ["Reference", "Capture", "Translate", "Check", "Run", "Measure", "Eager"]),
+        ("Reference", ["Reference"]),
+        ("Capture", ["Reference", "Capture"]),
+        ("Translate", ["Reference", "Capture", "Translate"]),
+        ("Check", ["Reference", "Capture", "Translate", "Check"]),
+        ("Run", ["Reference", "Capture", "Translate", "Check", "Run"]),
+        ("Measure", ["Reference", "Capture", "Translate", "Check", "Run", "Measure"]),
+    ],
+)
+def test_a_cells_way_ends_with_its_first_failure(failing: str, steps: list[str]) -> None:
+    failure = {failing: Failure("run", "Error", "no")} if failing else {}
+    chain = plan.resolve(CELL, TOOLS, SETTINGS, lambda step: results(step, **failure))
+    assert [action.mnemonic for action, _ in chain.steps] == steps
+    assert chain.pending is None
+
+
+def test_the_way_stops_where_a_result_is_unknown() -> None:
+    chain = plan.resolve(CELL, TOOLS, SETTINGS, lambda step: None if step.action.mnemonic == "Check" else results(step))
+    assert len(chain.steps) == 3
+    assert isinstance(chain.pending, plan.CheckStep)
+    assert chain.pending.model == FILE
+
+
+def test_nothing_is_measured_when_measuring_is_off_or_the_provider_is_not_timed() -> None:
+    off = plan.PlanSettings(1, MeasureSpec(enabled=False))
+    untimed = replace(CELL, provider=replace(CPU, measure=False))
+    for cell, settings in ((CELL, off), (untimed, SETTINGS)):
+        assert len(plan.resolve(cell, TOOLS, settings, results).steps) == 5
+
+
+def test_an_exporter_that_wrote_nothing_ends_the_way_with_a_failure() -> None:
+    chain = plan.resolve(CELL, TOOLS, SETTINGS, lambda step: replace(results(step), model=None))
+    assert chain.ending.failure is not None
+    assert chain.ending.failure.message == "exporter 'core' wrote no ONNX file"

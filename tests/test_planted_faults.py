@@ -1,0 +1,156 @@
+"""Faults planted into files of our own exporter: verification has to see every one of them, and say which it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import faulty_exporters
+import msgspec
+import pytest
+import torch
+from torch import nn
+
+from batch_export.contract import Contract, TensorContract
+from batch_export.record import Cell, Record, RunFacts
+from batch_export.spec import AxisSpec, InputSpec, ModelSpec, ProviderSpec
+from batch_export.stages import model as model_room
+from batch_export.stages import reference, run
+from batch_export.verdict import judge
+
+CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
+VARIANTS = ("seed1", "zeros", "large")
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = torch.tanh(self.linear(x))
+        return hidden, hidden * 2 + x
+
+
+class Sized(nn.Module):
+    """Right at two rows, wrong at every other size of a file that fixed what it saw at two."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x / 2.0, x.sum(0) / 2.0
+
+
+class Bench:
+    def __init__(self, scratch: Path, module: nn.Module, dtype: str = "float32") -> None:
+        self.model = ModelSpec(
+            "planted",
+            "",
+            {},
+            (InputSpec(("x",), dtype, ("batch", 4)),),
+            (AxisSpec("batch", 2, (1, 5)),),
+            variants=VARIANTS,
+            oracle=True,
+        )
+        torch.manual_seed(0)
+        self.module = module.eval().to(getattr(torch, dtype))
+        self.scratch = scratch
+
+    def inputs(self, sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
+        return model_room.example_inputs(self.model, sizes, variant)
+
+
+def verdict(folder: Path, exporter: Callable[..., None], module: nn.Module, dtype: str = "float32") -> Record:
+    bench: Any = Bench(folder, module, dtype)
+    made = reference.execute(bench)
+    path = folder / "model.onnx"
+    exporter(
+        bench.module,
+        (),
+        bench.inputs({"batch": 2}),
+        path=path,
+        opset_version=20,
+        dynamic_shapes={"x": {0: "batch"}},
+        input_names=["x"],
+        output_names=["first", "second"],
+    )
+    contract = Contract(
+        20,
+        (TensorContract("x", dtype, ("batch", 4)),),
+        (TensorContract("first", dtype, None), TensorContract("second", dtype, None)),
+    )
+    cases = list(range(len(made.facts["cases"])))
+    ran = run.execute(path, made.files["reference"], cases, contract, CPU, 1)
+    runs = msgspec.convert(ran.facts.get("runs", ()), tuple[RunFacts, ...])
+    record = Record(Cell("planted", "full", 20, "cpu", "faulty"), "fail", runs=runs, failure=ran.failure)
+    return judge(record, bench.model, {}, ())
+
+
+def plain(module: Any, args: Any, kwargs: Any, *, path: Path, opset_version: int, **options: Any) -> None:
+    faulty_exporters._exported(module, args, kwargs, path, opset_version, **options)
+
+
+def fixed_size(module: Any, args: Any, kwargs: Any, *, path: Path, opset_version: int, **options: Any) -> None:
+    """The mean over the batch as a sum over two."""
+    plain(Sized(), args, kwargs, path=path, opset_version=opset_version, **options)
+
+
+class Mean(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x / 2.0, x.mean(0)
+
+
+@pytest.mark.parametrize(
+    ("exporter", "error_class", "said"),
+    [
+        (faulty_exporters.three_percent, "NumericMismatch", "elements beyond; worst at ["),
+        (faulty_exporters.not_a_number, "NonFiniteMismatch", "NaN or infinite on one side only"),
+        (faulty_exporters.swapped, "NumericMismatch", "elements beyond"),
+        (faulty_exporters.one_missing, "MissingOutput", "the file has no such output"),
+        (faulty_exporters.too_wide, "DtypeMismatch", "is float64, eager's is float32"),
+        (faulty_exporters.wrong_tanh, "NumericMismatch", "worst at ["),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_planted_fault_is_seen(tmp_path: Path, exporter: Callable[..., None], error_class: str, said: str) -> None:
+    found = verdict(tmp_path, exporter, Two())
+    assert (found.verdict, found.stage, found.error_class) == ("fail", "mismatch", error_class)
+    assert said in found.message
+
+
+def test_the_same_export_without_a_fault_passes_with_all_its_variants(tmp_path: Path) -> None:
+    found = verdict(tmp_path, plain, Two())
+    assert found.verdict == "pass", found.message
+    assert [run.variant for run in found.runs] == ["", "", "", *VARIANTS]
+    first = found.runs[0].outputs[0]
+    assert first.has_oracle
+    assert first.outside == 0
+
+
+def test_a_model_that_is_right_at_the_example_sizes_only_is_seen(tmp_path: Path) -> None:
+    found = verdict(tmp_path, fixed_size, Mean())
+    assert (found.verdict, found.error_class) == ("fail", "NumericMismatch")
+    assert "at batch=5" in found.message or "at batch=1" in found.message
+
+
+def test_low_precision_is_judged_by_float64(tmp_path: Path) -> None:
+    """The file computes in float32 what eager rounds to float16 at every step: nearer to float64, and no mismatch."""
+
+    class Rough(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            total = x
+            for _ in range(200):
+                total = total + x * 0.3
+            return total, x
+
+    class Exact(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return (x.float() * 61.0).to(x.dtype), x
+
+    def exact(module: Any, *args: Any, **options: Any) -> None:
+        plain(Exact(), *args, **options)
+
+    found = verdict(tmp_path, exact, Rough(), "float16")
+    facts = found.runs[0].outputs[0]
+    assert facts.outside > 0
+    assert facts.oracle_hull[-1][1] < facts.rounding_hull[-1][1]
+    assert found.verdict == "pass", found.message

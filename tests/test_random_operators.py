@@ -1,0 +1,165 @@
+"""Random operators: files that ONNX Runtime loads at every opset, with numbers of the right kind, new at every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from batch_export.exporter import export
+
+
+class Drawing(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+KINDS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float, float, float, float]] = {
+    # what is drawn for x = 0.25, its mean, its variance, its lowest and highest values
+    "rand": (lambda x: x * 0 + torch.rand(x.shape), 1 / 2, 1 / 12, 0.0, 1.0),
+    "rand_like": (torch.rand_like, 1 / 2, 1 / 12, 0.0, 1.0),
+    "randn": (lambda x: x * 0 + torch.randn(x.shape), 0.0, 1.0, -6.0, 6.0),
+    "randn_like": (torch.randn_like, 0.0, 1.0, -6.0, 6.0),
+    "randint": (lambda x: torch.randint(2, 10, x.shape).float() + 0 * x, 5.5, 63 / 12, 2.0, 9.0),
+    "bernoulli": (torch.bernoulli, 0.25, 3 / 16, 0.0, 1.0),
+    "dropout": (lambda x: torch.nn.functional.dropout(x, 0.2, training=True), 0.25, 1 / 64, 0.0, 0.3126),
+    "dropout between other operators": (
+        lambda x: torch.nn.functional.dropout(torch.relu(x), 0.2, training=True) * 2,
+        0.5,
+        1 / 16,
+        0.0,
+        0.626,
+    ),
+    "alpha dropout": (lambda x: torch.nn.functional.alpha_dropout(x, 0.2, True), 0.176, 0.4955, -2.0, 1.0),
+    "exponential": (lambda x: torch.empty_like(x).exponential_(2.0), 0.5, 0.25, 0.0, 20.0),
+    "around": (lambda x: torch.normal(x, 2.0), 0.25, 4.0, -12.0, 12.5),
+    "uniform": (lambda x: torch.empty_like(x).uniform_(2, 4), 3.0, 1 / 3, 2.0, 4.0),
+    "normal": (lambda x: torch.normal(3.0, 2.0, x.shape) + 0 * x, 3.0, 4.0, -9.0, 15.0),
+    "multinomial": (
+        lambda x: torch.multinomial(torch.stack([x[0] * 0 + 1, x[0] * 0 + 3], 1), 20, replacement=True).float(),
+        0.75,
+        3 / 16,
+        0.0,
+        1.0,
+    ),
+}
+
+
+def session_of(program: Any) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
+
+
+def draw(session: onnxruntime.InferenceSession, rows: int) -> np.ndarray:
+    (made,) = session.run(None, {session.get_inputs()[0].name: np.full((rows, 1000), 0.25, np.float32)})
+    return np.asarray(made)
+
+
+@pytest.mark.parametrize("opset", [18, 22, 23, 25])
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_the_right_kind_at_every_run(kind: str, opset: int) -> None:
+    function, mean, variance, low, high = KINDS[kind]
+    program = export(
+        Drawing(function), (torch.full((4, 1000), 0.25),), dynamic_shapes=({0: "rows"},), opset_version=opset
+    )
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    session = session_of(program)
+    first, second = draw(session, 20), draw(session, 30)
+    assert first.dtype == np.float32
+    if kind != "multinomial":
+        assert first.shape == (20, 1000)
+        assert second.shape == (30, 1000)
+    for made in (first, second):
+        assert abs(made.mean() - mean) < 5 * np.sqrt(variance / made.size)
+        assert made.var() == pytest.approx(variance, rel=0.08)
+        assert made.min() >= low
+        assert made.max() <= high
+    count = min(first.size, second.size)
+    assert not np.array_equal(first.ravel()[:count], second.ravel()[:count])
+
+
+class Pair(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn_like(x), torch.randn_like(x)
+
+
+def test_numbers_are_independent_of_each_other_at_opset_25() -> None:
+    program = export(Pair(), (torch.zeros(2, 1000),), dynamic_shapes=({0: "rows"},), opset_version=25)
+    session = session_of(program)
+    first, second = session.run(None, {session.get_inputs()[0].name: np.zeros((100, 1000), np.float32)})
+    flat = first.ravel()
+    limit = 5 / np.sqrt(flat.size)
+    assert abs(np.corrcoef(flat, second.ravel())[0, 1]) < limit
+    for lag in (1, 2, 3, 1000, 4096):
+        assert abs(np.corrcoef(flat[lag:], flat[:-lag])[0, 1]) < limit
+    assert abs((flat < -2).mean() - 0.02275) < 5 * np.sqrt(0.02275 / flat.size)
+    assert np.unique(flat).size > 0.98 * flat.size
+
+
+def test_no_random_operator_without_a_kernel_is_left_at_opset_22() -> None:
+    program = export(Pair(), (torch.zeros(2, 3),), opset_version=22)
+    kinds = {node.op_type for node in program.model.graph.all_nodes()}
+    assert "Dropout" in kinds
+    assert not kinds & {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli"}
+
+
+class InBranch(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: torch.rand_like(x), lambda x: x - 1.0, (x,))
+
+
+def test_a_random_operator_in_a_branch_is_written_out_there() -> None:
+    program = export(InBranch(), (torch.ones(2, 50),), opset_version=23)
+    session = session_of(program)
+    (drawn,) = session.run(None, {session.get_inputs()[0].name: np.ones((2, 50), np.float32)})
+    assert 0 < drawn.min() < drawn.max() < 1
+    (fixed,) = session.run(None, {session.get_inputs()[0].name: -np.ones((2, 50), np.float32)})
+    assert np.array_equal(fixed, np.full((2, 50), -2.0, np.float32))
+
+
+@pytest.mark.parametrize("opset", [20, 23])
+def test_draws_without_replacement_differ(opset: int) -> None:
+    program = export(Drawing(lambda x: torch.multinomial(x, 30)), (torch.ones(2, 40),), opset_version=opset)
+    session = session_of(program)
+    (made,) = session.run(None, {session.get_inputs()[0].name: np.ones((2, 40), np.float32)})
+    assert made.shape == (2, 30)
+    for row in made:
+        assert np.unique(row).size == 30
+
+
+@pytest.mark.parametrize("opset", [20, 23])
+def test_a_channel_is_dropped_as_a_whole(opset: int) -> None:
+    function = lambda x: torch.nn.functional.dropout2d(x, 0.5, True)  # noqa: E731
+    session = session_of(export(Drawing(function), (torch.ones(8, 16, 3, 3),), opset_version=opset))
+    (made,) = session.run(None, {session.get_inputs()[0].name: np.ones((8, 16, 3, 3), np.float32)})
+    assert (made == made[:, :, :1, :1]).all()
+    assert 0.5 < made.mean() < 1.5
+
+
+@pytest.mark.parametrize("opset", [20, 23])
+def test_attention_drops_weights(opset: int) -> None:
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5)
+
+    session = session_of(export(Drawing(attend), (torch.ones(1, 64, 8),), opset_version=opset))
+    (made,) = session.run(None, {session.get_inputs()[0].name: np.ones((1, 64, 8), np.float32)})
+    assert made.std() > 0.05  # every row has weights of its own
+    assert made.mean() == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_random_permutation_has_every_number_once() -> None:
+    session = session_of(
+        export(Drawing(lambda x: torch.randperm(9) + 0 * x.long()), (torch.ones(9),), opset_version=25)
+    )
+    (made,) = session.run(None, {session.get_inputs()[0].name: np.ones(9, np.float32)})
+    assert sorted(made) == list(range(9))

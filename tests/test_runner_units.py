@@ -1,0 +1,207 @@
+"""The runner's parts one by one: units and their order, orders and events, blame, memory, failures of stages."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sweeping import STAGES, cells, model
+
+from batch_export.action import ActionResult
+from batch_export.errors import LibraryMissingError, ModelError, OpsetError, RunError, StoreError, TranslationError
+from batch_export.plan import PlanSettings
+from batch_export.record import Failure
+from batch_export.runner import preload
+from batch_export.runner.memory import private_bytes
+from batch_export.runner.order import Finished, Order, Started, decode_event, decode_order, encode_event, encode_order
+from batch_export.runner.records_file import RecordsFile
+from batch_export.runner.supervisor import End, Limits, blame, blamed_result
+from batch_export.runner.units import by_model, group, in_order
+from batch_export.spec import InputSpec, MeasureSpec
+from batch_export.stages.failures import failure_from
+from batch_export.toolchain import toolchain_for
+
+LIMITS = Limits(10, 2 << 30)
+RUNNING = Started("k", "Capture", "Capture m/full/core")
+
+
+def test_cells_are_grouped_by_what_they_share_and_split_when_workers_would_idle() -> None:
+    planned = cells([model("a"), model("b")], dynamic=("static", "full"), opsets=(18, 20))
+    units = group(planned, workers=4)
+    assert [unit.name for unit in units] == ["a/static/core", "a/full/core", "b/static/core", "b/full/core"]
+    assert [cell.cell.opset for cell in units[0].cells] == [18, 20]
+    split = group(planned, workers=5)
+    assert len(split) == 8
+    assert split[1].name == "a/static/core/opset20"
+    assert split[1].log_name == "a_static_core_opset20.log"
+    assert [unit.name for unit in by_model(planned)] == ["a/measure", "b/measure"]
+
+
+def test_one_unit_of_every_model_first_and_the_longest_of_those_first() -> None:
+    units = group(cells([model("a"), model("b"), model("c")], dynamic=("static", "full")), workers=1)
+    seconds = {"a/static/core": 1.0, "a/full/core": 2.0, "b/static/core": 9.0, "b/full/core": 3.0}
+    assert [unit.name for unit in in_order(units, seconds)] == [
+        "c/static/core",
+        "b/static/core",
+        "a/full/core",
+        "c/full/core",
+        "b/full/core",
+        "a/static/core",
+    ]
+
+
+def test_an_order_survives_the_way_to_the_child() -> None:
+    leaf = InputSpec(("x", 0, "y"), constant={"a": [1, None, "b"]}, low=float("inf"))
+    item = replace(model("m"), inputs=(leaf,), arguments={"nested": {"list": [1.5, "x"]}, "infinite": float("inf")})
+    order = Order(
+        "m/full/core",
+        tuple(cells([item])),
+        toolchain_for([item], []),
+        PlanSettings(2, MeasureSpec(budget_s=0.1)),
+        "store",
+        "scratch",
+        "log",
+        1.5,
+        True,
+        STAGES,
+    )
+    assert decode_order(encode_order(order)) == order
+
+
+def test_an_event_survives_the_way_to_the_parent() -> None:
+    failure = Failure("capture", "E", "two\nlines", details="ä")
+    event = Finished(ActionResult("Capture", "k", {"a": [1, 2.5, None]}, failure=failure, sources=(("f", "d"),)), "ran")
+    line = encode_event(event)
+    assert line.count(b"\n") == 1
+    assert decode_event(line) == event
+    assert decode_event(encode_event(RUNNING)) == RUNNING
+
+
+@pytest.mark.parametrize(
+    ("end", "stage", "error_class", "words"),
+    [
+        (End("died", -11, RUNNING, 3 << 20), "crash", "SIGSEGV", "Capture m/full/core ended by SIGSEGV"),
+        (End("died", -9, RUNNING), "crash", "SIGKILL", "memory may have run out"),
+        (End("died", 0, RUNNING), "crash", "ProcessExit", "ended its process with exit code 0"),
+        (
+            End("died", None, None),
+            "crash",
+            "ProcessExit",
+            "between two actions, ended its process with exit code unknown",
+        ),
+        (End("timeout", -9, RUNNING), "timeout", "Timeout", "took more than 10 s .* raise runner.timeout_s"),
+        (End("memory", -9, RUNNING), "memory", "MemoryLimit", "more than 2 GiB of private memory .*runner.memory_gb"),
+        (End("log", -9, RUNNING), "crash", "OutputLimit", "printed more than 64 MiB"),
+    ],
+)
+def test_who_is_blamed_and_in_which_words(tmp_path: Path, end: End, stage: str, error_class: str, words: str) -> None:
+    log = tmp_path / "unit.log"
+    log.write_text("x" * 5000 + "the end")
+    failure = blame(end, LIMITS, log)
+    assert (failure.stage, failure.error_class) == (stage, error_class)
+    assert re.search(words, failure.message)
+    assert failure.details.endswith("the end")
+    assert 4000 <= len(failure.details) < 4100
+    result = blamed_result(end, LIMITS, log)
+    assert (result is None) is (end.running is None)
+
+
+@pytest.mark.parametrize(
+    ("error", "stage"),
+    [
+        (ValueError("x"), "translate"),
+        (SystemExit(3), "translate"),
+        (TranslationError("x", node="n", operator="o", source="f:1"), "translate"),
+        (OpsetError("x"), "opset"),
+        (ModelError("x"), "model"),
+        (MemoryError(), "memory"),
+        (StoreError("x"), "environment"),
+        (RunError("x"), "environment"),
+        (LibraryMissingError("lib", "model m"), "environment"),
+        (ConnectionResetError("x"), "environment"),
+        (OSError(errno.ENOSPC, "full"), "environment"),
+        (FileNotFoundError(errno.ENOENT, "no such file"), "translate"),
+    ],
+)
+def test_the_class_of_an_exception_says_where_it_belongs(error: BaseException, stage: str) -> None:
+    failure = failure_from(error, "Translate")
+    assert (failure.stage, failure.error_class) == (stage, type(error).__name__)
+    assert failure.message
+    assert "\n" not in failure.message
+
+
+def test_a_failure_keeps_the_place_and_the_traceback() -> None:
+    try:
+        raise TranslationError("no such thing", node="n", operator="o", source="f:1")
+    except TranslationError as error:
+        failure = failure_from(error, "Translate")
+    assert (failure.node, failure.operator, failure.source) == ("n", "o", "f:1")
+    assert "Traceback" in failure.details
+
+
+def test_an_exception_that_cannot_be_printed_is_a_failure_all_the_same() -> None:
+    class BrokenError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert failure_from(BrokenError(), "Run").message.startswith("BrokenError without a message")
+    assert len(failure_from(ValueError("x" * 9999), "Run").message) == 400
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux' smaps_rollup")
+def test_private_memory_counts_what_a_process_and_its_children_have_for_themselves() -> None:
+    code = (
+        "import os, sys; hoard = bytearray(os.urandom(60 << 20)); pid = os.fork();"
+        "more = bytearray(os.urandom(40 << 20)) if pid == 0 else b'';"
+        "print('ready', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        used = private_bytes(process.pid)
+        assert process.stdin is not None
+        process.stdin.close()
+    assert used is not None
+    assert 40 << 20 < used < 160 << 20
+    assert private_bytes(process.pid) is None
+
+
+def test_records_of_an_unwritable_folder_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"cannot be written: .*Next step: .*output\.path="):
+        RecordsFile(tmp_path / "file" / "run")
+
+
+def test_model_libraries_that_may_be_forked_are_preloaded() -> None:
+    assert preload.entries_for([], core_exporter=False) == (preload.TORCH,)
+    entries = preload.entries_for(["transformers", "safetensors", "transformers"], core_exporter=True)
+    assert entries == (preload.TORCH, preload.CORE, "transformers", "transformers.modeling_utils")
+
+
+def test_preloading_calls_functions_and_imports_modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "preloaded_by_test.py").write_text("import os\ndef call(): os.environ['PRELOADED_BY_TEST'] = 'yes'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PRELOADED_BY_TEST", "no")
+    preload.preload(["preloaded_by_test:call", "json"])
+    assert os.environ["PRELOADED_BY_TEST"] == "yes"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SystemExit(3), r"the model's code called sys\.exit\(3\); let it return, or raise"),
+        (KeyboardInterrupt(), "the model's code raised KeyboardInterrupt"),
+        (AssertionError(), "AssertionError without a message"),
+    ],
+)
+def test_what_says_nothing_of_itself_is_put_in_words(error: BaseException, said: str) -> None:
+    failure = failure_from(error, "Reference")
+    assert failure.stage == "model"
+    assert re.match(said, failure.message)

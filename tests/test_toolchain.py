@@ -1,0 +1,178 @@
+"""What keys are made of: local sources by content without importing them, versions, our own rooms, the host."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from batch_export import sources, toolchain
+from batch_export.errors import UsageError
+from batch_export.packaging_paths import models_dir
+from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A user's folder with a package whose `net` imports its neighbours in every way there is."""
+    texts = {
+        "mine/__init__.py": "",
+        "mine/net.py": """
+            import os, numpy, layers.conv
+            from . import blocks
+            from .deep.inner import thing as other
+            from mine import table
+            def build():
+                from late import later
+                raise SystemExit("imported or called")
+            raise RuntimeError("parsed, never imported")
+            """,
+        "mine/blocks.py": "from layers import *\n",
+        "mine/table.py": "import mine.net",
+        "mine/deep/__init__.py": "",
+        "mine/deep/inner.py": "thing = 1",
+        "mine/unrelated.py": "",
+        "layers/__init__.py": "",
+        "layers/conv.py": "",
+        "late/__init__.py": "",
+        "late/later.py": "this is no Python (",
+    }
+    for name, text in texts.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(line.removeprefix(" " * 12) for line in text.splitlines()))
+    return tmp_path
+
+
+def test_the_closure_follows_every_kind_of_import_to_local_files_only(project: Path) -> None:
+    assert set(sources.source_closure("mine.net", (project,))) == {
+        "mine",
+        "mine.net",
+        "mine.blocks",
+        "mine.table",
+        "mine.deep",
+        "mine.deep.inner",
+        "layers",
+        "layers.conv",
+        "late",
+        "late.later",
+    }
+
+
+def test_nothing_is_imported(project: Path) -> None:
+    before = set(sys.modules)
+    sources.source_digest("mine.net.build", (project,))
+    assert {name for name in sys.modules if name.startswith(("mine", "layers", "late"))} <= before
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("mine/net.py", True), ("mine/deep/inner.py", True), ("late/later.py", True), ("mine/unrelated.py", False)],
+)
+def test_the_digest_changes_with_files_of_the_closure_only(project: Path, name: str, changes: bool) -> None:
+    before = sources.source_digest("mine.net.build", (project,))
+    (project / name).write_text("a = 'another text of another size'")
+    assert (sources.source_digest("mine.net.build", (project,)) != before) is changes
+
+
+def test_the_digest_does_not_depend_on_where_the_folder_lies(project: Path, tmp_path: Path) -> None:
+    before = sources.source_digest("mine.net.build", (project,))
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    for name in ("mine", "layers", "late"):
+        (project / name).rename(other / name)
+    assert sources.source_digest("mine.net.build", (other,)) == before
+
+
+def test_the_zoo_stands_under_its_own_name_wherever_it_lies() -> None:
+    closure = sources.source_closure("batch_export.zoo.torch_basic", ())
+    assert closure["batch_export.zoo.torch_basic"] == models_dir() / "torch_basic.py"
+    assert sources.source_digest("models.torch_basic.mlp_nested", ()) == sources.source_digest(
+        "batch_export.zoo.torch_basic.mlp_nested", (ROOT,)
+    )
+
+
+def test_a_name_without_a_module_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="is not the dotted name of a function"):
+        sources.source_digest("build", ())
+
+
+def test_installed_packages_are_not_local_and_local_files_have_relative_names(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    roots = sources.local_roots()
+    assert roots[0] == project
+    assert not any("site-packages" in str(root) for root in roots)
+    assert sources.find_module("msgspec", roots) is None
+    assert sources.relative_name(project / "mine" / "net.py", roots) == "mine/net.py"
+    assert sources.relative_name(Path(os.__file__), roots) is None
+    assert sources.relative_name(sources.PACKAGE / "plan.py", (*roots, ROOT)) is None
+    name = sources.relative_name(models_dir() / "torch_basic.py", roots)
+    assert name == "batch_export.zoo/torch_basic.py"
+    assert sources.current_digest(name, roots) == sources.file_digest(models_dir() / "torch_basic.py")
+    assert sources.current_digest("mine/gone.py", roots) is None
+
+
+def test_our_own_rooms_are_followed_to_what_they_import() -> None:
+    run = sources.source_closure("batch_export.stages.run", ())
+    assert {"batch_export.stages.run", "batch_export.runtime.compare", "batch_export.runtime.session"} <= set(run)
+    assert not any(name.startswith(("batch_export.exporter", "batch_export.report")) for name in run)
+    reference = sources.source_closure("batch_export.stages.reference", ())
+    assert "batch_export.stages.model" in reference
+    assert len({toolchain.own_sources(room) for room in toolchain.ROOMS}) >= 6
+
+
+def test_every_room_has_its_stage() -> None:
+    for room in toolchain.ROOMS:
+        assert f"batch_export.stages.{room.lower()}" in sources.source_closure(
+            f"batch_export.stages.{room.lower()}", ()
+        )
+
+
+def test_versions_of_packages_by_import_name_or_distribution_name() -> None:
+    assert toolchain.distribution_version("numpy") == importlib.metadata.version("numpy")
+    assert toolchain.distribution_version("onnx_ir") == importlib.metadata.version("onnx-ir")
+    assert toolchain.distribution_version("yaml").startswith("PyYAML ")
+    assert toolchain.distribution_version("no_such_package_at_all") == "absent"
+
+
+def test_the_toolchain_names_every_target_and_library_quickly() -> None:
+    names = sorted(path.stem for path in models_dir().glob("*.py") if path.stem != "__init__")
+    models = [
+        ModelSpec(f"m{index}", f"models.{name}.build", {}, (), requires=("numpy",))
+        for index, name in enumerate(names * 30)
+    ]
+    exporters = [ExporterSpec("core", CORE_EXPORTER_TARGET), ExporterSpec("mine", "batch_export.plan.walk")]
+    began = time.perf_counter()
+    tools = toolchain.toolchain_for(models, exporters)
+    assert time.perf_counter() - began < 2
+    assert set(tools.targets) == {model.target for model in models} | {"batch_export.plan.walk"}
+    assert tools.versions["numpy"] == importlib.metadata.version("numpy")
+    assert int(tools.host["cores"]) >= 1
+    assert tools.host["cpu"]
+
+
+def test_neither_the_plan_nor_the_toolchain_imports_torch() -> None:
+    code = (
+        "import sys; from batch_export import plan, toolchain; toolchain.toolchain_for([], []);"
+        "sys.exit('torch' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+
+
+def test_packages_of_another_environment_are_no_local_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = tmp_path / "other" / "lib" / "python3" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "huge.py").write_text("")
+    monkeypatch.syspath_prepend(str(packages))
+    assert packages not in sources.local_roots()
+    assert sources.is_installed(packages / "huge.py")

@@ -1,0 +1,198 @@
+"""verdict.py as a decision table: facts, tolerances and expectations in, outcomes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from batch_export import verdict
+from batch_export.record import Cell, Failure, OutputFacts, Record, RunFacts
+from batch_export.spec import Expectation, ModelSpec, Tolerance
+
+MODEL = ModelSpec("bert_tiny", "models.bert", {}, ())
+CELL = Cell("bert_tiny", "full", 20, "cpu", "core")
+TIGHT = {"float32": Tolerance(1e-4, 1e-3)}
+STATIC_AXIS = Failure("dynamic", "StaticAxis", "dimension 0 of input 'x' is fixed at 2")
+
+
+def output(error: float = 0.0, size: float = 1.0, **changes: Any) -> OutputFacts:
+    facts = OutputFacts(
+        "logits", "float32", "float32", (2, 3), (2, 3), ((size, error),) if error else (), error, error / size,
+        unequal=1 if error else 0, count=6,
+    )  # fmt: skip
+    return replace(facts, **changes)
+
+
+def run(*outputs: OutputFacts, batch: int = 2, **changes: Any) -> RunFacts:
+    return RunFacts({"batch": batch, "seq": 33}, outputs, **changes)
+
+
+def record(*runs: RunFacts, **changes: Any) -> Record:
+    return replace(Record(CELL, "fail", runs=runs), **changes)
+
+
+def judge(record: Record, *expectations: Expectation, model: ModelSpec = MODEL) -> Record:
+    judged = verdict.judge(record, model, TIGHT, expectations)
+    assert verdict.judge(judged, model, TIGHT, expectations) == judged
+    return judged
+
+
+GOOD = run(output(1e-5))
+BAD = run(output(0.5))
+
+
+@pytest.mark.parametrize(
+    ("facts", "outcome", "stage", "error_class"),
+    [
+        (record(GOOD), "pass", "", ""),
+        (record(run(output())), "pass", "", ""),
+        (record(run(output(1e-4 + 1e-3))), "pass", "", ""),
+        (record(run(output(1.2e-3))), "fail", "mismatch", "NumericMismatch"),
+        (record(run(output(1.2e-3, size=2.0))), "pass", "", ""),
+        (record(GOOD, BAD), "fail", "mismatch", "NumericMismatch"),
+        (record(run(output(non_finite_mismatches=1, unequal=1))), "fail", "mismatch", "NonFiniteMismatch"),
+        (record(run(output(actual_shape=(3,), max_abs=None, max_rel=None))), "fail", "mismatch", "ShapeMismatch"),
+        (record(run(output(actual_dtype="float64", max_abs=None))), "fail", "mismatch", "DtypeMismatch"),
+        (record(run(GOOD.outputs[0], output(actual_dtype="missing"))), "fail", "mismatch", "MissingOutput"),
+        (record(), "fail", "run", "NothingCompared"),
+        (record(run()), "fail", "run", "NothingCompared"),
+        (record(GOOD, run(batch=5)), "fail", "run", "NothingCompared"),
+        (record(GOOD, run(batch=5, error="invalid dimension")), "fail", "dynamic", "SizeRefused"),
+        (record(GOOD, run(batch=1, rejected="ValueError: no")), "fail", "dynamic", "ModelGuard"),
+        (record(run(batch=1, rejected="ValueError: no")), "fail", "dynamic", "ModelGuard"),
+        (record(GOOD, findings=(STATIC_AXIS,)), "fail", "dynamic", "StaticAxis"),
+        (record(BAD, findings=(STATIC_AXIS,)), "fail", "dynamic", "StaticAxis"),
+        (record(failure=Failure("capture", "Unsupported", "no")), "fail", "capture", "Unsupported"),
+        (record(findings=(STATIC_AXIS,), failure=Failure("load", "Fail", "no")), "fail", "load", "Fail"),
+        (record(BAD, failure=Failure("crash", "SIGSEGV", "killed")), "fail", "crash", "SIGSEGV"),
+        (record(verdict="skip", message="no CUDA"), "skip", "", ""),
+        (record(verdict="missing"), "missing", "", ""),
+    ],
+)
+def test_outcome(facts: Record, outcome: str, stage: str, error_class: str) -> None:
+    judged = judge(facts)
+    assert (judged.verdict, judged.stage, judged.error_class) == (outcome, stage, error_class)
+
+
+DECLARED = Expectation("ORT lacks it", stage="mismatch", error_class="Numeric*", link="https://example.org/1")
+
+
+@pytest.mark.parametrize(
+    ("facts", "expectation", "outcome"),
+    [
+        (record(BAD), DECLARED, "xfail"),
+        (record(GOOD), DECLARED, "xpass"),
+        (record(failure=Failure("load", "Fail", "no")), DECLARED, "fail"),
+        (record(BAD), replace(DECLARED, error_class="ShapeMismatch"), "fail"),
+        (record(BAD), replace(DECLARED, model="bert_*", opset="2?", dynamic="full"), "xfail"),
+        (record(BAD), replace(DECLARED, model="gpt2"), "fail"),
+        (record(GOOD), replace(DECLARED, opset="18"), "pass"),
+        (record(BAD), replace(DECLARED, exporter="torch"), "fail"),
+        (record(BAD), replace(DECLARED, provider="cuda"), "fail"),
+        (record(verdict="skip"), DECLARED, "skip"),
+    ],
+)
+def test_outcome_with_an_expectation(facts: Record, expectation: Expectation, outcome: str) -> None:
+    assert judge(facts, expectation).verdict == outcome
+
+
+def test_an_expected_failure_keeps_its_own_words_and_names_the_reason() -> None:
+    judged = judge(record(BAD), replace(DECLARED, stage="load"), DECLARED)
+    assert judged.verdict == "xfail"
+    assert judged.message.startswith("output 0 (logits): error 0.5")
+    assert judged.extra == {"reason": "ORT lacks it", "link": "https://example.org/1"}
+
+
+def test_an_unexpected_pass_says_what_to_do() -> None:
+    assert judge(record(GOOD), DECLARED).message == (
+        "passes, though it was expected to fail (ORT lacks it); remove the expectation"
+    )
+
+
+def test_a_failure_of_another_kind_says_what_was_expected() -> None:
+    judged = judge(record(failure=Failure("load", "Fail", "no")), DECLARED)
+    assert judged.message == "no (expected to fail otherwise: stage mismatch, class Numeric*: ORT lacks it)"
+    assert judged.extra == {}
+
+
+def test_a_mismatch_is_one_sentence_with_numbers() -> None:
+    worst = output(0.0123, size=1.2, unequal=17, count=2000)
+    judged = judge(record(GOOD, run(GOOD.outputs[0], worst, batch=5)))
+    assert judged.message == (
+        "output 1 (logits): error 0.0123 at |ref| 1.2 exceeds atol 0.0001 + rtol 0.001;"
+        " 17 of 2000 elements differ at batch=5, seq=33"
+    )
+    assert judged.max_abs == 0.0123
+    assert judged.max_rel == pytest.approx(0.01025)
+
+
+def test_the_gravest_mismatch_is_reported() -> None:
+    wrong_shape = output(actual_shape=(2,), max_abs=None, max_rel=None)
+    assert judge(record(run(output(1e9)), run(wrong_shape, batch=5))).error_class == "ShapeMismatch"
+    assert "error 9 at" in judge(record(run(output(0.5)), run(output(9.0)), run(output(0.7)))).message
+
+
+def test_other_messages() -> None:
+    assert judge(record(GOOD, run(batch=1, rejected="ValueError: batch of one"))).message == (
+        "the model itself rejects batch=1, seq=33: ValueError: batch of one; change axes.*.check"
+    )
+    assert judge(record(GOOD, run(batch=5, error="bad dim"))).message == "the runtime refuses batch=5, seq=33: bad dim"
+    findings = (STATIC_AXIS, STATIC_AXIS, STATIC_AXIS)
+    assert (
+        judge(record(GOOD, findings=findings)).message == "dimension 0 of input 'x' is fixed at 2 (and 2 more findings)"
+    )
+    assert judge(record(RunFacts({}, (output(1.0),)))).message.endswith("elements differ at the example sizes")
+
+
+def test_every_point_of_the_hull_counts() -> None:
+    facts = output(hull=((0.0, 5e-5), (1.0, 9e-4), (100.0, 0.2)), max_abs=0.2, max_rel=0.1)
+    assert judge(record(run(facts))).message.startswith("output 0 (logits): error 0.2 at |ref| 100 exceeds")
+    fine = replace(facts, hull=((0.0, 5e-5), (1.0, 9e-4), (100.0, 0.1)))
+    assert judge(record(run(fine))).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "outcome"),
+    [
+        ("float16", 0.005, "pass"),
+        ("float64", 1e-4, "fail"),
+        ("bfloat16", 0.05, "pass"),
+        ("int64", 1.0, "fail"),
+        ("bool", 1.0, "fail"),
+    ],
+)
+def test_tolerance_goes_by_dtype(dtype: str, error: float, outcome: str) -> None:
+    assert judge(record(run(output(error, expected_dtype=dtype, actual_dtype=dtype)))).verdict == outcome
+
+
+def test_the_model_has_the_last_word_on_tolerances() -> None:
+    loose = replace(MODEL, tolerances={"float32": Tolerance(1.0, 0.0), "int8": Tolerance(1.0, 0.0)})
+    assert judge(record(BAD), model=loose).verdict == "pass"
+    quantised = output(1.0, expected_dtype="int8", actual_dtype="int8")
+    assert judge(record(run(quantised)), model=loose).verdict == "pass"
+    assert judge(record(run(quantised))).verdict == "fail"
+
+
+def test_text_that_differs_fails() -> None:
+    text = output(expected_dtype="str", actual_dtype="str", max_abs=None, max_rel=None, unequal=2)
+    assert judge(record(run(text))).message.startswith("output 0 (logits): 2 of 6 elements differ")
+
+
+def test_noise_raises_the_tolerance_and_is_told() -> None:
+    noisy = judge(record(run(output(0.5, noise=0.3))))
+    assert noisy.verdict == "pass"
+    assert noisy.message == noisy.extra["nondeterministic"]
+    assert noisy.message == "eager is not deterministic (logits by 0.3); judged with atol of at least twice that"
+    far = judge(record(run(output(0.9, noise=0.3))))
+    assert far.verdict == "fail"
+    assert "exceeds atol 0.6 + rtol 0.001" in far.message
+    assert "eager differs from itself by 0.3" in far.message
+    assert judge(record(run(output(actual_shape=(1,), noise=9.0)))).error_class == "ShapeMismatch"
+
+
+def test_all_other_facts_are_kept() -> None:
+    facts = record(GOOD, extra={"parameters": 12, "reason": "of an earlier judgement"}, eager_ms=1.0, log="logs/a")
+    judged = judge(facts)
+    assert (judged.extra, judged.eager_ms, judged.log, judged.runs) == ({"parameters": 12}, 1.0, "logs/a", facts.runs)
