@@ -16,6 +16,10 @@ nox.options.error_on_external_run = True
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 CONSTRAINTS = ("-c", "constraints.txt")
+SCHEMAS = {
+    "github-workflows": ".github/workflows/nightly.yml",
+    "gitlab-ci": "examples/gitlab/gitlab-ci.yml",
+}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
@@ -38,17 +42,20 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, format and rules."""
+    """ruff, format and rules; the workflow and the examples against the schemas of those who run them."""
     session.install(*CONSTRAINTS, *group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
+    for schema, path in SCHEMAS.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", path)
+    session.run("pre-commit", "validate-config", "examples/pre-commit/pre-commit-config.yaml")
 
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy, strict, on the package."""
+    """mypy, strict, on the package and the benchmarks."""
     install(session, "types")
-    session.run("mypy", "--strict", "-p", "batch_export")
+    session.run("mypy", "--strict", "-p", "batch_export", "-p", "benchmarks")
 
 
 @nox.session

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from batch_export.digest import Digest, digest_value
 from batch_export.record import Failure
 
-Mnemonic = Literal["Reference", "Capture", "Translate", "Check", "Run", "Measure", "Eager"]
+Mnemonic = Literal["Reference", "Capture", "Translate", "Check", "Run", "Oracle", "Measure", "Eager"]
 
 KEY_FORMAT = 1
 """Raised when keys change their meaning. 1 (2026-11): first."""

@@ -16,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,8 @@ from batch_export.errors import BatchExportError, UsageError
 from batch_export.matrix import Installed, PlannedCell, expand
 from batch_export.report import run_folder as files
 from batch_export.running import run_planned
-from batch_export.spec import RunSpec
+from batch_export.spec import ProviderSpec, RunSpec
+from batch_export.wording import counted
 
 VERBS = (
     *("plan", "resume", "report", "compare", "baseline", "history", "expect", "export"),
@@ -39,6 +40,8 @@ VERBS = (
 _OWN_FILES = tuple(verb for verb in VERBS if verb != "plan")
 """Verbs in `verbs/`, each in a module of its name."""
 EXIT_INTERRUPTED = 130
+_BUILT_IN = frozenset({"CPUExecutionProvider"})
+"""What every build of onnxruntime has."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -109,6 +112,7 @@ def sweep_composed(composed: Composed, command: str, *, quiet: bool = False) -> 
         spec, cells = planned_cells(composed)
         base = sweeping.baseline_for(spec, outputs, cells)
         files.require_writable(Path(spec.store_path), "store.path")
+        files.require_writable(outputs, "output.path")  # hydra.run.dir may put the run's folder anywhere else
         files.require_writable(folder, "output.path")
     except BaseException:  # Ctrl-C included
         _forget(folder)
@@ -127,17 +131,20 @@ def _plan(composed: Composed) -> int:
     units = {(item.cell.model, item.cell.dynamic, item.cell.exporter) for item in running}
     models = {unit[0] for unit in units}
     print(
-        f"{len(cells)} cells: {len(running)} would run ({len(models)} models, {len(units)} captures), "
-        f"{len(cells) - len(running)} skipped"
+        f"{counted(len(cells), 'cell')}: {len(running)} would run ({counted(len(models), 'model')}, "
+        f"{counted(len(units), 'capture')}), {len(cells) - len(running)} skipped"
     )
     for reason, count in Counter(item.skip for item in cells if item.skip).most_common():
         print(f"  {count} skipped: {reason}")
     return 0
 
 
-def installed() -> Installed:
-    """What this environment has; onnxruntime is imported for its list of providers, libraries are only looked for."""
-    import onnxruntime  # lazy: 0.4 s, which `--help` and completion need not wait for
+def installed(providers: Iterable[ProviderSpec]) -> Installed:
+    """What this environment has of what these providers need; libraries are only looked for."""
+    needed = {provider.execution_provider for provider in providers if provider.execution_provider}
+    if needed <= _BUILT_IN and _has_library("onnxruntime"):
+        return Installed(_BUILT_IN, _has_library)
+    import onnxruntime  # lazy: it imports numpy, and a sweep on the CPU alone that finds all in the store needs neither
 
     return Installed(frozenset(onnxruntime.get_available_providers()), _has_library)
 
@@ -153,7 +160,7 @@ def _has_library(name: str) -> bool:
 def planned_cells(composed: Composed) -> tuple[RunSpec, tuple[PlannedCell, ...]]:
     """The run that a configuration describes, and its cells as this environment can run them."""
     spec = run_spec(composed.config, composed.groups, output_path=composed.run_folder, overrides=composed.overrides)
-    return spec, expand(spec.matrix, installed())
+    return spec, expand(spec.matrix, installed(spec.matrix.providers))
 
 
 def _command(program: str, arguments: Sequence[str]) -> str:

@@ -36,6 +36,8 @@ _NO_TRACE = (
 
 _BARE_WORD = re.compile(r"[A-Za-z][\w./-]*")
 _INFO_FLAGS = ("--info", "-i")
+_BASELINE = re.compile(r"^(\+{0,2}baseline=)(latest~\d+)$")
+"""Hydra's grammar has no `~` in a value that is not quoted, and a shell would have taken the quotes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("-"):
-            overrides.append(word)
+            overrides.append(_BASELINE.sub(r"\1'\2'", word))
             continue
         action = known.get(word.partition("=")[0])
         if action is None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 from omegaconf import DictConfig, OmegaConf
 
+from batch_export import oracle_need
 from batch_export.axes import SEED, VARIANTS
 from batch_export.config_errors import unknown_key
 from batch_export.config_groups import ConfigGroups
@@ -148,6 +149,7 @@ def _verified(matrix: MatrixSpec, entry: Mapping[str, Any]) -> MatrixSpec:
         raise UsageError(f"verify.seeds is the number of further draws of the inputs, 0 or more; got {seeds}")
     for word in entry["special"]:
         _one_of("verify.special", word, VARIANTS)
+    _one_of("verify.oracle", entry["oracle"], oracle_need.WORDS)
     variants = (*(f"{SEED}{number + 1}" for number in range(seeds)), *entry["special"])
     models = tuple(replace(model, variants=variants, oracle=entry["oracle"]) for model in matrix.models)
     return replace(matrix, models=models)

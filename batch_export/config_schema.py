@@ -75,11 +75,11 @@ class MeasureConfig:
 
 @dataclass
 class VerifyConfig:
-    """How many inputs files are verified with, and whether eager runs in float64 as an oracle."""
+    """How many inputs files are verified with, and when eager runs in float64 as an oracle (auto, always, never)."""
 
     seeds: int = 0
     special: list[str] = field(default_factory=lambda: ["zeros", "large", "padding"])
-    oracle: bool = True
+    oracle: str = "auto"
 
 
 @dataclass

@@ -6,7 +6,7 @@ A planned cell, the toolchain and a store arrive; lines leave. Nothing is execut
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from batch_export import plan
@@ -50,7 +50,7 @@ def explain(
     toolchain: Toolchain,
     settings: plan.PlanSettings,
     store: Store,
-    last: Mapping[str, Digest],
+    last: Mapping[str, Sequence[Digest]],
 ) -> list[Explained]:
     """Follows a cell's actions as far as the store has their results.
 
@@ -59,14 +59,17 @@ def explain(
         toolchain: as it is now.
         settings: as for a run.
         store: where results are looked up.
-        last: mnemonic -> key, of the cell's actions in the last run.
+        last: mnemonic -> keys in order, of the cell's actions in the last run.
     """
     explained: list[Explained] = []
 
     def get(step: plan.Step) -> ActionResult | None:
         found = store.find(step.action.key, remote=False)
         result = None if found is None else found.result
-        earlier, differences = _earlier(step.action, store, last.get(step.action.mnemonic))
+        mnemonic = step.action.mnemonic
+        before = last.get(mnemonic, ())
+        position = sum(item.action.mnemonic == mnemonic for item in explained)
+        earlier, differences = _earlier(step.action, store, before[position] if position < len(before) else None)
         explained.append(Explained(step.action, result, earlier, differences))
         return result
 

@@ -13,6 +13,7 @@ from batch_export import axes
 from batch_export.action import Action, Mnemonic, ModelArtifact
 from batch_export.contract import Contract
 from batch_export.digest import Digest, canonical_json
+from batch_export.named_files import texts
 from batch_export.spec import ExporterSpec, MeasureSpec, ModelSpec, ProviderSpec
 from batch_export.toolchain import Toolchain
 
@@ -24,14 +25,22 @@ def reference_action(model: ModelSpec, toolchain: Toolchain) -> Action:
     entries = _model_entries(model, toolchain) | {
         "axes": _text(model.axes),
         "variants": _text(model.variants),
-        "oracle": str(model.oracle),
     }
     return _action("Reference", entries, toolchain, model.name)
 
 
+def oracle_action(model: ModelSpec, reference: Digest, case: int, toolchain: Toolchain) -> Action:
+    """Eager in float64 at one of a model's cases; the same for every file of the model."""
+    entries = _model_entries(model, toolchain) | {
+        "reference": reference,
+        "case": _text([case, axes.cases(model)[case]]),
+    }
+    return _action("Oracle", entries, toolchain, f"{model.name} in float64")
+
+
 def capture_action(model: ModelSpec, dynamic: str, exporter: ExporterSpec, toolchain: Toolchain) -> Action:
     """The exported program of a model at one dynamic-shape setting."""
-    entries = _model_entries(model, toolchain) | _setting_entries(model, dynamic, exporter)
+    entries = _model_entries(model, toolchain) | _setting_entries(model, dynamic, exporter, toolchain)
     return _action("Capture", entries, toolchain, f"{model.name}/{dynamic}/{exporter.name}")
 
 
@@ -54,7 +63,7 @@ def translate_action(
         "weights": weights or "",
         "opset": str(opset),
         "dynamic": dynamic,
-        "exporter.arguments": _text(exporter.arguments),
+        **_exporter_entries(exporter, toolchain),
         "inputs": _text([(leaf.path, leaf.dtype, leaf.shape) for leaf in model.inputs]),
         "output_names": _text(model.output_names),
         **_versions(toolchain, "python", "torch", *_EXPORT_LIBRARIES),
@@ -66,7 +75,7 @@ def plugin_action(model: ModelSpec, dynamic: str, opset: int, exporter: Exporter
     """The ONNX file that a plug-in exporter writes from the module, in one go: everything is in the key."""
     entries = {
         **_model_entries(model, toolchain),
-        **_setting_entries(model, dynamic, exporter),
+        **_setting_entries(model, dynamic, exporter, toolchain),
         "opset": str(opset),
         "output_names": _text(model.output_names),
         "exporter.target": exporter.target,
@@ -91,8 +100,12 @@ def run_action(
     threads: int,
     requested: Contract,
     toolchain: Toolchain,
+    oracles: Sequence[tuple[int, Digest]] = (),
 ) -> Action:
-    """How a file's outputs compare with eager's. Tolerances are in no key: they are applied to the facts."""
+    """How a file's outputs compare with eager's. Tolerances are in no key: they are applied to the facts.
+
+    `oracles` are cases with the files of their values in float64; an entry of the key only where there are any.
+    """
     entries = {
         **_file_entries(model),
         **_provider_entries(provider, toolchain),
@@ -100,6 +113,7 @@ def run_action(
         "cases": _text(cases),
         "threads": str(threads),
         "contract": _text(requested),
+        **({"oracles": _text(oracles)} if oracles else {}),
     }
     return _action("Run", entries, toolchain, f"{model.onnx[:12]}/{provider.name}")
 
@@ -139,13 +153,25 @@ def _model_entries(model: ModelSpec, toolchain: Toolchain) -> dict[str, str]:
         "model.arguments": _text(model.arguments),
         "model.inputs": _text(model.inputs),
         "model.seed": str(model.seed),
+        **_named_entries("model.files", model.arguments, toolchain),
         **libraries,
         **_versions(toolchain, "python", "torch", "numpy"),
     }
 
 
-def _setting_entries(model: ModelSpec, dynamic: str, exporter: ExporterSpec) -> dict[str, str]:
-    return {"axes": _text(model.axes), "dynamic": dynamic, "exporter.arguments": _text(exporter.arguments)}
+def _setting_entries(model: ModelSpec, dynamic: str, exporter: ExporterSpec, toolchain: Toolchain) -> dict[str, str]:
+    return {"axes": _text(model.axes), "dynamic": dynamic, **_exporter_entries(exporter, toolchain)}
+
+
+def _exporter_entries(exporter: ExporterSpec, toolchain: Toolchain) -> dict[str, str]:
+    entries = {"exporter.arguments": _text(exporter.arguments)}
+    return entries | _named_entries("exporter.files", exporter.arguments, toolchain)
+
+
+def _named_entries(entry: str, arguments: dict[str, Any], toolchain: Toolchain) -> dict[str, str]:
+    """Digests of the files that arguments name; no entry where they name none."""
+    found = {text: toolchain.named[text] for text in texts(arguments) if text in toolchain.named}
+    return {entry: _text(found)} if found else {}
 
 
 def _file_entries(model: ModelArtifact) -> dict[str, str]:

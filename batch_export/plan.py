@@ -7,11 +7,11 @@ does not find) follow the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batch_export import axes, keys
+from batch_export import axes, keys, oracle_need
 from batch_export.action import Action, ActionResult, Mnemonic, ModelArtifact
 from batch_export.contract import Contract, TensorContract
 from batch_export.digest import Digest
@@ -23,6 +23,9 @@ from batch_export.toolchain import Toolchain
 
 EXCLUSIVE: frozenset[Mnemonic] = frozenset({"Measure", "Eager"})
 """Steps that are executed alone on the machine, after everything else."""
+
+BESIDE: frozenset[Mnemonic] = frozenset({"Oracle", "Eager"})
+"""Steps without which a cell lacks an excuse, or a speed-up to show; their failures are none of the cell's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,17 @@ class CheckStep:
 
 
 @dataclass(frozen=True, slots=True)
+class OracleStep:
+    """Run the model in float64 at one of its cases."""
+
+    action: Action
+    reference: Digest
+    case: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunStep:
-    """Run an ONNX file in a provider and compare it with the reference."""
+    """Run an ONNX file in a provider and compare it with the reference, and with float64 at the cases of `oracles`."""
 
     action: Action
     model: ModelArtifact
@@ -86,6 +98,7 @@ class RunStep:
     requested: Contract
     provider: ProviderSpec
     threads: int
+    oracles: tuple[tuple[int, Digest], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +120,17 @@ class EagerStep:
     measure: MeasureSpec
 
 
-Step = ReferenceStep | CaptureStep | TranslateStep | PluginStep | CheckStep | RunStep | MeasureStep | EagerStep
+Step = (
+    ReferenceStep
+    | CaptureStep
+    | TranslateStep
+    | PluginStep
+    | CheckStep
+    | OracleStep
+    | RunStep
+    | MeasureStep
+    | EagerStep
+)
 Get = Callable[[Step], ActionResult | None]
 
 
@@ -195,9 +218,26 @@ def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Gen
         return Ending()
     cases = tuple(axes.case_indices(model, dynamic))
     evidence = reference.artifacts["reference"]
-    run = keys.run_action(translated.model, evidence, cases, cell.provider, settings.threads, requested, toolchain)
-    ran = yield RunStep(run, translated.model, evidence, cases, requested, cell.provider, settings.threads)
-    if ran.failure is not None or not settings.measure.enabled or not cell.provider.measure:
+
+    def run_step(some: tuple[int, ...], exact: tuple[tuple[int, Digest], ...]) -> RunStep:
+        assert translated.model is not None
+        file, provider, threads = translated.model, cell.provider, settings.threads
+        action = keys.run_action(file, evidence, some, provider, threads, requested, toolchain, exact)
+        return RunStep(action, file, evidence, some, requested, provider, threads, exact)
+
+    rough = oracle_need.beforehand(model, reference.facts, cases)
+    exact = yield from _in_float64(model, evidence, rough, toolchain)
+    ran = yield run_step(cases, exact)
+    if ran.failure is not None:
+        return Ending()
+    others = [case for case in cases if case not in rough]
+    unsure = oracle_need.doubtful(model, reference.facts, others, ran.facts)
+    exact = yield from _in_float64(model, evidence, unsure, toolchain)
+    if exact:
+        again = yield run_step(tuple(case for case, _ in exact), exact)
+        if again.failure is not None:
+            return Ending()
+    if not settings.measure.enabled or not cell.provider.measure:
         return Ending()
 
     measure = keys.measure_action(translated.model, evidence, cell.provider, settings.measure, toolchain)
@@ -205,6 +245,18 @@ def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Gen
     if measured.failure is None:
         yield EagerStep(keys.eager_action(model, settings.measure, toolchain), settings.measure)
     return Ending()
+
+
+def _in_float64(
+    model: ModelSpec, reference: Digest, cases: Sequence[int], toolchain: Toolchain
+) -> Generator[Step, ActionResult, tuple[tuple[int, Digest], ...]]:
+    """Yields a step per case; returns those that have values in float64. A model that has none loses an excuse only."""
+    found: list[tuple[int, Digest]] = []
+    for case in cases:
+        result = yield OracleStep(keys.oracle_action(model, reference, case, toolchain), reference, case)
+        if result.failure is None and "oracle" in result.artifacts:
+            found.append((case, result.artifacts["oracle"]))
+    return tuple(found)
 
 
 def requested_contract(model: ModelSpec, dynamic: str, opset: int, reference_facts: dict[str, Any]) -> Contract:

@@ -22,6 +22,7 @@ from batch_export.report.runs import Side, read_side, records_of, resolve_run
 from batch_export.report.spreadsheet import COLUMNS, values_of
 from batch_export.report.summary import Summary, summarise
 from batch_export.report.wording import GLYPHS, OUTCOMES, cell_text, one_line
+from batch_export.wording import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -87,7 +88,7 @@ class Run:
             cell = record.cell
             rows.setdefault((cell.model, cell.dynamic, cell.provider, cell.exporter), {})[cell.opset] = record
         lines = [
-            f"<p>{len(self.records)} cells: {html.escape(head)}</p><table><thead><tr>"
+            f"<p>{counted(len(self.records), 'cell')}: {html.escape(head)}</p><table><thead><tr>"
             + "".join(f"<th>{name}</th>" for name in ("model", "dynamic", "provider", "exporter"))
             + "".join(f"<th>opset {opset}</th>" for opset in opsets)
             + "</tr></thead><tbody>"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -21,10 +22,15 @@ from batch_export.record import Record
 from batch_export.report import run_folder as files
 from batch_export.report.formats import SUMMARIES, Subject, write
 from batch_export.report.progress import reporter_for
+from batch_export.report.rows import rows_of, without_runs
 from batch_export.report.runs import Side
 from batch_export.report.story import folder_text, tell
-from batch_export.report.summary import Counts, Summary, complete, summarise
+from batch_export.report.summary import Counts, Summary, complete, completed, summarise
 from batch_export.spec import RunSpec
+from batch_export.wording import counted
+
+if TYPE_CHECKING:
+    from batch_export.runner.sweep import RunResult
 
 
 def run_planned(
@@ -59,35 +65,53 @@ def run_planned(
         result = run_sweep(spec, cells, reporter=reporter, run_folder=folder, command=resume)
     except BatchExportError:
         counts = Counts(time.monotonic() - began, interrupted=True)
-        write_summary(folder, spec, cells, files.read_records(folder), counts, command)
+        records = complete(cells, map(without_runs, files.each_record(folder)))
+        write_summary(folder, spec, records, counts, command)
         raise
+    return finish(folder, outputs, spec, cells, result, command, base, known_models, began=began, quiet=quiet)
+
+
+def finish(
+    folder: Path,
+    outputs: Path,
+    spec: RunSpec,
+    cells: Sequence[PlannedCell],
+    result: RunResult,
+    command: str,
+    base: Side | None,
+    known_models: Collection[str],
+    *,
+    began: float,
+    quiet: bool = False,
+) -> int:
+    """Writes what a run came to, and tells it; returns the exit code.
+
+    Args:
+        folder, outputs, spec, cells, command, base, known_models, quiet: as for `run_planned`.
+        result: of the run.
+        began: when the run began, by `time.monotonic`.
+    """
     counts = Counts(wall_s=time.monotonic() - began, interrupted=result.interrupted, **result.counts)
-    records, summary = write_summary(folder, spec, cells, result.records, counts, command)
-    files.write_records(folder, records)
+    records = files.write_records(folder, completed(cells, result.records))
+    summary = write_summary(folder, spec, records, counts, command)
     summary, comparison = sweeping.conclude(folder, outputs, spec, records, summary, base, known_models)
     if not quiet:
-        tell(Console(), records, summary, folder, comparison)
+        tell(Console(), rows_of(records), summary, folder, comparison)
     if result.interrupted:
+        resume = resume_command(command, folder)
         print(
-            f"interrupted with {result.unfinished} cells to go; what is finished is kept. Resume with:\n  {resume}",
+            f"interrupted with {counted(result.unfinished, 'cell')} to go; what is finished is kept. "
+            f"Resume with:\n  {resume}",
             file=sys.stderr,
         )
     return sweeping.exit_code(summary, comparison)
 
 
-def write_summary(
-    folder: Path,
-    spec: RunSpec,
-    cells: Sequence[PlannedCell],
-    found: Iterable[Record],
-    counts: Counts,
-    command: str = "",
-) -> tuple[tuple[Record, ...], Summary]:
-    """Writes the summary files; returns one record per planned cell and what they came to."""
-    records = complete(cells, found)
-    summary = summarise(records, counts, command, allow_flaky=spec.runner.allow_flaky)
+def write_summary(folder: Path, spec: RunSpec, records: Sequence[Record], counts: Counts, command: str = "") -> Summary:
+    """Writes the summary files of records, one per planned cell; returns what they came to."""
+    summary = summarise(rows_of(records), counts, command, allow_flaky=spec.runner.allow_flaky)
     write(Subject(folder, records, summary), SUMMARIES)
-    return records, summary
+    return summary
 
 
 def resume_command(command: str, folder: Path) -> str:

@@ -96,7 +96,7 @@ def _result(one: Diagnostic, index: int, root: Path) -> dict[str, Any]:
         "ruleId": _rule_id(one),
         "ruleIndex": index,
         "level": one.level,
-        "message": {"text": text or _rule_id(one)},
+        "message": {"text": (text or _rule_id(one)).replace("](", "\\](")},  # no link but our own (SARIF 3.11.6)
         "partialFingerprints": {_FINGERPRINT: one.fingerprint},
     }
     if location:

@@ -6,8 +6,6 @@ folder, PYTHONPATH, editable installs and our zoo; of installed packages the ver
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import os
 import site
 import sys
@@ -16,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from batch_export.digest import Digest, digest_bytes, digest_value
+from batch_export.digest import Digest, digest_value
+from batch_export.import_names import ImportNames, file_digest
 from batch_export.packaging_paths import ZOO_PACKAGE, models_dir, resolve_target
 
 PACKAGE = Path(__file__).resolve().parent
@@ -53,23 +52,25 @@ def is_installed(path: Path) -> bool:
     )
 
 
-def source_digest(target: str, roots: Sequence[Path]) -> Digest:
+def source_digest(target: str, roots: Sequence[Path], names: ImportNames | None = None) -> Digest:
     """Returns the digest of the local files that the function `target` stands on: its module and all that this imports.
 
     Args:
         target: a dotted name such as `models.transformers.bert`, as a config writes it.
         roots: folders of local modules, see `local_roots`.
+        names: knows what files import; anew if None.
 
     Raises:
         UsageError: `target` is no dotted name.
     """
     module, _ = resolve_target(target)
-    closure = source_closure(module, tuple(roots))
+    closure = source_closure(module, tuple(roots), names)
     return digest_value(sorted((name, file_digest(path)) for name, path in closure.items()))
 
 
-def source_closure(module: str, roots: tuple[Path, ...]) -> dict[str, Path]:
+def source_closure(module: str, roots: tuple[Path, ...], names: ImportNames | None = None) -> dict[str, Path]:
     """Returns the local modules that importing `module` may import, itself included: name -> file."""
+    names = names or ImportNames()
     closure: dict[str, Path] = {}
     todo = [module]
     seen: set[str] = set()
@@ -85,8 +86,7 @@ def source_closure(module: str, roots: tuple[Path, ...]) -> dict[str, Path]:
         if path is None or name == _PACKAGE_NAME:
             continue
         closure[name] = path
-        status = path.stat()
-        todo.extend(_imports(str(path), status.st_mtime_ns, status.st_size, name))
+        todo.extend(names.of(path, name))
     return closure
 
 
@@ -112,48 +112,6 @@ def _module_file(stem: Path) -> Path | None:
         if path.is_file():
             return path
     return None
-
-
-@cache
-def _imports(path: str, mtime_ns: int, size: int, name: str) -> tuple[str, ...]:
-    """Names that the file may import, anywhere in it; `from a import b` gives `a` and `a.b`, which may be a module."""
-    del mtime_ns, size  # they are there for the cache: an edited file is parsed again
-    package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
-    try:
-        tree = ast.parse(Path(path).read_bytes())
-    except SyntaxError:
-        return ()  # the child that imports it will say where the mistake is
-    found: dict[str, None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found.update((alias.name, None) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, package)
-            if base is not None:
-                found[base] = None
-                found.update((f"{base}.{alias.name}", None) for alias in node.names if alias.name != "*")
-    return tuple(found)
-
-
-def _absolute(node: ast.ImportFrom, package: str) -> str | None:
-    if not node.level:
-        return node.module
-    try:
-        return importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-    except ImportError:
-        return None
-
-
-def file_digest(path: Path) -> Digest:
-    """Returns the digest of a file's bytes; read once per process unless its time or size changes."""
-    status = path.stat()
-    return _file_digest(str(path), status.st_mtime_ns, status.st_size)
-
-
-@cache
-def _file_digest(path: str, mtime_ns: int, size: int) -> Digest:
-    del mtime_ns, size
-    return digest_bytes(Path(path).read_bytes())
 
 
 def relative_name(path: Path, roots: Iterable[Path]) -> str | None:

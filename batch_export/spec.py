@@ -68,7 +68,8 @@ class ModelSpec:
         memory_gb: private memory of a child that works on this model, in GiB; 0: the run's.
         variants: further values of the inputs to verify at the example sizes: `seed1`, `zeros`, `large`, `padding`,
             `all_padding`, and `empty` (`axes.variants` says which of them the inputs have).
-        oracle: whether eager also runs in float64, to tell rounding from export error.
+        oracle: when eager also runs in float64, to tell rounding from export error: `auto`, `always` or `never`, see
+            `oracle_need.py`.
     """
 
     name: str
@@ -84,7 +85,7 @@ class ModelSpec:
     timeout_s: float = 0.0
     memory_gb: float = 0.0
     variants: tuple[str, ...] = ()
-    oracle: bool = False
+    oracle: str = "never"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,19 @@ from batch_export.matrix import PlannedCell
 from batch_export.record import Record
 from batch_export.report import run_folder as files
 from batch_export.report.annotations import github_lines
-from batch_export.report.compare import Comparison, Thresholds, compare, settle, suspects
+from batch_export.report.compare import (
+    Comparison,
+    Thresholds,
+    compare,
+    for_comparison,
+    settle,
+    suspects,
+)
 from batch_export.report.compare_text import comparison_json, comparison_markdown
 from batch_export.report.expectations import stale
 from batch_export.report.formats import REPORTS, SUMMARIES, Subject, write
 from batch_export.report.history import HISTORY_FILE, open_history
+from batch_export.report.rows import rows_of
 from batch_export.report.runs import Side, read_side, require_common
 from batch_export.report.summary import Summary
 from batch_export.runner.surroundings import circumstances
@@ -66,12 +74,12 @@ def conclude(
         write(Subject(folder, records, summary), REPORTS)
         return summary, None
     if base is not None:
-        new = Side(str(run_name(outputs, folder)), tuple(records), folder, Path(spec.store_path))
+        new = Side(str(run_name(outputs, folder)), tuple(map(for_comparison, records)), folder, Path(spec.store_path))
         comparison = compared(base, new, spec, say=_warn)
         files.write_whole(folder / "comparison.md", comparison_markdown(comparison).encode())
     summary = replace(
         summary,
-        stale_expectations=stale(spec.expectations, records, known_models),
+        stale_expectations=stale(spec.expectations, rows_of(records), known_models),
         comparison=None if comparison is None else comparison_json(comparison),
     )
     subject = Subject(folder, records, summary, comparison)
@@ -79,7 +87,7 @@ def conclude(
     remember(outputs, folder, records, summary.command)
     write(subject, REPORTS)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        print("\n".join(github_lines(records, comparison.marks() if comparison else None)))
+        print("\n".join(github_lines(rows_of(records), comparison.marks() if comparison else None)))
     return summary, comparison
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from batch_export.axes import LARGE_SCALE
 from batch_export.spec import Tolerance
 
 EXACT = Tolerance(atol=0.0, rtol=0.0)
@@ -25,3 +27,8 @@ DEFAULT_TOLERANCES: Mapping[str, Tolerance] = {
 def default_tolerance(dtype: str) -> Tolerance:
     """Returns the tolerance of a dtype."""
     return DEFAULT_TOLERANCES.get(dtype, EXACT)
+
+
+def tolerance_at(tolerance: Tolerance, variant: str) -> Tolerance:
+    """Returns the tolerance for a variant: values a hundred times as large are rounded a hundred times as coarsely."""
+    return replace(tolerance, atol=tolerance.atol * LARGE_SCALE) if variant == "large" else tolerance

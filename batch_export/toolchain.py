@@ -14,14 +14,16 @@ from functools import cache
 from pathlib import Path
 
 from batch_export.digest import Digest, digest_value
-from batch_export.sources import file_digest, local_roots, source_closure, source_digest
+from batch_export.import_names import ImportNames, file_digest
+from batch_export.named_files import named_digests
+from batch_export.sources import local_roots, source_closure, source_digest
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
 """Packages whose versions are in keys; which of them are in which key is `keys.py`'s to say."""
 
 STAGES_PACKAGE = "batch_export.stages"
-ROOMS = ("Reference", "Capture", "Translate", "Plugin", "Check", "Run", "Measure", "Eager")
+ROOMS = ("Reference", "Capture", "Translate", "Plugin", "Check", "Run", "Oracle", "Measure", "Eager")
 """Stages of ours, by the names of their modules in lower case; a stage's results depend on all that it imports of
 ours.
 """
@@ -37,6 +39,7 @@ class Toolchain:
         targets: builder or exporter, as configs write it -> digest of the local sources that it stands on.
         host: what latency depends on.
         roots: folders of local modules.
+        named: what builders' and exporters' arguments name -> digest (see `named_files`).
     """
 
     versions: dict[str, str]
@@ -44,28 +47,44 @@ class Toolchain:
     targets: dict[str, Digest]
     host: dict[str, str]
     roots: tuple[str, ...] = field(default=())
+    named: dict[str, Digest] = field(default_factory=dict)
 
 
 def toolchain_for(
-    models: Iterable[ModelSpec], exporters: Iterable[ExporterSpec], roots: tuple[str, ...] | None = None
+    models: Iterable[ModelSpec],
+    exporters: Iterable[ExporterSpec],
+    roots: tuple[str, ...] | None = None,
+    names: ImportNames | None = None,
 ) -> Toolchain:
     """Looks at the installed packages, our own files, the models' and exporters' sources, and the machine.
+
+    Args:
+        models: those of the run.
+        exporters: the points of its exporter axis.
+        roots: folders of local modules; by default this process'.
+        names: knows what source files import; anew if None.
 
     Raises:
         UsageError: a `_target_` is no dotted name.
     """
-    models = list(models)
+    models, exporters = list(models), list(exporters)
     folders = local_roots() if roots is None else tuple(map(Path, roots))
     targets = {model.target for model in models}
     targets |= {exporter.target for exporter in exporters if exporter.target != CORE_EXPORTER_TARGET}
     libraries = {library for model in models for library in model.requires}
+    names = names or ImportNames()
     versions = {name: distribution_version(name) for name in sorted({*DISTRIBUTIONS, *libraries})}
     return Toolchain(
         versions={"python": platform.python_version(), **versions},
-        own={room: own_sources(room) for room in ROOMS},
-        targets={target: source_digest(target, folders) for target in sorted(targets)},
+        own={room: own_sources(room, names) for room in ROOMS},
+        targets={target: source_digest(target, folders, names) for target in sorted(targets)},
         host=host(),
         roots=tuple(map(str, folders)),
+        named={
+            text: digest
+            for arguments in (*(model.arguments for model in models), *(one.arguments for one in exporters))
+            for text, digest in named_digests(arguments, folders, names).items()
+        },
     )
 
 
@@ -86,11 +105,11 @@ def _distributions_by_import_name() -> dict[str, list[str]]:
     return dict(importlib.metadata.packages_distributions())
 
 
-def own_sources(room: str) -> Digest:
+def own_sources(room: str, names: ImportNames | None = None) -> Digest:
     """Returns the digest of the files of ours that a stage's results depend on: its module and all that this
     imports.
     """
-    closure = source_closure(f"{STAGES_PACKAGE}.{room.lower()}", ())
+    closure = source_closure(f"{STAGES_PACKAGE}.{room.lower()}", (), names)
     return digest_value(sorted((name, file_digest(path)) for name, path in closure.items()))
 
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from batch_export.axes import LARGE_SCALE
+from batch_export import oracle_need
 from batch_export.record import Cell, OutputFacts, Record, RunFacts
-from batch_export.runtime.hull import lies_below
+from batch_export.rounding import lies_below
 from batch_export.spec import Expectation, ModelSpec, Tolerance
-from batch_export.tolerances import DEFAULT_TOLERANCES, EXACT
+from batch_export.tolerances import DEFAULT_TOLERANCES, EXACT, tolerance_at
 
 NOISE_FACTOR = 2.0
 """A model whose two eager runs differ by `noise` gets an `atol` of at least this many times the noise."""
@@ -29,10 +29,13 @@ NOISE_FACTOR = 2.0
 ROUNDING_FACTOR = 2.0
 """A file may be this many times as far from eager in float64 as eager itself is: another order of summation."""
 
-_LOW_PRECISION = ("float16", "bfloat16")
-_OWN_EXTRA = ("reason", "link", "nondeterministic")
+_OWN_EXTRA = ("reason", "link", "nondeterministic", "float64")
 _KINDS = ("NumericMismatch", "ValueMismatch", "NonFiniteMismatch", "ShapeMismatch", "DtypeMismatch", "MissingOutput")
 """Classes of the stage `mismatch`, the gravest last."""
+CANCELLED_SHARE = 0.01
+"""Of the value at which eager's rounding is largest: below that, a value says little about the terms it came from."""
+
+_FROM_FLOAT64 = "eager vs float64"
 _DECIDED_ELSEWHERE = ("skip", "missing")
 _MISSING_DTYPE = "missing"
 
@@ -72,7 +75,12 @@ def judge(
         max_rel=max((output.max_rel for output in outputs if output.max_rel is not None), default=None),
     )
     declared = [expectation for expectation in expectations if concerns(expectation, record.cell)]
+    in_float64 = _float64_sentence(record, model, tolerances)
+    if in_float64:
+        extra["float64"] = in_float64
     problem = _first_problem(record, tolerance_of)
+    if problem is not None and _wants_float64(problem, model):
+        problem = replace(problem, message=f"{problem.message}; eager in float64: {in_float64}")
     if problem is None and record.attempts:
         return _flaky(record, noise, extra)
     if problem is None:
@@ -173,7 +181,7 @@ def _worst_mismatch(runs: Sequence[RunFacts], tolerance_of: Mapping[str, Toleran
     worst: tuple[tuple[int, float], _Problem] | None = None
     for run in runs:
         for position, output in enumerate(run.outputs):
-            found = _mismatch(output, _widened(tolerance_of.get(output.expected_dtype, EXACT), run.variant))
+            found = _mismatch(output, tolerance_at(tolerance_of.get(output.expected_dtype, EXACT), run.variant))
             if found is None:
                 continue
             excess, error_class, what = found
@@ -182,11 +190,6 @@ def _worst_mismatch(runs: Sequence[RunFacts], tolerance_of: Mapping[str, Toleran
             if worst is None or gravity > worst[0]:
                 worst = (gravity, problem)
     return worst[1] if worst else None
-
-
-def _widened(tolerance: Tolerance, variant: str) -> Tolerance:
-    """Returns the tolerance for a variant: values a hundred times as large are rounded a hundred times as coarsely."""
-    return replace(tolerance, atol=tolerance.atol * LARGE_SCALE) if variant == "large" else tolerance
 
 
 def _mismatch(output: OutputFacts, tolerance: Tolerance) -> tuple[float, str, str] | None:
@@ -206,7 +209,8 @@ def _mismatch(output: OutputFacts, tolerance: Tolerance) -> tuple[float, str, st
         return 0.0, "NonFiniteMismatch", what
     if output.max_abs is None and output.unequal and not output.hull:
         return 0.0, "ValueMismatch", f"{output.unequal} of {output.count} elements differ"
-    if output.has_oracle and output.expected_dtype in _LOW_PRECISION and _judged_by_oracle(output, tolerance):
+    is_rough = output.expected_dtype in oracle_need.LOW_PRECISION
+    if output.has_oracle and is_rough and _judged_by_oracle(output, tolerance):
         return None
     raised = raised_tolerance(output, tolerance)
     size, error = max(output.hull, key=lambda point: point[1] - raised.rtol * point[0], default=(0.0, 0.0))
@@ -220,24 +224,63 @@ def _mismatch(output: OutputFacts, tolerance: Tolerance) -> tuple[float, str, st
     if output.worst_values is not None and output.worst_index is not None:
         what += f"; worst at {list(output.worst_index)}: {output.worst_values[1]}, eager's {output.worst_values[0]}"
     if output.has_oracle:
-        what += (
-            f"; onnx vs eager {output.max_abs:.3g}, eager vs float64 {_highest(output.rounding_hull):.3g}, "
-            f"onnx vs float64 {_highest(output.oracle_hull):.3g}"
-        )
+        what += f"; {_beside_float64(output)}"
     if output.noise:
         what += f"; eager differs from itself by {output.noise:.3g}"
     return error / max(allowed, sys.float_info.min), "NumericMismatch", what
 
 
 def _only_rounding(output: OutputFacts) -> bool:
-    """Returns whether the file is about as near to float64 as eager is, at every size of the values."""
-    return lies_below(output.oracle_hull, output.rounding_hull, ROUNDING_FACTOR)
+    """Returns whether the file is about as near to float64 as eager is, at every size of the values.
+
+    A value that is small because larger ones cancelled keeps their rounding, in whichever order they are added up, and
+    eager may be lucky there: the smallest values are judged like those of `CANCELLED_SHARE`.
+    """
+    smallest = CANCELLED_SHARE * (output.rounding_hull[-1][0] if output.rounding_hull else 0.0)
+    raised = [(max(size, smallest), error) for size, error in output.oracle_hull]
+    return lies_below(raised, output.rounding_hull, ROUNDING_FACTOR)
 
 
 def _judged_by_oracle(output: OutputFacts, tolerance: Tolerance) -> bool:
     """Returns whether a low-precision output agrees with float64, or is no rougher than eager."""
     within = all(error <= tolerance.atol + tolerance.rtol * size for size, error in output.oracle_hull)
     return within or _only_rounding(output)
+
+
+def _beside_float64(output: OutputFacts) -> str:
+    return (
+        f"onnx vs eager {output.max_abs or 0.0:.3g}, {_FROM_FLOAT64} {_highest(output.rounding_hull):.3g}, "
+        f"onnx vs float64 {_highest(output.oracle_hull):.3g}"
+    )
+
+
+def _wants_float64(problem: _Problem, model: ModelSpec) -> bool:
+    """Whether a mismatch was found without float64, though the run did not switch that off."""
+    said = _FROM_FLOAT64 in problem.message
+    return problem.error_class == "NumericMismatch" and not said and model.oracle != oracle_need.NEVER
+
+
+def _float64_sentence(record: Record, model: ModelSpec, tolerances: Mapping[str, Tolerance]) -> str:
+    """Says what eager in float64 tells of a cell, or why it was not asked; empty where nothing was compared."""
+    runs = [run for run in record.runs if run.outputs]
+    beside = [(output, run) for run in runs for output in run.outputs if output.has_oracle]
+    if beside:
+        output, run = max(beside, key=lambda pair: pair[0].max_abs or 0.0)
+        asked = sum(any(output.has_oracle for output in run.outputs) for run in runs)
+        return f"asked at {asked} of {len(runs)} inputs; {output.name} at {_sizes(run)}: {_beside_float64(output)}"
+    tolerance_of = {**DEFAULT_TOLERANCES, **tolerances, **model.tolerances}
+    shares = list(oracle_need.shares_used(runs, tolerance_of))
+    if not shares:
+        return ""
+    if model.oracle == oracle_need.NEVER:
+        return "not asked (verify.oracle=never)"
+    if record.extra.get("no_oracle"):
+        return f"none: {record.extra['no_oracle']}"
+    if max(shares) <= oracle_need.DOUBTFUL_SHARE:
+        return f"not needed: no error uses more than {max(shares):.2g} of its tolerance"
+    if any(output.noise for run in runs for output in run.outputs):
+        return "none: eager is not deterministic"
+    return "not asked: no error is near its dtype's default tolerance; verify.oracle=always asks"
 
 
 def _highest(hull: Sequence[tuple[float, float]]) -> float:

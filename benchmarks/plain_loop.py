@@ -19,6 +19,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +36,31 @@ from batch_export.stages import model as model_room
 from benchmarks import zoo
 
 MIN_RUNS = 20
-MIN_S = 0.2
 TOLERANCE = 1e-3
 
 
-def cell(spec: ModelSpec, setting: str, opset: int, budget_s: float) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long the inferences of a cell are timed: `MIN_RUNS` and `min_s` seconds at least, `budget_s` at most."""
+
+    min_s: float
+    budget_s: float
+
+
+def cell(spec: ModelSpec, setting: str, opset: int, timing: Timing) -> dict[str, Any]:
     """Exports, runs, compares with eager and times one cell; what fails is told under `error`."""
     torch.set_num_threads(1)
     outcome: dict[str, Any] = {"cell": f"{spec.name}/{setting}/opset{opset}"}
     try:
         with tempfile.TemporaryDirectory(prefix="plain-") as folder, _quiet():
-            outcome |= _measured(spec, setting, opset, budget_s, Path(folder) / "model.onnx")
+            outcome |= _measured(spec, setting, opset, timing, Path(folder) / "model.onnx")
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
         outcome["error"] = f"{type(error).__name__}: {lines[0][-200:]}"
     return outcome
 
 
-def _measured(spec: ModelSpec, setting: str, opset: int, budget_s: float, path: Path) -> dict[str, Any]:
+def _measured(spec: ModelSpec, setting: str, opset: int, timing: Timing, path: Path) -> dict[str, Any]:
     module = model_room.build(spec)
     inputs = model_room.example_inputs(spec, axes.example_sizes(spec))
     with torch.no_grad():
@@ -76,11 +84,11 @@ def _measured(spec: ModelSpec, setting: str, opset: int, budget_s: float, path: 
     worst = max(float(np.max(np.abs(a - b))) for a, b in zip(expected, actual, strict=False) if a.size)
     durations: list[float] = []
     begun = time.perf_counter()
-    while time.perf_counter() - begun < budget_s:
+    while time.perf_counter() - begun < timing.budget_s:
         before = time.perf_counter()
         session.run(None, feeds)
         durations.append(time.perf_counter() - before)
-        if len(durations) >= MIN_RUNS and time.perf_counter() - begun >= MIN_S:
+        if len(durations) >= MIN_RUNS and time.perf_counter() - begun >= timing.min_s:
             break
     return {"max_abs": worst, "agrees": worst <= TOLERANCE, "median_ms": statistics.median(durations) * 1e3}
 
@@ -105,13 +113,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dynamic", nargs="+", default=["static", "full"])
     parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--budget-s", type=float, default=0.6, help="seconds of timed inference per cell at most")
+    parser.add_argument("--min-s", type=float, default=0.2, help="seconds of timed inference per cell at least")
     options = parser.parse_args(arguments)
+    timing = Timing(options.min_s, options.budget_s)
     cells = list(itertools.product(zoo.models(options.models), options.dynamic, options.opsets))
     if options.n_jobs == 1:
-        outcomes = [cell(*one, options.budget_s) for one in cells]
+        outcomes = [cell(*one, timing) for one in cells]
     else:
         pool = joblib.Parallel(n_jobs=options.n_jobs, backend="loky")
-        outcomes = pool(joblib.delayed(cell)(*one, options.budget_s) for one in cells)
+        outcomes = pool(joblib.delayed(cell)(*one, timing) for one in cells)
     print(json.dumps(outcomes))
     return 0
 

@@ -105,9 +105,28 @@ def crashing(module: Any, args: Any, kwargs: Any, *, path: Path, **options: Any)
     _exported(module, args, kwargs, path, **options)
 
 
+def crashing_at_a_class(module: Any, args: Any, kwargs: Any, *, path: Path, **options: Any) -> None:
+    """Ends the process at a class of the model, which an exported program no longer has."""
+    if any(type(part).__name__ == "Fragile" for part in module.modules()):
+        os.kill(os.getpid(), 11)
+    _exported(module, args, kwargs, path, **options)
+
+
 def endless(module: Any, args: Any, kwargs: Any, *, path: Path, **options: Any) -> None:
     """Never comes back."""
     time.sleep(3600)
+
+
+def hungry(module: Any, args: Any, kwargs: Any, *, path: Path, **options: Any) -> None:
+    """Takes 600 MB where the module has a tanh, and keeps them."""
+    import torch
+
+    program = torch.export.export(module, args, kwargs)
+    if any(str(node.target) == "aten.tanh.default" for node in program.graph.nodes):
+        hoard = b"x" * (600 << 20)
+        time.sleep(60)
+        del hoard
+    _exported(module, args, kwargs, path, **options)
 
 
 def unknown_tanh(module: Any, args: Any, kwargs: Any, *, path: Path, opset_version: int, **options: Any) -> None:

@@ -26,7 +26,7 @@ from batch_export.spec import (
     Tolerance,
 )
 
-NAMES = ("reference", "capture", "translate", "plugin", "check", "run", "measure", "eager")
+NAMES = ("reference", "capture", "translate", "plugin", "check", "run", "oracle", "measure", "eager")
 STAGES = {name.capitalize(): f"fake_stages.{name}" for name in NAMES} | {"Workbench": "fake_stages.bench"}
 CORE = ExporterSpec("core", CORE_EXPORTER_TARGET)
 PLUGIN = ExporterSpec("plugged", "fake_stages.plugin.execute")
@@ -67,9 +67,12 @@ class Listener:
     lanes: list[tuple[Lane, ...]] = field(default_factory=list)
     units: list[str] = field(default_factory=list)
     ended_units: list[str] = field(default_factory=list)
+    places: list[tuple[str, str, str]] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     ended: bool = False
+    remembers: bool = True
+    """Whether records are kept."""
 
     def started(self, cells: Sequence[Cell]) -> None:
         self.planned = tuple(cells)
@@ -80,11 +83,15 @@ class Listener:
     def group_started(self, name: str) -> None:
         self.units.append(name)
 
+    def working(self, name: str, cell: Cell, mnemonic: str) -> None:
+        self.places.append((name, cell.name, mnemonic))
+
     def group_finished(self, name: str) -> None:
         self.ended_units.append(name)
 
     def record(self, record: Record) -> None:
-        self.records.append(record)
+        if self.remembers:
+            self.records.append(record)
 
     def message(self, text: str) -> None:
         self.messages.append(text)

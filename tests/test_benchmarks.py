@@ -57,7 +57,7 @@ def test_medians_are_of_the_ratios_of_rows() -> None:
 
 def test_the_plain_loop_compares_and_times() -> None:
     (spec,) = zoo.models(["mlp_nested"])
-    outcome = plain_loop.cell(spec, "static", 20, 0.1)
+    outcome = plain_loop.cell(spec, "static", 20, plain_loop.Timing(0.02, 0.1))
     assert outcome["cell"] == "mlp_nested/static/opset20"
     assert outcome["agrees"]
     assert outcome["median_ms"] > 0

@@ -86,6 +86,21 @@ def test_the_story_and_the_causes_come_first(page: Any) -> None:
     assert page.locator("#changes h3").all_inner_texts() == ["New failures (2)", "Fixed (1)"]
 
 
+def test_what_still_fails_is_no_news_and_folded_away(browser: Any, tmp_path: Path) -> None:
+    records = [failed(cell("bert", "static", 20)), failed(cell("bert", "static", 21))]
+    context = ReportContext(comparison=compare(records, records))
+    path = tmp_path / "report.html"
+    path.write_text(html_report(records, summarise(records, Counts()), context), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    assert page.locator("#changes summary").all_inner_texts() == ["Still failing (2)"]
+    assert not page.locator("#changes li").first.is_visible()
+    page.locator("#changes summary").click()
+    assert page.locator("#changes li").count() == 2
+    page.close()
+
+
 def test_filters_dim_hide_and_reset(page: Any) -> None:
     assert page.locator("#shown").inner_text() == "12 of 12 cells, 3 models"
     page.select_option("#f-verdict", "bad")
@@ -181,7 +196,14 @@ def test_one_cause_over_three_models_is_one_entry_with_one_command(browser: Any,
     )
     runs = (RunFacts({"batch": 2}, (output,)),)
     new = [passed(cells[0]), *(replace(record, failure=where, runs=runs) for record in bad[1:])]
-    found = Bisected("bert: the first wrong value is y", "n_3", "Gemm", "layers.py:12", "layers.0", "translation: why")
+    found = Bisected(
+        "bert: the first wrong value is y" + ", and so are those that follow" * 5,
+        "n_3",
+        "Gemm",
+        "layers.py:12",
+        "layers.0",
+        "translation: why",
+    )
     context = ReportContext(run="outputs/2026-11-21/1", bisected={cells[1]: found})
     path = tmp_path / "report.html"
     path.write_text(html_report(new, summarise(new, Counts()), context), encoding="utf-8")
@@ -211,4 +233,11 @@ def test_one_cause_over_three_models_is_one_entry_with_one_command(browser: Any,
         "5 of 8 elements beyond the default tolerance."
     )
     assert page.locator("#cell .command pre").count() == 3
+    for word in ("Source", "Operator", "Module"):  # beside a long sentence a column keeps room for its words
+        row = page.locator("#cell tbody th", has_text=word).first
+        assert row.evaluate("e => e.offsetHeight") < 30, word
+    number = page.locator("#cell th", has_text="max abs").evaluate("e => getComputedStyle(e).textAlign")
+    assert number == "right"
+    page.emulate_media(media="print")
+    assert not page.locator("#clusters .command button").first.is_visible()
     page.close()

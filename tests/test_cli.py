@@ -102,7 +102,7 @@ def test_a_run_leaves_its_files_and_latest_points_at_them(
     }
     assert len((latest / "records.jsonl").read_text().splitlines()) == 2
     out, err = capsys.readouterr()
-    assert "2 cells: 2 pass; ran 2 actions, 3 cached, 1 failures tried again" in out
+    assert "2 cells: 2 pass; ran 2 actions, 3 cached, 1 earlier failure tried again" in out
     assert "[2/2] 2 pass" in err
     first = latest.resolve()
     assert first.parent.parent == tmp_path / "outputs"
@@ -129,7 +129,7 @@ def test_an_interruption_keeps_what_there_is_and_prints_how_to_resume(
     stand_in(monkeypatch, keep=1, interrupted=True)
     assert command(*SMALL) == 130
     out, err = capsys.readouterr()
-    assert "1 cells to go" in err
+    assert "1 cell to go" in err
     assert " resume outputs/" in err.splitlines()[-1]
     assert "1 pass, 1 missing" in out
     assert json.loads(Path("outputs/latest/summary.json").read_text())["interrupted"] is True
@@ -176,6 +176,12 @@ def test_a_folder_that_is_not_writable_is_3_before_any_work(
     assert calls == []
 
 
+def test_a_runs_folder_may_lie_where_no_outputs_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch)
+    command(*SMALL, "hydra.run.dir=elsewhere/run", "output.path=none_yet")
+    assert Path("none_yet/latest").resolve() == Path("elsewhere/run").resolve()
+
+
 def test_a_users_model_needs_a_config_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path("mine/model")
     folder.mkdir(parents=True)
@@ -210,7 +216,7 @@ def test_plan_lists_the_cells_and_writes_nothing(capsys: pytest.CaptureFixture[s
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "mlp_nested/static/opset18/cpu/core"
     assert lines[1].startswith("mlp_nested/static/opset18/cuda/core  skip: provider cuda is not installed")
-    assert "8 cells: 4 would run (1 models, 2 captures), 4 skipped" in lines
+    assert "8 cells: 4 would run (1 model, 2 captures), 4 skipped" in lines
     assert list(tmp_path.iterdir()) == []
 
 
@@ -273,6 +279,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["--info", "searchpath", "a=1"], ["a=1"], ["--info", "searchpath"]),
         (["--config-dir=x", "~a", "-cn", "other"], ["~a"], ["--config-dir=x", "-cn", "other"]),
         (["--help"], [], ["--help"]),
+        (["baseline=latest~1", "baseline=a"], ["baseline='latest~1'", "baseline=a"], []),
     ],
 )
 def test_flags_may_stand_anywhere(arguments: list[str], overrides: list[str], flags: list[str]) -> None:
@@ -363,7 +370,7 @@ def test_an_output_pipe_that_closes_early_is_no_error() -> None:
 def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def installed() -> None:
+    def installed(providers: object) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

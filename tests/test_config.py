@@ -237,6 +237,16 @@ def test_an_exporter_needs_a_dotted_target(target: object) -> None:
         exporter_spec("mine", {"_target_": target})
 
 
+@pytest.mark.parametrize(("words", "expected"), [((), "auto"), (("verify.oracle=always",), "always")])
+def test_the_oracle_is_every_models(words: tuple[str, ...], expected: str) -> None:
+    assert {model.oracle for model in spec_of(*words).matrix.models} == {expected}
+
+
+def test_an_oracle_of_another_word_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"verify\.oracle must be one of auto, always, never"):
+        spec_of("verify.oracle=false")
+
+
 def test_known_keys_are_the_schemas() -> None:
     keys = known_keys()
     for key in keys:

@@ -106,6 +106,8 @@ def test_a_cluster_of_three_of_which_one_is_killed_gives_the_records_of_one_mach
     assert without_times(together.records) == without_times(alone.records)
     assert together.counts == alone.counts
     assert any("died while it worked on" in text and "goes elsewhere" in text for text in listener.messages)
+    told = {(unit, where, mnemonic) for unit, where, mnemonic in listener.places}
+    assert ("c/full/core", "c/full/opset20/cpu/core", "Translate") in told, "workers say where their children are"
     crashed = by_name(together)["b/full/opset20/cpu/core"]
     assert (crashed.stage, crashed.error_class) == ("crash", "SIGSEGV")
     measured = {record.extra.get("measured_on") for record in together.records if record.verdict == "pass"}

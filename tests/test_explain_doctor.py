@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sweeping import CORE, cells, model, sweep
 
 from batch_export.cli import main
-from batch_export.errors import UsageError
+from batch_export.errors import RunError, UsageError
 from batch_export.explain import differences, explain, lines
 from batch_export.plan import PlanSettings
 from batch_export.report import run_folder
@@ -64,7 +65,7 @@ def test_a_key_that_is_as_before_says_that_its_result_is_gone(tmp_path: Path) ->
     store = open_store(tmp_path / "store", tuple(map(Path, toolchain.roots)))
     for path in store.content.blobs.glob("*/*"):
         path.unlink()
-    last = {action.mnemonic: action.key for action in record.actions}
+    last = {action.mnemonic: [action.key] for action in record.actions}
     text = "\n".join(lines(item, explain(item, toolchain, SETTINGS, store, last)))
     assert "the key is as before: the stored result is gone, damaged, flaky, or a file it read has changed" in text
 
@@ -167,6 +168,31 @@ def test_resume_finishes_a_run_and_says_so_the_second_time(
     assert surroundings.folder == os.getcwd()
     assert command("resume", str(folder)) == 0
     assert "is finished (ran 10 actions, 0 cached); nothing is left" in capsys.readouterr().out
+
+
+def test_the_rest_of_a_run_may_be_run_somewhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from batch_export.runner import sweep as runner
+
+    asked: list[RunnerSpec] = []
+
+    def refuse(spec: RunSpec, *_: Any, **__: Any) -> Any:
+        asked.append(spec.runner)
+        raise RunError("enough")
+
+    monkeypatch.setattr(runner, "run_sweep", refuse)
+    stored(tmp_path / "2026-01-01" / "00-00-01", tmp_path)
+    for words in ([], ["--runner", "dask"], ["--address", "tcp://other:1"], ["--runner", "local"], ["--address", ""]):
+        assert command("resume", "--outputs", str(tmp_path), *words) == 3
+    found = [(runner.engine, runner.address) for runner in asked]
+    assert found == [("local", ""), ("dask", ""), ("dask", "tcp://other:1"), ("local", ""), ("dask", "")]
+    there = RunnerSpec(engine="dask", address="tcp://one:1")
+    assert resume.elsewhere(there, None, None) == there
+    assert resume.elsewhere(there, "dask", None) == there
+    assert resume.elsewhere(there, "local", None).address == ""
+    assert command("resume", "--outputs", str(tmp_path), "--runner", "local", "--address", "tcp://x:1") == 2
+    assert "--address is a dask scheduler's" in capsys.readouterr().err
 
 
 def test_cache_verify_export_and_import_as_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

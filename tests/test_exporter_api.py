@@ -107,6 +107,10 @@ def test_a_trailing_dict_that_is_an_input_stays_one() -> None:
 def test_numbers_are_fixed(model: Affine) -> None:
     program = export(model, (X, None, 3.0))
     torch.testing.assert_close(program(X, None, 3.0)[0], model(X, None, 3.0), atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"is fixed in the model as 3\.0, and 4\.0 was given.*pass a tensor"):
+        program(X, None, 4.0)
+    with pytest.raises(ValueError, match=r"is fixed in the model as None, and a tensor was given"):
+        program(X, torch.ones(4), 3.0)
 
 
 @pytest.mark.parametrize(

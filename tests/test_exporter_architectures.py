@@ -8,6 +8,7 @@ import pytest
 import torch
 from exporting import assert_same, export_and_compare
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
@@ -324,6 +325,38 @@ def test_recurrent_layers_with_projection_and_free_batch(kind: str) -> None:
     module = getattr(nn, kind)(5, 8, num_layers=2, bidirectional=True, batch_first=True, **options)
     shapes = ({0: "batch"},)
     export_and_compare(module.eval(), (torch.randn(2, 6, 5),), (torch.randn(4, 6, 5),), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "relu", "projected"])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_recurrent_layers_with_free_batch_and_length(kind: str, batch_first: bool) -> None:
+    torch.manual_seed(0)
+    made = {"relu": ("RNN", {"nonlinearity": "relu"}), "projected": ("LSTM", {"proj_size": 3})}
+    name, options = made.get(kind, (kind, {}))
+    module = getattr(nn, name)(5, 8, num_layers=2, bidirectional=True, batch_first=batch_first, **options)
+    inputs = [(torch.randn(*sizes, 5),) for sizes in ((2, 6), (1, 1), (7, 3), (3, 25))]
+    program = export_and_compare(module, *inputs, dynamic_shapes=({0: "first", 1: "second"},))
+    assert [str(size) for size in program.model.graph.inputs[0].shape] == ["first", "second", "5"]
+    assert [str(size) for size in program.model.graph.outputs[0].shape][:2] == ["first", "second"]
+    none = torch.zeros(0, 4, 5) if batch_first else torch.zeros(4, 0, 5)
+    expected = [leaf for leaf in pytree.tree_leaves(module(none)) if leaf is not None]
+    assert [tuple(value.shape) for value in program(none)] == [tuple(value.shape) for value in expected]
+
+
+def test_a_recurrent_layer_of_free_length_in_a_model_that_must_be_made_functional() -> None:
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.layer = nn.Embedding(10, 4), nn.GRU(4, 6, batch_first=True)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            output, last = self.layer(self.embedding(tokens))
+            table = torch.zeros(3, 4)
+            torch.as_strided(table, (3,), (4,)).add_(1.0)
+            return output.flip(1)[:, 0] + table.sum() + last.mean()
+
+    inputs = [(torch.randint(0, 10, sizes),) for sizes in ((2, 6), (1, 1), (4, 9))]
+    export_and_compare(Tagger(), *inputs, dynamic_shapes=({0: "batch", 1: "length"},))
 
 
 class FakeQuantised(nn.Module):

@@ -14,6 +14,7 @@ from torch.export import AdditionalInputs, Dim, ShapesCollection
 from batch_export import export
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import dynamic_shapes as shapes
+from batch_export.exporter import translate
 from batch_export.exporter.capture import capture
 
 
@@ -315,3 +316,17 @@ def test_canonical_forms(drawn: list[Any], by_name: bool) -> None:
         )
         for axis, name in of_tensor.items()
     }
+
+
+def test_an_axis_that_decomposition_fixes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Doubles(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    x = torch.randn(4, 3)
+    free = torch.export.export(Doubles(), (x,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    fixed = torch.export.export(Doubles(), (x,))
+    translate.decomposed(free, {})  # torch's own leaves it free
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", lambda self, decomp_table: fixed)
+    with pytest.raises(DynamicShapeError, match=r"axis 0 of the input x is free .* makes it 4.*remove that axis"):
+        translate.decomposed(free, {})

@@ -123,6 +123,18 @@ def test_the_first_strategy_is_the_one_shown_and_every_attempt_is_kept() -> None
     ]
 
 
+def test_a_result_whose_size_depends_on_data_is_no_matter_of_dynamic_shapes() -> None:
+    def function(x: torch.Tensor) -> bool:
+        return torch.equal(x, x + 1)
+
+    with pytest.raises(CaptureError, match=r"could not be captured"):
+        export(function, (torch.ones(2),))
+    program = export(lambda x: torch.nn.functional.one_hot(x, 5), (torch.tensor([1, 3]),))
+    assert program(torch.tensor([4, 0]))[0].shape == (2, 5)
+    with pytest.raises(CaptureError, match=r"could not be captured.*data-dependent"):
+        export(lambda x: torch.nn.functional.one_hot(x), (torch.tensor([1, 3]),))
+
+
 def test_inputs_that_do_not_fit_forward() -> None:
     with pytest.raises(CaptureError, match=r"the example inputs do not fit forward\(x\): too many"):
         export(Scaled(), (X, X))

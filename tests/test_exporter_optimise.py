@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -101,3 +102,29 @@ def test_the_report_has_node_counts_before_and_after(tmp_path: Any) -> None:
     (report,) = tmp_path.glob("*.md")
     assert "| pass | nodes before | nodes after | changes |" in report.read_text()
     assert "| subexpressions | 5 | 3 |" in report.read_text()
+
+
+NUMBERS = torch.tensor([0.0, 1.0, -2.0])
+REWRITES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a_guard_against_zero": lambda x: torch.log(x.abs() + 1e-9),
+    "a_difference": lambda x: torch.sign(x - 1e-9),
+    "a_factor": lambda x: (x * (1 + 5e-6) - x) * 1e6,
+    "a_divisor": lambda x: (x / (1 + 5e-6) - x) * 1e6,
+    "relu_of_a_negative_bound": lambda x: torch.relu(x.clamp(max=-1.0)),
+    "bounds_that_do_not_overlap": lambda x: x.clamp(0, 1).clamp(2, 3),
+    "bounds_one_by_one": lambda x: x.clamp(min=5.0).clamp(max=3.0),
+    "bounds_of_one_element": lambda x: torch.minimum(torch.maximum(x.sum(), torch.tensor([0.0])), torch.tensor([1.0])),
+    "bounds_that_make_a_clip": lambda x: torch.maximum(torch.minimum(x, torch.tensor(1.0)), torch.tensor(0.0)),
+}
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_rewriting_never_changes_a_result(name: str) -> None:
+    function = REWRITES[name]
+    actual = export(function, (NUMBERS,))(NUMBERS)[0]
+    torch.testing.assert_close(actual, function(NUMBERS), rtol=1e-6, atol=0)
+
+
+def test_exactly_neutral_elements_are_removed() -> None:
+    program = export(lambda x: torch.sin(1 * (0 + x - 0) / 1 + 0) * 1, (NUMBERS,))
+    assert [node.op_type for node in program.model.graph] == ["Sin"]

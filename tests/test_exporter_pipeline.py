@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export import axes, model_config
 from batch_export.errors import OpsetError
-from batch_export.exporter import decompose, export, fingerprint, optimise, to_onnx, weights
+from batch_export.exporter import decompose, export, fingerprint, rewrite_rules, to_onnx, weights
 from batch_export.exporter.capture import Captured, capture
 from batch_export.exporter.opset import ir_version_for
 from batch_export.exporter.registry import HIGHEST_OPSET, LOWEST_OPSET, OnnxRegistry
@@ -113,7 +113,7 @@ def test_the_optimiser_acts_says_so_and_keeps_results_and_parameters() -> None:
 
 
 def test_rules_are_indexed_by_the_operator_they_start_from() -> None:
-    index = optimise.indexed_rules()
+    index = rewrite_rules.indexed_rules()
     assert "Reshape" in index
     assert "*" not in index
     assert all(

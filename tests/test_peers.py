@@ -168,6 +168,10 @@ def needs_more(*args: Any, **kwargs: Any) -> None:
     raise LibraryMissingError("tf2onnx", "exporter needs_more")
 
 
+def takes_less(module: Any, path: Any) -> None:
+    """Not the parameters that an exporter is called with."""
+
+
 def raises(*args: Any, **kwargs: Any) -> None:
     """Fails in a way of its own."""
     raise ZeroDivisionError("\nno such luck\nat all")
@@ -202,6 +206,12 @@ def test_files_beside_the_model_are_its_external_data(tmp_path: Path) -> None:
         ("needs_more", LibraryMissingError, "exporter needs_more needs the package 'tf2onnx'"),
         ("nothing", UsageError, "has no 'nothing'"),
         ("CPU", UsageError, "is a ProviderSpec, which cannot be called"),
+        (
+            "takes_less",
+            UsageError,
+            "takes (module, path), but an exporter is called as f(module, args, kwargs, *, path, opset_version, "
+            "dynamic_shapes, input_names, output_names): multiple values for argument 'path'. Next step:",
+        ),
     ],
 )
 def test_a_plug_in_that_breaks_the_rules_is_named(

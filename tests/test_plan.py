@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from sweeping import CORE, CPU, PLUGIN, cells, model
 
@@ -13,7 +14,7 @@ from batch_export import keys, plan
 from batch_export.action import Action, ActionResult, ModelArtifact
 from batch_export.contract import Contract, TensorContract
 from batch_export.errors import ModelError
-from batch_export.record import Failure
+from batch_export.record import Failure, OutputFacts
 from batch_export.spec import AxisSpec, InputSpec, MeasureSpec, ModelSpec, ProviderSpec, Tolerance
 from batch_export.toolchain import ROOMS, Toolchain
 
@@ -43,10 +44,11 @@ MAKERS: dict[str, Callable[[ModelSpec, Toolchain], Action]] = {
     "plugin": lambda m, t: keys.plugin_action(m, "full", 18, PLUGIN, t),
     "check": lambda m, t: keys.check_action(FILE, ASKED, t),
     "run": lambda m, t: keys.run_action(FILE, "reference", (0, 1), CPU, 1, ASKED, t),
+    "oracle": lambda m, t: keys.oracle_action(m, "reference", 0, t),
     "measure": lambda m, t: keys.measure_action(FILE, "reference", CPU, MeasureSpec(), t),
     "eager": lambda m, t: keys.eager_action(m, MeasureSpec(), t),
 }
-BUILT = {"reference", "capture", "plugin", "eager"}
+BUILT = {"reference", "capture", "plugin", "oracle", "eager"}
 EXPORTED = {"capture", "translate", "plugin"}
 
 
@@ -103,6 +105,32 @@ def test_what_of_a_model_changes_which_keys(change: Callable[[ModelSpec], ModelS
 )
 def test_what_of_the_toolchain_changes_which_keys(tools: Toolchain, changed: set[str]) -> None:
     assert {name for name, make in MAKERS.items() if make(MODEL, TOOLS).key != make(MODEL, tools).key} == changed
+
+
+def test_a_file_that_an_exporters_or_a_models_argument_names_is_in_its_keys() -> None:
+    model = replace(MODEL, arguments={"checkpoint": "net.pt"})
+    exporter = replace(PLUGIN, arguments={"options": {"table": "table.csv"}})
+    core = replace(CORE, arguments={"passes": ["mine.Pass"]})
+    named = replace(TOOLS, named={"net.pt": "1", "table.csv": "1", "mine.Pass": "1", "unrelated": "1"})
+
+    def all_keys(tools: Toolchain) -> dict[str, str]:
+        return {
+            "reference": keys.reference_action(model, tools).key,
+            "capture": keys.capture_action(model, "full", core, tools).key,
+            "translate": keys.translate_action(model, "full", "graph", "weights", 18, core, tools).key,
+            "plugin": keys.plugin_action(model, "full", 18, exporter, tools).key,
+        }
+
+    for text, changed in (
+        ("net.pt", {"reference", "capture", "plugin"}),
+        ("table.csv", {"plugin"}),
+        ("mine.Pass", {"capture", "translate"}),
+        ("unrelated", set()),
+    ):
+        edited = replace(named, named={**named.named, text: "2"})
+        before, after = all_keys(named), all_keys(edited)
+        assert {name for name in before if before[name] != after[name]} == changed
+    assert dict(keys.plugin_action(model, "full", 18, exporter, named).entries)["exporter.files"] == '{"table.csv":"1"}'
 
 
 def test_different_files_have_different_keys() -> None:
@@ -185,6 +213,64 @@ def test_a_cells_way_ends_with_its_first_failure(failing: str, steps: list[str])
     chain = plan.resolve(CELL, TOOLS, SETTINGS, lambda step: results(step, **failure))
     assert [action.mnemonic for action, _ in chain.steps] == steps
     assert chain.pending is None
+
+
+def run_facts(case: int, share: float) -> dict[str, Any]:
+    """A comparison that uses `share` of float32's default tolerance at one size."""
+    sizes = FACTS["cases"][case]["sizes"]
+    error = share * 1.1e-3
+    output = OutputFacts("y", "float32", "float32", (1,), (1,), ((1.0, error),), error)
+    return {"sizes": sizes, "outputs": [msgspec.to_builtins(output)]}
+
+
+ORACLE_FACTS = {
+    "cases": [{**case, "noise": [0.0]} for case in FACTS["cases"]],
+    "outputs": [{"name": "0", "dtype": "float32"}],
+    "parameters": 3,
+}
+
+
+def with_float64(step: plan.Step, shares: list[float], **failing: Failure) -> ActionResult:
+    result = results(step, **failing)
+    if isinstance(step, plan.ReferenceStep):
+        return replace(result, facts=ORACLE_FACTS)
+    if isinstance(step, plan.OracleStep) and result.failure is None:
+        return replace(result, facts={"note": ""}, artifacts={"oracle": f"o{step.case}"})
+    if isinstance(step, plan.RunStep):
+        return replace(result, facts={"runs": [run_facts(case, shares[case]) for case in step.cases]})
+    return result
+
+
+def walked(mode: str, shares: list[float], settings: plan.PlanSettings = SETTINGS, **failing: Failure) -> list[Any]:
+    seen: list[Any] = []
+
+    def get(step: plan.Step) -> ActionResult:
+        if isinstance(step, plan.OracleStep):
+            seen.append(step.case)
+        if isinstance(step, plan.RunStep):
+            seen.append((step.cases, step.oracles))
+        return with_float64(step, shares, **failing)
+
+    (cell,) = cells([replace(MODEL, oracle=mode)], opsets=(18,), dynamic=("full",))
+    assert plan.resolve(cell, TOOLS, settings, get).pending is None
+    return seen
+
+
+ALL = (0, 1, 2)
+
+
+def test_float64_is_asked_after_a_run_whose_errors_are_near_the_default_tolerances() -> None:
+    assert walked("auto", [0.1, 0.6, 1.5]) == [(ALL, ()), 1, 2, ((1, 2), ((1, "o1"), (2, "o2")))]
+    assert walked("auto", [0.1, 0.2, 0.3]) == [(ALL, ())]
+    assert walked("always", [0.1, 0.6, 1.5]) == [0, (ALL, ((0, "o0"),))]
+    assert walked("never", [0.1, 0.6, 1.5]) == [(ALL, ())]
+
+
+@pytest.mark.parametrize("stage", ["crash", "environment"])
+def test_a_model_without_float64_goes_on(stage: Any) -> None:
+    failure = Failure(stage, "SIGSEGV", "no")
+    assert walked("auto", [0.1, 0.6, 0.1], Oracle=failure) == [(ALL, ()), 1]
+    assert walked("always", [0.1, 0.6, 0.1], Oracle=failure) == [0, (ALL, ())]
 
 
 def test_the_way_stops_where_a_result_is_unknown() -> None:

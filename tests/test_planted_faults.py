@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ import pytest
 import torch
 from torch import nn
 
+from batch_export import oracle_need
 from batch_export.contract import Contract, TensorContract
 from batch_export.record import Cell, Record, RunFacts
 from batch_export.spec import AxisSpec, InputSpec, ModelSpec, ProviderSpec
 from batch_export.stages import model as model_room
-from batch_export.stages import reference, run
+from batch_export.stages import oracle, reference, run
 from batch_export.verdict import judge
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
@@ -41,7 +42,7 @@ class Sized(nn.Module):
 
 
 class Bench:
-    def __init__(self, scratch: Path, module: nn.Module, dtype: str = "float32") -> None:
+    def __init__(self, scratch: Path, module: nn.Module, dtype: str = "float32", mode: str = "auto") -> None:
         self.model = ModelSpec(
             "planted",
             "",
@@ -49,18 +50,21 @@ class Bench:
             (InputSpec(("x",), dtype, ("batch", 4)),),
             (AxisSpec("batch", 2, (1, 5)),),
             variants=VARIANTS,
-            oracle=True,
+            oracle=mode,
         )
         torch.manual_seed(0)
         self.module = module.eval().to(getattr(torch, dtype))
         self.scratch = scratch
+        self.oracle = None
 
     def inputs(self, sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
         return model_room.example_inputs(self.model, sizes, variant)
 
 
-def verdict(folder: Path, exporter: Callable[..., None], module: nn.Module, dtype: str = "float32") -> Record:
-    bench: Any = Bench(folder, module, dtype)
+def verdict(
+    folder: Path, exporter: Callable[..., None], module: nn.Module, dtype: str = "float32", mode: str = "auto"
+) -> Record:
+    bench: Any = Bench(folder, module, dtype, mode)
     made = reference.execute(bench)
     path = folder / "model.onnx"
     exporter(
@@ -79,8 +83,20 @@ def verdict(folder: Path, exporter: Callable[..., None], module: nn.Module, dtyp
         (TensorContract("first", dtype, None), TensorContract("second", dtype, None)),
     )
     cases = list(range(len(made.facts["cases"])))
-    ran = run.execute(path, made.files["reference"], cases, contract, CPU, 1)
-    runs = msgspec.convert(ran.facts.get("runs", ()), tuple[RunFacts, ...])
+    values = made.files["reference"]
+
+    def in_float64(some: Sequence[int]) -> list[tuple[int, Path]]:
+        outputs = ((case, oracle.execute(bench, values, case).files["oracle"]) for case in some)
+        return [(case, file.rename(folder / f"oracle{case}")) for case, file in outputs]
+
+    rough = in_float64(oracle_need.beforehand(bench.model, made.facts, cases))
+    ran = run.execute(path, values, cases, contract, CPU, 1, rough)
+    others = [case for case in cases if case not in dict(rough)]
+    exact = in_float64(oracle_need.doubtful(bench.model, made.facts, others, ran.facts))
+    again = run.execute(path, values, [case for case, _ in exact], contract, CPU, 1, exact)
+    later = {(str(one["sizes"]), one["variant"]): one for one in again.facts["runs"]}
+    plain_runs = [later.get((str(one["sizes"]), one["variant"]), one) for one in ran.facts.get("runs", ())]
+    runs = msgspec.convert(plain_runs, tuple[RunFacts, ...])
     record = Record(Cell("planted", "full", 20, "cpu", "faulty"), "fail", runs=runs, failure=ran.failure)
     return judge(record, bench.model, {}, ())
 
@@ -121,9 +137,44 @@ def test_the_same_export_without_a_fault_passes_with_all_its_variants(tmp_path: 
     found = verdict(tmp_path, plain, Two())
     assert found.verdict == "pass", found.message
     assert [run.variant for run in found.runs] == ["", "", "", *VARIANTS]
-    first = found.runs[0].outputs[0]
-    assert first.has_oracle
-    assert first.outside == 0
+    assert found.runs[0].outputs[0].outside == 0
+    assert not any(output.has_oracle for run in found.runs for output in run.outputs)
+    assert found.extra["float64"].startswith("not needed: no error uses more than 0.")
+
+
+def test_float64_is_asked_wherever_an_error_comes_near_its_tolerance(tmp_path: Path) -> None:
+    found = verdict(tmp_path, faulty_exporters.three_percent, Two())
+    asked = {run.variant or str(run.sizes["batch"]) for run in found.runs if any(o.has_oracle for o in run.outputs)}
+    assert {"2", "1", "5", "seed1"} <= asked
+    assert "eager vs float64" in found.message
+    assert "onnx vs float64" in found.extra["float64"]
+
+
+@pytest.mark.parametrize(("mode", "asked"), [("always", ["", "large"]), ("never", [])])
+def test_float64_is_asked_as_the_run_says(tmp_path: Path, mode: str, asked: list[str]) -> None:
+    found = verdict(tmp_path, faulty_exporters.three_percent, Two(), mode=mode)
+    assert [run.variant for run in found.runs if any(one.has_oracle for one in run.outputs)] == asked
+    assert found.verdict == "fail"
+    if mode == "never":
+        assert found.extra["float64"] == "not asked (verify.oracle=never)"
+
+
+def test_rounding_at_any_size_is_excused_by_float64_alone(tmp_path: Path) -> None:
+    """A sum that cancels: float32 loses digits with either factor, and only float64 tells that neither is wrong."""
+
+    class Cancelling(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return (x * 7e5 + x.flip(1)) - x * 7e5, x
+
+    class OtherFactor(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return (x.flip(1) + x * 1e5) - x * 1e5, x
+
+    def other_factor(module: Any, *args: Any, **options: Any) -> None:
+        plain(OtherFactor(), *args, **options)
+
+    assert verdict(tmp_path, other_factor, Cancelling()).verdict == "pass"
+    assert verdict(tmp_path, other_factor, Cancelling(), mode="never").error_class == "NumericMismatch"
 
 
 def test_a_model_that_is_right_at_the_example_sizes_only_is_seen(tmp_path: Path) -> None:

@@ -163,3 +163,17 @@ def test_a_random_permutation_has_every_number_once() -> None:
     )
     (made,) = session.run(None, {session.get_inputs()[0].name: np.ones(9, np.float32)})
     assert sorted(made) == list(range(9))
+
+
+@pytest.mark.parametrize("opset", [18, 20, 23])
+def test_numbers_in_half_precision(opset: int) -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = (torch.rand(x.shape, dtype=x.dtype), torch.randn(x.shape, dtype=x.dtype))
+        return *made, torch.rand_like(x), torch.randn_like(x) + 0 * x
+
+    session = session_of(export(Drawing(function), (torch.zeros(4, 500, dtype=torch.float16),), opset_version=opset))
+    drawn = session.run(None, {session.get_inputs()[0].name: np.zeros((4, 500), np.float16)})
+    for values, mean, deviation in zip(drawn, (0.5, 0.0, 0.5, 0.0), (12**-0.5, 1.0, 12**-0.5, 1.0), strict=True):
+        assert values.dtype == np.float16
+        assert abs(values.mean(dtype=float) - mean) < 0.1
+        assert abs(values.std(dtype=float) - deviation) < 0.1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from batch_export.config import refuse_secrets
 from batch_export.errors import StoreError, UsageError
 from batch_export.spec import MeasureSpec, StoreSpec
 from batch_export.store import open_store
-from batch_export.store.remote import Remote, open_remote
+from batch_export.store.remote import FolderBackend, Remote, open_remote
+from benchmarks.remote import serve
 
 SECRET = "a-secret-that-must-not-be-written"
 
@@ -188,3 +190,57 @@ def test_leaving_entries_out_of_reach_by_name_is_impossible(tmp_path: Path) -> N
     with pytest.raises(StoreError):
         store.record(done, evil)
     assert os.listdir(store.actions) == []
+
+
+def test_what_a_run_needs_is_asked_for_once_and_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = StoreSpec(remote=str(tmp_path / "shared"))
+    known = cells([model(name) for name in "abcdefgh"])
+    sweep(tmp_path / "one", known, store=shared)
+    asked: list[str] = []
+    together: list[int] = []
+    inside: list[str] = []
+    read = FolderBackend.read
+
+    def watched(backend: FolderBackend, name: str) -> bytes:
+        asked.append(name)
+        inside.append(name)
+        together.append(len(inside))
+        time.sleep(0.02)
+        try:
+            return read(backend, name)
+        finally:
+            inside.remove(name)
+
+    monkeypatch.setattr(FolderBackend, "read", watched)
+    result = sweep(tmp_path / "two", [*known, *cells([model("new")])], store=shared)
+    assert result.counts == {"ran": 8, "cached": 8 * 8, "rerun_failures": 0}
+    assert len(asked) == len(set(asked)) == 8 * 8 + 1, "and of the new model's actions the first one, by this process"
+    assert max(together) > 4
+
+
+def test_an_s3_server_gets_no_more_requests_than_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("moto.server")
+    s3fs = pytest.importorskip("s3fs")
+    import boto3
+
+    s3fs.S3FileSystem.clear_instance_cache()  # those of other tests talk to another server
+    app, address = serve(0.0)
+    for name, value in (("ACCESS_KEY_ID", "an-id"), ("SECRET_ACCESS_KEY", SECRET), ("DEFAULT_REGION", "us-east-1")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    boto3.client("s3").create_bucket(Bucket="counted")
+    remote = StoreSpec(remote="s3://counted/a")
+    first = open_store(tmp_path / "one", [], remote)
+    result = put_result(first, "a", tmp_path)
+    app.counts.clear()
+    second = open_store(tmp_path / "two", [], remote)
+    missing = action("b").key
+    assert second.fetch([result.key, missing]) == {result.key}
+    files = len({digest for digest, _ in second.content.files_of(result)})
+    assert app.counts == {"GET 200": 1 + files, "GET 404": 1}
+    app.counts.clear()
+    assert first.fetch([]) == set()
+    put_result(first, "c", tmp_path)
+    assert set(app.counts) == {"PUT 200"}, "small files are sent without asking"
+    assert open_store(tmp_path / "three").fetch([result.key]) == set()
+    s3fs.S3FileSystem.clear_instance_cache()

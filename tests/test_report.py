@@ -198,6 +198,17 @@ def test_a_table_per_provider_and_exporter() -> None:
     titles = [table.title for table in tables(records, width=80)]
     assert titles == ["cpu · core", "reference · core"]
     assert [table.title for table in tables(grid(1), width=80)] == [None]
+    skipped = [Record(cell(provider="cuda"), "skip", message="not installed")]
+    assert [table.title for table in tables([*records, *skipped], width=80)] == titles
+    assert len(list(tables(skipped, width=80))) == 1, "a run of nothing but skips still has its table"
+
+
+def test_a_long_name_goes_on_in_the_models_next_row() -> None:
+    names = ("transformer_decoder", "scan_of_a_very_long_state_space", "whisper_encoder")
+    records = [passed(cell(name, dynamic, opset)) for name in names for dynamic in ("static", "full")
+               for opset in (18, 20, 21, 23)][:-4]  # fmt: skip
+    lines = [line[:16].rstrip() for line in rendered(records).splitlines()[1:7]]
+    assert lines == ["transformer_", "decoder", "scan_of_a_very_", "long_state_", "space", "whisper_encoder"]
 
 
 def test_colours_follow_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +279,7 @@ def test_square_brackets_in_a_message_are_not_markup() -> None:
 
 def test_an_empty_run_is_told_too() -> None:
     assert "0 cells" in rendered([])
-    assert str(counts_line(summarise([], Counts(rerun_failures=2)))).endswith("2 failures tried again; 0.0 s")
+    assert str(counts_line(summarise([], Counts(rerun_failures=2)))).endswith("2 earlier failures tried again; 0.0 s")
 
 
 def test_markdown_escapes_what_would_be_markup() -> None:
@@ -438,7 +449,11 @@ def test_the_live_view_shows_counts_the_time_left_and_what_runs() -> None:
         ]
     )
     reporter.group_started("bert/full/core")
-    reporter.group_started("gpt/" + "long_" * 20)
+    reporter.group_started("gpt/full/core")
+    reporter.working("bert/full/core", cell("bert", dynamic="full", opset=18), "")
+    reporter.working("bert/full/core", cell("bert", dynamic="full", opset=18), "Translate")
+    now[0] = 107.0
+    reporter.working("gpt/full/core", cell("gpt_" + "long_" * 20, dynamic="full", opset=18), "Run")
     now[0] = 110.0
     reporter.record(passed(cell()))
 
@@ -449,9 +464,13 @@ def test_the_live_view_shows_counts_the_time_left_and_what_runs() -> None:
 
     head, *units = shown()
     assert head.endswith("1/4 1 pass 0:10, about 2 min left")
-    assert units[0] == "  bert/full/core  0:10 of about 1:00"
-    assert units[1].endswith("...  0:10")
+    assert units == [
+        "  bert/full/opset18/cpu/core                  Translate 0:10  0:10 of about 1:00",
+        "  gpt_long_long_lon.../full/opset18/cpu/core  Run 0:03        0:10 of about 0:40",
+    ]
     assert max(map(len, (head, *units))) <= 80
+    reporter.working("gpt/full/core", cell("gpt", dynamic="full", opset=20), "")
+    assert shown()[2].split() == ["gpt/full/opset20/cpu/core", "waiting", "0:00", "0:10", "of", "about", "0:40"]
     for number in range(9):
         reporter.group_started(f"more/{number}")
     assert shown()[-1] == "  and 4 more"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from batch_export.exporter.diagnostics import repro_script
 from batch_export.exporter.diagnostics.repro import Repro, Setting, write_repro
 
 TESTS = Path(__file__).parent
@@ -35,6 +37,11 @@ class Deep(nn.Module):
 class Unsupported(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(torch.ops.aten._linalg_eigh(torch.exp(x))[0] + 1)
+
+
+class Fragile(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x)
 
 
 class Refuses(nn.Module):
@@ -72,8 +79,27 @@ def made(folder: Path, module: nn.Module, setting: Setting, **options: Any) -> R
     return repro
 
 
-def test_a_mismatch_shrinks_to_the_node_and_its_script_tells_when_it_is_fixed(tmp_path: Path) -> None:
-    repro = made(tmp_path / "bug", Deep(), Setting("deep", 20, "faulty_exporters.wrong_tanh"))
+@pytest.fixture(scope="module")
+def mismatch(tmp_path_factory: pytest.TempPathFactory) -> Repro:
+    """A tanh in the middle of a model becomes a sigmoid; copy the folder before anything in it is changed."""
+    folder = tmp_path_factory.mktemp("mismatch") / "bug"
+    return made(folder, Deep(), Setting("deep", 20, "faulty_exporters.wrong_tanh"))
+
+
+def changed(repro: Repro, folder: Path, **changes: Any) -> Path:
+    """A copy of a repro whose case says something else."""
+    shutil.copytree(repro.folder, folder)
+    case = json.loads((folder / "case.json").read_text())
+    (folder / "case.json").write_text(json.dumps({**case, **changes}))
+    return folder
+
+
+def exporter(target: str) -> dict[str, Any]:
+    return {"target": target, "arguments": {}}
+
+
+def test_a_mismatch_shrinks_to_the_node_and_its_script_tells_when_it_is_fixed(tmp_path: Path, mismatch: Repro) -> None:
+    repro = mismatch
     assert repro.nodes == ("tanh",)
     assert repro.of == 16
     assert (repro.symptom["stage"], repro.symptom["error_class"]) == ("mismatch", "NumericMismatch")
@@ -84,10 +110,7 @@ def test_a_mismatch_shrinks_to_the_node_and_its_script_tells_when_it_is_fixed(tm
     alive = run(repro.folder)
     assert alive.returncode == 1, alive.stderr
     assert "mismatch NumericMismatch: output" in alive.stdout
-    case = json.loads((repro.folder / "case.json").read_text())
-    case["exporter"]["target"] = ""
-    (repro.folder / "case.json").write_text(json.dumps(case))
-    fixed = run(repro.folder)
+    fixed = run(changed(repro, tmp_path / "fixed", exporter=exporter("")))
     assert (fixed.returncode, fixed.stdout.strip()) == (0, "fixed: deep")
 
 
@@ -125,6 +148,19 @@ def test_a_crash_is_reduced_in_processes_of_its_own(tmp_path: Path, monkeypatch:
     assert "ended by signal 11" in done.stdout
 
 
+def test_a_crash_that_needs_the_models_classes_is_reproduced_with_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
+    wanted = {"stage": "crash", "error_class": "SIGSEGV", "operator": "", "message": ""}
+    setting = Setting("fragile", 20, "faulty_exporters.crashing_at_a_class", timeout_s=60.0)
+    module = nn.Sequential(Fragile())
+    repro = write_repro(tmp_path / "bug", module.eval(), (torch.randn(3, 4),), None, setting, wanted=wanted)
+    assert repro is not None
+    assert (repro.nodes, repro.module) == ((), "0")
+    assert (repro.folder / "subject.pt").is_file()
+
+
 def test_an_endless_export_is_a_repro_with_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one node that hangs is kept; every try has three seconds, and the script says so and ends."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
@@ -149,3 +185,64 @@ def test_a_file_that_does_not_load_shrinks_to_the_node(tmp_path: Path) -> None:
     alive = run(repro.folder)
     assert alive.returncode == 1, alive.stderr
     assert "load " in alive.stdout
+
+
+def test_an_exporter_that_cannot_be_imported_is_no_answer(tmp_path: Path, mismatch: Repro) -> None:
+    nobody = exporter("exporters_of_nobody.export")
+    done = run(changed(mismatch, tmp_path / "bug", exporter=nobody))
+    assert (done.returncode, done.stdout[:12]) == (2, "cannot tell:")
+    assert "No module named 'exporters_of_nobody'" in done.stderr
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "exporters_of_nobody.py").write_text(
+        "from faulty_exporters import wrong_tanh as export\n"
+    )
+    roots = [str(tmp_path / "elsewhere")]
+    assert run(changed(mismatch, tmp_path / "found", exporter=nobody, roots=roots)).returncode == 1
+
+
+class TwoOutputs(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = torch.tanh(x)
+        return torch.relu(hidden) + 1, hidden * 2
+
+
+def test_a_part_that_fails_for_a_reason_of_its_own_is_not_the_failure(tmp_path: Path) -> None:
+    """An exporter that swaps two outputs raises where there is only one: another bug than the one looked for."""
+    setting = Setting("swapped", 20, "faulty_exporters.swapped")
+    repro = made(tmp_path / "bug", TwoOutputs(), setting, near=("mul",))
+    assert (repro.symptom["stage"], repro.symptom["error_class"]) == ("mismatch", "NumericMismatch")
+    assert 2 <= len(repro.nodes) < repro.of
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells a process' private memory")
+def test_too_much_memory_is_a_repro_with_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
+    wanted = {"stage": "memory", "error_class": "MemoryLimit", "operator": "", "message": ""}
+    setting = Setting("hungry", 20, "faulty_exporters.hungry", timeout_s=60.0, memory_bytes=300 << 20)
+    repro = made(tmp_path / "bug", Deep(), setting, wanted=wanted, near=("tanh",))
+    assert repro.nodes == ("tanh",)
+    done = run(repro.folder)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.strip() == "memory MemoryLimit: used more than 0.293 GiB of private memory"
+
+
+class KillsItsCapture(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_exporting():
+            os.kill(os.getpid(), 11)
+        return x
+
+
+def test_a_crash_of_capture_is_tried_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be captured in this process then; the script says that the bug lives, and this test goes on."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
+    wanted = {"stage": "crash", "error_class": "SIGSEGV", "operator": "", "message": ""}
+    repro = made(tmp_path / "bug", KillsItsCapture(), Setting("killer", 20), wanted=wanted, capture_fails=True)
+    assert (repro.module, repro.symptom["stage"]) == ("", "crash")
+    assert (repro.folder / "subject.pt").is_file()
+
+
+def test_the_script_itself_does_not_import_torch() -> None:
+    code = "import sys, runpy; runpy.run_path(sys.argv[1]); sys.exit('torch' in sys.modules)"
+    script = Path(repro_script.__file__)
+    assert subprocess.run([sys.executable, "-c", code, str(script)], check=False).returncode == 0

@@ -211,6 +211,12 @@ def test_a_run_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
     (folder / "run.json").write_text(text)
     with pytest.raises(UsageError, match=r"has schema version 2, this program reads up to 1\. Next step: update"):
         read_side(str(folder), tmp_path)
+    (folder / "run.json").write_text('{"schema_version": 9, "spec": "of another shape"}')
+    for words in (["report"], ["resume"], ["expect", "suggest"], ["bisect", PASS.cell.name, "--run"]):
+        assert command(*words, str(folder), "--outputs", str(tmp_path)) == 2
+    (folder / "run.json").write_text("{")
+    with pytest.raises(UsageError, match=r"run\.json cannot be read .*truncated. Next step: name another run"):
+        read_side(str(folder), tmp_path)
 
 
 # the verbs
@@ -242,11 +248,20 @@ def test_wrong_words_end_with_two_and_one_sentence(
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "outputs/2026-11-01/1", [PASS])
     write_run(tmp_path / "outputs/2026-11-02/1", [passed(cell("quite_another"))])
+    (tmp_path / "file").write_text("")
     for words, sentence in (
         (["compare", "latest~1", "latest"], "are of different matrices: they have no cell in common"),
         (["compare", "latest"], "compare: the following arguments are required: new"),
         (["compare", "latest~7", "latest"], "There is no run 'latest~7'"),
         (["baseline", "accept"], "required: --to"),
+        (["baseline", "accept", "--to", "file/b.json"], "The baseline file/b.json could not be written"),
+        (
+            ["report", "latest", "--format", "csv", "-o", "file/r.csv"],
+            "r.csv could not be written (Not a directory). Next step: ",
+        ),
+        (["compare", "latest", "latest", "--json", "file/c.json"], "choose another file with --json"),
+        (["expect", "suggest", "--to", "nowhere/e.yaml"], "choose another file with --to"),
+        (["baseline=latest~7"], "There is no run 'latest~7': outputs holds 2 runs"),
     ):
         assert command(*words) == 2
         assert sentence in capsys.readouterr().err

@@ -78,6 +78,20 @@ def test_wrong_numbers_are_facts_not_failures(tmp_path: Path, reference: Path) -
     assert (facts.max_abs, facts.unequal, facts.worst_index) == (3.0, 2, (1, 1))
 
 
+@pytest.mark.parametrize(("exact", "has_oracle"), [([0.0, 2.0, 4.0, 5.5], True), ([0.0, 2.0, 4.0, np.nan], False)])
+def test_float64_stands_beside_the_file_unless_it_knows_no_number(
+    tmp_path: Path, reference: Path, exact: list[float], has_oracle: bool
+) -> None:
+    path = tmp_path / "oracle"
+    tensor_file.write(path, {"out/0": np.array(exact).reshape(2, 2)}, {"rounding": [[[6.0, 0.5]]]})
+    output = run.execute(saved(tmp_path, DOUBLE), reference, [0, 1], REQUESTED, CPU, 1, [(0, path)])
+    first, second = (one.outputs[0] for one in ran(output))
+    assert first.has_oracle is has_oracle
+    assert first.rounding_hull == (((6.0, 0.5),) if has_oracle else ())
+    assert first.oracle_hull == (((5.5, 0.5),) if has_oracle else ())
+    assert not second.has_oracle
+
+
 def test_noise_and_rejection_come_from_the_reference(tmp_path: Path, reference: Path) -> None:
     runs = ran(execute(tmp_path, DOUBLE, reference, [0, 2, 3]))
     assert runs[1].outputs[0].noise == 0.25

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,20 @@ def test_a_warm_run_starts_no_child_and_gives_the_same_facts(tmp_path: Path, mon
     for before, after in zip(cold.records, warm.records, strict=True):
         assert (before.cell, before.runs, before.latency_ms) == (after.cell, after.runs, after.latency_ms)
         assert (after.latency_ms and after.latency_ms.median, after.eager_ms) == (1.0, 3.0)
+
+
+def test_the_reporter_hears_which_action_of_which_cell_each_unit_is_at(tmp_path: Path) -> None:
+    listener = Listener()
+    sweep(tmp_path, cells([model("a")]), measure=MeasureSpec(), listener=listener, n_jobs=1)
+    first, second = "a/static/opset18/cpu/core", "a/static/opset20/cpu/core"
+    acted = [(unit, where, mnemonic) for unit, where, mnemonic in listener.places if mnemonic]
+    assert acted == [
+        *(("a/static/core", first, name) for name in ("Reference", "Capture", "Translate", "Check", "Run")),
+        *(("a/static/core", second, name) for name in ("Translate", "Check", "Run")),
+        *(("a/measure", first, name) for name in ("Measure", "Eager")),
+        ("a/measure", second, "Measure"),
+    ]
+    assert listener.places[0] == ("a/static/core", first, ""), "before its first action a cell is looked up"
 
 
 def test_a_changed_tolerance_executes_nothing_and_changes_the_verdict(tmp_path: Path) -> None:
@@ -87,6 +102,26 @@ def test_a_model_that_misbehaves_fails_its_own_cells_only(
     assert bad.failure is not None
     assert "\n" not in bad.failure.message
     assert "step Reference" in (tmp_path / "run0" / bad.log).read_text()
+
+
+@pytest.mark.parametrize("deed", ["segfault", "raise"])
+def test_a_model_that_dies_in_float64_loses_nothing_else(tmp_path: Path, deed: str) -> None:
+    planned = cells([replace(model("rough", do={"Oracle": deed}), oracle="always")])
+    for record in sweep(tmp_path, planned, retries=1).records:
+        assert record.verdict == "pass", record.message
+        assert [action.mnemonic for action in record.actions][3:] == ["Check", "Oracle", "Run"]
+        assert "SIGSEGV" in record.extra["no_oracle"] or "told to raise" in record.extra["no_oracle"]
+        assert record.extra["float64"].startswith("none: ")
+
+
+def test_float64_is_asked_once_for_all_files_of_a_model(tmp_path: Path) -> None:
+    planned = cells([replace(model("m"), oracle="always")])
+    first = sweep(tmp_path, planned)
+    keys = {action.key for record in first.records for action in record.actions if action.mnemonic == "Oracle"}
+    assert len(keys) == 1
+    assert [record.verdict for record in first.records] == ["pass", "pass"]
+    again = sweep(tmp_path, planned)
+    assert {action.origin for record in again.records for action in record.actions} == {"cached"}
 
 
 def test_a_stack_dump_of_a_segfault_is_in_the_failures_details(tmp_path: Path) -> None:

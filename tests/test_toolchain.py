@@ -9,10 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from batch_export import sources, toolchain
+from batch_export import named_files, sources, toolchain
 from batch_export.errors import UsageError
+from batch_export.import_names import ImportNames
 from batch_export.packaging_paths import models_dir
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 
@@ -130,6 +132,12 @@ def test_our_own_rooms_are_followed_to_what_they_import() -> None:
     assert len({toolchain.own_sources(room) for room in toolchain.ROOMS}) >= 6
 
 
+@pytest.mark.parametrize("room", ["reference", "oracle", "run"])
+def test_eager_and_the_comparison_do_not_hang_on_the_exporter(room: str) -> None:
+    closure = sources.source_closure(f"batch_export.stages.{room}", ())
+    assert not [name for name in closure if name.startswith("batch_export.exporter")]
+
+
 def test_every_room_has_its_stage() -> None:
     for room in toolchain.ROOMS:
         assert f"batch_export.stages.{room.lower()}" in sources.source_closure(
@@ -176,3 +184,76 @@ def test_packages_of_another_environment_are_no_local_sources(tmp_path: Path, mo
     monkeypatch.syspath_prepend(str(packages))
     assert packages not in sources.local_roots()
     assert sources.is_installed(packages / "huge.py")
+
+
+def test_what_files_import_is_remembered_by_their_content(project: Path, tmp_path: Path) -> None:
+    memo = tmp_path / "imports.json"
+    names = ImportNames(memo)
+    digest = sources.source_digest("mine.net.build", (project,), names)
+    memo.write_bytes(msgspec.json.encode(names.news()))
+
+    again = ImportNames(memo)
+    assert sources.source_digest("mine.net.build", (project,), again) == digest
+    assert again.news() == {}  # nothing had to be parsed
+
+    (project / "mine" / "deep" / "inner.py").write_text("from mine import unrelated")
+    closure = sources.source_closure("mine.net", (project,), ImportNames(memo))
+    assert "mine.unrelated" in closure
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"a": 1}', b"\xff\x00"])
+def test_a_damaged_memo_costs_time_only(project: Path, tmp_path: Path, text: bytes) -> None:
+    memo = tmp_path / "imports.json"
+    memo.write_bytes(text)
+    closure = sources.source_closure("mine.net", (project,), ImportNames(memo))
+    assert closure == sources.source_closure("mine.net", (project,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if True:\n import far\nelse:\n pass",
+        "try:\n pass\nexcept ValueError:\n import far\nfinally:\n pass",
+        "try:\n pass\nfinally:\n import far",
+        "for a in b:\n pass\nelse:\n import far",
+        "with a:\n import far",
+        "match a:\n case 1:\n  import far",
+        "class A:\n def f(self):\n  async def g():\n   import far",
+        "a = 1; import far",
+        "while a: import far",
+    ],
+)
+def test_an_import_is_found_wherever_a_statement_may_stand(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "net.py"
+    path.write_text(text)
+    assert ImportNames().of(path, "net") == ("far",)
+
+
+def test_files_and_passes_that_arguments_name_are_digested(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "calibration.bin"
+    data.write_bytes(b"one")
+    arguments = {"calibration": str(data), "nested": {"list": ["no file", str(data)]}, "passes": ["mine.net.Pass", "x"]}
+
+    def named() -> dict[str, str]:
+        return named_files.named_digests(arguments, (project,))
+
+    before = named()
+    assert set(before) == {str(data), "mine.net.Pass"}
+    assert before == named()
+    data.write_bytes(b"two")
+    assert named()[str(data)] != before[str(data)]
+    with (project / "mine" / "net.py").open("a") as stream:
+        stream.write("\nEDITED = True\n")
+    assert named()["mine.net.Pass"] != before["mine.net.Pass"]
+    assert named_files.named_digests({"long": "x" * 5000, "null": "a\0b", "passes": None}, (project,)) == {}
+
+
+def test_the_toolchain_holds_what_models_and_exporters_name(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("weights.pt", "table.csv")]
+    for path in files:
+        path.write_bytes(b"x")
+    model = ModelSpec("m", "models.vision.build", {"checkpoint": str(files[0])}, ())
+    exporter = ExporterSpec("mine", "batch_export.plan.walk", {"table": str(files[1])})
+    assert set(toolchain.toolchain_for([model], [exporter]).named) == {str(path) for path in files}

@@ -102,7 +102,8 @@ def test_an_expected_failure_keeps_its_own_words_and_names_the_reason() -> None:
     judged = judge(record(BAD), replace(DECLARED, stage="load"), DECLARED)
     assert judged.verdict == "xfail"
     assert judged.message.startswith("output 0 (logits): error 0.5")
-    assert judged.extra == {"reason": "ORT lacks it", "link": "https://example.org/1"}
+    assert judged.extra["reason"] == "ORT lacks it"
+    assert judged.extra["link"] == "https://example.org/1"
 
 
 def test_an_unexpected_pass_says_what_to_do() -> None:
@@ -195,4 +196,44 @@ def test_noise_raises_the_tolerance_and_is_told() -> None:
 def test_all_other_facts_are_kept() -> None:
     facts = record(GOOD, extra={"parameters": 12, "reason": "of an earlier judgement"}, eager_ms=1.0, log="logs/a")
     judged = judge(facts)
-    assert (judged.extra, judged.eager_ms, judged.log, judged.runs) == ({"parameters": 12}, 1.0, "logs/a", facts.runs)
+    extra = {"parameters": 12, "float64": "not asked (verify.oracle=never)"}
+    assert (judged.extra, judged.eager_ms, judged.log, judged.runs) == (extra, 1.0, "logs/a", facts.runs)
+
+
+BESIDE = output(2e-3, has_oracle=True, rounding_hull=((1.0, 1e-3),), oracle_hull=((1.0, 1.5e-3),))
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (record(GOOD, run(BESIDE, batch=5)), "asked at 1 of 2 inputs; logits at batch=5, seq=33: onnx vs eager 0.002,"),
+        (record(GOOD), "not needed: no error uses more than 0.0091 of its tolerance"),
+        (record(run(output(1e-3, noise=1e-4))), "none: eager is not deterministic"),
+        (record(BAD, extra={"no_oracle": "the model does not run in float64: no"}), "none: the model does not run in"),
+        (record(BAD), "not asked: no error is near its dtype's default tolerance"),
+        (record(failure=Failure("capture", "Unsupported", "no")), None),
+    ],
+)
+def test_what_float64_told_is_told(facts: Record, said: str | None) -> None:
+    judged = judge(facts, model=replace(MODEL, oracle="auto"))
+    assert str(judged.extra.get("float64")).startswith(str(said))
+    if facts.runs and facts.runs[0] is BAD:
+        assert judged.message.endswith(f"; eager in float64: {judged.extra['float64']}")
+
+
+EAGERS = ((2.2, 0.0013), (63.1, 0.01131), (699.7, 0.03858), (43398.1, 0.07898))
+"""Rounding of a sum in float32: the one small value happens to be nearly right."""
+
+
+@pytest.mark.parametrize(
+    ("oracle_hull", "outcome"),
+    [
+        (((2.2, 0.01956), (1958.2, 0.03311), (131016.6, 0.06779)), "pass"),  # a small value that is not so lucky
+        (((2.2, 0.0782), (131016.6, 0.079)), "fail"),  # more than twice the rounding of a hundredth of the largest
+        (((699.7, 0.078),), "fail"),
+        (((43398.1, 0.159),), "fail"),
+    ],
+)
+def test_a_small_value_may_be_rounded_like_the_terms_that_it_came_from(oracle_hull: Any, outcome: str) -> None:
+    found = output(0.0859, 2.0, has_oracle=True, rounding_hull=EAGERS, oracle_hull=oracle_hull)
+    assert judge(record(run(found))).verdict == outcome

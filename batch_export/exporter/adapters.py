@@ -20,7 +20,7 @@ def flat_inputs(
     """The tensors among nested inputs, in the order of the ONNX inputs `names`.
 
     Raises:
-        ValueError: if their number differs from that of the ONNX inputs.
+        ValueError: if their number differs from that of the ONNX inputs, or a number is not the one fixed at capture.
     """
     order = [*_keyword_order(program), *kwargs]
     leaves = pytree.tree_leaves((args, {name: kwargs[name] for name in order if name in kwargs}))
@@ -43,8 +43,21 @@ def _user_leaves(program: torch.export.ExportedProgram | None, leaves: Sequence[
     specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
     if len(specs) != len(leaves):
         return []
-    pairs = zip(specs, leaves, strict=True)
+    pairs = list(zip(specs, leaves, strict=True))
+    for spec, leaf in pairs:
+        if isinstance(spec.arg, ConstantArgument):
+            _require_as_captured(spec.arg, leaf)
     return [leaf for spec, leaf in pairs if not isinstance(spec.arg, ConstantArgument) and leaf is not None]
+
+
+def _require_as_captured(argument: ConstantArgument, leaf: Any) -> None:
+    """Raises ValueError where a value that is fixed in the model is given another value now."""
+    if isinstance(leaf, torch.Tensor) or leaf != argument.value:
+        now = "a tensor" if isinstance(leaf, torch.Tensor) else repr(leaf)
+        raise ValueError(
+            f"{argument.name} is fixed in the model as {argument.value!r}, and {now} was given. Next step: export with "
+            "that value, or pass a tensor when exporting, which becomes an input"
+        )
 
 
 def _keyword_order(program: torch.export.ExportedProgram | None) -> list[str]:

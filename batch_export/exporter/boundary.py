@@ -23,7 +23,7 @@ from torch.export.graph_signature import (
 )
 
 from batch_export.errors import TranslationError
-from batch_export.exporter import metadata
+from batch_export.exporter import complex_parts, metadata
 from batch_export.exporter.recorded_value import RecordedValue
 from batch_export.exporter.translator import Translator
 
@@ -66,6 +66,8 @@ def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: An
 def _weight(translator: Translator, spec: Any, tensor: torch.Tensor) -> ir.Value:
     shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     value = translator.recorder.initializer(spec.target, tensor_adapters.TorchTensor(shown, name=spec.target))
+    if tensor.is_complex():
+        complex_parts.mark(value)
     value.metadata_props[metadata.KIND.format(side="Input")] = spec.kind.name
     value.metadata_props[metadata.PERSISTENT] = str(spec.kind == InputKind.PARAMETER or bool(spec.persistent))
     value.metadata_props[metadata.ORIGINAL_NAME] = spec.target

@@ -25,6 +25,7 @@ from batch_export.exporter.fake_quantisation import fake_quantisation
 from batch_export.exporter.guard_sources import Observation, observing
 from batch_export.exporter.guard_symbols import readable
 from batch_export.exporter.guards import Guard, collect, fixed_sizes
+from batch_export.exporter.recurrent_shapes import recurrent_shapes
 
 
 @dataclass(slots=True)
@@ -194,6 +195,7 @@ def capture(
                 with (
                     in_onnx_export(),
                     fake_quantisation(),
+                    recurrent_shapes(),
                     torch.no_grad(),
                     unset_fake_temporarily(),
                     warnings.catch_warnings(),
@@ -279,6 +281,8 @@ def _refuse_fixed_axis(error: Exception, seen: Observation, asked: shapes.Dynami
         DynamicShapeError: naming the axis, its input, the size and the line.
     """
     text = str(error)
+    if not asked.axes or "data-dependent" in text:
+        return
     if "specialized" not in text and "Constraints violated" not in text:
         return
     for axis, size, source in fixed_sizes(seen.environment, asked.axes, asked.aliases):

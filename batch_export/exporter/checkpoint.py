@@ -49,7 +49,13 @@ def _read(path: Path) -> Any:
     try:
         if path.name.endswith(_INDEX):
             files = msgspec.json.decode(path.read_bytes())["weight_map"].values()
-            parts = [_read(path.parent / name) for name in dict.fromkeys(files)]
+            names = list(dict.fromkeys(files))
+            if any(Path(name).name != name for name in names):
+                raise SaveError(
+                    f"the checkpoint {path} names files outside of its folder",
+                    next_step="look where it comes from; the files of a checkpoint lie beside its index",
+                )
+            parts = [_read(path.parent / name) for name in names]
             return {name: tensor for part in parts for name, tensor in part.items()}
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file  # lazy: an optional package

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
@@ -17,7 +18,7 @@ from torch._guards import detect_fake_mode
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import DecompositionError, TranslationError
-from batch_export.exporter import decompose, promote
+from batch_export.exporter import complex_parts, decompose, promote
 from batch_export.exporter.operators import op
 from batch_export.exporter.recorder import Recorder
 from batch_export.exporter.registry import OnnxRegistry, qualified_name, standard_functions
@@ -77,6 +78,7 @@ class OperatorTranslator:
             if fake.is_complex():
                 dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
                 shape = ir.Shape([*shape.dims, 2])
+                complex_parts.mark(value)
             value.type = ir.TensorType(dtype)
             value.shape = shape
             self.sizes.learn(value, fake.shape)
@@ -106,6 +108,8 @@ class OperatorTranslator:
             if result.dtype is not None and result.dtype != expected and not isinstance(result.type, ir.SequenceType):
                 result = op.Cast(result, to=expected)
         if not isinstance(result.type, ir.SequenceType):
+            if isinstance(fake, torch.Tensor) and fake.is_complex() != complex_parts.is_pair(result):
+                result = self._seen_as(result, fake)
             fresh = result.producer() is not None and (result.name or "").startswith("val_")
             if fresh or result.shape is None:
                 self.describe(result, fake)
@@ -115,6 +119,16 @@ class OperatorTranslator:
                 self.sizes.learn_scalar(fake, result)
             if fresh:
                 result.name = self.recorder.unique_name(name)
+        return result
+
+    def _seen_as(self, result: Any, fake: torch.Tensor) -> Any:
+        """A result as pairs, or no longer as such; a value with another name when it is one that is there already."""
+        if result.producer() is None or not (result.name or "").startswith("val_"):
+            given, result = result, self.recorder.value(result.dtype)
+            result.shape = given.shape
+            self.recorder.append(ir.Node("", "Identity", [given], outputs=[result]))
+        if fake.is_complex():
+            complex_parts.mark(result)
         return result
 
     def convert(self, argument: Any, env: Mapping[torch.fx.Node, Any]) -> Any:
@@ -143,7 +157,11 @@ class OperatorTranslator:
         """A real tensor met inside a graph or a decomposition, as an initializer."""
         data = tensor.detach()
         if data.is_complex():
-            data = torch.view_as_real(data.resolve_conj())
+            pairs = self.recorder.initializer(
+                "tensor", tensor_adapters.TorchTensor(torch.view_as_real(data.resolve_conj()))
+            )
+            complex_parts.mark(pairs)  # not a shared constant: equal real numbers are no pairs
+            return pairs
         if data.numel() <= 1024 and data.dtype != torch.bfloat16:
             return self.recorder.constant(data.cpu().contiguous().numpy())
         return self.recorder.initializer("tensor", tensor_adapters.TorchTensor(data))
@@ -155,9 +173,13 @@ class OperatorTranslator:
         is_complex = any(_is_complex(leaf) for leaf in pytree.tree_leaves(kwargs.get("__fakes__", ())))
         kwargs = {key: value for key, value in kwargs.items() if key != "__fakes__"}
         function = self.registry.lookup(target, is_complex=is_complex)
-        if function is None:
-            return None
         qualified = qualified_name(target)
+        if function is None:
+            return self._by_parts(target, args, kwargs, fake, name) if is_complex else None
+        if function.origin != "custom" and _is_empty(fake):
+            return self.settle(self._nothing(fake), fake, name)
+        if not is_complex and _is_complex(fake) and promote.base_name(qualified) in complex_parts.FACTORIES:
+            return self.settle(complex_parts.filled(promote.base_name(qualified), args, fake), fake, name)
         arguments = list(args)
         result_dtype = None
         if isinstance(fake, torch.Tensor):
@@ -182,6 +204,27 @@ class OperatorTranslator:
         count, _ = self.operators.get(qualified, (0, ""))
         self.operators[qualified] = (count + 1, function.origin)
         return self.settle(result, fake, name)
+
+    def _by_parts(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake: Any, name: str) -> Any:
+        """Real and imaginary parts by the translation for real tensors; None where there is none."""
+
+        def real(real_args: Sequence[Any], real_kwargs: Mapping[str, Any], real_fake: Any, end: str) -> Any:
+            return self.call(target, real_args, real_kwargs, real_fake, f"{name}_{end}")
+
+        if not self._has_parts(target):
+            return None
+        result = complex_parts.by_parts(promote.base_name(qualified_name(target)), args, kwargs, fake, real)
+        return None if result is None else self.settle(result, fake, name)
+
+    def _has_parts(self, target: Any) -> bool:
+        base = promote.base_name(qualified_name(target))
+        linear = base in complex_parts.LINEAR or base in complex_parts.BILINEAR
+        return linear and self.registry.lookup(target) is not None
+
+    def _nothing(self, fake: Any) -> Any:
+        """The tensor without elements that every operator gives there: runtimes refuse many operators on such."""
+        dtype = tensor_adapters.from_torch_dtype(fake.dtype)
+        return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
 
     @staticmethod
     def _standard_split(qualified: str) -> Any:
@@ -214,7 +257,9 @@ class OperatorTranslator:
             if qualified_name(func) in IGNORED_NAMES:
                 return True
             fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
-            return self.registry.lookup(func, is_complex=any(_is_complex(leaf) for leaf in fakes)) is not None
+            if any(_is_complex(leaf) for leaf in fakes):
+                return self.registry.lookup(func, is_complex=True) is not None or self._has_parts(func)
+            return self.registry.lookup(func) is not None
 
         def translate(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any], output: Any) -> None:
             if qualified_name(func) in IGNORED_NAMES:
@@ -253,3 +298,11 @@ class OperatorTranslator:
 
 def _is_complex(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.is_complex()
+
+
+def _is_empty(fake: Any) -> bool:
+    """Whether the result is one real tensor whose fixed sizes leave it without elements."""
+    if not isinstance(fake, torch.Tensor) or fake.is_complex():
+        return False
+    sizes = list(fake.shape)
+    return 0 in [size for size in sizes if isinstance(size, int)] and all(isinstance(size, int) for size in sizes)

@@ -10,7 +10,6 @@ a convolution, say) are left to the runtime, which does it when it loads the fil
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from onnxscript.rewriter import RewriteRule
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import OptimisationError
-from batch_export.exporter import constant_folding, metadata, weights
+from batch_export.exporter import constant_folding, metadata, rewrite_rules, weights
 
 _ROUNDS = 3
 _MERGED_ELEMENTS = 1024
@@ -39,47 +38,6 @@ class PassReport:
     nodes_after: int
     changes: int
     seconds: float
-
-
-def _rule_sets() -> list[RewriteRule]:
-    from onnxscript.rewriter.rules.common import (
-        _basic_rules,
-        _broadcast_to_matmul,
-        _cast_constant_of_shape,
-        _collapse_slices,
-        _fuse_pad_into_conv,
-        _fuse_relus_clips,
-        _materialize_reshape_shape,
-        _min_max_to_clip,
-        _no_op,
-        _redundant_scatter_nd,
-        _remove_optional_bias,
-    )
-
-    return [
-        *_no_op.rules,
-        *_broadcast_to_matmul.rules,
-        *_cast_constant_of_shape.rules,
-        *_collapse_slices.rules,
-        *_materialize_reshape_shape.rules,
-        *_min_max_to_clip.rules,
-        *_fuse_relus_clips.rules,
-        *_basic_rules.basic_optimization_rules(),
-        *_redundant_scatter_nd.rules,
-        *_fuse_pad_into_conv.rules,
-        *_remove_optional_bias.rules,
-    ]
-
-
-@functools.cache
-def indexed_rules() -> Mapping[str, tuple[RewriteRule, ...]]:
-    """onnxscript's rewrite rules by the operator type of the node that a match starts from."""
-    index: dict[str, list[RewriteRule]] = {}
-    for rule in _rule_sets():
-        producer = rule._target_pattern.outputs[0].producer()
-        root = str(producer.op) if producer is not None else "*"
-        index.setdefault(root, []).append(rule)
-    return {root: tuple(found) for root, found in index.items()}
 
 
 def _rewrite_graph(model: ir.Model, graph: ir.Graph, index: Mapping[str, Sequence[RewriteRule]]) -> int:
@@ -141,7 +99,7 @@ def _lift_constants(model: ir.Model) -> int:
 
 
 def _rewrite(model: ir.Model) -> int:
-    index = indexed_rules()
+    index = rewrite_rules.indexed_rules()
     with _weights_unseen(model):
         return _rewrite_all(model, index)
 

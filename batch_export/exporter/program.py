@@ -86,7 +86,7 @@ class ONNXProgram:
 
     def initialize_inference_session(
         self,
-        initializer: Callable[[str | bytes], Any] | None = None,
+        initializer: Callable[[str | bytes], Any] | ONNXRuntimeOptions | None = None,
         *,
         session_options: Any = None,
         execution_providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
@@ -97,7 +97,8 @@ class ONNXProgram:
         """Opens the session that `__call__` uses.
 
         Args:
-            initializer: called with the path of the saved model; returns an `onnxruntime.InferenceSession`.
+            initializer: called with the path of the saved model; returns an `onnxruntime.InferenceSession`. Or the
+                options of ONNX Runtime's own session.
             session_options: an `onnxruntime.SessionOptions` for ONNX Runtime's own session.
             execution_providers: where it may run, in order of preference.
             execution_provider_options: options of these providers, in the same order.
@@ -105,6 +106,8 @@ class ONNXProgram:
             threads: threads inside one operator; 0 lets ONNX Runtime decide.
         """
         self.release()
+        if isinstance(initializer, ONNXRuntimeOptions):
+            initializer = initializer.initializer()
         if session_options is not None or execution_providers is not None or execution_provider_options is not None:
             options = ONNXRuntimeOptions(session_options, execution_providers, execution_provider_options)
             initializer = initializer or options.initializer()
@@ -134,7 +137,8 @@ class ONNXProgram:
             **model_kwargs: keyword inputs of the torch model.
 
         Raises:
-            ValueError: if their number differs from that of the ONNX inputs.
+            ValueError: if their number differs from that of the ONNX inputs, or a number that is fixed in the model is
+                another one now.
         """
         names = [value.name or "" for value in self.model.graph.inputs]
         state: dict[str, torch.Tensor] = {}

@@ -24,7 +24,7 @@ import onnx_ir as ir
 from onnxscript import evaluator, values
 
 from batch_export.errors import TranslationError
-from batch_export.exporter import folding, kernel_dtypes
+from batch_export.exporter import folding, kernel_dtypes, kernel_limits
 from batch_export.exporter.draft import Draft, natural_dtype
 from batch_export.exporter.operators import op
 from batch_export.exporter.recorded_value import RecordedValue
@@ -124,6 +124,15 @@ class Recorder(Draft, evaluator.Evaluator):
         attributes = {
             name: _plain_attribute(value) for name, value in kwargs.items() if value is not None and name != "_outputs"
         }
+        if op.domain == "":
+            if "axis" in attributes:
+                axis = kernel_limits.axes_from_the_front(op.name, inputs, attributes["axis"])
+                attributes["axis"] = attributes["axis"] if axis is None else axis
+            elif len(inputs) > 1:
+                axes = kernel_limits.axes_from_the_front(op.name, inputs, self.known(inputs[1]))
+                inputs[1] = inputs[1] if axes is None else self.constant(axes)
+            if kernel_limits.drawn_in_half(op.name, inputs, attributes):
+                return self._drawn_in_single(signature, inputs, attributes, binding)
         if self._fold:
             folded = self._try_fold(op.name, op.domain, inputs, attributes)
             if folded is not None:
@@ -295,6 +304,18 @@ class Recorder(Draft, evaluator.Evaluator):
         if result is None or result.size > _FOLD_ELEMENTS:
             return None
         return self.constant(result)
+
+    def _drawn_in_single(
+        self,
+        signature: ir.schemas.OpSignature,
+        inputs: list[ir.Value | None],
+        attributes: dict[str, Any],
+        binding: Mapping[str, ir.DataType],
+    ) -> Any:
+        """Random numbers drawn in float32 and cast to what was asked for."""
+        wanted = kernel_limits.drawn_in_half(signature.name, inputs, attributes)
+        single = {**attributes, "dtype": int(ir.DataType.FLOAT)}
+        return op.Cast(self._record(signature, inputs, single, binding, 1), to=wanted)
 
     def _output_count(self, op: values.Op, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> int:
         if op.domain == "":

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import onnx_ir as ir
 import torch
 
-from batch_export.errors import DecompositionError, MissingOperatorError, OnnxExporterError
+from batch_export.errors import DecompositionError, DynamicShapeError, MissingOperatorError, OnnxExporterError
 from batch_export.exporter import decompose, metadata
 from batch_export.exporter.boundary import bind_inputs, bind_outputs
+from batch_export.exporter.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.registry import TORCHLIB_OPSET, OnnxRegistry
 from batch_export.exporter.translator import Translator
 from batch_export.exporter.writes import FunctionalisationNeededError
@@ -61,7 +63,7 @@ def translate_program(
     try:
         return _translate(program, registry, axis_names, fold=fold)
     except FunctionalisationNeededError:
-        program = program.run_decompositions(decomp_table={})
+        program = decomposed(program, {})
     except DecompositionError as error:
         return _translate_decomposed(program, registry, axis_names, fold=fold, error=error)
     try:
@@ -88,12 +90,38 @@ def _translate_decomposed(
         if registry.lookup(target) is None and isinstance(target, torch._ops.OpOverload)
     }
     try:
-        whole = program.run_decompositions(decomp_table=table)
+        whole = decomposed(program, table)
         return _translate(whole, registry, axis_names, fold=fold)
     except (OnnxExporterError, MemoryError):
         raise
     except Exception as failed:
         raise error from failed
+
+
+def decomposed(program: torch.export.ExportedProgram, table: Mapping[Any, Any]) -> torch.export.ExportedProgram:
+    """The program after torch's decompositions.
+
+    Raises:
+        DynamicShapeError: naming an axis that they fixed on the way.
+    """
+    with recurrent_shapes():
+        made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
+    free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}
+    for node in made.graph.nodes:
+        for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():
+            raise DynamicShapeError(
+                f"axis {axis} of the input {node.name} is free in the captured program, and torch's decomposition of "
+                f"the program makes it {node.meta['val'].shape[axis]}",
+                next_step="remove that axis from dynamic_shapes, or give the operators that fix it a translation "
+                "(custom_translation_table)",
+            )
+    return made
+
+
+def _free_axes(node: torch.fx.Node) -> set[int]:
+    value = node.meta.get("val")
+    sizes: list[Any] = list(value.shape) if isinstance(value, torch.Tensor) else []
+    return {axis for axis, size in enumerate(sizes) if isinstance(size, torch.SymInt) and not size.node.expr.is_number}
 
 
 def _translate(

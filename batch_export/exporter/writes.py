@@ -15,7 +15,7 @@ import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
-from batch_export.exporter import aliasing, decompose, promote
+from batch_export.exporter import aliasing, complex_parts, decompose, promote
 from batch_export.exporter.operators import op
 
 if TYPE_CHECKING:
@@ -76,8 +76,11 @@ class Writes:
         fake = node.meta.get("val")
         if functional == aten.copy.default:
             before = changed.meta["val"]
-            content = promote.cast_to(args[1], tensor_adapters.from_torch_dtype(before.dtype))
-            content = op.Expand(content, self._shape_of(before))
+            if before.is_complex():
+                content = op.Expand(complex_parts.paired(args[1], env[changed]), [*self._shape_of(before), 2])
+            else:
+                content = promote.cast_to(args[1], tensor_adapters.from_torch_dtype(before.dtype))
+                content = op.Expand(content, self._shape_of(before))
             result = self._translator.settle(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
@@ -168,7 +171,7 @@ class Writes:
         nodes = [*view.all_input_nodes[1:]]
         if view.target is operator.getitem:
             nodes += view.all_input_nodes[0].all_input_nodes[1:]
-        if nodes or not all(isinstance(size, int) for size in before.shape):
+        if nodes or before.is_complex() or not all(isinstance(size, int) for size in before.shape):
             raise FunctionalisationNeededError(str(view.target))
         places = aliasing.positions(view, [int(size) for size in before.shape])
         flat = op.Reshape(env[parent], [-1])

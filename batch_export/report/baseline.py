@@ -6,6 +6,7 @@ machine's folders or environment.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from batch_export.errors import RunError, UsageError
+from batch_export.errors import UsageError
 from batch_export.record import ActionFacts, Cell, LatencyFacts, OnnxFacts, Outcome, Record
 from batch_export.report.compare import export_seconds, rounding
 
@@ -61,7 +62,7 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
     """Writes the file, one cell per line.
 
     Raises:
-        RunError: it cannot be written.
+        UsageError: it cannot be written.
     """
     lines = []
     for name, cell in baseline.cells.items():
@@ -79,8 +80,9 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise UsageError(
             f"The baseline {path} could not be written ({error.strerror or error}). Next step: choose another with --to"
         ) from error
 

@@ -237,6 +237,11 @@ def rounding(record: Record) -> float:
     return max(sizes, default=float(record.extra.get("rounding", 0.0)))
 
 
+def for_comparison(record: Record) -> Record:
+    """Returns what `compare` and the measurement of suspects need of a record: all but its runs' facts."""
+    return replace(record, runs=(), findings=(), extra={**record.extra, "rounding": rounding(record)})
+
+
 def _sorted(changes: Sequence[Change]) -> tuple[Change, ...]:
     return tuple(sorted(changes, key=lambda change: (KINDS.index(change.kind), change.cell)))
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from batch_export.report.compare import KINDS, TITLES, WORSE, Change, Comparison, Kind
 from batch_export.report.markdown import escape
 from batch_export.report.redact import shorten
+from batch_export.wording import counted
 
 COMPARISON_VERSION = 1
 """Raised when the JSON of a comparison changes incompatibly. 1 (2026-11): first."""
@@ -26,11 +27,11 @@ def comparison_markdown(comparison: Comparison, *, level: int = 1) -> str:
         f"{mark} {escape(comparison.story())}",
         "",
         f"{escape(shorten(comparison.new))} against {escape(shorten(comparison.base))}, "
-        f"{comparison.common} cells in common.",
+        f"{counted(comparison.common, 'cell')} in common.",
         "",
     ]
     if comparison.contended:
-        lines += [f"Latency of {comparison.contended} cells is not compared: the machine was busy.", ""]
+        lines += [f"Latency of {counted(comparison.contended, 'cell')} is not compared: the machine was busy.", ""]
     for kind in KINDS:
         changes = comparison.of(kind)
         if not changes:
@@ -75,7 +76,9 @@ def tell_comparison(console: Console, comparison: Comparison, most: int = _MOST_
         if kind not in _QUIET and len(changes) > most:
             console.print(Text(f"  ... and {len(changes) - most} more", "dim"))
     if comparison.contended:
-        console.print(Text(f"latency of {comparison.contended} cells not compared: the machine was busy", "dim"))
+        console.print(
+            Text(f"latency of {counted(comparison.contended, 'cell')} not compared: the machine was busy", "dim")
+        )
     console.print(Text(f"against {shorten(comparison.base)}: {comparison.story()}", "bold"), soft_wrap=True)
 
 

@@ -45,18 +45,18 @@ def _group(members: Sequence[Record], name_exporter: bool) -> FailureGroup:
     parts = [
         models[0] if len(models) == 1 else f"{len(cells)} cells, {len(models)} models: {', '.join(models)}",
         ",".join(dict.fromkeys(cell.dynamic for cell in cells)),
-        "opset " + ",".join(dict.fromkeys(str(cell.opset) for cell in cells)),
+        "opset " + ",".join(map(str, sorted({cell.opset for cell in cells}))),
         ",".join(dict.fromkeys(cell.provider for cell in cells)),
     ]
     if name_exporter:
         parts.append(first.cell.exporter)
-    kind = f"{first.stage} {first.error_class}".strip()
+    kind = one_line(f"{first.stage} {first.error_class}")
     return FailureGroup(
         verdict=first.verdict,
-        title=" ".join(parts),
+        title=one_line(" ".join(parts)),
         kind=kind or first.verdict,
         cause=one_line(first.message),
-        log=next((record.log for record in members if record.log), ""),
+        log=one_line(next((record.log for record in members if record.log), "")),
         cells=cells,
-        next=next((command(verb, first.cell) for verb in questions(first)), ""),
+        next=next((text for verb in questions(first) if (text := command(verb, first.cell)).isprintable()), ""),
     )

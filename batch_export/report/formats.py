@@ -20,6 +20,7 @@ from batch_export.report.html_context import context_of
 from batch_export.report.junit import junit_xml
 from batch_export.report.markdown import markdown
 from batch_export.report.parquet import parquet_bytes
+from batch_export.report.rows import rows_of
 from batch_export.report.run_folder import SUMMARY_FILE, write_whole
 from batch_export.report.sarif import sarif_text
 from batch_export.report.spreadsheet import csv_text
@@ -36,7 +37,7 @@ class Subject:
 
     Attributes:
         folder: the run's; what is known beside the records (models, history, commit) is found from there.
-        records: judged, one per planned cell.
+        records: judged, one per planned cell; they may lie on the disk.
         summary: of these.
         comparison: with a base, if there is one.
     """
@@ -65,7 +66,7 @@ class Format:
 def _text(subject: Subject) -> bytes:
     console = Console(file=io.StringIO(), width=_TEXT_WIDTH, no_color=True, force_terminal=False)
     with console.capture() as capture:
-        tell(console, subject.records, subject.summary, subject.folder, subject.comparison)
+        tell(console, rows_of(subject.records), subject.summary, subject.folder, subject.comparison)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()).encode()
 
 
@@ -75,7 +76,7 @@ def _html(subject: Subject) -> bytes:
 
 
 def _markdown(subject: Subject) -> bytes:
-    return markdown(subject.records, subject.summary).encode()
+    return markdown(rows_of(subject.records), subject.summary).encode()
 
 
 def _json(subject: Subject) -> bytes:
@@ -91,7 +92,7 @@ def _junit(subject: Subject) -> bytes:
 
 
 def _sarif(subject: Subject) -> bytes:
-    return sarif_text(subject.records, Path.cwd(), subject.summary.command).encode()
+    return sarif_text(rows_of(subject.records), Path.cwd(), subject.summary.command).encode()
 
 
 def _parquet(subject: Subject) -> bytes:

@@ -78,7 +78,7 @@ class History:
 
     def add(self, run: str, made: Surroundings, command: str, records: Iterable[Record]) -> None:
         """Adds a run, or replaces it when it is there already."""
-        rows = [_row(run, record) for record in records if record.verdict != "skip"]
+        rows = (_row(run, record) for record in records if record.verdict != "skip")  # one at a time
         marks = ", ".join("?" * 16)
         with _speaking(self.path), self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")

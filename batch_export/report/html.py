@@ -22,7 +22,7 @@ TEMPLATES = "batch_export.report"
 
 def html_report(records: Sequence[Record], summary: Summary, context: ReportContext | None = None) -> str:
     """Returns the whole file."""
-    data = report_data(records, summary, context or ReportContext())
+    data = report_data(records, summary, context or ReportContext(), pack=_packed)
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_template), autoescape=True, undefined=jinja2.StrictUndefined
     )
@@ -38,6 +38,10 @@ def safe_json(value: object) -> str:
     for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):  # fmt: skip  # noqa: E501
         text = text.replace(character, escape)
     return text
+
+
+def _packed(row: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(row))
 
 
 def _template(name: str) -> str:

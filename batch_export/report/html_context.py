@@ -7,7 +7,9 @@ cleaned, a history that is locked) makes a report poorer, never fails it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from batch_export.report import run_folder as files
 from batch_export.report.compare import Comparison
 from batch_export.report.history import HISTORY_FILE, Entry, open_history
 from batch_export.report.html_data import Bisected, ReportContext
+from batch_export.report.rows import rows_of
 from batch_export.report.story import folder_text
 from batch_export.report.summary import Summary
 from batch_export.runner.surroundings import circumstances
@@ -39,24 +42,36 @@ def context_of(
     store = Path(spec.store_path)
     return ReportContext(
         models={model.name: model for model in spec.matrix.models},
-        realised=_realised(store, records),
+        realised=_Realised(store),
         history=_history(folder.parent.parent),
         comparison=comparison,
         provenance=[(name, value) for name, value in lines if value],
         artifacts=os.path.relpath(store, folder) if store.is_dir() else "",
         tolerances={name: (entry.atol, entry.rtol) for name, entry in spec.tolerances.items()},
         stale=summary.stale_expectations,
-        repro=_repro(spec),
+        repro=_repro(spec, summary.command),
         run=folder_text(folder),
-        bisected=_bisected(folder, records),
+        bisected=_bisected(folder, rows_of(records)),
     )
 
 
-def _realised(store: Path, records: Sequence[Record]) -> Mapping[str, Mapping[str, Any]]:
-    """What Check read in each file, as far as the store still has it."""
-    keys = {action.key for record in records for action in record.actions if action.mnemonic == "Check"}
-    found = {key: read_entry(store / "actions" / key[:2] / f"{key}.json") for key in keys}
-    return {key: entry.result.facts for key, entry in found.items() if entry is not None}
+class _Realised(Mapping[str, Mapping[str, Any]]):
+    """What Check read in a file, by the action's key, as far as the store still has it; read when it is asked for."""
+
+    def __init__(self, store: Path) -> None:
+        self._actions = store / "actions"
+
+    def __getitem__(self, key: str) -> Mapping[str, Any]:
+        entry = read_entry(self._actions / key[:2] / f"{key}.json") if key.isalnum() else None
+        if entry is None:
+            raise KeyError(key)
+        return entry.result.facts
+
+    def __iter__(self) -> Iterator[str]:
+        return (path.stem for path in self._actions.glob("*/*.json"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def _bisected(folder: Path, records: Sequence[Record]) -> dict[Cell, Bisected]:
@@ -95,6 +110,13 @@ def _history(outputs: Path) -> Mapping[str, Sequence[Entry]]:
         return {}
 
 
-def _repro(spec: RunSpec) -> str:
-    kept = [word for word in spec.overrides if not word.startswith(("matrix.", "+sweep", "sweep", "hydra", "baseline"))]
-    return " ".join(["python -m batch_export", *kept])
+def _repro(spec: RunSpec, command: str) -> str:
+    """The command line that a cell's axes are added to: the run's, without its own matrix and baseline."""
+    words = shlex.split(command)
+    flags = [
+        word
+        for before, word in pairwise(["", *words])
+        if word.startswith(("--config-dir", "-cd")) or before in ("--config-dir", "-cd")
+    ]
+    kept = [word for word in spec.overrides if not word.startswith(("matrix.", "hydra", "baseline"))]
+    return shlex.join(["python", "-m", "batch_export", *kept, *flags])

@@ -7,7 +7,7 @@ for every text; environment variables are never looked at.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from batch_export.report.failures import group_failures
 from batch_export.report.history import Entry
 from batch_export.report.next_steps import QUESTIONS
 from batch_export.report.redact import shorten
+from batch_export.report.rows import rows_of
 from batch_export.report.summary import Summary
 from batch_export.report.wording import OUTCOMES, UNEXPECTED, one_line
 from batch_export.spec import ModelSpec
@@ -88,20 +89,30 @@ class _Texts:
         return list(self._numbers)
 
 
-def report_data(records: Sequence[Record], summary: Summary, context: ReportContext) -> dict[str, Any]:
-    """Returns the value that the report's script works on; `report.js` names the positions."""
+def report_data(
+    records: Sequence[Record], summary: Summary, context: ReportContext, pack: Callable[[list[Any]], Any] = list
+) -> dict[str, Any]:
+    """Returns the value that the report's script works on; `report.js` names the positions.
+
+    Args:
+        records: judged, one per planned cell; each is read once.
+        summary: of these.
+        context: what is known beside them.
+        pack: made of each cell's row: thousands of rows as nested lists take ten times what their JSON does.
+    """
     text = _Texts()
     text("")
     marks = context.comparison.marks() if context.comparison else {}
     changes: dict[Cell, list[str]] = {}
     for change in context.comparison.changes if context.comparison else ():
         changes.setdefault(change.cell, []).append(f"{change.kind}: {change.text}")
-    rows = [_row(record, text, context, marks, changes) for record in records]
-    several = len({record.cell.exporter for record in records}) > 1
-    numbers = {record.cell: index for index, record in enumerate(records)}
+    rows = [pack(_row(record, text, context, marks, changes)) for record in records]
+    known = rows_of(records)
+    several = len({record.cell.exporter for record in known}) > 1
+    numbers = {record.cell: index for index, record in enumerate(known)}
     clusters = [
         [text(group.verdict), text(group.title), text(group.kind), text(group.cause), [numbers[c] for c in group.cells]]
-        for group in group_failures(records, name_exporter=several)
+        for group in group_failures(known, name_exporter=several)
     ]  # where it happens and what to do about it, the script takes from the first cell
     return {
         "title": context.title,
@@ -167,6 +178,7 @@ def _row(
         _past(context.history.get(cell.name, ()), text),
         _contract(record, context, text),
         [[text(name), count] for name, count in record.placement.items()],
+        text(str(record.extra.get("float64", ""))),
     ]  # fmt: skip
 
 

@@ -7,7 +7,8 @@ The format is the common subset that Jenkins, GitLab and GitHub's reporters read
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable
 from xml.etree import ElementTree
 
 from batch_export.record import Record
@@ -19,7 +20,7 @@ _ERROR_STAGES = frozenset({"crash", "timeout", "memory", "environment"})
 _MOST_DETAILS = 8000
 
 
-def junit_xml(records: Sequence[Record], *, name: str = "batch_export", timestamp: str = "") -> str:
+def junit_xml(records: Iterable[Record], *, name: str = "batch_export", timestamp: str = "") -> str:
     """Returns the whole file.
 
     Args:
@@ -27,17 +28,19 @@ def junit_xml(records: Sequence[Record], *, name: str = "batch_export", timestam
         name: of the outermost element.
         timestamp: start of the run, ISO 8601 without a zone, if it is known.
     """
-    models: dict[str, list[Record]] = {}
+    models: dict[str, tuple[ElementTree.Element, Counter[str]]] = {}
     for record in records:
-        models.setdefault(record.cell.model, []).append(record)
-    root = ElementTree.Element("testsuites", {"name": name, **_counts(records)})
-    for model, members in models.items():
-        suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(model), **_counts(members)})
-        suite.set("skipped", str(sum(_outcome(record) == "skipped" for record in members)))
+        suite, counts = models.setdefault(record.cell.model, (ElementTree.Element("testsuite"), Counter()))
+        _case(suite, record)
+        counts[_outcome(record)] += 1
+        counts["ms"] += round(_seconds(record) * 1000)
+    everything = sum((counts for _, counts in models.values()), Counter[str]())
+    root = ElementTree.Element("testsuites", {"name": name, **_counts(everything)})
+    for model, (suite, counts) in models.items():
+        suite.attrib = {"name": _clean(model), **_counts(counts), "skipped": str(counts["skipped"])}
         if timestamp:
             suite.set("timestamp", timestamp)
-        for record in members:
-            _case(suite, record)
+        root.append(suite)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
@@ -73,13 +76,12 @@ def _outcome(record: Record) -> str:
     return "skipped" if record.verdict in ("skip", "xfail") else "passed"
 
 
-def _counts(records: Sequence[Record]) -> dict[str, str]:
-    outcomes = [_outcome(record) for record in records]
+def _counts(outcomes: Counter[str]) -> dict[str, str]:
     return {
-        "tests": str(len(records)),
-        "failures": str(outcomes.count("failure")),
-        "errors": str(outcomes.count("error")),
-        "time": f"{sum(map(_seconds, records)):.3f}",
+        "tests": str(outcomes.total() - outcomes["ms"]),
+        "failures": str(outcomes["failure"]),
+        "errors": str(outcomes["error"]),
+        "time": f"{outcomes['ms'] / 1000:.3f}",
     }
 
 

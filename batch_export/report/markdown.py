@@ -10,8 +10,9 @@ from batch_export.report.failures import group_failures
 from batch_export.report.redact import shorten
 from batch_export.report.summary import Summary
 from batch_export.report.wording import GLYPHS, OUTCOMES, cell_text, speed_up
+from batch_export.wording import counted
 
-_SPECIAL = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>|#"})
+_SPECIAL = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>|#"} | {"\n": " ", "\r": " "})
 
 
 _FOLD_ABOVE = 400
@@ -26,9 +27,9 @@ def markdown(records: Sequence[Record], summary: Summary) -> str:
     lines = [
         "# batch_export",
         "",
-        f"{summary.planned} cells: {counts or 'none'}. "
-        f"Ran {summary.counts.ran} actions, {summary.counts.cached} cached, "
-        f"{summary.counts.rerun_failures} failures tried again, {summary.counts.wall_s:.1f} s."
+        f"{counted(summary.planned, 'cell')}: {counts or 'none'}. "
+        f"Ran {counted(summary.counts.ran, 'action')}, {summary.counts.cached} cached, "
+        f"{counted(summary.counts.rerun_failures, 'earlier failure')} tried again, {summary.counts.wall_s:.1f} s."
         + (" **Interrupted.**" if summary.counts.interrupted else ""),
         "",
     ]

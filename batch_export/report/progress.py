@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rich.console import Console, Group, RenderableType
@@ -23,6 +23,7 @@ from batch_export.record import Cell, Record
 from batch_export.report.pace import Pace, left_text
 from batch_export.report.wording import OUTCOMES, STYLES, UNEXPECTED, one_line
 from batch_export.runner.reporter import Lane, Reporter
+from batch_export.wording import counted
 
 _LINE_EVERY_S = 2.0
 _MOST_UNITS = 8
@@ -36,6 +37,15 @@ def reporter_for(console: Console) -> Reporter:
 
 
 @dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a unit's child is: the cell, the action (empty: none), and since when."""
+
+    cell: Cell
+    mnemonic: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Drawn:
     """What the live view shows."""
 
@@ -43,10 +53,13 @@ class _Drawn:
     began: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     pace: Pace = field(default_factory=Pace)
+    places: Mapping[str, _Place] = field(default_factory=dict)
 
 
 class LiveReporter:
-    """Counts, what is left, and the units that are running, drawn anew in place; failures scroll past above.
+    """Counts, what is left, and the cell and action that each running unit is at, drawn anew in place.
+
+    Failures scroll past above.
 
     What is drawn comes from a frozen value that is put in place of the one before: the thread that draws holds
     rich's lock and must not wait for ours.
@@ -78,10 +91,17 @@ class LiveReporter:
         with self._lock:
             self._drawn = replace(self._drawn, pace=self._drawn.pace.began(name, self._clock()))
 
+    def working(self, name: str, cell: Cell, mnemonic: str) -> None:
+        """Puts cell and action into the unit's line; the action's clock starts."""
+        with self._lock:
+            places = {**self._drawn.places, name: _Place(cell, mnemonic, self._clock())}
+            self._drawn = replace(self._drawn, places=places)
+
     def group_finished(self, name: str) -> None:
         """Removes the unit's line."""
         with self._lock:
-            self._drawn = replace(self._drawn, pace=self._drawn.pace.ended(name, self._clock()))
+            places = {unit: place for unit, place in self._drawn.places.items() if unit != name}
+            self._drawn = replace(self._drawn, pace=self._drawn.pace.ended(name, self._clock()), places=places)
 
     def record(self, record: Record) -> None:
         """Moves the bar by one cell."""
@@ -115,17 +135,51 @@ class LiveReporter:
             Text(counts_text(drawn.counts), no_wrap=True, overflow="ellipsis"),
             Text(", ".join(filter(None, (gone, left))), "dim", no_wrap=True),
         )
-        running = list(drawn.pace.running.items())
-        lines = [self._unit_line(name, drawn.pace.expected(name), now - began) for name, began in running]
-        if len(lines) > _MOST_UNITS:
-            lines[_MOST_UNITS - 1 :] = [Text(f"  and {len(lines) - _MOST_UNITS + 1} more", "dim")]
-        return Group(head, *lines)
+        rows = [
+            (_where(name, drawn.places.get(name)), _doing(drawn.places.get(name), now), self._spent(name, began, now))
+            for name, began in drawn.pace.running.items()
+        ]
+        more = len(rows) - _MOST_UNITS + 1 if len(rows) > _MOST_UNITS else 0
+        shown = rows[: _MOST_UNITS - 1] if more else rows
+        lines = _aligned(shown, self._console.width)
+        return Group(head, *lines, *([Text(f"  and {more} more", "dim")] if more else []))
 
-    def _unit_line(self, name: str, expected: float | None, gone: float) -> Text:
-        time_text = clock_text(gone) + (f" of about {clock_text(expected)}" if expected is not None else "")
-        room = max(8, self._console.width - len(time_text) - 6)
-        shown = name if len(name) <= room else name[: room - 3] + "..."
-        return Text.assemble("  ", shown, "  ", (time_text, "dim"), no_wrap=True, overflow="ellipsis")
+    def _spent(self, name: str, began: float, now: float) -> str:
+        expected = self._drawn.pace.expected(name)
+        return clock_text(now - began) + (f" of about {clock_text(expected)}" if expected is not None else "")
+
+
+def _where(unit: str, place: _Place | None) -> str:
+    return place.cell.name if place is not None else unit
+
+
+def _doing(place: _Place | None, now: float) -> str:
+    """`Translate 0:07`; a unit whose child has not said anything yet is starting."""
+    if place is None:
+        return "starting"
+    return f"{place.mnemonic or 'waiting'} {clock_text(now - place.since)}"
+
+
+def _aligned(rows: Sequence[tuple[str, str, str]], width: int) -> list[Text]:
+    """Lines of a cell, what is done to it, and the unit's times, in columns; none is wider than `width`."""
+    doing = max((len(middle) for _, middle, _ in rows), default=0)
+    spent = max((len(right) for _, _, right in rows), default=0)
+    room = max(12, width - doing - spent - 6)
+    names = [_shortened(left, room) for left, _, _ in rows]
+    longest = max(map(len, names), default=0)
+    return [
+        Text.assemble(f"  {name:<{longest}}  {middle:<{doing}}  ", (right, "dim"), no_wrap=True, overflow="ellipsis")
+        for name, (_, middle, right) in zip(names, rows, strict=True)
+    ]
+
+
+def _shortened(name: str, room: int) -> str:
+    """Cuts the model's part of a cell's name, since the rest tells the cells of a model apart."""
+    if len(name) <= room:
+        return name
+    model, slash, rest = name.partition("/")
+    left = room - len(rest) - len(slash) - 3
+    return f"{model[:left]}...{slash}{rest}" if left > 0 else name[: room - 3] + "..."
 
 
 class LineReporter:
@@ -145,7 +199,7 @@ class LineReporter:
         with self._lock:
             self._total = len(cells)
             self._said_at = self._clock()
-            self._say(f"{self._total} cells")
+            self._say(counted(self._total, "cell"))
 
     def scheduled(self, lanes: Sequence[Lane]) -> None:
         """Takes the lanes for the estimate."""
@@ -156,6 +210,9 @@ class LineReporter:
         """Says nothing: a line per unit would drown the counts."""
         with self._lock:
             self._pace = self._pace.began(name, self._clock())
+
+    def working(self, name: str, cell: Cell, mnemonic: str) -> None:
+        """Says nothing."""
 
     def group_finished(self, name: str) -> None:
         """Says nothing either."""

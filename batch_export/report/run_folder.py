@@ -8,18 +8,20 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from batch_export.errors import RunError, UsageError
 from batch_export.matrix import PlannedCell
 from batch_export.record import SCHEMA_VERSION, Cell, Record
+from batch_export.report.rows import row_of
 from batch_export.report.summary import Counts
 from batch_export.spec import RunSpec
+from batch_export.stored_records import Place, StoredRecords
 
 RUN_FILE = "run.json"
 RECORDS_FILE = "records.jsonl"
@@ -55,6 +57,12 @@ class StoredRun:
         )
 
 
+class _Versioned(msgspec.Struct):
+    """As much of run.json as every version of it has."""
+
+    schema_version: int = SCHEMA_VERSION
+
+
 def write_run(folder: Path, spec: RunSpec, cells: Sequence[PlannedCell], command: str) -> None:
     """Writes run.json."""
     planned = tuple(Planned(item.cell, item.skip) for item in cells)
@@ -76,14 +84,33 @@ def read_run(folder: Path) -> StoredRun:
             "Next step: name a folder such as outputs/latest"
         ) from error
     try:
+        version = msgspec.json.decode(text, type=_Versioned).schema_version
+        if version > SCHEMA_VERSION:
+            raise UsageError(
+                f"The run {folder} has schema version {version}, this program reads up to {SCHEMA_VERSION}. "
+                "Next step: update batch_export"
+            )
         return msgspec.json.decode(text, type=StoredRun)
     except msgspec.DecodeError as error:
-        raise UsageError(f"{path} cannot be read by this version of batch_export: {error}") from error
+        raise UsageError(
+            f"{path} cannot be read by this version of batch_export: {error}. Next step: name another run, or run the "
+            "sweep again; the records beside it are untouched"
+        ) from error
 
 
-def write_records(folder: Path, records: Iterable[Record]) -> None:
-    """Writes records.jsonl anew, one line per record."""
-    write_whole(folder / RECORDS_FILE, b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+def write_records(folder: Path, records: Iterable[Record]) -> StoredRecords:
+    """Writes records.jsonl anew, one line per record, and returns them with their rows; they stay in that file."""
+    places: list[Place] = []
+    rows: list[Record] = []
+    start = 0
+    with _whole(folder / RECORDS_FILE) as stream:
+        for record in records:
+            line = msgspec.json.encode(record)
+            stream.write(line + b"\n")
+            places.append((start, len(line)))
+            rows.append(row_of(record))
+            start += len(line) + 1
+    return StoredRecords(folder / RECORDS_FILE, places, tuple(rows))
 
 
 def read_records(folder: Path) -> tuple[Record, ...]:
@@ -92,21 +119,30 @@ def read_records(folder: Path) -> tuple[Record, ...]:
     Raises:
         UsageError: a line is not a record.
     """
+    return tuple(each_record(folder))
+
+
+def each_record(folder: Path) -> Iterator[Record]:
+    """Reads records.jsonl one line at a time, as `read_records`.
+
+    Raises:
+        UsageError: a line is not a record.
+    """
     path = folder / RECORDS_FILE
     if not path.exists():
-        return ()
-    lines = path.read_bytes().split(b"\n")
-    records: list[Record] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(msgspec.json.decode(line, type=Record))
-        except msgspec.DecodeError as error:
-            if number == len(lines):
-                break
-            raise UsageError(f"{path} line {number} is not a record: {error}") from error
-    return tuple(records)
+        return
+    decoder = msgspec.json.Decoder(Record)
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = decoder.decode(line)
+            except msgspec.DecodeError as error:
+                if not line.endswith(b"\n"):
+                    return
+                raise UsageError(f"{path} line {number} is not a record: {error}") from error
+            yield record
 
 
 def bisect_file(folder: Path, cell: Cell) -> Path:
@@ -184,15 +220,35 @@ def write_whole(path: Path, data: bytes) -> None:
     Raises:
         RunError: it cannot be written.
     """
+    with _whole(path) as stream:
+        stream.write(data)
+
+
+def write_asked(path: Path, data: bytes, flag: str) -> None:
+    """Writes a file that a verb was asked for.
+
+    Raises:
+        UsageError: it cannot be written; the sentence names the flag that chooses it.
+    """
+    try:
+        write_whole(path, data)
+    except RunError as error:
+        why = getattr(error.__cause__, "strerror", None) or error.__cause__
+        raise UsageError(f"{path} could not be written ({why}). Next step: choose another file with {flag}") from error
+
+
+@contextlib.contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
     temporary = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         with temporary.open("wb") as stream:
-            stream.write(data)
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise RunError(
             f"{path} could not be written ({error.strerror or error}). "
             "Next step: free space there, or choose another folder with output.path=..."

@@ -6,13 +6,15 @@ Records are judged again with their run's own tolerances and expectations, so th
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from batch_export.errors import UsageError
-from batch_export.record import SCHEMA_VERSION, Record
+from batch_export.record import Record
 from batch_export.report import run_folder
 from batch_export.report.baseline import read_baseline
+from batch_export.report.compare import for_comparison
 from batch_export.report.summary import complete
 from batch_export.verdict import judge
 
@@ -57,7 +59,9 @@ def resolve_run(word: str, outputs: Path) -> Path:
     steps = int(found.group(1) or 0)
     runs = all_runs(outputs)
     if steps >= len(runs):
-        raise UsageError(f"There is no run {word!r}: {outputs} holds {len(runs)} runs{_hint(outputs)}")
+        raise UsageError(
+            f"There is no run {word!r}: {outputs} holds {len(runs)} run{'s' * (len(runs) != 1)}{_hint(outputs)}"
+        )
     return runs[len(runs) - 1 - steps].resolve()
 
 
@@ -82,30 +86,31 @@ def read_side(word: str, outputs: Path) -> Side:
             f"The baseline {word} does not exist. Next step: make it with `baseline accept latest --to {word}`"
         )
     folder = resolve_run(word, outputs)
-    return Side(word, records_of(folder), folder, Path(run_folder.read_run(folder).spec.store_path))
+    return Side(
+        word, records_of(folder, take=for_comparison), folder, Path(run_folder.read_run(folder).spec.store_path)
+    )
 
 
-def records_of(folder: Path) -> tuple[Record, ...]:
+def records_of(folder: Path, *, take: Callable[[Record], Record] | None = None) -> tuple[Record, ...]:
     """The completed, newly judged records of a run.
+
+    Args:
+        folder: the run's.
+        take: what is kept of each record; by default all of it.
 
     Raises:
         UsageError: the folder holds no run, or one of a newer version.
     """
     stored = run_folder.read_run(folder)
-    if stored.schema_version > SCHEMA_VERSION:
-        raise UsageError(
-            f"The run {folder} has schema version {stored.schema_version}, this program reads up to {SCHEMA_VERSION}. "
-            "Next step: update batch_export"
-        )
     models = {model.name: model for model in stored.spec.matrix.models}
-    judged = [
+    judged = (
         record
         if record.verdict in ("skip", "missing")
         else judge(record, models[record.cell.model], stored.spec.tolerances, stored.spec.expectations)
-        for record in run_folder.read_records(folder)
+        for record in run_folder.each_record(folder)
         if record.cell.model in models
-    ]
-    return complete(stored.cells(), judged)
+    )
+    return complete(stored.cells(), map(take, judged) if take is not None else judged)
 
 
 def require_common(base: Side, new: Side) -> None:

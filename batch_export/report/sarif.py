@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -29,5 +30,6 @@ def sarif_text(records: Iterable[Record], root: Path, command: str = "") -> str:
 
 def _place(record: Record, root: Path) -> str:
     """The model's config: code-scanning services refuse results that are nowhere in the repository."""
-    path = Path("conf") / "model" / f"{record.cell.model}.yaml"
-    return f"{path.as_posix()}:1" if (root / path).is_file() else ""
+    path = f"conf/model/{record.cell.model}.yaml"
+    plain = not set(record.cell.model) & {"/", "\\"}
+    return f"{path}:1" if plain and os.path.isfile(root / path) else ""

@@ -18,6 +18,7 @@ from batch_export.report.failures import FailureGroup, group_failures
 from batch_export.report.summary import Summary
 from batch_export.report.table import legend, tables
 from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, OUTCOMES, STYLES
+from batch_export.wording import counted
 
 _MOST_FAILURES = 40
 _MOST_REASONS = 8
@@ -59,14 +60,14 @@ def tell(
 
 def counts_line(summary: Summary) -> Text:
     """`200 cells: 180 pass, 20 skip · ran 12 actions, 800 cached · 61.2 s`."""
-    line = Text(f"{summary.planned} cells: ")
+    line = Text(f"{counted(summary.planned, 'cell')}: ")
     present = [outcome for outcome in OUTCOMES if summary.outcomes[outcome]]
     for index, outcome in enumerate(present):
         line.append(", " if index else "")
         line.append(f"{summary.outcomes[outcome]} {outcome}", STYLES[outcome])
-    line.append(f"; ran {summary.counts.ran} actions, {summary.counts.cached} cached")
+    line.append(f"; ran {counted(summary.counts.ran, 'action')}, {summary.counts.cached} cached")
     if summary.counts.rerun_failures:
-        line.append(f", {summary.counts.rerun_failures} failures tried again")
+        line.append(f", {counted(summary.counts.rerun_failures, 'earlier failure')} tried again")
     line.append(f"; {summary.counts.wall_s:.1f} s")
     return line
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -92,6 +92,18 @@ def complete(planned: Sequence[PlannedCell], records: Iterable[Record]) -> tuple
     `missing`."""
     by_cell: dict[Cell, Record] = {record.cell: record for record in records}
     return tuple(by_cell.get(item.cell) or _without_record(item) for item in planned)
+
+
+def completed(planned: Sequence[PlannedCell], records: Iterable[Record]) -> Iterator[Record]:
+    """Yields what `complete` returns, one at a time; the records are in the plan's order."""
+    left = iter(records)
+    found = next(left, None)
+    for item in planned:
+        if found is not None and found.cell == item.cell:
+            yield found
+            found = next(left, None)
+        else:
+            yield _without_record(item)
 
 
 def summarise(records: Sequence[Record], counts: Counts, command: str = "", *, allow_flaky: bool = False) -> Summary:

@@ -6,6 +6,7 @@ Records go in, rich renderables come out; nothing is printed here, so tests rend
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batch_export.record import Cell, Record
-from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, STYLES, cell_text, speed_up
+from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, STYLES, cell_text, one_line, speed_up
 
 _CELL_WIDTH = 11
 _SPEED_UP = "speed-up"
@@ -26,6 +27,7 @@ def tables(
 ) -> Iterator[Table]:
     """Yields the tables of a run; every line fits `width` columns (80 or more).
 
+    A provider or exporter of which every cell was skipped has no table beside those of others.
     `marks` says `new`, `fixed` or `still` of cells whose verdict a comparison speaks of.
     """
     glyphs = ASCII_GLYPHS if ascii_only else GLYPHS
@@ -33,10 +35,15 @@ def tables(
     for record in records:
         groups.setdefault((record.cell.provider, record.cell.exporter), []).append(record)
     titled = len(groups) > 1
+    if not all(record.verdict == "skip" for record in records):  # a line below says how many were skipped, and why
+        groups = {
+            name: members for name, members in groups.items() if any(record.verdict != "skip" for record in members)
+        }
     for (provider, exporter), members in groups.items():
         title = f"{provider} · {exporter}" if titled else ""
         for columns in _split(_opsets(members), members, width):
-            yield _table(members, columns, title.replace("·", "-") if ascii_only else title, glyphs, marks or {})
+            said = title.replace("·", "-") if ascii_only else title
+            yield _table(members, columns, said, glyphs, marks or {}, _room(members, len(columns), width))
 
 
 def legend(ascii_only: bool = False) -> str:
@@ -49,16 +56,35 @@ def _opsets(records: Sequence[Record]) -> list[int]:
 
 
 def _split(opsets: Sequence[int], records: Sequence[Record], width: int) -> Iterator[list[int]]:
-    dynamic = max((len(record.cell.dynamic) for record in records), default=0)
     longest = max((len(record.cell.model) for record in records), default=0)
-    fixed = min(longest, _MIN_NAME_WIDTH) + max(dynamic, len("dynamic")) + len(_SPEED_UP) + 3
-    fitting = max(1, (width - fixed) // (_CELL_WIDTH + 1))
+    fitting = max(1, (_room(records, 0, width) - min(longest, _MIN_NAME_WIDTH)) // (_CELL_WIDTH + 1))
     for start in range(0, len(opsets), fitting):
         yield list(opsets[start : start + fitting])
 
 
+def _room(records: Sequence[Record], columns: int, width: int) -> int:
+    """Columns of the terminal that are left for the models' names."""
+    dynamic = max((len(record.cell.dynamic) for record in records), default=0)
+    return width - max(dynamic, len("dynamic")) - len(_SPEED_UP) - 2 - columns * (_CELL_WIDTH + 1)
+
+
+def _pieces(name: str, room: int) -> list[str]:
+    """Cuts a name that is too long where a word ends, if there is such a place."""
+    pieces = []
+    while len(name) > room:
+        cut = max(name.rfind("_", 0, room), name.rfind("-", 0, room)) + 1 or room
+        pieces.append(name[:cut])
+        name = name[cut:]
+    return [*pieces, name]
+
+
 def _table(
-    records: Sequence[Record], opsets: Sequence[int], title: str, glyphs: dict[str, str], marks: Mapping[Cell, str]
+    records: Sequence[Record],
+    opsets: Sequence[int],
+    title: str,
+    glyphs: dict[str, str],
+    marks: Mapping[Cell, str],
+    room: int,
 ) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, title=title or None, title_justify="left")
     table.add_column("model", overflow="fold", style="bold")
@@ -69,16 +95,20 @@ def _table(
     rows: dict[tuple[str, str], dict[int, Record]] = {}
     for record in records:
         rows.setdefault((record.cell.model, record.cell.dynamic), {})[record.cell.opset] = record
-    previous = ""
+    rows_left = Counter(model for model, _ in rows)
+    names: dict[str, list[str]] = {}
     for (model, dynamic), by_opset in rows.items():
+        pieces = names.setdefault(model, _pieces(one_line(model), max(room, _MIN_NAME_WIDTH)))
+        rows_left[model] -= 1  # a long name goes on in the model's next row; in its last one whatever is left is told
+        shown_name = "\n".join(pieces if not rows_left[model] else pieces[:1])
+        del pieces[:1]
         shown = [by_opset.get(opset) for opset in opsets]
         cells = [Text(cell_text(r, glyphs, marks.get(r.cell, "")), STYLES[r.verdict]) if r else Text("") for r in shown]
         ratios = [ratio for r in shown if r and r.verdict == "pass" and (ratio := speed_up(r)) is not None]
         table.add_row(
-            Text(model if model != previous else ""),
-            Text(dynamic),
+            Text(shown_name),
+            Text(one_line(dynamic)),
             *cells,
             Text(f"{median(ratios):.2f}x" if ratios else ""),
         )
-        previous = model
     return table

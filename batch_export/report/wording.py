@@ -69,7 +69,7 @@ def cell_text(record: Record, glyphs: dict[str, str], mark: str = "") -> str:
     if mark:
         return f"{glyph} {mark}"
     if record.verdict in ("fail", "xfail"):
-        return f"{glyph} {record.stage}".rstrip()
+        return f"{glyph} {one_line(record.stage)}".rstrip()
     if record.verdict in ("skip", "missing"):
         return f"{glyph} {record.verdict}"
     latency = record.latency_ms

@@ -19,6 +19,7 @@ from batch_export.errors import RunError, UsageError
 from batch_export.matrix import PlannedCell
 from batch_export.record import Record
 from batch_export.runner.launcher import log_tail
+from batch_export.runner.supervisor import limits_for
 from batch_export.sources import local_roots
 from batch_export.spec import RunSpec
 from batch_export.stages.after_request import Answer, Question, Request
@@ -71,6 +72,7 @@ def ask(
         folder=str((run_folder / REPRO_FOLDER / name.replace("/", "_")).absolute()),
         tolerances={**spec.tolerances, **planned.model.tolerances},
         timeout_s=min(spec.runner.timeout_s, 120.0),
+        memory_bytes=limits_for(planned.model, spec.runner).memory_bytes,
     )
     return _in_child(request)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from batch_export.action import ActionResult, ModelArtifact
 from batch_export.matrix import PlannedCell
-from batch_export.plan import Chain
+from batch_export.plan import BESIDE, Chain
 from batch_export.record import ActionFacts, Failure, LatencyFacts, OnnxFacts, Record, RunFacts
 from batch_export.runner.results import View
 from batch_export.store import Store
@@ -40,9 +40,10 @@ def assemble(
     )
     if chain.ending.skip:
         return Record(cell.cell, "skip", message=chain.ending.skip, actions=actions, log=log)
-    # Eager's latency is a fact beside the cell: without it there is no speed-up to show, but the file is as good.
-    by_step = {result.mnemonic: result for _, result in chain.steps}
-    failures = [result.failure for _, result in chain.steps if result.failure and result.mnemonic != "Eager"]
+    by_step: dict[Any, ActionResult] = {}
+    for _, result in chain.steps:
+        by_step.setdefault(result.mnemonic, result)  # the second Run has only some of the cases
+    failures = [result.failure for _, result in chain.steps if result.failure and result.mnemonic not in BESIDE]
     facts = {name: result.facts for name, result in by_step.items()}
     run, check = facts.get("Run", {}), facts.get("Check", {})
     return Record(
@@ -54,15 +55,40 @@ def assemble(
         actions=actions,
         failure=next(iter([*failures, *filter(None, [chain.ending.failure, failure])]), None),
         findings=msgspec.convert(check.get("findings", ()), tuple[Failure, ...]),
-        runs=msgspec.convert(run.get("runs", ()), tuple[RunFacts, ...]),
+        runs=_runs(chain),
         placement=run.get("placement", {}),
         log=log,
-        extra=_extra(by_step) | _measured_on(chain),
+        extra=_extra(by_step) | _no_oracle(chain) | _measured_on(chain),
         attempts=(
-            *(failure for _, result in chain.steps for failure in result.attempts or results.tries(result.key)),
+            *(
+                failure
+                for _, result in chain.steps
+                if result.mnemonic != "Oracle"
+                for failure in result.attempts or results.tries(result.key)
+            ),
             *results.attempts.get(cell.cell, ()),
         ),
     )
+
+
+def _runs(chain: Chain) -> tuple[RunFacts, ...]:
+    """Returns the runs of a cell; a case that was run again, beside float64, has the facts of the later run."""
+    found: dict[tuple[Any, ...], RunFacts] = {}
+    for _, result in chain.steps:
+        if result.mnemonic == "Run":
+            for run in msgspec.convert(result.facts.get("runs", ()), tuple[RunFacts, ...]):
+                found[(*sorted(run.sizes.items()), run.variant)] = run
+    return tuple(found.values())
+
+
+def _no_oracle(chain: Chain) -> dict[str, str]:
+    """Returns why eager has no values in float64, where they were asked for and did not come."""
+    for _, result in chain.steps:
+        if result.mnemonic == "Oracle":
+            note = result.failure.message if result.failure is not None else str(result.facts.get("note", ""))
+            if note:
+                return {"no_oracle": note}
+    return {}
 
 
 def _measured_on(chain: Chain) -> dict[str, str]:

@@ -22,10 +22,10 @@ import msgspec
 from joblib import effective_n_jobs
 
 from batch_export.errors import RunError, UsageError
-from batch_export.record import Failure
+from batch_export.record import Cell, Failure
 from batch_export.runner import dask_worker
 from batch_export.runner.dask_worker import Report, Task
-from batch_export.runner.unit_runner import Settle, Site
+from batch_export.runner.unit_runner import Settle, Site, Watch, ignore
 from batch_export.runner.units import Unit
 
 MEASURE_RESOURCE = "MEASURE"
@@ -59,9 +59,10 @@ class DaskEngine:
         site: the run's; its launcher is not used.
         preload: what children of the workers have imported from the start.
         address: of a scheduler; empty: a cluster is started on this machine.
+        watch: told where the workers' children are.
     """
 
-    def __init__(self, site: Site, preload: Sequence[str], address: str) -> None:
+    def __init__(self, site: Site, preload: Sequence[str], address: str, watch: Watch = ignore) -> None:
         try:
             import dask
             import distributed  # lazy: an optional dependency
@@ -74,6 +75,7 @@ class DaskEngine:
         self._site = site
         self._preload = tuple(preload)
         self._address = address
+        self._watch = watch
         self._client: Any = None
         self._cluster: Any = None
         self._hosts: dict[str, dict[str, str]] = {}
@@ -91,11 +93,13 @@ class DaskEngine:
                     self._set_allowed_failures()
                 else:
                     self._start_cluster()
+            self._client.subscribe_topic(dask_worker.topic(self._site.store.run), self._told)
         except (OSError, TimeoutError, ValueError) as error:
             self.__exit__()
             raise RunError(
                 f"no dask scheduler answers at {self._address or 'this machine'} ({type(error).__name__}). "
-                "Next step: start one with `dask scheduler`, or leave runner.address out for a cluster on this machine"
+                "Next step: start one with `dask scheduler`, or leave runner.address out for a cluster on this "
+                "machine; to go on with a run: `resume RUN --address ...`, or `--runner local`"
             ) from error
         return self
 
@@ -109,6 +113,10 @@ class DaskEngine:
                     closing.close(timeout=5)
         self._probe.unlink(missing_ok=True)
         logging.getLogger("distributed").setLevel(self._log_level)
+
+    def _told(self, event: tuple[float, Any]) -> None:
+        unit, cell, mnemonic = event[1]
+        self._watch(unit, msgspec.convert(cell, Cell), mnemonic)
 
     @property
     def hosts(self) -> list[dict[str, str]]:
@@ -257,7 +265,7 @@ class DaskEngine:
             raise RunError(
                 f"the dask cluster {self._address or 'of this machine'} is gone or in trouble "
                 f"({type(error).__name__}: {' '.join(str(error).split())[:200]}). "
-                "Next step: look at the scheduler's log, then resume"
+                "Next step: look at the scheduler's log, then resume; `--runner local` goes on without it"
             ) from error
         return msgspec.msgpack.decode(data, type=Report)
 

@@ -116,6 +116,11 @@ def stop(token: str) -> None:
         room.launcher.close()
 
 
+def topic(token: str) -> str:
+    """What the workers of a run tell their client under: where their children are, as it happens."""
+    return f"batch-export-{token}"
+
+
 def _mismatch(order: Task, own: Toolchain) -> str:
     expected = replace(order.toolchain, host={key: order.toolchain.host[key] for key in ("machine", "system")})
     mine = replace(own, host={key: own.host[key] for key in ("machine", "system")})
@@ -198,8 +203,15 @@ def _work(order: Task, room: _Room) -> Report:
             settled[cell.cell] = failure
         return done
 
+    import distributed  # lazy: an optional dependency
+
+    worker: Any = distributed.get_worker()
+
+    def watch(unit: str, cell: Cell, mnemonic: str) -> None:
+        worker.log_event(topic(order.token), [unit, msgspec.to_builtins(cell), mnemonic])
+
     with store.in_use():
-        runner = UnitRunner(site, unit, settle, exclusive=order.exclusive)
+        runner = UnitRunner(site, unit, settle, exclusive=order.exclusive, watch=watch)
         runner.run()
     log = room.logs / unit.log_name
     index = {cell.cell: position for position, cell in enumerate(order.cells)}

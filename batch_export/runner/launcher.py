@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from batch_export.runner.order import Order, encode_order
 from batch_export.store.files import storing
 
 _START_LIMIT_S = 300.0
+_STOP_POLL_S = 0.05
 _LOG_TAIL_BYTES = 4000
 
 
@@ -81,15 +83,19 @@ class Launcher:
         logs: folder for the forkserver's log.
         preload: what the forkserver imports, see `preload.entries_for`.
         roots: folders that are importable in the children.
+        stop: when it is set nobody waits for the forkserver to start any longer.
     """
 
-    def __init__(self, logs: Path, preload: Sequence[str], roots: Sequence[str]) -> None:
+    def __init__(
+        self, logs: Path, preload: Sequence[str], roots: Sequence[str], stop: threading.Event | None = None
+    ) -> None:
         self._log = logs / "forkserver.log"
         self._preload = tuple(preload)
         self._environment = _environment(roots)
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._stop = stop or threading.Event()
         self._stopped = False
 
     def launch(self, order: Order) -> Child:
@@ -118,8 +124,8 @@ class Launcher:
 
     def close(self) -> None:
         """Ends the forkserver, and with it every child."""
+        self._stopped = True  # before the lock, which whoever waits for the forkserver to start holds
         with self._lock:
-            self._stopped = True
             if self._control is not None:
                 self._control.close()
             if self._server is not None:
@@ -152,8 +158,7 @@ class Launcher:
         return Child(int(pid), int(keeper), events_read, fate_read)
 
     def _start(self) -> socket.socket:
-        if self._stopped:
-            raise RunError("the run has been stopped")
+        self._refuse_if_stopped()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with self._log.open("ab") as log, theirs:
             self._server = subprocess.Popen(
@@ -165,17 +170,28 @@ class Launcher:
                 env=self._environment,
                 start_new_session=True,  # Ctrl-C is the parent's to handle
             )
-        ours.settimeout(_START_LIMIT_S)
-        try:
-            ready = ours.recv(len(READY))
-        except TimeoutError:
-            ready = b""
+        ours.settimeout(_STOP_POLL_S)
+        ready, deadline = None, time.monotonic() + _START_LIMIT_S
+        while ready is None and time.monotonic() < deadline:
+            try:
+                self._refuse_if_stopped()
+                ready = ours.recv(len(READY))
+            except TimeoutError:
+                continue
+            except RunError:
+                self._server.kill()  # it has no child yet
+                ours.close()
+                raise
         if ready != READY:
             self._server.kill()
             raise self._gone()
         ours.settimeout(None)
         self._control = ours
         return ours
+
+    def _refuse_if_stopped(self) -> None:
+        if self._stopped or self._stop.is_set():
+            raise RunError("the run has been stopped")
 
     def _gone(self) -> RunError:
         tail = log_tail(self._log)

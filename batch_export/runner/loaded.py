@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.digest import Digest
+from batch_export.import_names import file_digest
 from batch_export.packaging_paths import models_dir
-from batch_export.sources import file_digest, relative_name
+from batch_export.sources import relative_name
 
 _DERIVED_SUFFIXES = (".pyc", ".pyo", ".lock", ".log")
 

@@ -37,6 +37,7 @@ class Order:
         run: the run's token, which its results carry.
         store_settings: how the store is used.
         attempts: failures of earlier tries, by the key of the action that is tried again.
+        failed: results of actions at which a child died and which do not end a cell; they are not executed again.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Order:
     run: str = ""
     store_settings: StoreSpec = field(default_factory=StoreSpec)
     attempts: dict[Digest, tuple[Failure, ...]] = field(default_factory=dict)
+    failed: tuple[ActionResult, ...] = ()
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):

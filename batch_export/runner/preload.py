@@ -7,13 +7,29 @@ onnxruntime (which starts one) is therefore never preloaded, and no file that a 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from batch_export.spec import CORE_EXPORTER_TARGET, StoreSpec
+from batch_export.store.remote import library_of
+
+if TYPE_CHECKING:
+    from batch_export.matrix import PlannedCell
 
 LIBRARY_MODULES = {"transformers": ("transformers", "transformers.modeling_utils")}
 """Model libraries that are slow to import and safe to fork, and what of them to import."""
 
 TORCH = "batch_export.runner.preload:torch_alone"
 CORE = "batch_export.runner.preload:core"
+
+
+def preload_for(cells: Sequence[PlannedCell], store: StoreSpec) -> tuple[str, ...]:
+    """Returns what children that work on these cells have imported from the start."""
+    models = {cell.cell.model: cell.model for cell in cells}
+    libraries = [library for model in models.values() for library in model.requires]
+    core_exporter = any(cell.exporter.target == CORE_EXPORTER_TARGET for cell in cells)
+    remote = library_of(store.remote) if store.remote else None
+    return (*entries_for(libraries, core_exporter=core_exporter), *([remote] if remote else []))
 
 
 def entries_for(libraries: Iterable[str], *, core_exporter: bool) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,6 +20,7 @@ import msgspec
 
 from batch_export.errors import RunError
 from batch_export.record import Record
+from batch_export.stored_records import Place, StoredRecords
 
 RECORDS_NAME = "records.jsonl"
 LOGS_NAME = "logs"
@@ -33,7 +35,7 @@ class RecordsFile:
         folder: the run's folder; it is made, with its folder for logs, when it does not exist.
 
     Attributes:
-        found: records that were in it already; of two for one cell the later is the cell's.
+        found: records that were in it already, still there; of two for one cell the later is the cell's.
 
     Raises:
         RunError: the folder cannot be written, or another process is writing it.
@@ -54,15 +56,16 @@ class RecordsFile:
         if not _take(self._stream.fileno()):
             self._stream.close()
             raise RunError(f"another process is working on the run in {folder}. Next step: wait for it to end")
-        self.found = self._read()
+        self.found = self.at(self._read())
 
-    def write(self, record: Record) -> None:
-        """Appends a record's line.
+    def write(self, record: Record) -> Place:
+        """Appends a record's line, and returns where it is.
 
         Raises:
             RunError: the disk is full.
         """
         line = msgspec.json.encode(record) + b"\n"
+        size = len(line) - 1
         with self._lock:
             try:
                 end = self._stream.seek(0, os.SEEK_END)
@@ -80,21 +83,26 @@ class RecordsFile:
                     f"{self._path} could not be written: {error.strerror}. "
                     "Next step: free space there, then `batch-export resume` goes on with the run"
                 ) from error
+        return end, size
 
-    def _read(self) -> tuple[Record, ...]:
-        """Reads the lines that are whole, and cuts off the rest."""
-        self._stream.seek(0)
-        data = self._stream.readall() or b""
-        whole = data.rfind(b"\n") + 1
-        found: list[Record] = []
-        for line in data[:whole].splitlines():
-            try:
-                found.append(_decoder.decode(line))
-            except (msgspec.MsgspecError, RecursionError, UnicodeError):
-                continue  # blocks that never reached the disk; the cell is done again
-        if whole < len(data):
-            self._stream.truncate(whole)
-        return tuple(found)
+    def at(self, places: Sequence[Place]) -> StoredRecords:
+        """Returns the records at these places, without reading them yet."""
+        return StoredRecords(self._path, places)
+
+    def _read(self) -> list[Place]:
+        """Finds the lines that are whole, and cuts off the rest."""
+        found: list[Place] = []
+        end = 0
+        with self._path.open("rb") as stream:
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    self._stream.truncate(end)
+                    break
+                with contextlib.suppress(msgspec.MsgspecError, RecursionError, UnicodeError):
+                    _decoder.decode(line)  # blocks that never reached the disk do not decode; the cell is done again
+                    found.append((end, len(line) - 1))
+                end += len(line)
+        return found
 
     def __enter__(self) -> RecordsFile:
         return self

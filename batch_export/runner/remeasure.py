@@ -19,6 +19,7 @@ from batch_export.runtime.paired import PairedFacts
 from batch_export.runtime.paired_child import PairedOrder
 from batch_export.spec import ProviderSpec
 from batch_export.store import Store, read_entry
+from batch_export.store.entry import is_digest
 
 _START_LIMIT_S = 120.0
 _MODULE = "batch_export.runtime.paired_child"
@@ -90,11 +91,12 @@ def _in_child(order: PairedOrder) -> PairedFacts:
 def _model(record: Record, store: Store) -> Path:
     if record.onnx is None:
         raise LookupError("it has no file")
-    if record.onnx.path and (store.root / record.onnx.path).is_file():
-        return store.root / record.onnx.path
-    found = next(store.content.models.glob(f"*/{record.onnx.sha256}.onnx"), None)
+    path, sha256 = store.root / record.onnx.path, record.onnx.sha256
+    if path.is_file() and path.resolve().is_relative_to(store.root.resolve()):  # the record may be somebody else's
+        return path
+    found = next(store.content.models.glob(f"*/{sha256}.onnx"), None) if is_digest(sha256) else None
     if found is None:
-        raise LookupError(f"the file {record.onnx.sha256[:12]} is no longer in the store")
+        raise LookupError(f"the file {sha256[:12]} is no longer in the store")
     return found
 
 

@@ -36,6 +36,11 @@ class Reporter(Protocol):
     def group_started(self, name: str) -> None:
         """A unit of work begins in a child, e.g. `bert_tiny/full/core`."""
 
+    def working(self, name: str, cell: Cell, mnemonic: str) -> None:
+        """The unit's child is at this cell, and executes this action; an empty one: it looks results up, or waits for
+        another unit that makes the same.
+        """
+
     def group_finished(self, name: str) -> None:
         """Nothing of that unit runs any more, however it ended."""
 

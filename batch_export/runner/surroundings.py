@@ -96,6 +96,7 @@ def changes(before: Toolchain, now: Toolchain) -> list[str]:
         ("version of", before.versions, now.versions),
         ("our own sources of", before.own, now.own),
         ("sources of", before.targets, now.targets),
+        ("file or sources named", before.named, now.named),
         ("host:", before.host, now.host),
     ):
         for name in sorted({*old, *new}):

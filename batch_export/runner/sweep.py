@@ -9,36 +9,39 @@ to be measured waits until the machine is quiet and goes to one child at a time.
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 
 import msgspec
-from joblib import Parallel, delayed, effective_n_jobs
 
 from batch_export import plan
 from batch_export.errors import BatchExportError
+from batch_export.import_names import ImportNames
 from batch_export.matrix import PlannedCell
 from batch_export.record import Cell, Failure, Record
 from batch_export.runner.assemble import assemble, skipped
+from batch_export.runner.estimates import estimated
+from batch_export.runner.interruption import stopping_on_interrupt
 from batch_export.runner.launcher import Launcher
-from batch_export.runner.preload import entries_for
+from batch_export.runner.prefetch import prefetch
+from batch_export.runner.preload import preload_for
 from batch_export.runner.records_file import LOGS_NAME, RecordsFile
 from batch_export.runner.reporter import Lane, Reporter
 from batch_export.runner.results import Results, View
 from batch_export.runner.surroundings import Surroundings, surroundings_of, write_surroundings
 from batch_export.runner.unit_runner import Site, UnitRunner
 from batch_export.runner.units import Unit, by_model, group, in_order, split_groups
+from batch_export.runner.warnings_once import Warnings
 from batch_export.runner.worker import STAGES
-from batch_export.spec import CORE_EXPORTER_TARGET, RunSpec, StoreSpec
-from batch_export.store import open_store
-from batch_export.store.remote import library_of
+from batch_export.spec import RunSpec
+from batch_export.store import imports_memo, open_store
+from batch_export.stored_records import Place, StoredRecords
 from batch_export.toolchain import toolchain_for
 from batch_export.verdict import judge
+from batch_export.wording import counted
 
 _ENDING_LIMIT_S = 10.0
 """How long an interrupted run waits for the threads that end its children."""
@@ -49,7 +52,8 @@ class RunResult:
     """What came of a run.
 
     Attributes:
-        records: one per finished cell, in the order of the planned cells.
+        records: one per finished cell, in the order of the planned cells; they stay in `records.jsonl` and are read
+            from there at every pass, as long as that is not written anew.
         interrupted: whether Ctrl-C ended the run.
         unfinished: cells without a record.
         wall_s: seconds in all.
@@ -57,7 +61,7 @@ class RunResult:
             failure that is never cached (`rerun_failures`).
     """
 
-    records: tuple[Record, ...]
+    records: Sequence[Record]
     interrupted: bool
     unfinished: int
     wall_s: float
@@ -94,11 +98,14 @@ def run_sweep(
     began = time.monotonic()
     to_run = [cell for cell in cells if not cell.skip]
     models = {cell.cell.model: cell.model for cell in to_run}
-    toolchain = toolchain_for(models.values(), {cell.cell.exporter: cell.exporter for cell in to_run}.values())
+    exporters = {cell.cell.exporter: cell.exporter for cell in to_run}
+    names = ImportNames(imports_memo(Path(spec.store_path).expanduser()))
+    toolchain = toolchain_for(models.values(), exporters.values(), names=names)
     logs = run_folder / LOGS_NAME
     if preload is None:
         preload = preload_for(to_run, spec.store)
-    launcher = Launcher(logs, preload, toolchain.roots)
+    stop = threading.Event()
+    launcher = Launcher(logs, preload, toolchain.roots, stop)
     warnings = Warnings(reporter.message)
     with RecordsFile(run_folder) as records, contextlib.closing(launcher):
         surroundings, changed = surroundings_of(run_folder, toolchain)
@@ -109,6 +116,7 @@ def run_sweep(
             run=surroundings.run,
             warn=warnings.tell,
         )
+        store.remember_imports(names.news())
         site = Site(
             store=store,
             launcher=launcher,
@@ -118,7 +126,7 @@ def run_sweep(
             logs=logs.absolute(),
             stages=stages,
             results=Results(store, refresh=spec.measure.refresh),
-            stop=threading.Event(),
+            stop=stop,
             warn=warnings.tell,
         )
         sweep = _Sweep(spec, cells, site, records, reporter, tuple(preload), surroundings)
@@ -131,6 +139,7 @@ def run_sweep(
             reporter.message(f"The run stopped; its records are kept. This goes on from there: {command}")
             raise
         finally:
+            site.results.close()
             reporter.finished()
     finished = sweep.records()
     return RunResult(
@@ -140,32 +149,6 @@ def run_sweep(
         wall_s=time.monotonic() - began,
         counts=site.results.counts(),
     )
-
-
-class Warnings:
-    """Passes each text on once, whatever thread or child it comes from."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._told: set[str] = set()
-        self._lock = threading.Lock()
-
-    def tell(self, text: str) -> None:
-        """Passes a text on, unless it was before."""
-        with self._lock:
-            if text in self._told:
-                return
-            self._told.add(text)
-        self._tell(text)
-
-
-def preload_for(cells: Sequence[PlannedCell], store: StoreSpec) -> tuple[str, ...]:
-    """Returns what children that work on these cells have imported from the start."""
-    models = {cell.cell.model: cell.model for cell in cells}
-    libraries = [library for model in models.values() for library in model.requires]
-    core_exporter = any(cell.exporter.target == CORE_EXPORTER_TARGET for cell in cells)
-    remote = library_of(store.remote) if store.remote else None
-    return (*entries_for(libraries, core_exporter=core_exporter), *([remote] if remote else []))
 
 
 class _Sweep:
@@ -190,14 +173,14 @@ class _Sweep:
         self._surroundings = surroundings
         self._hosts: list[dict[str, str]] = []
         self._lock = threading.Lock()
-        self._records: dict[Cell, Record] = {}
+        self._places: dict[Cell, Place] = {}
         self._to_measure: dict[Cell, PlannedCell] = {}
         self._logs: dict[Cell, str] = {}
         self._seconds: dict[str, float] = {}
         self._working = 0
         self._idle = threading.Condition()
 
-    def keep(self, found: Sequence[Record], changed: Sequence[str]) -> None:
+    def keep(self, found: StoredRecords, changed: Sequence[str]) -> None:
         """Takes over the records that an earlier process of this run wrote.
 
         Args:
@@ -205,17 +188,16 @@ class _Sweep:
             changed: what is no longer as it was when the run began.
         """
         planned = {cell.cell for cell in self._cells}
-        for record in found:
-            if record.cell in planned:
-                self._records[record.cell] = record
-        again = [cell for cell, record in self._records.items() if _is_to_be_made_again(record)]
-        for cell in again:
-            del self._records[cell]
-        self._site.results.adopt(self._records.values())
-        for record in self._records.values():
+        for place, record in zip(found.places, found, strict=True):
+            if _is_to_be_made_again(record):
+                self._places.pop(record.cell, None)
+            elif record.cell in planned:
+                self._places[record.cell] = place
+        for record in self.records():
+            self._site.results.adopt(record)
             self._reporter.record(record)
-        if self._records:
-            self._reporter.message(f"{len(self._records)} of {len(self._cells)} cells have their records already")
+        if self._places:
+            self._reporter.message(f"{len(self._places)} of {len(self._cells)} cells have their records already")
             if changed:
                 self._reporter.message(f"since this run began there changed: {', '.join(changed)}")
 
@@ -223,7 +205,7 @@ class _Sweep:
         """Brings every cell to its record, and returns whether Ctrl-C kept it from that."""
         stop = self._site.stop
         try:
-            with _stopping_on_interrupt(stop):
+            with stopping_on_interrupt(stop):
                 if self._spec.runner.engine == "dask":
                     self._on_cluster()
                 else:
@@ -242,9 +224,9 @@ class _Sweep:
                     self._site.store.remember_durations(self._seconds)
         return False
 
-    def records(self) -> tuple[Record, ...]:
-        """Returns the records so far, in the order of the planned cells."""
-        return tuple(self._records[cell.cell] for cell in self._cells if cell.cell in self._records)
+    def records(self) -> StoredRecords:
+        """Returns the records so far, in the order of the planned cells, as they lie in the run's folder."""
+        return self._file.at([self._places[cell.cell] for cell in self._cells if cell.cell in self._places])
 
     def _from_cache(self) -> list[PlannedCell]:
         todo: list[PlannedCell] = []
@@ -253,8 +235,11 @@ class _Sweep:
         logs = {cell.cell: f"{LOGS_NAME}/{unit.log_name}" for unit in before for cell in unit.cells}
         hosts: list[dict[str, str] | None] = [*self._hosts] or [None]
         cached = [self._site.results.view(host) for host in hosts]
+        if self._site.store.remote is not None:
+            left = [cell for cell in self._cells if not cell.skip and cell.cell not in self._places]
+            prefetch(left, self._site.results, self._follow_cell)
         for cell in self._cells:
-            if cell.cell in self._records:
+            if cell.cell in self._places:
                 continue
             if cell.skip:
                 self._write(skipped(cell, cell.skip))
@@ -269,7 +254,7 @@ class _Sweep:
         if units and self._surroundings.split is None:
             self._surroundings = replace(self._surroundings, split=split_groups(units))
             write_surroundings(self._site.logs.parent, self._surroundings)
-        return in_order(units, seconds)
+        return in_order(units, estimated(units, seconds))
 
     def _most_complete(self, cell: PlannedCell, views: Sequence[View]) -> View:
         """Returns the view of the host on which the cell was measured already, or the first."""
@@ -278,10 +263,12 @@ class _Sweep:
         return next((view for view in views if self._resolve(cell, view).pending is None), views[0])
 
     def _in_parallel(self, cells: Sequence[PlannedCell]) -> None:
+        if not cells:
+            return
+        from joblib import Parallel, delayed, effective_n_jobs  # lazy: with numpy 0.2 s, for nothing if all is cached
+
         workers = effective_n_jobs(self._spec.runner.n_jobs)
         units = self._units(cells, workers)
-        if not units:
-            return
         lanes = [self._lane(units, workers)]
         if self._spec.measure.enabled:
             lanes.append(self._lane(by_model(cells), 1))
@@ -298,7 +285,8 @@ class _Sweep:
     def _on_cluster(self) -> None:
         from batch_export.runner.dask_engine import DaskEngine  # lazy: an optional dependency
 
-        with DaskEngine(self._site, self._preload, self._spec.runner.address) as engine:
+        watch = self._reporter.working
+        with DaskEngine(self._site, self._preload, self._spec.runner.address, watch) as engine:
             running = [cell for cell in self._cells if not cell.skip]
             if running:
                 engine.greet(by_model(running))
@@ -313,7 +301,7 @@ class _Sweep:
             self._follow(engine.run(units, self._settle, started, exclusive=False))
             waiting = [cell for cell in self._cells if cell.cell in self._to_measure]
             if waiting:
-                self._reporter.message(f"measuring {len(waiting)} cells, one at a time on each host")
+                self._reporter.message(f"measuring {counted(len(waiting), 'cell')}, one at a time on each host")
             self._reporter.scheduled([self._lane(by_model(waiting), len(engine.hosts))])
             self._follow(engine.run(by_model(waiting), self._settle_measured, started, exclusive=True))
 
@@ -330,7 +318,7 @@ class _Sweep:
             if not self._site.stop.is_set():
                 self._reporter.group_started(unit.name)
                 try:
-                    UnitRunner(self._site, unit, self._settle, exclusive=False).run()
+                    UnitRunner(self._site, unit, self._settle, exclusive=False, watch=self._reporter.working).run()
                 finally:
                     self._reporter.group_finished(unit.name)
         except BaseException:
@@ -345,13 +333,13 @@ class _Sweep:
     def _one_by_one(self) -> None:
         waiting = [cell for cell in self._cells if cell.cell in self._to_measure]
         if waiting:
-            self._reporter.message(f"measuring {len(waiting)} cells, one at a time")
+            self._reporter.message(f"measuring {counted(len(waiting), 'cell')}, one at a time")
         units = by_model(waiting)
         self._reporter.scheduled([self._lane(units, 1)])
         for unit in units:
             began = time.monotonic()
             self._reporter.group_started(unit.name)
-            UnitRunner(self._site, unit, self._settle_measured, exclusive=True).run()
+            UnitRunner(self._site, unit, self._settle_measured, exclusive=True, watch=self._reporter.working).run()
             self._reporter.group_finished(unit.name)
             if self._site.stop.is_set():
                 return
@@ -383,6 +371,9 @@ class _Sweep:
         self._finish(cell, chain, results, log if failure or not own else own, failure)
         return True
 
+    def _follow_cell(self, cell: PlannedCell, get: plan.Get) -> plan.Chain:
+        return plan.resolve(cell, self._site.toolchain, self._site.settings, get)
+
     def _resolve(self, cell: PlannedCell, results: View) -> plan.Chain:
         toolchain = self._site.toolchain
         if results.host is not None:
@@ -401,8 +392,7 @@ class _Sweep:
 
     def _write(self, record: Record) -> None:
         with self._lock:
-            self._records[record.cell] = record
-            self._file.write(record)
+            self._places[record.cell] = self._file.write(record)
         self._reporter.record(record)
 
 
@@ -413,24 +403,3 @@ def _ran(chain: plan.Chain, results: View) -> bool:
 
 def _is_to_be_made_again(record: Record) -> bool:
     return record.verdict == "missing" or (record.failure is not None and record.failure.stage == "environment")
-
-
-@contextlib.contextmanager
-def _stopping_on_interrupt(stop: threading.Event) -> Iterator[None]:
-    """Sets `stop` the moment Ctrl-C comes (or SIGTERM, as at a reboot), so that all supervisors end their children
-    while joblib still cleans up.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        stop.set()
-        signal.default_int_handler(number, frame)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

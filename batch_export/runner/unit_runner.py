@@ -11,14 +11,15 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from batch_export.action import ActionResult
+from batch_export.action import ActionResult, Mnemonic
 from batch_export.errors import StoreError
 from batch_export.matrix import PlannedCell
 from batch_export.plan import PlanSettings
 from batch_export.record import RETRIED_STAGES, Cell, Failure
 from batch_export.runner.launcher import Launcher
-from batch_export.runner.order import CellDone, CellStarted, Event, Finished, Order, Warned
+from batch_export.runner.order import CellDone, CellStarted, Event, Finished, Order, Started, Warned
 from batch_export.runner.results import Results, View
 from batch_export.runner.supervisor import End, Limits, Supervision, blame, blamed_result, limits_for
 from batch_export.runner.units import Unit
@@ -29,6 +30,13 @@ from batch_export.toolchain import Toolchain
 Settle = Callable[[PlannedCell, View, str, Failure | None], bool]
 """`settle(cell, results, log, failure)` records the cell if nothing is left to do for it, or a failure is given, and
 says whether it did."""
+
+Watch = Callable[[str, Cell, Mnemonic | Literal[""]], None]
+"""`watch(unit, cell, mnemonic)` is told where the unit's child is, see `Reporter.working`."""
+
+
+def ignore(unit: str, cell: Cell, mnemonic: str) -> None:
+    """A `Watch` for whoever does not want to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +67,15 @@ class UnitRunner:
         unit: the unit; its cells are of one model.
         settle: told of each cell that may be done.
         exclusive: whether the children execute what needs the machine for itself.
+        watch: told of each cell and action that a child turns to.
     """
 
-    def __init__(self, site: Site, unit: Unit, settle: Settle, *, exclusive: bool) -> None:
+    def __init__(self, site: Site, unit: Unit, settle: Settle, *, exclusive: bool, watch: Watch = ignore) -> None:
         self._site = site
         self._unit = unit
         self._settle = settle
         self._exclusive = exclusive
+        self._watch = watch
         self._limits: Limits = limits_for(unit.cells[0].model, site.runner)
         self._log = site.logs / unit.log_name
         self._log_name = f"{site.logs.name}/{unit.log_name}"
@@ -154,6 +164,7 @@ class UnitRunner:
                 run=site.store.run,
                 store_settings=site.store.usable_settings(),
                 attempts=site.results.tries(),
+                failed=self._results.failed_beside(),
             )
             child = site.launcher.launch(order)
             end = Supervision(child, self._limits, self._log, self._on_event, site.stop).run()
@@ -164,6 +175,10 @@ class UnitRunner:
             site.store.discard(scratch)
 
     def _on_event(self, event: Event) -> None:
+        if isinstance(event, Started | Finished | CellStarted):
+            index = event.index if isinstance(event, CellStarted) else self._current
+            mnemonic = event.mnemonic if isinstance(event, Started) else ""
+            self._watch(self._unit.name, self._sent[index].cell, mnemonic)
         if isinstance(event, Finished):
             if event.origin == "cached" or not self._tries_again(event.result):
                 self._results.put(event.result, event.origin)

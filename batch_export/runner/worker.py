@@ -50,6 +50,7 @@ STAGES: dict[str, str] = {
     "Plugin": "batch_export.stages.plugin",
     "Check": "batch_export.stages.check",
     "Run": "batch_export.stages.run",
+    "Oracle": "batch_export.stages.oracle",
     "Measure": "batch_export.stages.measure",
     "Eager": "batch_export.stages.eager",
 }
@@ -82,7 +83,7 @@ class Worker:
         self._store: Store = open_store(
             Path(order.store), self._roots, order.store_settings, run=order.run, warn=self._warn
         )
-        self._results: dict[Digest, ActionResult] = {}
+        self._results: dict[Digest, ActionResult] = {result.key: result for result in order.failed}
         self._benches: dict[tuple[str, str, str], Any] = {}
         self._cell = order.cells[0]
         self._home = os.getcwd()
@@ -171,7 +172,11 @@ class Worker:
                 return self._call("Check", store.open_model(step.model), step.requested)
             case plan.RunStep():
                 paths = store.open_model(step.model), store.blob_path(step.reference)
-                return self._call("Run", *paths, list(step.cases), step.requested, step.provider, step.threads)
+                oracles = [(case, store.blob_path(digest)) for case, digest in step.oracles]
+                asked = (list(step.cases), step.requested, step.provider, step.threads)
+                return self._call("Run", *paths, *asked, oracles)
+            case plan.OracleStep():
+                return self._call("Oracle", self._bench(), store.blob_path(step.reference), step.case)
             case plan.MeasureStep():
                 paths = store.open_model(step.model), store.blob_path(step.reference)
                 return self._call("Measure", *paths, step.provider, step.measure)
@@ -183,8 +188,11 @@ class Worker:
         try:
             if isinstance(step, plan.CheckStep | plan.RunStep | plan.MeasureStep):
                 self._store.open_model(step.model)
-            if isinstance(step, plan.RunStep | plan.MeasureStep):
+            if isinstance(step, plan.OracleStep | plan.RunStep | plan.MeasureStep):
                 self._store.blob_path(step.reference)
+            if isinstance(step, plan.RunStep):
+                for _, digest in step.oracles:
+                    self._store.blob_path(digest)
             if isinstance(step, plan.TranslateStep) and step.weights is not None:
                 self._store.blob_path(step.weights)
         except ArtifactError as error:
@@ -250,7 +258,8 @@ class Worker:
         return ActionResult(action.mnemonic, action.key, output.facts, artifacts, model, output.failure)
 
     def _with_evidence(self, step: plan.Step, result: ActionResult, seconds: float) -> ActionResult:
-        from_sources = isinstance(step, plan.ReferenceStep | plan.CaptureStep | plan.PluginStep | plan.EagerStep)
+        built = plan.ReferenceStep | plan.CaptureStep | plan.PluginStep | plan.OracleStep | plan.EagerStep
+        from_sources = isinstance(step, built)
         return ActionResult(
             result.mnemonic,
             result.key,

@@ -8,8 +8,6 @@ in float64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,17 +51,3 @@ def _chain(xs: list[float], ys: list[float]) -> list[Point]:
             chain.pop()
         chain.append((x, y))
     return chain
-
-
-def lies_below(lower: Sequence[Point], upper: Sequence[Point], factor: float) -> bool:
-    """Returns whether every tolerance that holds for `upper` holds, `factor` times as wide, for `lower`.
-
-    Both are hulls. It is enough to look at the vertices of `lower`: each must lie on or below the upper hull raised by
-    the factor, which is taken as level left of its first vertex and right of its last.
-    """
-    if not lower:
-        return True
-    if not upper:
-        return False
-    xs, ys = zip(*upper, strict=True)
-    return all(y <= factor * float(np.interp(x, xs, ys)) for x, y in lower)

@@ -7,31 +7,41 @@ hold (exported programs) is captured again.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
+from torch.utils import _pytree as pytree
 
 from batch_export import axes
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture import capture
+from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.localise import Finding, localise_file
 from batch_export.exporter.diagnostics.repro import Repro, Setting, smallest_module, write_repro
 from batch_export.exporter.diagnostics.repro_script import Symptom
+from batch_export.exporter.diagnostics.search import differs
 from batch_export.exporter.program import ONNXProgram
+from batch_export.exporter.tensor_values import to_value
+from batch_export.runtime.compare import compare
+from batch_export.sources import local_roots
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.stages import capture as capture_stage
 from batch_export.stages import plugin
 from batch_export.stages.after_request import Answer, Request
+from batch_export.stages.output import StageOutput
 from batch_export.stages.workbench import Workbench
-from batch_export.tolerances import DEFAULT_TOLERANCES
+from batch_export.tolerances import DEFAULT_TOLERANCES, tolerance_at
 
 _NUMBERS = ("load", "run", "mismatch", "dynamic")
 _PROCESS = ("crash", "timeout", "memory")
+_EXPORT = ("capture", "translate", "dynamic", "opset")
 _ELSEWHERE = ("model", "environment")
 
 
@@ -71,22 +81,26 @@ class _After:
             return Answer(True, f"{self._cell.name}: {self._request.record.message}", {"stage": stage})
         finding = self._finding()
         if finding is None:
-            return Answer(False, f"{self._cell.name}: the file agrees with eager here; run the sweep again")
+            words = f"{self._cell.name}: the file agrees with eager here; run the sweep again"
+            return self._unlike_the_model() or Answer(False, words)
         return Answer(True, f"{self._cell.name}: {finding.sentence()}", msgspec.to_builtins(finding))
 
     def repro(self) -> Answer:
         """Writes the smallest thing that fails in the same way."""
         near: tuple[str, ...] = ()
         stage = self._request.record.stage
-        if stage in _NUMBERS:
+        if stage in _NUMBERS and self._refusal() is None:
             finding = self._finding()
             near = (finding.fx_node,) if finding is not None else ()
         elif self._request.record.failure is not None and self._request.record.failure.node:
             near = (self._request.record.failure.node,)
         found = self._reduced(near)
-        if found is None:
-            return Answer(False, f"{self._cell.name} does not fail in the same way when it is exported alone")
-        return self._told_repro(found)
+        if found is not None:
+            return self._told_repro(found)
+        unlike = self._unlike_the_model() if stage in _NUMBERS else None
+        if unlike is not None:
+            return replace(unlike, found=False, text=f"{unlike.text}. There is no smaller program that shows it")
+        return Answer(False, f"{self._cell.name} does not fail in the same way when it is exported alone")
 
     def _finding(self) -> Finding | None:
         if not self._captured():
@@ -124,7 +138,7 @@ class _After:
             )
             program.save(path)
             return path
-        output = plugin.execute(self._bench, self._cell.opset)
+        output = self._plugged()
         if output.model is None:
             raise OnnxExporterError(
                 f"{self._cell.name} was not exported this time: {output.failure and output.failure.message}",
@@ -132,18 +146,67 @@ class _After:
             )
         return output.model.onnx
 
+    def _plugged(self) -> StageOutput:
+        folder = self._scratch / "plugged"
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir()
+        bench = Workbench(self._bench.model, self._cell.dynamic, self._bench.exporter, folder)
+        return plugin.execute(bench, self._cell.opset)
+
     def _refusal(self) -> Answer | None:
         """Says where capture or translation stops, if it does."""
+        if not self._is_core:
+            return self._refused_by_plug_in()
         try:
             self._captured()
-            if self._is_core:
-                to_onnx(self._bench.captured, self._cell.opset, **self._request.planned.exporter.arguments)
+            to_onnx(self._bench.captured, self._cell.opset, **self._request.planned.exporter.arguments)
         except OnnxExporterError as error:
             if self._bench.captured is None:
                 return self._unfit_module(error)
             facts = {"node": error.node, "operator": error.operator, "source": error.source}
             return Answer(True, f"{self._cell.name}: {error}", facts)
         return None
+
+    def _refused_by_plug_in(self) -> Answer | None:
+        """Says what a plug-in exporter raises, if the cell has no file."""
+        if self._request.onnx:
+            return None
+        failure = self._plugged().failure
+        if failure is None:
+            return None
+        facts = {"stage": failure.stage, "error_class": failure.error_class, "message": failure.message}
+        return Answer(True, f"{self._cell.name}: {failure.message}", facts)
+
+    def _unlike_the_model(self) -> Answer | None:
+        """Says so when the file does what the captured program does, and that is not what the model does here."""
+        if not self._captured():
+            return None
+        captured, sizes = self._bench.captured, self._request.sizes
+        values = EagerValues(captured.program, (), self._kwargs)
+        with torch.no_grad():
+            expected = pytree.tree_leaves(self._bench.module(**self._bench.inputs(sizes, self._request.variant)))
+        tensors = [leaf for leaf in expected if isinstance(leaf, torch.Tensor)]
+        actual = values.compute(values.output_names)
+        wrong = [
+            name
+            for name, tensor in zip(values.output_names, tensors, strict=False)
+            if name in actual and differs(compare(name, to_value(tensor), actual[name]))
+        ]
+        if not wrong:
+            return None
+        at = ", ".join(f"{name}={size}" for name, size in sizes.items()) or "these inputs"
+        guards = [f"`{one.condition}`" + (f" ({one.source})" if one.source else "") for one in captured.restrictions]
+        reason = "the file does what the captured program does, and the program is not what the model is at " + at
+        if guards:
+            reason += f"; it was captured under the condition {' and '.join(guards)}"
+        facts = {
+            "blame": "capture",
+            "reason": reason,
+            "value": wrong[0],
+            "source": next((one.source for one in captured.restrictions if one.source), ""),
+        }
+        return Answer(True, f"{self._cell.name}: output {wrong[0]!r} is wrong. To blame: capture: {reason}", facts)
 
     def _unfit_module(self, error: OnnxExporterError) -> Answer:
         def attempt(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], expected: None) -> Symptom | None:
@@ -165,19 +228,23 @@ class _After:
     def _reduced(self, near: tuple[str, ...]) -> Repro | None:
         request, planned = self._request, self._request.planned
         record = request.record
+        tolerances = {**DEFAULT_TOLERANCES, **request.tolerances}
         setting = Setting(
             title=self._cell.name,
             opset=self._cell.opset,
             exporter="" if self._is_core else planned.exporter.target,
             arguments=planned.exporter.arguments,
             provider=planned.provider,
-            tolerances={**DEFAULT_TOLERANCES, **request.tolerances},
+            tolerances={name: tolerance_at(one, request.variant) for name, one in tolerances.items()},
             timeout_s=request.timeout_s,
+            memory_bytes=request.memory_bytes if record.stage == "memory" else 0,
+            roots=tuple(map(str, local_roots())),
         )
         wanted: Symptom | None = None
-        if record.stage in _PROCESS:
+        if record.stage in _PROCESS or (record.stage in _EXPORT and record.failure is not None):
             wanted = {"stage": record.stage, "error_class": record.error_class, "operator": "", "message": ""}
         program = self._bench.captured.program if self._bench.captured is not None else None
+        last = record.actions[-1].mnemonic if record.actions else ""
         return write_repro(
             Path(request.folder),
             self._bench.module,
@@ -187,12 +254,13 @@ class _After:
             wanted=wanted,
             near=near,
             program=program,
+            capture_fails=wanted is not None and last == "Capture",
         )
 
     def _told_repro(self, found: Repro) -> Answer:
         kept = f"{len(found.nodes)} of {found.of} nodes ({', '.join(found.nodes[:8])})"
         if not found.nodes:
-            kept = f"module {found.module or 'the model itself'}, one of {found.of}"
+            kept = f"module {found.module}, one of {found.of}" if found.module else "nothing smaller than the model"
         text = (
             f"{self._cell.name}: {found.symptom['stage']} {found.symptom['error_class']}: {found.symptom['message']}\n"
             f"reduced to {kept}\n{found.command}"

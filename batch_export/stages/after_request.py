@@ -29,6 +29,7 @@ class Request:
         folder: where a repro goes.
         tolerances: the run's, with the model's over them.
         timeout_s: when an attempt counts as an endless loop.
+        memory_bytes: private memory of an attempt, as the run limits it.
     """
 
     question: Question
@@ -40,6 +41,7 @@ class Request:
     folder: str
     tolerances: dict[str, Tolerance] = field(default_factory=dict)
     timeout_s: float = 120.0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ STAGE_OF: dict[Mnemonic, Stage] = {
     "Translate": "translate",
     "Check": "check",
     "Run": "run",
+    "Oracle": "model",
     "Measure": "run",
     "Eager": "model",
 }

@@ -1,20 +1,67 @@
 """Eager PyTorch in float64: what tells ordinary rounding from an error of the export.
 
-A module and its inputs arrive; the outputs of a float64 copy of it leave, or a note why there are none. The module
-itself is never changed. Not every model allows it: some compute in a dtype of their own choice.
+A workbench, the model's tensor file and one of its cases arrive; a tensor file with the outputs of a float64 copy of
+the module leaves (`out/0`, ...), with eager's own rounding errors as its description: a hull for each output. The
+module itself is never changed. Not every model allows it: some compute in a dtype of their own choice; then there is no
+file.
+
+Facts: `case`, and `note`: why there are no values; empty when there are. That the memory is not there is no fact of the
+model but a failure of the environment, so that it is asked again elsewhere.
 """
 
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import torch
 from torch.utils import _pytree as pytree
 
+from batch_export import axes
+from batch_export.record import Failure
+from batch_export.runtime.compare import compare
+from batch_export.runtime.tensor_file import TensorFile, TensorFileWriter
+from batch_export.runtime.values import dtype_name, widened
+from batch_export.stages.output import StageOutput
+from batch_export.stages.reference import to_value
+from batch_export.stages.workbench import Workbench
+
 _SHARE_OF_FREE_MEMORY = 0.5
 _WIDE = {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
+
+
+def execute(bench: Workbench, reference_path: Path, case: int) -> StageOutput:
+    """Runs the model in float64 at one case; see the module for what leaves."""
+    if bench.oracle is None:
+        too_large = _too_large(bench.module)
+        if too_large:
+            return StageOutput(failure=Failure("environment", "OracleMemory", too_large))
+        bench.oracle = Oracle(bench.module)
+    oracle: Oracle = bench.oracle
+    planned = axes.cases(bench.model)[case]
+    arguments = bench.inputs(planned.sizes, planned.variant) if planned.variant else bench.inputs(planned.sizes)
+    wide = oracle.outputs(arguments)
+    reference = TensorFile(reference_path).under(f"case{case}/out/")
+    if wide is not None and len(wide) != len(reference):
+        oracle.note = f"the model has {len(wide)} outputs in float64 and {len(reference)} in its own precision"
+        wide = None
+    if wide is None:
+        return StageOutput(facts={"case": case, "note": oracle.note})
+    rounding: list[list[tuple[float, float]]] = []
+    path = bench.scratch / "oracle.tensors"
+    with TensorFileWriter(path) as writer:
+        for (position, value), tensor in zip(reference.items(), wide, strict=True):
+            hull: list[tuple[float, float]] = []
+            if tensor is not None and tuple(tensor.shape) == tuple(value.shape) and dtype_name(value) != "float64":
+                exact = to_value(tensor)
+                writer.add(f"out/{position}", exact)
+                hull = list(compare(position, exact, widened(value).astype(np.float64)).hull)
+            rounding.append(hull)
+        writer.description = {"rounding": rounding}
+    return StageOutput(facts={"case": case, "note": ""}, files={"oracle": path})
 
 
 class Oracle:
@@ -24,21 +71,21 @@ class Oracle:
         module: the module; its buffers are those of the moment of the first use.
 
     Attributes:
-        note: why there is no oracle; empty while it works.
+        note: why the last run gave nothing; empty when it did.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
         self._copy: torch.nn.Module | None = None
         self._state: dict[str, torch.Tensor] = {}
-        self.note = _too_large(module)
+        self.note = ""
 
     def outputs(self, arguments: dict[str, Any]) -> list[torch.Tensor | None] | None:
         """Runs the copy; returns one entry per leaf of the output that is not None (None for leaves that are no
         floating-point tensors), or None with a note."""
-        if self.note:
-            return None
+        self.note = ""
         default = torch.get_default_dtype()
+        generator = torch.get_rng_state()
         try:
             module = self._wide_copy()
             # What forward makes without a dtype (torch.zeros, arange of floats) has to be float64 as well.
@@ -52,6 +99,9 @@ class Oracle:
             return None
         finally:
             torch.set_default_dtype(default)
+        if not torch.equal(generator, torch.get_rng_state()):
+            self.note = "the model draws random numbers, which are others in float64"
+            return None
         leaves = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
         return [leaf.detach() if _is_wide(leaf) else None for leaf in leaves]
 
@@ -88,4 +138,4 @@ def _too_large(module: torch.nn.Module) -> str:
     needed, free = 8 * elements, psutil.virtual_memory().available
     if needed <= _SHARE_OF_FREE_MEMORY * free:
         return ""
-    return f"no float64 oracle: it needs {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free"
+    return f"float64 needs {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free"

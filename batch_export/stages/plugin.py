@@ -11,8 +11,9 @@ Facts: `opset` (of the file's default domain), `nodes`, `seconds_by_stage`.
 from __future__ import annotations
 
 import importlib
+import inspect
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any, get_args
@@ -22,6 +23,7 @@ import onnx
 from batch_export import axes
 from batch_export.errors import LibraryMissingError, TranslationError, UsageError
 from batch_export.record import Failure, Stage
+from batch_export.spec import ExporterSpec
 from batch_export.stages import model as model_room
 from batch_export.stages.failures import formatted
 from batch_export.stages.output import ModelFiles, StageOutput
@@ -33,26 +35,25 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
     """Calls the exporter at the example sizes.
 
     Raises:
-        UsageError: the exporter's `target` cannot be imported or called.
+        UsageError: the exporter's `target` cannot be imported, or not be called with what an exporter is given.
         TranslationError: it returned without having written an ONNX file at `path`.
     """
     exporter = resolve(bench.exporter.target)
     path = Path(tempfile.mkdtemp(prefix=f"opset{opset}-", dir=bench.scratch)) / "model.onnx"
     module, kwargs = bench.module, bench.inputs(axes.example_sizes(bench.model))
     state, training = ModuleState(module), module.training
+    options = {
+        "path": path,
+        "opset_version": opset,
+        "dynamic_shapes": model_room.dynamic_shapes(bench.model, bench.dynamic),
+        "input_names": list(axes.input_names(bench.model)),
+        "output_names": list(bench.model.output_names) or None,
+        **bench.exporter.arguments,
+    }
+    _require_takes(bench.exporter, exporter, (module, (), kwargs), options)
     start = perf_counter()
     try:
-        exporter(
-            module,
-            (),
-            kwargs,
-            path=path,
-            opset_version=opset,
-            dynamic_shapes=model_room.dynamic_shapes(bench.model, bench.dynamic),
-            input_names=list(axes.input_names(bench.model)),
-            output_names=list(bench.model.output_names) or None,
-            **bench.exporter.arguments,
-        )
+        exporter(module, (), kwargs, **options)
     except (MemoryError, LibraryMissingError):
         raise
     except Exception as error:
@@ -92,6 +93,25 @@ def resolve(target: str) -> Callable[..., Any]:
         raise UsageError(f"exporter target {target!r} is a {type(found).__name__}, which cannot be called")
     exporter: Callable[..., Any] = found
     return exporter
+
+
+def _require_takes(
+    spec: ExporterSpec, exporter: Callable[..., Any], positional: tuple[Any, ...], options: Mapping[str, Any]
+) -> None:
+    """Raises UsageError unless the exporter can be called with these arguments, as far as Python can tell."""
+    try:
+        signature = inspect.signature(exporter)
+    except (TypeError, ValueError):
+        return  # some callables written in C do not say what they take
+    try:
+        signature.bind(*positional, **options)
+    except TypeError as error:
+        names = ", ".join(options)
+        bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+        raise UsageError(
+            f"exporter target {spec.target!r} takes {inspect.Signature(bare)}, but an exporter is called as "
+            f"f(module, args, kwargs, *, {names}): {error}. Next step: give the function these parameters"
+        ) from error
 
 
 def _failure(error: Exception) -> Failure:

@@ -4,9 +4,9 @@ A workbench arrives; a tensor file with the inputs, outputs and mutated values o
 them. The module leaves as it came: its buffers are put back after every run. Nothing is exported here.
 
 Facts: `cases` (`sizes`, `example`, `rejected`: "" or eager's words about these sizes, `noise`: the largest difference
-of each output between two runs, `variant` and `rounding` where there are any), `oracle` (`float64`, `off`, or why the
-model did not run in float64), `parameters`, `deterministic`, `inputs` and `outputs` (`name`, `dtype`), `mutations`
-(names of the buffers and inputs that the model changes). The same `cases` are the tensor file's description.
+of each output between two runs, `variant` where there is one), `parameters`, `deterministic`, `inputs` and `outputs`
+(`name`, `dtype`), `mutations` (names of the buffers and inputs that the model changes). The same `cases` are the tensor
+file's description. Eager in float64 is a step of its own (`oracle.py`), asked for where it is needed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ from batch_export import axes
 from batch_export.errors import ModelError
 from batch_export.runtime.compare import compare
 from batch_export.runtime.tensor_file import TensorFileWriter
-from batch_export.runtime.values import RawTensor, Value, dtype_name, raw_dtype, widened
-from batch_export.stages.oracle import Oracle
+from batch_export.runtime.values import RawTensor, Value, dtype_name, raw_dtype
 from batch_export.stages.output import StageOutput
 from batch_export.stages.state import ModuleState, same
 from batch_export.stages.workbench import Workbench
-
-_LOW_PRECISION = ("float16", "bfloat16")
-"""Dtypes whose eager values are themselves too rough to judge by, at whichever sizes."""
 
 
 @dataclass(slots=True)
@@ -65,7 +61,6 @@ def execute(bench: Workbench) -> StageOutput:
 def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str, Any], bool]:
     """Writes the tensor file; returns the facts, and whether some case ran only once of a model that is random."""
     eager = _Eager(bench)
-    oracle = Oracle(bench.module) if bench.model.oracle else None
     cases: list[dict[str, Any]] = []
     mutated: list[dict[str, Value] | None] = []
     once: set[int] = set()
@@ -103,9 +98,6 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
                 writer.add(f"case{index}/in/{name}", value)
             for position, (_, value) in enumerate(run.outputs):
                 writer.add(f"case{index}/out/{position}", value)
-            rough = any(dtype_name(value) in _LOW_PRECISION for _, value in run.outputs)
-            if oracle is not None and (example or rough or variant == "large") and not (run.drew or any(case["noise"])):
-                case["rounding"] = _add_oracle(writer, index, run, oracle.outputs(bench_inputs(bench, sizes, variant)))
         mutations = list(dict.fromkeys(name for values in mutated if values for name in values))
         for index, values in enumerate(mutated):
             for name in mutations if values is not None else ():
@@ -121,7 +113,6 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
         "inputs": [{"name": name, "dtype": dtype_name(value)} for name, value in inputs.items()],
         "outputs": [{"name": name, "dtype": dtype_name(value)} for name, value in (first.outputs if first else ())],
         "mutations": mutations,
-        "oracle": oracle.note or "float64" if oracle is not None else "off",
     }
     # A case that eager rejects tells nothing about randomness, so the others are then repeated instead.
     return facts, bool(once) and (random or bool(cases[repeated]["rejected"]))
@@ -216,23 +207,6 @@ class _Eager:
 def bench_inputs(bench: Workbench, sizes: Mapping[str, int], variant: str) -> dict[str, Any]:
     """Returns the keyword arguments of one case."""
     return bench.inputs(sizes, variant) if variant else bench.inputs(sizes)
-
-
-def _add_oracle(
-    writer: TensorFileWriter, index: int, run: _Run, wide: list[torch.Tensor | None] | None
-) -> list[list[tuple[float, float]]]:
-    """Stores the float64 outputs; returns, for each output, the hull of eager's own rounding errors."""
-    hulls: list[list[tuple[float, float]]] = []
-    if wide is None or len(wide) != len(run.outputs):
-        return hulls
-    for position, ((name, value), tensor) in enumerate(zip(run.outputs, wide, strict=True)):
-        hull: list[tuple[float, float]] = []
-        if tensor is not None and tuple(tensor.shape) == tuple(value.shape) and dtype_name(value) != "float64":
-            exact = to_value(tensor)
-            writer.add(f"case{index}/oracle/{position}", exact)
-            hull = list(compare(name, exact, widened(value).astype(np.float64)).hull)
-        hulls.append(hull)
-    return hulls
 
 
 def to_value(tensor: torch.Tensor) -> Value:

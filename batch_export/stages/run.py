@@ -3,7 +3,8 @@
 An ONNX file, the model's tensor file and a provider arrive; facts leave: `runs` (plain `RunFacts`), `placement` (nodes
 by execution provider), `load_s`, and `nodes_after_optimisation` (None: ONNX Runtime tells it only by writing the
 optimised file). What refuses to load, or to run at the example sizes, is a failure; other sizes are facts of their
-own, and those that a file fixes under the setting `auto` are left out. No tolerance is known here, no verdict given.
+own, and those that a file fixes under the setting `auto` are left out. At cases with values in float64 the file is
+compared with those too. No tolerance is known here, no verdict given.
 """
 
 from __future__ import annotations
@@ -39,9 +40,14 @@ def execute(
     requested: Contract,
     provider: ProviderSpec,
     threads: int,
+    oracles: Sequence[tuple[int, Path]] = (),
 ) -> StageOutput:
-    """Runs the listed cases in one session and compares them; see the module for the facts."""
+    """Runs the listed cases in one session and compares them; see the module for the facts.
+
+    `oracles` are cases with the files that `stages.oracle` made for them.
+    """
     reference = TensorFile(reference_path)
+    in_float64 = {index: TensorFile(path) for index, path in oracles}
     cases = reference.description["cases"]
     session = opened(model_path, provider, threads)
     if isinstance(session, Failure):
@@ -70,7 +76,7 @@ def execute(
                     failure = failure or Failure("run", type(error).__name__, words, details=str(error))
                     break
                 continue
-            facts = _compared(session, outputs, reference, index, case, requested)
+            facts = _compared(session, outputs, reference, index, case, requested, in_float64.get(index))
             runs.append(RunFacts(case["sizes"], outputs=facts, variant=variant))
     finally:
         session.close()
@@ -123,6 +129,7 @@ def _compared(
     index: int,
     case: dict[str, Any],
     requested: Contract,
+    oracle: TensorFile | None,
 ) -> tuple[OutputFacts, ...]:
     names = session.output_names
     facts: list[OutputFacts] = []
@@ -131,7 +138,7 @@ def _compared(
         noise = case["noise"][position]
         if position < len(outputs):
             found = compare(names[position], value, outputs[position], noise)
-            facts.append(_beside_oracle(found, outputs[position], reference, index, case, position))
+            facts.append(found if oracle is None else _beside_oracle(found, outputs[position], oracle, position))
         else:
             wanted = requested.outputs[position].name if position < len(requested.outputs) else ""
             facts.append(_missing(wanted or f"output {position}", value))
@@ -142,15 +149,18 @@ def _compared(
     return tuple(facts)
 
 
-def _beside_oracle(
-    facts: OutputFacts, actual: Value, reference: TensorFile, index: int, case: dict[str, Any], position: int
-) -> OutputFacts:
-    """Adds how far eager, and the file, are from eager in float64, where that ran."""
-    name = f"case{index}/oracle/{position}"
-    if name not in reference or facts.actual_shape != facts.expected_shape:
+def _beside_oracle(facts: OutputFacts, actual: Value, oracle: TensorFile, position: int) -> OutputFacts:
+    """Adds how far eager, and the file, are from eager in float64, where that output has values.
+
+    Where float64 is NaN or infinite and the file is not, it says nothing about that element, and so excuses nothing.
+    """
+    name = f"out/{position}"
+    if name not in oracle or facts.actual_shape != facts.expected_shape:
         return facts
-    rounding = tuple((float(size), float(error)) for size, error in case["rounding"][position])
-    against = compare(facts.name, reference[name], widened(actual).astype(np.float64))
+    rounding = tuple((float(size), float(error)) for size, error in oracle.description["rounding"][position])
+    against = compare(facts.name, oracle[name], widened(actual).astype(np.float64))
+    if against.non_finite_mismatches:
+        return facts
     return replace(facts, rounding_hull=rounding, oracle_hull=against.hull, has_oracle=True)
 
 

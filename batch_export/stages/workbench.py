@@ -35,6 +35,8 @@ class Workbench:
         self.scratch = scratch
         self.captured: Any = None
         """What `stages.capture` leaves for `stages.translate`."""
+        self.oracle: Any = None
+        """What `stages.oracle` keeps for the next case: a copy of the module in float64."""
 
     @cached_property
     def module(self) -> torch.nn.Module:

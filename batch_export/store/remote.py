@@ -23,6 +23,9 @@ LAYOUT = "v1"
 """The folder in a remote store that holds what this program writes."""
 
 _S3_OPTIONS = {"config_kwargs": {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 2}}}
+_S3_READING = {"max_concurrency": 1}
+"""Entries are small: they are read with one request, instead of asking for their size first to read them in parts."""
+_ASK_FROM_BYTES = 1 << 20
 _MAX_ENTRY_BYTES = 256 << 20
 
 
@@ -61,6 +64,7 @@ class Remote:
         self._backend: Backend | None = None
         self._broken = False
         self._lock = threading.Lock()
+        self._connecting = threading.Lock()
 
     @property
     def works(self) -> bool:
@@ -95,7 +99,8 @@ class Remote:
         """Makes the content from a file unless it is there, and says whether it is there now."""
 
         def upload(backend: Backend) -> bool:
-            if not backend.exists(name):
+            # Asking takes as long as sending, unless the file is large; what is there already is the same.
+            if path.stat().st_size < _ASK_FROM_BYTES or not backend.exists(name):
                 backend.upload(name, path)
             return True
 
@@ -105,9 +110,9 @@ class Remote:
         if self._broken:
             return None
         try:
-            if self._backend is None:
-                self._backend = self._connect()
-            return what(self._backend)
+            with self._connecting:
+                backend = self._backend = self._backend or self._connect()
+            return what(backend)
         except FileNotFoundError:
             return None
         except Exception as error:  # whatever a storage library raises; the work goes on without the remote
@@ -176,10 +181,11 @@ class FsspecBackend:
         options = _S3_OPTIONS if protocol in ("s3", "s3a") else {}
         self._files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **options)
         self._root = f"{root.rstrip('/')}/{LAYOUT}"
+        self._reading = _S3_READING if protocol in ("s3", "s3a") else {}
 
     def read(self, name: str) -> bytes:
         """See `Backend`."""
-        data: bytes = self._files.cat_file(f"{self._root}/{name}")
+        data: bytes = self._files.cat_file(f"{self._root}/{name}", **self._reading)
         return data
 
     def download(self, name: str, path: Path) -> None:

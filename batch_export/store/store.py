@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,8 @@ from batch_export.store.remote import Remote, open_remote
 LOCAL_ONLY: frozenset[Mnemonic] = frozenset({"Measure", "Eager"})
 """Results that say something about one host: they never leave its store."""
 
+_FETCHES = 16
+"""Entries that are fetched at the same time."""
 _FOLDERS = ("blobs", "models", "actions", "locks", "tmp")
 
 
@@ -99,6 +102,11 @@ def open_store(
     return Store(root, tuple(source_roots), chosen, remote, run)
 
 
+def imports_memo(root: Path) -> Path:
+    """Returns the file of a store that `remember_imports` writes."""
+    return root / "imports.json"
+
+
 def _make_folders(root: Path) -> None:
     for name in _FOLDERS:
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -144,7 +152,13 @@ class Store:
         return self.content.model_path(model)
 
     def entry_path(self, key: Digest) -> Path:
-        """Where the result of the action with this key is kept."""
+        """Where the result of the action with this key is kept.
+
+        Raises:
+            StoreError: the text is no key.
+        """
+        if not key.isalnum():  # it may come from a record that somebody else wrote
+            raise StoreError(f"{key!r} is no action's key. Next step: look where the record that names it comes from")
         return self.actions / key[:2] / f"{key}.json"
 
     def open_model(self, model: ModelArtifact) -> Path:
@@ -205,6 +219,15 @@ class Store:
             return False
         self.write_entry(entry)
         return True
+
+    def fetch(self, keys: Sequence[Digest]) -> set[Digest]:
+        """Brings results from the remote store, many at a time; returns the keys of those that came."""
+        remote = self.remote
+        if remote is None or not keys:
+            return set()
+        with ThreadPoolExecutor(min(_FETCHES, len(keys)), "fetch") as pool:  # each thread waits for the network
+            came = pool.map(lambda key: self._fetch(key, remote), keys)
+            return {key for key, found in zip(keys, came, strict=True) if found}
 
     def is_complete(self, entry: Entry) -> bool:
         """Whether everything that an entry names is there, in full size (and sound, with `store.verify=always`)."""
@@ -328,6 +351,12 @@ class Store:
         """Keeps the seconds of units that were executed, so that the next run starts the longest first."""
         data = msgspec.json.encode({**self.durations(), **seconds}, order="deterministic")
         write_atomic(self.root / "durations.json", data, self.root / "tmp")
+
+    def remember_imports(self, names: Mapping[str, Sequence[str]]) -> None:
+        """Keeps what source files import, see `ImportNames`; only a saving of time, so a failure is no failure."""
+        if names:
+            with suppress(StoreError):
+                write_atomic(imports_memo(self.root), msgspec.json.encode(names), self.root / "tmp")
 
     def gc(
         self, max_bytes: int | None = None, *, older_than_s: float | None = None, stale_after_s: float = STALE_AFTER_S

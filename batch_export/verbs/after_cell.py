@@ -30,5 +30,5 @@ def answer(question: Question, description: str, arguments: list[str]) -> int:
         cell = next(planned.cell for planned in stored.planned if planned.cell.name == asked.cell)
         files.write_bisected(folder, cell, data)
     if asked.json is not None:
-        files.write_whole(asked.json, data)
+        files.write_asked(asked.json, data, "--json")
     return 0 if found.found else 1

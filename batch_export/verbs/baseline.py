@@ -10,6 +10,7 @@ from batch_export.report.story import folder_text
 from batch_export.runner.surroundings import circumstances
 from batch_export.sweeping import run_name
 from batch_export.verbs.arguments import VerbParser, add_outputs
+from batch_export.wording import counted
 
 
 def run(arguments: list[str]) -> int:
@@ -25,5 +26,5 @@ def run(arguments: list[str]) -> int:
     made_from = run_name(asked.outputs.resolve(), folder) + (f" at {commit}" if commit else "")
     baseline = baseline_of(records_of(folder), made_from)
     write_baseline(asked.to, baseline)
-    print(f"{folder_text(asked.to)}: {len(baseline.cells)} cells of {made_from}")
+    print(f"{folder_text(asked.to)}: {counted(len(baseline.cells), 'cell')} of {made_from}")
     return 0

@@ -19,6 +19,7 @@ from batch_export.store import LOCAL_ONLY, Store, open_store
 from batch_export.store.audit import audit
 from batch_export.store.bundle import export_tar, import_tar
 from batch_export.verbs.arguments import VerbParser
+from batch_export.wording import counted
 
 WORDS = ("info", "verify", "gc", "export", "import")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -72,7 +73,8 @@ def _verify(asked: argparse.Namespace) -> Callable[[Store], int]:
         found = audit(store)
         for name in found.corrupted:
             print(f"damaged  {name}: moved to quarantine/; the next run that needs it makes it again")
-        print(f"sound    {found.entries} action results, {found.files} files, {size_text(found.bytes)}")
+        sound = counted(found.entries, "action result"), counted(found.files, "file"), size_text(found.bytes)
+        print(f"sound    {', '.join(sound)}")
         if found.incomplete:
             print(f"partial  {found.incomplete} action results name files that are gone; they are executed again")
         if found.unnamed:

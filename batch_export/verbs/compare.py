@@ -35,9 +35,10 @@ def run(arguments: list[str]) -> int:
     )
     tell_comparison(Console(), comparison)
     if asked.markdown is not None:
-        files.write_whole(asked.markdown, comparison_markdown(comparison).encode())
+        files.write_asked(asked.markdown, comparison_markdown(comparison).encode(), "--markdown")
     if asked.json is not None:
-        files.write_whole(asked.json, msgspec.json.format(msgspec.json.encode(comparison_json(comparison))) + b"\n")
+        data = msgspec.json.format(msgspec.json.encode(comparison_json(comparison))) + b"\n"
+        files.write_asked(asked.json, data, "--json")
     return comparison.exit_code
 
 

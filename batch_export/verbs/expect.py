@@ -22,5 +22,5 @@ def run(arguments: list[str]) -> int:
     if asked.to is None:
         print(text, end="")
     else:
-        files.write_whole(asked.to, text.encode())
+        files.write_asked(asked.to, text.encode(), "--to")
     return 0

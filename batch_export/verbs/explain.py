@@ -72,10 +72,13 @@ def _explain(composed: Composed, name: str, full: bool) -> int:
     return 0
 
 
-def _last(outputs: Path, cell: PlannedCell) -> tuple[dict[str, str], str]:
+def _last(outputs: Path, cell: PlannedCell) -> tuple[dict[str, list[str]], str]:
     """The keys of the newest run that has a record of this cell."""
     for folder in reversed(all_runs(outputs)):
         for record in files.read_records(folder):
             if record.cell == cell.cell and record.actions:
-                return {action.mnemonic: action.key for action in record.actions}, str(folder)
+                keys: dict[str, list[str]] = {}
+                for action in record.actions:
+                    keys.setdefault(action.mnemonic, []).append(action.key)
+                return keys, str(folder)
     return {}, ""

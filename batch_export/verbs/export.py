@@ -23,6 +23,7 @@ from batch_export.packaging_paths import conf_dir, models_dir
 from batch_export.record import Record
 from batch_export.report import run_folder as files
 from batch_export.report.progress import reporter_for
+from batch_export.report.rows import without_runs
 from batch_export.report.wording import one_line
 from batch_export.sources import local_roots
 from batch_export.spec import RunSpec
@@ -30,6 +31,7 @@ from batch_export.store import Store, open_store
 from batch_export.store.entry import read_entry
 from batch_export.store.files import copy_in
 from batch_export.verbs.arguments import VerbParser
+from batch_export.wording import counted
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
@@ -90,10 +92,11 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
         result = run_sweep(
             replace(spec, output_path=folder), cells, reporter=reporter, run_folder=Path(folder), command="export"
         )
+        records = [without_runs(record) for record in result.records]  # they go with the folder
     store = open_store(Path(spec.store_path), tuple(map(Path, local_roots())))
     done: dict[str, ExportedFile] = {}
     bad = 0
-    for record in result.records:
+    for record in records:
         if record.verdict in ("pass", "xpass") and record.onnx is not None:
             made = _placed(record, store, dest)
             done[made.path] = made
@@ -103,9 +106,9 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
             print(f"{record.cell.name}: {record.verdict} {record.stage} {record.error_class}: {why}")
     changed = _write(store, dest, done.values())
     if asked.depfile is not None:
-        _write_depfile(asked.depfile, dest / MANIFEST, _dependencies(result.records, spec, store, asked.config_dir))
+        _write_depfile(asked.depfile, dest / MANIFEST, _dependencies(records, spec, store, asked.config_dir))
     if bad or not done:
-        print(f"{bad} of {len(result.records)} cells are not exported; {dest / MANIFEST} is not written")
+        print(f"{bad} of {len(records)} cells are not exported; {dest / MANIFEST} is not written")
         return 1
     manifest = msgspec.json.format(msgspec.json.encode(Manifest(tuple(done[name] for name in sorted(done))))) + b"\n"
     path = dest / MANIFEST
@@ -113,7 +116,7 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
         files.write_whole(path, manifest)
     else:
         os.utime(path)
-    print(f"{dest}: {len(done)} files, " + (f"{changed} written" if changed else "up to date"))
+    print(f"{dest}: {counted(len(done), 'file')}, " + (f"{changed} written" if changed else "up to date"))
     return 0
 
 

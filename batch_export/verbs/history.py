@@ -61,9 +61,10 @@ def _rebuild(history: History, outputs: Path) -> int:
 
 
 def _tell(console: Console, entries: Sequence[Entry], found: Trend, most: int) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for name in ("run", "outcome", "where", "error", "latency", "nodes", "commit"):
-        table.add_column(name, no_wrap=name != "where", justify="right" if name in ("error", "latency") else "left")
+        right = name in ("error", "latency", "nodes")
+        table.add_column(name, no_wrap=name != "where", min_width=len(name), justify="right" if right else "left")
     for entry in entries[-most:]:
         busy = "~" if entry.contended else ""
         table.add_row(

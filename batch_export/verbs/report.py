@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> int:
 def _one(name: str, output: Path | None, subject: Subject) -> None:
     form = FORMATS[name]
     if output is not None:
-        files.write_whole(output, form.render(subject))
+        files.write_asked(output, form.render(subject), "-o")
     elif not form.shown:
         write(subject, [name])
         print(subject.folder / form.file)

@@ -9,36 +9,46 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from batch_export import sweeping
 from batch_export.composition import Composed, compose_and_call
+from batch_export.config import ENGINES
 from batch_export.errors import UsageError
 from batch_export.report import run_folder as files
 from batch_export.report.runs import all_runs, resolve_run
 from batch_export.report.story import folder_text
 from batch_export.running import resume_command, run_planned
+from batch_export.spec import RunnerSpec
 from batch_export.verbs.arguments import VerbParser, add_outputs
+from batch_export.wording import counted
 
 
 def run(arguments: list[str]) -> int:
     """Finishes the run and returns its exit code."""
     parser = VerbParser("resume", "Finishes what is left of a run that was interrupted or killed.")
     parser.add_argument("run", nargs="?", help="folder of the run; by default the newest that is not finished")
+    parser.add_argument("--runner", choices=ENGINES, help="where the rest is run, if not where the run was started")
+    parser.add_argument("--address", metavar="TCP", help="of a dask scheduler; implies --runner dask")
     add_outputs(parser)
     asked = parser.parse_args(arguments)
     folder = resolve_run(asked.run, asked.outputs) if asked.run else newest_unfinished(asked.outputs)
+    files.read_run(folder)  # a run of a newer version is refused before anything is said of it
     if is_finished(folder):
         counts = files.read_counts(folder)
-        print(f"{folder_text(folder)} is finished (ran {counts.ran} actions, {counts.cached} cached); nothing is left")
+        ran = counted(counts.ran, "action")
+        print(f"{folder_text(folder)} is finished (ran {ran}, {counts.cached} cached); nothing is left")
         return 0
-    return compose_and_call(lambda composed: _finish(composed, folder), [], leave_no_trace=True)
+    where = asked.runner, asked.address
+    return compose_and_call(lambda composed: _finish(composed, folder, *where), [], leave_no_trace=True)
 
 
-def _finish(composed: Composed, folder: Path) -> int:
+def _finish(composed: Composed, folder: Path, engine: str | None = None, address: str | None = None) -> int:
     from batch_export.runner.surroundings import read_surroundings  # lazy: the runner is needed from here on
 
     stored = files.read_run(folder)
+    spec = replace(stored.spec, runner=elsewhere(stored.spec.runner, engine, address))
     cells = stored.cells()
     files.require_writable(Path(stored.spec.store_path), "store.path")
     files.require_writable(folder, "output.path")
@@ -49,7 +59,22 @@ def _finish(composed: Composed, folder: Path) -> int:
     base = sweeping.baseline_for(stored.spec, outputs, cells)
     known = {*composed.groups.names("model"), *(model.name for model in stored.spec.matrix.models)}
     print(f"resuming {folder_text(folder)}: {resume_command(stored.command, folder)}", file=sys.stderr)
-    return run_planned(folder, outputs, stored.spec, cells, stored.command, base, known)
+    return run_planned(folder, outputs, spec, cells, stored.command, base, known)
+
+
+def elsewhere(runner: RunnerSpec, engine: str | None, address: str | None) -> RunnerSpec:
+    """Returns how the rest of a run is run; what is run does not change with it.
+
+    Raises:
+        UsageError: an address is given for a run on this machine.
+    """
+    if engine == "local" and address:
+        raise UsageError("resume: --address is a dask scheduler's. Next step: leave it out, or say --runner dask")
+    if address is not None:
+        return replace(runner, engine="dask", address=address)
+    if engine is None or engine == runner.engine:
+        return runner
+    return replace(runner, engine=engine, address="")
 
 
 def _change_to(folder: str) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from sweeping import Listener, sweep
 
@@ -20,7 +19,7 @@ from batch_export.report import run_folder
 from batch_export.runner.surroundings import read_surroundings
 from batch_export.spec import StoreSpec
 from batch_export.store import Store, open_store
-from batch_export.store.leases import Owner, leased
+from batch_export.store.leases import leased
 from faults.scene import Fault, Outcome, disturbed, matrix, require_neighbours, require_sound
 
 DAMAGES = ("one bit", "half", "nothing left", "gone")
@@ -200,14 +199,21 @@ def _malformed(folder: Path) -> Outcome:
     return Outcome("a sentence that names the file", "nothing was run")
 
 
+_DYING_OWNER = """
+import os, sys
+from pathlib import Path
+from batch_export.store.leases import leased
+with leased(Path(sys.argv[1])):
+    os._exit(0)
+"""
+
+
 def _lease(folder: Path) -> Outcome:
     open_store(folder / "disturbed" / "store")
     locks = folder / "disturbed" / "store" / "locks"
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    owner = msgspec.json.encode(Owner(os.uname().nodename, dead.pid, "1", token="t"))
     path = locks / ("a" * 64 + ".lease")
-    path.write_bytes(owner)
+    subprocess.run([sys.executable, "-c", _DYING_OWNER, str(path)], check=True)
+    assert path.is_file()
     began = time.monotonic()
     with leased(path):
         waited = time.monotonic() - began

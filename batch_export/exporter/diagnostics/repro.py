@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.diagnostics import repro_script, subgraph
+from batch_export.exporter.diagnostics import repro_attempt, repro_script, subgraph
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.repro_script import Symptom, same_symptom
 from batch_export.spec import ProviderSpec, Tolerance
@@ -45,6 +45,8 @@ class Setting:
         provider: where the file is run.
         tolerances: by dtype name.
         timeout_s: when an attempt counts as an endless loop.
+        memory_bytes: private memory that an attempt in a process of its own may add to what its imports take; 0: any.
+        roots: folders that the script imports the model and a plug-in exporter from.
     """
 
     title: str
@@ -54,6 +56,8 @@ class Setting:
     provider: ProviderSpec = CPU
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: DEFAULT_TOLERANCES)
     timeout_s: float = 120.0
+    memory_bytes: int = 0
+    roots: tuple[str, ...] = ()
 
     def case(self) -> dict[str, Any]:
         """As `case.json` has it."""
@@ -64,6 +68,8 @@ class Setting:
             "provider": asdict(self.provider),
             "tolerances": {name: [entry.atol, entry.rtol] for name, entry in self.tolerances.items()},
             "timeout_s": self.timeout_s,
+            "memory_bytes": self.memory_bytes,
+            "roots": list(self.roots),
         }
 
 
@@ -101,6 +107,7 @@ def write_repro(
     wanted: Symptom | None = None,
     near: Sequence[str] = (),
     program: torch.export.ExportedProgram | None = None,
+    capture_fails: bool = False,
 ) -> Repro | None:
     """Reduces a failure and writes the folder; None if it does not fail here.
 
@@ -110,14 +117,18 @@ def write_repro(
         args: positional inputs at which it fails.
         kwargs: keyword inputs.
         setting: circumstances.
-        wanted: how it fails, if that is known; needed for crashes and timeouts, which must not be tried in this
-        process. near: FX nodes that are suspected, tried first.
+        wanted: how it fails, if that is known; needed for crashes, timeouts and too much memory, which must not be
+            tried in this process.
+        near: FX nodes that are suspected, tried first.
         program: the exported program, if capture worked.
+        capture_fails: whether it is capture that must not be tried in this process.
     """
     keywords = dict(kwargs or {})
     attempt = _Attempt(setting, in_child=wanted is not None and wanted["stage"] in _IN_CHILD)
     if program is None and isinstance(model, torch.export.ExportedProgram):
         program = model
+    if capture_fails:
+        return _module_repro(folder, model, args, keywords, attempt, wanted)
     if program is None:
         try:
             with torch.no_grad(), warnings.catch_warnings():
@@ -126,7 +137,11 @@ def write_repro(
                 program = torch.export.export(live, args, keywords or None, strict=False)
         except Exception:
             return _module_repro(folder, model, args, keywords, attempt, wanted)
-    return _program_repro(folder, program, args, keywords, attempt, wanted, near)
+    found = _program_repro(folder, program, args, keywords, attempt, wanted, near)
+    if found is None and isinstance(model, torch.nn.Module) and attempt.in_child:
+        # What the program no longer knows may matter to a plug-in exporter: classes, attributes, hooks.
+        return _module_repro(folder, model, args, keywords, attempt, wanted)
+    return found
 
 
 class _Attempt:
@@ -141,7 +156,7 @@ class _Attempt:
         self, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any], expected: Sequence[torch.Tensor] | None
     ) -> Symptom | None:
         if not self.in_child:
-            return repro_script.symptom_of(subject, args, kwargs, self.setting.case(), expected)
+            return repro_attempt.symptom_of(subject, args, kwargs, self.setting.case(), expected)
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
             _write(Path(folder), subject, args, kwargs, self.setting, expected, {})
             with contextlib.suppress(RuntimeError):  # an attempt that tells nothing is not the failure looked for
@@ -168,12 +183,14 @@ def _program_repro(
             parts[key] = _tried(eager, names, attempt, wanted)
         return parts[key] is not None
 
-    start = next(_starts(program, nodes, near, fails), None)
+    if wanted is None:
+        # How the whole fails is what every part is held to: a part may well fail for a reason of its own.
+        found = _tried(eager, nodes, attempt, None)
+        parts[tuple(nodes)] = found
+        wanted = found[2] if found is not None else None
+    start = next(_starts(program, nodes, near, fails), None) if wanted is not None else None
     if start is None:
         return _whole(folder, program, eager, attempt, wanted, len(nodes))
-    if wanted is None:
-        found = parts[tuple(start)]
-        wanted = found[2] if found else None
     smallest = subgraph.reduce(start, fails, attempt.most)
     result = parts[tuple(smallest)]
     assert result is not None
@@ -323,7 +340,7 @@ def _write(
     values: dict[str, Any] = {"args": args, "kwargs": kwargs, "expected": expected}
     if not in_child:  # what crashes must not run here
         actual: list[Any] = []
-        repro_script.symptom_of(
+        repro_attempt.symptom_of(
             subject, args, kwargs, setting.case(), expected, keep=folder / "model.onnx", actual=actual
         )
         values["actual"] = actual

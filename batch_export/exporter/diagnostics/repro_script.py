@@ -3,37 +3,29 @@
 Needs torch, onnxruntime and batch_export, and the files beside it: `case.json` (what fails and how), `subject.pt2` or
 `subject.pt` (the smallest program or module that fails), `values.pt` (inputs, and the outputs that eager PyTorch
 gives). Run it as `python repro.py`; `python repro.py --verbose` also prints the traceback. Nothing is written here.
+
+The try itself is made in a process of its own; only that one imports torch.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import json
 import os
 import subprocess
 import sys
-import tempfile
-import traceback
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils import _pytree as pytree
-
-from batch_export.exporter.api import export
-from batch_export.exporter.tensor_values import to_value
-from batch_export.record import OutputFacts
-from batch_export.runtime.compare import compare
-from batch_export.runtime.session import open_session
-from batch_export.runtime.values import Value
-from batch_export.spec import ProviderSpec
-
 Symptom = dict[str, Any]
 """How it fails: `stage`, `error_class`, `operator` (may be empty) and `message`."""
+READY = "ready"
+"""What a try prints when everything is imported: memory counts from there."""
 _INSIDE = "--inside"
 _UNFIT = 2
+_POLL_S = 0.05
 
 
 def main(folder: Path, arguments: Sequence[str]) -> int:
@@ -41,6 +33,8 @@ def main(folder: Path, arguments: Sequence[str]) -> int:
     case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
     wanted: Symptom = case["symptom"]
     if _INSIDE in arguments:
+        from batch_export.exporter.diagnostics.repro_attempt import symptom_in  # imports torch, see the module's text
+
         print(json.dumps(symptom_in(folder, case, verbose="--verbose" in arguments)))
         return 0
     try:
@@ -58,84 +52,71 @@ def main(folder: Path, arguments: Sequence[str]) -> int:
 
 
 def in_child(folder: Path, case: Mapping[str, Any], arguments: Sequence[str] = ()) -> Symptom | None:
-    """Tries in a process of its own, so that a crash or an endless loop is an answer like any other."""
+    """Tries in a process of its own, so that a crash, an endless loop or too much memory is an answer like any other.
+
+    Raises:
+        RuntimeError: the try itself failed, so that nothing is known.
+    """
     command = [sys.executable, str(folder / "repro.py"), *arguments, _INSIDE]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
+    lines: list[str] = []
+    reader = threading.Thread(target=_read, args=(child, lines), daemon=True)
+    reader.start()
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, timeout=case["timeout_s"], check=False)
-    except subprocess.TimeoutExpired:
-        message = f"not done after {case['timeout_s']:g} s"
-        return {"stage": "timeout", "error_class": "Timeout", "operator": "", "message": message}
-    if done.returncode < 0:
-        return {
-            "stage": "crash",
-            "error_class": "Crash",
-            "operator": "",
-            "message": f"the process was ended by signal {-done.returncode}",
-        }
-    lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
-    if done.returncode or not lines:
-        raise RuntimeError(f"the attempt itself failed with exit code {done.returncode}; see the lines above")
+        ended = _over_a_limit(child, lines, case)
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+    if ended is not None:
+        return ended
+    reader.join()
+    if child.returncode < 0:
+        return _ended("crash", "Crash", f"the process was ended by signal {-child.returncode}")
+    if child.returncode or lines[-1:] in ([], [READY]):
+        raise RuntimeError(f"the attempt itself failed with exit code {child.returncode}; see the lines above")
     found: Symptom | None = json.loads(lines[-1])
     return found
 
 
-def symptom_in(folder: Path, case: Mapping[str, Any], *, verbose: bool = False) -> Symptom | None:
-    """Loads what is in the folder, and tries."""
-    sys.path.insert(0, str(folder))
-    values = torch.load(folder / "values.pt", weights_only=False)
-    if case["subject"] == "program":
-        subject: Any = torch.export.load(folder / "subject.pt2")
-    else:
-        subject = torch.load(folder / "subject.pt", weights_only=False)
-    with contextlib.redirect_stdout(sys.stderr):
-        return symptom_of(subject, values["args"], values["kwargs"], case, values["expected"], verbose=verbose)
+def _read(child: subprocess.Popen[bytes], lines: list[str]) -> None:
+    assert child.stdout is not None
+    for line in child.stdout:
+        if line.strip():
+            lines.append(line.decode("utf-8", "replace").strip())
 
 
-def symptom_of(
-    subject: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    case: Mapping[str, Any],
-    expected: Sequence[torch.Tensor] | None,
-    *,
-    keep: Path | None = None,
-    actual: list[Any] | None = None,
-    verbose: bool = False,
-) -> Symptom | None:
-    """Exports, loads, runs and compares; returns how that fails, or None.
+def _over_a_limit(child: subprocess.Popen[bytes], lines: list[str], case: Mapping[str, Any]) -> Symptom | None:
+    """Waits until the child ends; returns how it broke a limit, if it did."""
+    limit, most = case["timeout_s"], case.get("memory_bytes", 0)
+    begun, at_first = time.monotonic(), -1
+    while True:
+        try:
+            child.wait(_POLL_S)
+            return None
+        except subprocess.TimeoutExpired:
+            pass
+        if time.monotonic() - begun > limit:
+            return _ended("timeout", "Timeout", f"not done after {limit:g} s")
+        if most and READY in lines:
+            used = _private_bytes(child.pid)
+            at_first = used if at_first < 0 else at_first
+            if used - at_first > most:
+                return _ended("memory", "MemoryLimit", f"used more than {most / 2**30:.3g} GiB of private memory")
 
-    Args:
-        subject: a module or an exported program.
-        args: positional inputs.
-        kwargs: keyword inputs.
-        case: opset, exporter, provider and tolerances, as in `case.json`.
-        expected: eager's outputs; None when the export is not expected to get that far.
-        keep: where the ONNX file is kept.
-        actual: takes the outputs of the file.
-        verbose: whether tracebacks are printed.
-    """
-    with tempfile.TemporaryDirectory(prefix="batch_export_") as scratch:
-        path = keep or Path(scratch) / "model.onnx"
-        try:
-            _export(subject, args, kwargs, case, path)
-        except Exception as error:
-            return _failed(error, getattr(error, "stage", "translate"), verbose)
-        provider = ProviderSpec(**case["provider"])
-        try:
-            session = open_session(path, provider)
-        except Exception as error:
-            return _failed(error.__cause__ or error, "load", verbose)
-        try:
-            tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-            feeds = dict(zip(session.input_names, map(_as_input, tensors), strict=False))
-            outputs = session.run(feeds)
-        except Exception as error:
-            return _failed(error, "run", verbose)
-        finally:
-            session.close()
-    if actual is not None:
-        actual.extend(outputs)
-    return _mismatch(session.output_names, expected or (), outputs, case)
+
+def _private_bytes(pid: int) -> int:
+    """Returns a process' own memory, swapped pages included; 0 where the system does not tell (other than Linux)."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    own = (line.split() for line in text.splitlines() if line.startswith(("Private_", "Swap:")))
+    return sum(int(words[1]) * 1024 for words in own)
+
+
+def _ended(stage: str, error_class: str, message: str) -> Symptom:
+    return {"stage": stage, "error_class": error_class, "operator": "", "message": message}
 
 
 def same_symptom(one: Symptom, other: Symptom) -> bool:
@@ -143,75 +124,6 @@ def same_symptom(one: Symptom, other: Symptom) -> bool:
     if (one["stage"], one["error_class"]) != (other["stage"], other["error_class"]):
         return one["stage"] == other["stage"] and one["stage"] in ("crash", "timeout", "memory")
     return not one["operator"] or not other["operator"] or one["operator"] == other["operator"]
-
-
-def _export(subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any], case: Mapping[str, Any], path: Path) -> None:
-    exporter = case["exporter"]
-    if not exporter["target"]:
-        program = export(subject, args, kwargs=kwargs, opset_version=case["opset"], **exporter["arguments"])
-        program.save(path)
-        return
-    module, _, name = exporter["target"].rpartition(".")
-    function = getattr(importlib.import_module(module), name)
-    live = subject.module() if isinstance(subject, torch.export.ExportedProgram) else subject
-    function(
-        live,
-        args,
-        kwargs,
-        path=path,
-        opset_version=case["opset"],
-        dynamic_shapes=None,
-        input_names=None,
-        output_names=None,
-        **exporter["arguments"],
-    )
-
-
-def _as_input(tensor: torch.Tensor) -> Value:
-    return to_value(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
-
-
-def _failed(error: BaseException, stage: str, verbose: bool) -> Symptom:
-    if verbose:
-        traceback.print_exception(error, file=sys.stderr)
-    lines = str(error).strip().splitlines()
-    return {
-        "stage": stage,
-        "error_class": type(error).__name__,
-        "operator": getattr(error, "operator", None) or "",
-        "message": lines[0] if lines else "without a message",
-    }
-
-
-def _mismatch(
-    names: Sequence[str], expected: Sequence[torch.Tensor], outputs: Sequence[Value], case: Mapping[str, Any]
-) -> Symptom | None:
-    if len(outputs) < len(expected):
-        return _wrong("MissingOutput", f"{len(outputs)} outputs, and eager has {len(expected)}")
-    for name, tensor, value in zip(names, expected, outputs, strict=False):
-        facts = compare(name, to_value(tensor), value)
-        problem = _problem(facts, case["tolerances"].get(facts.expected_dtype, [0.0, 0.0]))
-        if problem is not None:
-            return _wrong(problem[0], f"output {name}: {problem[1]}")
-    return None
-
-
-def _problem(facts: OutputFacts, tolerance: Sequence[float]) -> tuple[str, str] | None:
-    if facts.actual_dtype != facts.expected_dtype:
-        return "DtypeMismatch", f"is {facts.actual_dtype}, eager's is {facts.expected_dtype}"
-    if facts.actual_shape != facts.expected_shape:
-        return "ShapeMismatch", f"has shape {facts.actual_shape}, eager's {facts.expected_shape}"
-    if facts.non_finite_mismatches:
-        return "NonFiniteMismatch", f"{facts.non_finite_mismatches} elements are NaN or infinite on one side only"
-    if facts.max_abs is None and facts.unequal:
-        return "ValueMismatch", f"{facts.unequal} elements differ"
-    if any(error > tolerance[0] + tolerance[1] * size for size, error in facts.hull):
-        return "NumericMismatch", f"largest error {facts.max_abs:.3g} at {facts.worst_index}: {facts.worst_values}"
-    return None
-
-
-def _wrong(error_class: str, message: str) -> Symptom:
-    return {"stage": "mismatch", "error_class": error_class, "operator": "", "message": message}
 
 
 if __name__ == "__main__":

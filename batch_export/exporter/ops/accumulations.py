@@ -10,6 +10,7 @@ import onnx_ir as ir
 from batch_export.exporter.operators import op
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.reductions import mean_over
 
 
 def _first(self: ir.Value, position: int) -> Any:
@@ -108,7 +109,7 @@ def _moments(self: ir.Value, dim: Sequence[int] | None, correction: float, keepd
     if count == 0:
         nan = float("nan") if correction >= 1 else 0.0
         return op.Add(op.Mul(self, axes.like(0.0, self)), axes.like(nan, self)), op.Identity(self)
-    keep = op.ReduceMean(self, wanted, keepdims=1)
+    keep = mean_over(self, wanted, keepdims=True)
     centred = op.Sub(self, keep)
     total = op.ReduceSum(op.Mul(centred, centred), wanted, keepdims=int(keepdim))
     sizes = [axes.size(self, position) for position in wanted]
@@ -157,7 +158,7 @@ def logsumexp(self: ir.Value, dim: Sequence[int], keepdim: bool = False) -> Any:
     data = self if axes.is_float(self) else op.Cast(self, to=ir.DataType.FLOAT)
     if axes.rank(self) == 0:
         return data
-    listed = [dim] if isinstance(dim, int) else list(dim)
+    listed = [axes.axis(self, one) for one in ([dim] if isinstance(dim, int) else dim)]
     largest = op.ReduceMax(data, listed, keepdims=1)
     finite = op.Or(op.IsInf(largest), op.IsNaN(largest))
     shift = op.Where(finite, op.CastLike(0.0, largest), largest)

@@ -6,7 +6,7 @@ here translates an operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -57,6 +57,15 @@ def shaped(value: Any, dims: Iterable[Any] | None) -> Any:
 def scalar(value: Any) -> Any:
     """`int64[1]` as `int64[]`."""
     return op.Reshape(value, op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64)))
+
+
+def reshaped(value: ir.Value, parts: Sequence[Any]) -> Any:
+    """The value in a shape of parts, each `int64[n]`: where one is computed, a size of 0 is one and no mark to copy.
+
+    Such a Reshape takes no -1, which runtimes refuse where another size is 0, and onnxruntime leaves it as it is.
+    """
+    shape = op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+    return op.Reshape(value, shape) if shape.const_value is not None else op.Reshape(value, shape, allowzero=1)
 
 
 def flat(value: ir.Value) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from batch_export.errors import TranslationError
 from batch_export.exporter.operators import op
 from batch_export.exporter.ops.marking import lowering
 
@@ -29,6 +30,36 @@ def tril_indices(row: int, col: int, offset: int = 0, dtype: int = -1) -> Any:
 def triu_indices(row: int, col: int, offset: int = 0, dtype: int = -1) -> Any:
     """Rows and columns of the upper triangle: `[2, count]`."""
     return _triangle(np.triu_indices(row, offset, col), dtype)
+
+
+def _pairs(self: ir.Value, number: complex) -> Any:
+    """A complex number in the shape of a complex tensor, which is pairs of real numbers here."""
+    pair = op.Constant(value=ir.tensor([number.real, number.imag], dtype=self.dtype))
+    return op.Expand(pair, op.Shape(self))
+
+
+@lowering("aten::full_like", is_complex=True)
+def full_like(self: ir.Value, fill_value: complex, dtype: int = -1) -> Any:
+    """One number in the shape of a complex tensor."""
+    if dtype not in (-1, None, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        raise TranslationError(
+            "full_like of a complex tensor to a real dtype has no translation",
+            operator="aten::full_like",
+            next_step="use torch.full(x.shape, ...)",
+        )
+    return _pairs(self, complex(fill_value))
+
+
+@lowering("aten::zeros_like", is_complex=True)
+def zeros_like(self: ir.Value, dtype: int = -1) -> Any:
+    """Zeros in the shape of a complex tensor."""
+    return full_like(self, 0, dtype)
+
+
+@lowering("aten::ones_like", is_complex=True)
+def ones_like(self: ir.Value, dtype: int = -1) -> Any:
+    """Ones in the shape of a complex tensor."""
+    return full_like(self, 1, dtype)
 
 
 @lowering("aten::empty_permuted")

@@ -136,17 +136,3 @@ def same_real(self: ir.Value) -> Any:
 def same_complex(self: ir.Value) -> Any:
     """A view of a whole complex tensor."""
     return op.Identity(self)
-
-
-@lowering("aten::mul.Tensor", "aten::mul.Scalar", is_complex=True)
-def multiply_complex(self: ir.Value, other: ir.Value) -> Any:
-    """The product of complex numbers stored as pairs, or of such and a real number."""
-    if axes.rank(self) == 0 or axes.rank(other) == 0:
-        left, right = (self, other) if axes.rank(other) == 0 else (other, self)
-        return op.Mul(left, op.CastLike(right, left))
-    real, imaginary = ([op.Slice(value, [part], [part + 1], [-1]) for value in (self, other)] for part in (0, 1))
-    return op.Concat(
-        op.Sub(op.Mul(*real), op.Mul(*imaginary)),
-        op.Add(op.Mul(real[0], imaginary[1]), op.Mul(imaginary[0], real[1])),
-        axis=-1,
-    )

@@ -1,4 +1,4 @@
-"""Losses that compare class scores with a target."""
+"""Losses that compare class scores, or values, with a target."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import onnx_ir as ir
 from batch_export.exporter.operators import op
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.reductions import mean_over
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -57,9 +58,21 @@ def _smoothed(
     spread = logarithms if weight is None else op.Mul(logarithms, _along_classes(weight, scores))
     evenly = op.Where(kept, op.ReduceSum(spread, [axis], keepdims=0), zero)
     share = op.Div(op.CastLike(smooth, scores), op.CastLike(axes.scalar(axes.size(scores, axis)), scores))
+    if not smooth:
+        return _reduced(op.Neg(op.Mul(chosen, factor)), reduction, op.ReduceSum(factor, keepdims=0))
     exact = op.Mul(op.Mul(chosen, factor), op.CastLike(1.0 - smooth, scores))
     losses = op.Neg(op.Add(exact, op.Mul(evenly, share)))
     return _reduced(losses, reduction, op.ReduceSum(factor, keepdims=0))
+
+
+@lowering("aten::mse_loss")
+def mse_loss(self: ir.Value, target: ir.Value, reduction: int = 1) -> Any:
+    """Squared differences, their mean or their sum."""
+    difference = op.Sub(self, target)
+    squares = axes.shaped(op.Mul(difference, difference), self.shape if self.shape == target.shape else None)
+    if reduction == 0:
+        return squares
+    return op.ReduceSum(squares, keepdims=0) if reduction == 2 else mean_over(squares)
 
 
 @lowering("aten::cross_entropy_loss")
@@ -71,10 +84,14 @@ def cross_entropy_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Cross entropy with classes by number (`int64[batch, ...]`) or as probabilities (`float[batch, classes, ...]`)."""
+    """Cross entropy with classes by number (`int64[batch, ...]`) or as probabilities (`float[batch, classes, ...]`).
+
+    Where a size is free the loss is written out: onnxruntime's form of the one operator refuses a batch of none.
+    """
     if axes.is_float(target):
         return _of_probabilities(self, target, weight, reduction, label_smoothing)
-    if label_smoothing or axes.rank(self) == 1:
+    fixed = [axes.fixed_size(self, axis) for axis in range(axes.rank(self))]
+    if label_smoothing or axes.rank(self) == 1 or None in fixed or 0 in fixed:
         return _smoothed(self, target, weight, reduction, ignore_index, label_smoothing)
     result, _ = op.SoftmaxCrossEntropyLoss(
         self, target, weight, reduction=_REDUCTIONS[reduction], ignore_index=ignore_index

@@ -1,13 +1,16 @@
-"""Normalisation layers: batch_norm as the operator that runtimes fuse, in evaluation and in training form."""
+"""Normalisation layers: batch_norm as the operator that runtimes fuse and in training form, instances, groups."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.operators import op, op20
+from batch_export.exporter.ops.axes import reshaped, shaped
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.reductions import mean_over
 
 
 def _per_channel(input: Any, fill: float) -> Any:
@@ -37,9 +40,9 @@ def batch_norm(
         return op.BatchNormalization(input, weight, bias, running_mean, running_var, epsilon=eps)
     assert input.shape is not None
     axes = [axis for axis in range(len(input.shape)) if axis != 1]
-    mean = op.ReduceMean(input, axes, keepdims=1)
+    mean = mean_over(input, axes, keepdims=True)
     centred = op.Sub(input, mean)
-    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
+    variance = mean_over(shaped(op.Mul(centred, centred), input.shape), axes, keepdims=True)
     normal = op.Div(centred, op.Sqrt(op.Add(variance, op.CastLike(eps, input))))
     trailing = [1] * (len(input.shape) - 2)
     return op.Add(op.Mul(normal, op.Reshape(weight, [-1, *trailing])), op.Reshape(bias, [-1, *trailing]))
@@ -49,6 +52,33 @@ def batch_norm(
 def gelu(self: ir.Value, approximate: str = "none") -> Any:
     """`aten::gelu` as the operator of opset 20."""
     return op20.Gelu(self, approximate=approximate)
+
+
+@lowering("aten::group_norm")
+def group_norm(
+    input: ir.Value,
+    num_groups: int,
+    weight: ir.Value | None = None,
+    bias: ir.Value | None = None,
+    eps: float = 1e-05,
+    cudnn_enabled: bool = True,
+) -> Any:
+    """`aten::group_norm`: each group of channels of each sample by its own mean and variance."""
+    assert input.shape is not None
+    behind = [size for size in list(input.shape)[1:] if isinstance(size, int)]
+    if input.shape[0] and isinstance(input.shape[0], int):
+        groups = op.Reshape(input, [0, num_groups, -1])
+    elif len(behind) == len(input.shape) - 1:  # not -1, which onnxruntime refuses for a batch of none
+        groups = op.Reshape(input, [0, num_groups, math.prod(behind) // num_groups])
+    else:
+        each = op.Div(op.ReduceProd(op.Shape(input, start=1), keepdims=1), [num_groups])
+        groups = reshaped(input, [op.Shape(input, start=0, end=1), op.Constant(value_ints=[num_groups]), each])
+    ones, zeros = (op.Constant(value=ir.tensor([fill] * num_groups, dtype=input.dtype)) for fill in (1.0, 0.0))
+    result = op.Reshape(op.InstanceNormalization(groups, ones, zeros, epsilon=eps), op.Shape(input))
+    trailing = [1] * (len(input.shape) - 2)
+    if weight is not None:
+        result = op.Mul(result, op.Reshape(weight, [-1, *trailing]))
+    return result if bias is None else op.Add(result, op.Reshape(bias, [-1, *trailing]))
 
 
 def _with_statistics(
@@ -69,9 +99,9 @@ def _with_statistics(
         return out, nothing, nothing, running_mean, running_var
     assert input.shape is not None
     axes = [axis for axis in range(len(input.shape)) if axis != 1]
-    mean = op.ReduceMean(input, axes, keepdims=1)
+    mean = mean_over(input, axes, keepdims=True)
     centred = op.Sub(input, mean)
-    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=0)
+    variance = mean_over(shaped(op.Mul(centred, centred), input.shape), axes)
     mean = op.Squeeze(mean, axes)
     inverse = op.Reciprocal(op.Sqrt(op.Add(variance, op.CastLike(eps, input))))
     if running_mean is None or running_var is None:
@@ -173,9 +203,9 @@ def instance_norm_training(
     assert input.shape is not None
     axes = list(range(2, len(input.shape)))
     trailing = [1] * len(axes)
-    mean = op.ReduceMean(input, axes, keepdims=1)
+    mean = mean_over(input, axes, keepdims=True)
     centred = op.Sub(input, mean)
-    variance = op.ReduceMean(op.Mul(centred, centred), axes, keepdims=1)
+    variance = mean_over(shaped(op.Mul(centred, centred), input.shape), axes, keepdims=True)
     out = op.Div(centred, op.Sqrt(op.Add(variance, op.CastLike(eps, input))))
     if weight is not None:
         out = op.Mul(out, op.Reshape(weight, [-1, *trailing]))

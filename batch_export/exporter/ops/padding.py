@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.operators import op
@@ -43,8 +44,27 @@ def _wrapped(self: Any, listed: list[int], before: list[Any], after: list[Any]) 
     return self
 
 
+def _repeated_past_the_end(
+    self: ir.Value, listed: list[int], before: list[Any], after: list[Any]
+) -> tuple[Any, list[int], list[Any], list[Any]]:
+    """Does the axes of which no element is left between the amounts: what is added there is an end all the same."""
+    rest = []
+    data: Any = self
+    for position, left, right in zip(listed, before, after, strict=True):
+        length = axes.fixed_size(self, position)
+        if length and isinstance(left, int) and isinstance(right, int) and length + min(left, 0) + min(right, 0) <= 0:
+            places = np.clip(np.arange(-left, length + right), 0, length - 1)
+            data = op.Gather(data, op.Constant(value=ir.tensor(places.astype(np.int64))), axis=position)
+        else:
+            rest.append((position, left, right))
+    data = data if data is self else axes.shaped(data, [None] * axes.rank(self))
+    return data, [one for one, _, _ in rest], [one for _, one, _ in rest], [one for _, _, one in rest]
+
+
 def _padded(self: ir.Value, amounts: Sequence[Any], mode: str, value: float | None) -> Any:
     listed, before, after = _amounts(amounts, axes.rank(self))
+    if mode == "replicate":
+        self, listed, before, after = _repeated_past_the_end(self, listed, before, after)
     data = _cropped(self, listed, before, after)
     before, after = (
         [amount if not isinstance(amount, int) else max(amount, 0) for amount in side] for side in (before, after)

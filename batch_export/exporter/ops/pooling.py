@@ -142,6 +142,30 @@ def _fixed(self: ir.Value, dim: int) -> int:
     return length
 
 
+def _weights(self: ir.Value, dim: int, pieces: int | ir.Value, *, is_last: bool) -> Any:
+    """What each element adds to the mean of each window: `float[length, pieces]` for the last axis, else turned."""
+    length = axes.fixed_size(self, dim)
+    numbers: Any
+    if isinstance(pieces, ir.Value):
+        numbers = op.Range(0, pieces, 1)
+    elif length is None:
+        numbers = op.Constant(value=ir.tensor(np.arange(pieces, dtype=np.int64)))
+    else:
+        weights = np.zeros((length, pieces))
+        for column, (start, end) in enumerate(_windows(length, pieces)):
+            weights[start:end, column] = 1.0 / (end - start)
+        return op.CastLike(op.Constant(value=ir.tensor(weights if is_last else weights.T.copy())), self)
+    free = axes.scalar(axes.size(self, dim))
+    starts = op.Div(op.Mul(numbers, free), pieces)
+    ends = op.Div(op.Add(op.Mul(op.Add(numbers, 1), free), op.Sub(pieces, 1)), pieces)
+    places = op.Range(0, free, 1)
+    place_axis, piece_axis = (1, 0) if is_last else (0, 1)
+    places = op.Unsqueeze(places, [place_axis])
+    starts, ends = op.Unsqueeze(starts, [piece_axis]), op.Unsqueeze(ends, [piece_axis])
+    inside = op.And(op.GreaterOrEqual(places, starts), op.Less(places, ends))
+    return op.Div(op.CastLike(inside, self), op.CastLike(op.Sub(ends, starts), self))
+
+
 def _adaptive_average(self: ir.Value, output_size: Sequence[int | None]) -> Any:
     count = len(output_size)
     rank = axes.rank(self)
@@ -153,17 +177,16 @@ def _adaptive_average(self: ir.Value, output_size: Sequence[int | None]) -> Any:
         dim = rank - count + place
         if pieces is None or pieces == 1 or axes.fixed_size(self, dim) == pieces:
             continue
-        length = _fixed(self, dim)
-        weights = np.zeros((length, pieces))
-        for column, (start, end) in enumerate(_windows(length, pieces)):
-            weights[start:end, column] = 1.0 / (end - start)
-        table = op.CastLike(op.Constant(value=ir.tensor(weights if place == count - 1 else weights.T.copy())), self)
+        table = _weights(self, dim, pieces, is_last=place == count - 1)
         if place == count - 1:
             result = op.MatMul(result, table)
         else:  # the axes behind are merged: onnxruntime fuses a Transpose of three axes into MatMul wrongly
             sizes = op.Shape(result)
             behind = op.ReduceProd(op.Slice(sizes, [dim + 1], [rank]), keepdims=1)
             rows = op.Concat(op.Slice(sizes, [0], [dim + 1]), behind, axis=0)
+            if any(axes.fixed_size(self, position) in (None, 0) for position in range(dim)):
+                # onnxruntime does not broadcast a table over a batch of none.
+                table = op.Expand(table, op.Concat(op.Slice(sizes, [0], [dim]), op.Shape(table), axis=0))
             merged = op.MatMul(table, op.Reshape(result, rows, allowzero=1))
             back = op.Concat(op.Slice(sizes, [0], [dim]), [pieces], op.Slice(sizes, [dim + 1], [rank]), axis=0)
             result = op.Reshape(merged, back, allowzero=1)
@@ -188,12 +211,19 @@ def adaptive_avg_pool1d(self: ir.Value, output_size: Sequence[int]) -> Any:
     return _adaptive_average(self, output_size)
 
 
+def _merged_from(self: Any, axis: int) -> Any:
+    """The shape in which the axes from one on are merged; without -1, which is refused where another size is 0."""
+    sizes = op.Shape(self)
+    merged = op.ReduceProd(op.Slice(sizes, [axis], [axes.rank(self)]), keepdims=1)
+    return op.Concat(op.Slice(sizes, [0], [axis]), merged, axis=0)
+
+
 def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> Any:
     """Largest elements and their places in the flattened spatial axes; short windows repeat their last element."""
     count, rank = len(output_size), axes.rank(self)
     leading = rank - count
     if all(pieces == 1 for pieces in output_size):
-        merged = op.Reshape(self, [*[0] * leading, -1])
+        merged = op.Reshape(self, _merged_from(self, leading), allowzero=1)
         ones = [*[0] * leading, *[1] * count]
         found = (op.ReduceMax(merged, [-1], keepdims=1), op.ArgMax(merged, axis=-1, keepdims=1))
         return tuple(op.Reshape(part, ones) for part in found)
@@ -213,11 +243,12 @@ def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> Any:
     split = [part for pair in zip(output_size, kernels, strict=True) for part in pair]
     result = op.Reshape(result, [*[0] * leading, *split])
     order = [*range(leading), *(leading + 2 * i for i in range(count)), *(leading + 2 * i + 1 for i in range(count))]
-    result = op.Reshape(op.Transpose(result, perm=order), [*[0] * leading, *output_size, -1])
+    result = op.Reshape(op.Transpose(result, perm=order), [*[0] * leading, *output_size, math.prod(kernels)])
     choice = op.ArgMax(result, axis=-1, keepdims=1)
     table = op.Constant(value=ir.tensor(places.reshape(*[1] * leading, *output_size, -1)))
     wide = op.Expand(table, op.Concat(op.Shape(choice, end=-1), [1], axis=0))
-    return op.ReduceMax(result, [-1], keepdims=0), op.Squeeze(op.GatherElements(wide, choice, axis=-1), [-1])
+    found = op.Squeeze(op.GatherElements(wide, choice, axis=-1), [-1])
+    return op.ReduceMax(result, [leading + count], keepdims=0), found
 
 
 @lowering("aten::adaptive_max_pool1d")

@@ -1,4 +1,4 @@
-"""Recurrent cells, one step at a time, and LSTM layers with projections. (Other recurrent layers are torchlib's.)
+"""Recurrent cells, one step at a time, LSTM layers with projections, and plain layers. (The others are torchlib's.)
 
 torch decomposes cells in C++, which fixes symbolic sizes on the way; the formulas are those of torch's documentation.
 """
@@ -83,6 +83,62 @@ def rnn_relu_cell(
     return op.Relu(op.Add(_linear(input, w_ih, b_ih), _linear(hx, w_hh, b_hh)))
 
 
+class _Batch:
+    """A batch of at least one for kernels that end the process on a batch of none (onnxruntime 1.31: LSTM and GRU).
+
+    Where the batch is fixed and not 0 nothing is recorded.
+    """
+
+    def __init__(self, input: ir.Value, axis: int) -> None:
+        self.axis = axis
+        fixed = axes.fixed_size(input, axis)
+        self._count = None if fixed else axes.size(input, axis)
+        self._missing = None if self._count is None else op.Sub(op.Max(self._count, [1]), self._count)
+
+    def padded(self, value: ir.Value, axis: int) -> Any:
+        """The value with a sample of zeros if it has none."""
+        if self._missing is None:
+            return value
+        sizes: list[Any] = [None if place == axis else size for place, size in enumerate(list(value.shape or ()))]
+        amounts = op.Concat([0], self._missing, axis=0)
+        return axes.shaped(op.Pad(value, amounts, axes.like(0, value), [axis]), sizes)
+
+    def cut(self, value: Any, axis: int) -> Any:
+        """The value without that sample."""
+        return value if self._count is None else op.Slice(value, [0], self._count, [axis])
+
+
+@lowering("aten::gru.input")
+def gru(
+    input: ir.Value,
+    hx: ir.Value,
+    params: Sequence[ir.Value],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Any:
+    """GRU layers: torchlib's, on a batch of at least one."""
+    from onnxscript.function_libs.torch_lib.ops import core  # fills torchlib's registry, which is slow
+
+    whole: Any = core.aten_gru
+    kept = _Batch(input, 0 if batch_first else 1)
+    results = whole(
+        kept.padded(input, kept.axis),
+        kept.padded(hx, 1),
+        list(params),
+        has_biases=has_biases,
+        num_layers=num_layers,
+        dropout=dropout,
+        train=train,
+        bidirectional=bidirectional,
+        batch_first=batch_first,
+    )
+    return tuple(kept.cut(one, axis) for one, axis in zip(results, (kept.axis, 1), strict=True))
+
+
 @lowering("aten::lstm.input")
 def lstm(
     input: ir.Value,
@@ -102,9 +158,10 @@ def lstm(
         from onnxscript.function_libs.torch_lib.ops import core  # fills torchlib's registry, which is slow
 
         whole: Any = core.aten_lstm
-        return whole(
-            input,
-            list(hx),
+        kept = _Batch(input, 0 if batch_first else 1)
+        results = whole(
+            kept.padded(input, kept.axis),
+            [kept.padded(state, 1) for state in hx],
             list(params),
             has_biases=has_biases,
             num_layers=num_layers,
@@ -113,6 +170,7 @@ def lstm(
             bidirectional=bidirectional,
             batch_first=batch_first,
         )
+        return tuple(kept.cut(one, axis) for one, axis in zip(results, (kept.axis, 1, 1), strict=True))
     data = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
     hidden_ends, cell_ends = [], []
     for layer in range(num_layers):
@@ -157,3 +215,86 @@ def _projected(
 
     (hidden, cell), (outputs,) = loops.scan(step, list(start), [entering], [data.dtype])
     return _reversed(outputs) if backwards else outputs, hidden, cell
+
+
+@lowering("aten::rnn_tanh.input")
+def rnn_tanh(
+    input: ir.Value,
+    hx: ir.Value,
+    params: Sequence[ir.Value],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Any:
+    """Plain recurrent layers with tanh."""
+    return _plain(
+        input, hx, params, has_biases, num_layers, dropout if train else 0.0, bidirectional, batch_first, "Tanh"
+    )
+
+
+@lowering("aten::rnn_relu.input")
+def rnn_relu(
+    input: ir.Value,
+    hx: ir.Value,
+    params: Sequence[ir.Value],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> Any:
+    """Plain recurrent layers with relu."""
+    return _plain(
+        input, hx, params, has_biases, num_layers, dropout if train else 0.0, bidirectional, batch_first, "Relu"
+    )
+
+
+def _plain(
+    input: Any,
+    hx: Any,
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    bidirectional: bool,
+    batch_first: bool,
+    activation: str,
+) -> tuple[Any, Any]:
+    """One RNN node for each layer, `float[length, batch, size]` between them."""
+    directions = 2 if bidirectional else 1
+    each = 4 if has_biases else 2
+    data = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
+    ends = []
+    for layer in range(num_layers):
+        weights = [
+            params[(layer * directions + direction) * each : (layer * directions + direction + 1) * each]
+            for direction in range(directions)
+        ]
+        stacked = [op.Concat(*(op.Unsqueeze(one[part], [0]) for one in weights), axis=0) for part in (0, 1)]
+        biases = (
+            op.Concat(*(op.Unsqueeze(op.Concat(one[2], one[3], axis=0), [0]) for one in weights), axis=0)
+            if has_biases
+            else None
+        )
+        start = op.Slice(hx, [layer * directions], [(layer + 1) * directions], [0])
+        outputs, end = op.RNN(
+            data,
+            *stacked,
+            biases,
+            None,
+            start,
+            activations=[activation] * directions,
+            direction="bidirectional" if bidirectional else "forward",
+            hidden_size=axes.fixed_size(weights[0][1], 1),
+        )
+        # [length, directions, batch, hidden] -> [length, batch, directions * hidden]
+        data = op.Reshape(op.Transpose(outputs, perm=[0, 2, 1, 3]), [0, 0, directions * weights[0][1].shape[1]])
+        if dropout and layer < num_layers - 1:
+            data, _ = op.Dropout(data, dropout, True)
+        ends.append(end)
+    data = op.Transpose(data, perm=[1, 0, 2]) if batch_first else data
+    return data, op.Concat(*ends, axis=0) if len(ends) > 1 else ends[0]

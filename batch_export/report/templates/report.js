@@ -5,7 +5,7 @@
   const T = D.text, VERDICTS = Object.keys(D.counts), BAD = new Set(D.unexpected);
   const GLYPH = { pass: "✓", fail: "✗", skip: "–", xfail: "x", xpass: "!", flaky: "≈", missing: "?" };
   const [MODEL, DYN, OPSET, PROV, EXP, VERDICT, STAGE, CLASS, MSG, ABS, REL, LAT, EAGER, ONNX, ACTIONS, RUNS, FINDINGS,
-    LOG, WHERE, MARK, CHANGES, PAST, CONTRACT, PLACED] = Array(24).keys();
+    LOG, WHERE, MARK, CHANGES, PAST, CONTRACT, PLACED, FLOAT64] = Array(25).keys();
   const C = D.cells, $ = (id) => document.getElementById(id);
   const verdict = (c) => VERDICTS[c[VERDICT]];
   const name = (c) => `${T[c[MODEL]]}/${T[c[DYN]]}/opset${c[OPSET]}/${T[c[PROV]]}/${T[c[EXP]]}`;
@@ -43,6 +43,7 @@
       const list = (part) => `<ul>${part.map(line).join("")}</ul>`;
       if (!of.length) return "";
       const rest = of.length > 15 ? `<details><summary>${of.length - 15} more</summary>${list(of.slice(15))}</details>` : "";
+      if (kind === "still") return `<details><summary>${titles[kind]} (${of.length})</summary>${list(of)}</details>`; // no news
       return `<h3>${titles[kind]} (${of.length})</h3>${list(of.slice(0, 15))}${rest}`;
     }).join("");
   }
@@ -163,12 +164,12 @@
   addEventListener("hashchange", fromHash);
 
   // One cell.
-  const table = (head, lines) => `<table class="facts">${head ? `<thead><tr>${head.map((h) => `<th scope="col">${h}</th>`).join("")}</tr></thead>` : ""}<tbody>${lines.join("")}</tbody></table>`;
+  const table = (head, lines) => `<table class="facts">${head ? `<thead><tr>${head.map((h) => (h[0] === ">" ? `<th scope="col" class="n">${h.slice(1)}</th>` : `<th scope="col">${h}</th>`)).join("")}</tr></thead>` : ""}<tbody>${lines.join("")}</tbody></table>`;
   const part = (title, html) => (html ? `<h3>${title}</h3>${html}` : "");
   function page(c, i) {
     const v = verdict(c), o = c[ONNX], l = c[LAT];
     const repro = [D.repro, ...[`matrix.models=[${T[c[MODEL]]}]`, `matrix.dynamic=[${T[c[DYN]]}]`, `matrix.opsets=[${c[OPSET]}]`, `matrix.providers=[${T[c[PROV]]}]`, `matrix.exporters=[${T[c[EXP]]}]`].map(shell)].join(" ");
-    const where = c[WHERE] && c[WHERE].some((n, k) => k !== 3 && n) ? table(null, [["Source", 0], ["Node", 1], ["Operator", 2], ["Module", 4], ["To blame", 5], ["Bisect says", 6]].filter(([, k]) => c[WHERE][k]).map(([n, k]) => `<tr><th scope="row">${n}</th><td><code>${esc(T[c[WHERE][k]])}</code></td></tr>`)) : "";
+    const where = c[WHERE] && c[WHERE].some((n, k) => k !== 3 && n) ? table(null, [["Source", 0], ["Node", 1], ["Operator", 2], ["Module", 4], ["To blame", 5], ["Bisect says", 6]].filter(([, k]) => c[WHERE][k]).map(([n, k]) => `<tr><th scope="row">${n}</th><td>${k < 5 ? `<code>${esc(T[c[WHERE][k]])}</code>` : esc(T[c[WHERE][k]])}</td></tr>`)) : "";
     const detail = c[WHERE] && c[WHERE][3] ? `<details><summary>Details</summary><pre>${esc(T[c[WHERE][3]])}</pre></details>` : "";
     const runs = c[RUNS].map((r) => r.length === 2 ? `<tr><td>${esc(T[r[0]])}</td><td colspan="4">${esc(T[r[1]])}</td></tr>` : `<tr><td>${esc(T[r[0]])}</td><td>${esc(T[r[2]])} <span class="note">${esc(T[r[9]])}</span></td><td class="n">${num(r[4])}</td><td class="n">${num(r[5])}</td><td class="n">${r[6]} / ${r[7]}${r[8] ? `, ${r[8]} NaN or Inf` : ""}</td></tr>`);
     const worst = c[RUNS].find((r) => r.length > 10), e = worst && worst[12];
@@ -183,13 +184,13 @@
       part("First wrong node", where), detail,
       c[FINDINGS].length ? part("Findings about the file", `<ul>${c[FINDINGS].map((n) => `<li>${esc(T[n])}</li>`).join("")}</ul>`) : "",
       part("Reproduce", [...asks(c), repro].map(command).join("")),
-      part("Stages", c[ACTIONS].length ? table(["stage", "origin", "seconds"], c[ACTIONS].map((a) => `<tr><td>${esc(T[a[0]])}</td><td>${a[1] ? "from the cache" : "ran"}</td><td class="n">${num(a[2])}</td></tr>`)) : ""),
+      part("Stages", c[ACTIONS].length ? table(["stage", "origin", ">seconds"], c[ACTIONS].map((a) => `<tr><td>${esc(T[a[0]])}</td><td>${a[1] ? "from the cache" : "ran"}</td><td class="n">${num(a[2])}</td></tr>`)) : ""),
       part("Contract", c[CONTRACT].length ? table(["what", "requested", "in the file"], c[CONTRACT].map(([n, a, g]) => `<tr><th scope="row">${esc(T[n])}</th><td><code>${esc(T[a]) || "any"}</code></td><td><code>${esc(T[g])}</code></td></tr>`)) : ""),
-      part("Error against eager", runs.length ? table(["sizes", "worst output", "max abs", "max rel", "unequal"], runs) + element + (worst ? histogram(worst) + hull(worst) : "") : ""),
+      part("Error against eager", runs.length ? table(["sizes", "worst output", ">max abs", ">max rel", ">unequal"], runs) + element + (T[c[FLOAT64]] ? `<p class="note">Eager in float64: ${esc(T[c[FLOAT64]])}.</p>` : "") + (worst ? histogram(worst) + hull(worst) : "") : ""),
       part("Latency", l ? latency(l, c[EAGER]) : ""),
       part("History", c[PAST] && c[PAST][0].length > 1 ? sparkline(T[c[PAST][2]].split(" ").map((at, k) => [+c[PAST][0][k], c[PAST][1][k], at])) : ""),
       part("File", o ? table(null, [["Size", size(o[2])], ["Nodes", o[3]], ["sha256", `<code>${T[o[1]]}…</code>`], ["Placed on", c[PLACED].map(([p, n]) => `${esc(T[p])} ${n}`).join(", ") || "–"]].map(([k, x]) => `<tr><th scope="row">${k}</th><td>${x}</td></tr>`)) + (link ? `<p>${link} (external data, if any, lies beside it; to look at it: <code>netron ${esc(`${D.artifacts}/${file}`)}</code>)</p>` : "") : ""),
-      c[LOG] ? `<p><a href="${esc(encodeURI(T[c[LOG]]))}">Log</a></p>` : "",
+      c[LOG] ? `<p><a href="${esc(encodeURI(`./${T[c[LOG]]}`))}">Log</a></p>` : "",
     ].join("");
   }
 
@@ -198,10 +199,12 @@
   const line = (x1, y1, x2, y2, cls) => `<line x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}" class="${cls}"/>`;
   const label = (x, y, text, anchor, cls) => `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor || "start"}" class="${cls || ""}">${esc(text)}</text>`;
   function histogram(r) {
-    const bins = r[11];
-    if (!bins.length) return "";
+    if (!r[11].length) return "";
+    const floor = r[11].at(-1)[0] - 14, merged = new Map(); // what is smaller by so much is one bar: labels need room
+    for (const [d, count] of r[11]) merged.set(Math.max(d, floor), (merged.get(Math.max(d, floor)) || 0) + count);
+    const bins = [...merged], says = (d) => (d === floor && r[11][0][0] < floor ? `≤1e${d}` : `1e${d}`);
     const low = bins[0][0], n = bins.at(-1)[0] - low + 1, most = Math.max(...bins.map((b) => b[1])), w = Math.min(60, 620 / n);
-    const bars = bins.map(([d, count]) => { const h = 70 * Math.log1p(count) / Math.log1p(most), x = 40 + (d - low) * w; return `<rect class="bar" x="${x + 1}" y="${88 - h}" width="${w - 2}" height="${h}"><title>1e${d}: ${count}</title></rect>${label(x + w / 2, 84 - h, count, "middle", "soft")}${label(x + w / 2, 103, `1e${d}`, "middle", "soft")}`; });
+    const bars = bins.map(([d, count]) => { const h = 70 * Math.log1p(count) / Math.log1p(most), x = 40 + (d - low) * w; return `<rect class="bar" x="${x + 1}" y="${88 - h}" width="${w - 2}" height="${h}"><title>${says(d)}: ${count}</title></rect>${label(x + w / 2, 84 - h, count, "middle", "soft")}${label(x + w / 2, 103, says(d), "middle", "soft")}`; });
     return figure("Elements by size of their error", 700, 110, bars.join("") + line(40, 88, 690, 88, "axis"), `Error histogram: ${bins.map(([d, k]) => `${k} elements about 1e${d}`).join(", ")}`);
   }
   function hull(r) {
@@ -212,7 +215,7 @@
     const y0 = Math.floor(Math.min(...ys)), y1 = Math.ceil(Math.max(...ys));
     const X = (x) => 70 + 610 * (x - x0) / (x1 - x0), Y = (y) => 150 - 135 * (y - y0) / (y1 - y0 || 1);
     const curve = `<polyline class="curve" points="${points.map((p) => `${X(Math.log10(p[0])).toFixed(1)},${Y(Math.log10(p[1])).toFixed(1)}`).join(" ")}"/>`;
-    const limit = tol ? `<polyline class="tol" points="${Array.from({ length: 21 }, (_, k) => { const x = x0 + (x1 - x0) * k / 20; return `${X(x).toFixed(1)},${Y(bound(x)).toFixed(1)}`; }).join(" ")}"/>${label(680, Math.max(12, Y(bound(x1)) - 5), "tolerance", "end", "soft")}` : "";
+    const limit = tol ? `<polyline class="tol" points="${Array.from({ length: 21 }, (_, k) => { const x = x0 + (x1 - x0) * k / 20; return `${X(x).toFixed(1)},${Y(bound(x)).toFixed(1)}`; }).join(" ")}"/>${label(76, Math.max(12, Y(bound(x0)) - 5), "tolerance", "start", "soft")}` : "";
     return figure("Largest error by size of the value", 700, 178, line(70, 150, 690, 150, "axis") + line(70, 12, 70, 150, "axis") + label(64, 20, `1e${y1}`, "end", "soft") + label(64, 150, `1e${y0}`, "end", "soft") + label(70, 168, `|value| ${num(10 ** x0)}`, "start", "soft") + label(690, 168, num(10 ** x1), "end", "soft") + curve + limit, `Hull of the errors from ${num(points[0][1])} to ${num(points.at(-1)[1])}${tol ? `, tolerance ${tol[0]} + ${tol[1]} of the value` : ""}`);
   }
   function latency([mid, p95, low, high, runs, busy], eager) {
@@ -244,6 +247,8 @@
       bars("File size", per((c) => (c[ONNX] ? c[ONNX][2] : null)), size), bars("Seconds of capture and translation", per(seconds), (v) => `${num(v)} s`),
     ].join("");
   }
+
+  addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("#clusters details, .about")) part.open = true; });
 
   draw();
   fromHash();

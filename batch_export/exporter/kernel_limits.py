@@ -1,0 +1,44 @@
+"""What onnxruntime's CPU kernels get wrong or refuse beside dtypes, and what is recorded in its place.
+
+Arrives: an operator's name, its inputs and attributes. Leaves: other axes, or the dtype to cast a result to; nothing is
+recorded here. Source: onnxruntime 1.31 on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+_HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
+def axes_from_the_front(
+    name: str, inputs: Sequence[ir.Value | None], axes: np.ndarray[Any, Any] | int | None
+) -> np.ndarray[Any, Any] | int | None:
+    """The axes of a reduction counted from the front: of an input without elements an axis of -1 would be kept.
+
+    Args:
+        name: the operator.
+        inputs: its inputs; the first one's rank counts.
+        axes: the axes as they are known, None where they are not.
+
+    Returns:
+        The axes to name, None where there is nothing to change.
+    """
+    if axes is None or not inputs or inputs[0] is None or inputs[0].shape is None:
+        return None
+    if not name.startswith("Reduce") and name not in ("ArgMax", "ArgMin"):
+        return None
+    return axes % max(1, len(inputs[0].shape)) if np.any(np.asarray(axes) < 0) else None
+
+
+def drawn_in_half(name: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> ir.DataType | None:
+    """float16 or bfloat16 where a random operator would draw in it: there are kernels for float32 and float64 only."""
+    if not name.startswith("Random"):
+        return None
+    like = inputs[0].dtype if inputs and inputs[0] is not None else None
+    dtype = ir.DataType(attributes["dtype"]) if attributes.get("dtype") else like
+    return dtype if dtype in _HALF else None

@@ -1,0 +1,136 @@
+"""Arithmetic of complex numbers, stored as pairs of real ones, with each other, with real tensors and with numbers.
+
+A real operand has no last axis of pairs: adding it to the pairs as it stands would add it to the imaginary parts too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.complex_parts import is_pair, joined, paired, part
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops.marking import lowering
+
+
+def _both(self: Any, other: Any) -> tuple[Any, Any]:
+    like = self if is_pair(self) else other
+    return paired(self, like), paired(other, like)
+
+
+def _scaled(pairs: Any, number: Any) -> Any:
+    """Pairs times a real tensor or a number."""
+    if isinstance(number, ir.Value):
+        return op.Mul(pairs, op.Unsqueeze(op.CastLike(number, pairs), [-1]))
+    return op.Mul(pairs, op.CastLike(float(number), pairs))
+
+
+def _times(pairs: Any, number: Any) -> Any:
+    """Pairs, which need not be marked as such, times a number."""
+    if not isinstance(number, complex):
+        return _scaled(pairs, number)
+    turned = joined(op.Neg(part(pairs, 1)), part(pairs, 0))
+    return op.Add(_scaled(pairs, number.real), _scaled(turned, number.imag))
+
+
+def _is_real(value: Any) -> bool:
+    return not is_pair(value) and not isinstance(value, complex)
+
+
+@lowering("aten::add.Tensor", "aten::add.Scalar", is_complex=True)
+def add(self: Any, other: Any, alpha: Any = 1) -> Any:
+    """self + alpha * other."""
+    left, right = _both(self, other)
+    return op.Add(left, right if alpha == 1 else _times(right, alpha))
+
+
+@lowering("aten::sub.Tensor", "aten::sub.Scalar", is_complex=True)
+def subtract(self: Any, other: Any, alpha: Any = 1) -> Any:
+    """self - alpha * other."""
+    left, right = _both(self, other)
+    return op.Sub(left, right if alpha == 1 else _times(right, alpha))
+
+
+@lowering("aten::rsub.Tensor", "aten::rsub.Scalar", is_complex=True)
+def subtract_from(self: Any, other: Any, alpha: Any = 1) -> Any:
+    """other - alpha * self."""
+    return subtract(other, self, alpha)
+
+
+@lowering("aten::mul.Tensor", "aten::mul.Scalar", is_complex=True)
+def multiply(self: Any, other: Any) -> Any:
+    """The product; a real factor scales both parts."""
+    if not isinstance(self, ir.Value) and not isinstance(other, ir.Value):
+        return self * other
+    if _is_real(other) and (is_pair(self) or not is_pair(other)):
+        return _scaled(self, other) if is_pair(self) else op.Mul(self, other)
+    if _is_real(self):
+        return _scaled(other, self)
+    left, right = _both(self, other)
+    real, imaginary = ([op.Slice(value, [which], [which + 1], [-1]) for value in (left, right)] for which in (0, 1))
+    return op.Concat(
+        op.Sub(op.Mul(*real), op.Mul(*imaginary)),
+        op.Add(op.Mul(real[0], imaginary[1]), op.Mul(imaginary[0], real[1])),
+        axis=-1,
+    )
+
+
+@lowering("aten::div.Tensor", "aten::div.Scalar", "aten::true_divide.Tensor", is_complex=True)
+def divide(self: Any, other: Any) -> Any:
+    """The quotient; a real divisor scales both parts."""
+    if _is_real(other):
+        divisor = op.Unsqueeze(op.CastLike(other, self), [-1]) if isinstance(other, ir.Value) else float(other)
+        return op.Div(self, divisor if isinstance(divisor, ir.Value) else op.CastLike(divisor, self))
+    left, right = _both(self, other)
+    (a, b), (c, d) = ([op.Slice(value, [which], [which + 1], [-1]) for which in (0, 1)] for value in (left, right))
+    size = op.Add(op.Mul(c, c), op.Mul(d, d))
+    real = op.Div(op.Add(op.Mul(a, c), op.Mul(b, d)), size)
+    return op.Concat(real, op.Div(op.Sub(op.Mul(b, c), op.Mul(a, d)), size), axis=-1)
+
+
+@lowering("aten::where.self", is_complex=True)
+def where(condition: Any, self: Any, other: Any) -> Any:
+    """One of two numbers by a condition for each."""
+    left, right = _both(self, other)
+    return op.Where(op.Unsqueeze(condition, [-1]), left, right)
+
+
+@lowering("aten::masked_fill.Scalar", "aten::masked_fill.Tensor", is_complex=True)
+def masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    """One number where the mask is true."""
+    return op.Where(op.Unsqueeze(mask, [-1]), paired(value, self), self)
+
+
+@lowering("aten::eq.Tensor", "aten::eq.Scalar", is_complex=True)
+def equal(self: Any, other: Any) -> Any:
+    """Whether both parts are equal."""
+    left, right = _both(self, other)
+    return op.And(*(op.Equal(part(left, which), part(right, which)) for which in (0, 1)))
+
+
+@lowering("aten::ne.Tensor", "aten::ne.Scalar", is_complex=True)
+def not_equal(self: Any, other: Any) -> Any:
+    """Whether one part differs."""
+    return op.Not(equal(self, other))
+
+
+@lowering("aten::isnan", is_complex=True)
+def is_nan(self: Any) -> Any:
+    """Whether one part is NaN."""
+    return op.Or(*(op.IsNaN(part(self, which)) for which in (0, 1)))
+
+
+@lowering("aten::exp", is_complex=True)
+def exponential(self: Any) -> Any:
+    """exp(a) (cos b + i sin b)."""
+    angle = part(self, 1)
+    return op.Mul(op.Unsqueeze(op.Exp(part(self, 0)), [-1]), joined(op.Cos(angle), op.Sin(angle)))
+
+
+@lowering("aten::sgn", is_complex=True)
+def direction(self: Any) -> Any:
+    """The number over its length, 0 for 0."""
+    length = op.ReduceL2(self, [-1], keepdims=1)
+    zero = op.Equal(length, op.CastLike(0, length))
+    return op.Div(self, op.Where(zero, op.CastLike(1, length), length))

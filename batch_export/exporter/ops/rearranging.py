@@ -1,0 +1,121 @@
+"""Flattening, repeating, rolling and unfolding with sizes that are computed, so that a batch of none goes through.
+
+A Reshape to -1 is refused by onnxruntime where another size is 0, and a remainder by a size of 0 has no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+
+def _sizes(self: ir.Value, start: int, end: int) -> Any:
+    """The sizes of the axes from `start` to `end` as `int64[end - start]`."""
+    return op.Shape(self, start=start, end=end)
+
+
+@lowering("aten::flatten.using_ints")
+def flatten(self: ir.Value, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """`aten::flatten`: neighbouring axes become one."""
+    count = axes.rank(self)
+    if count == 0:
+        return op.Reshape(self, [1])
+    start, end = axes.axis(self, start_dim), axes.axis(self, end_dim)
+    if start == end:
+        return op.Identity(self)
+    if (start, end) == (0, count - 1):
+        return op.Reshape(self, [-1])
+    if (start, end) == (1, count - 1):
+        return op.Flatten(self, axis=1)
+    if (start, end) == (0, count - 2):
+        return op.Flatten(self, axis=end + 1)
+    merged = op.ReduceProd(_sizes(self, start, end + 1), keepdims=1)
+    parts = [_sizes(self, 0, start), merged, _sizes(self, end + 1, count)]
+    return axes.reshaped(self, [part for part, size in zip(parts, (start, 1, count - 1 - end), strict=True) if size])
+
+
+@lowering("aten::repeat_interleave.self_int")
+def repeat_interleave(self: ir.Value, repeats: int, dim: int | None = None, output_size: int | None = None) -> Any:
+    """`aten::repeat_interleave` with one number: every slice along an axis, that often in a row."""
+    if dim is None:
+        self, dim = axes.shaped(axes.flat(self), [None]), 0
+    count, position = axes.rank(self), axes.axis(self, dim)
+    if count == 0:
+        self, count = axes.at_least_1d(self), 1
+    often = repeats if isinstance(repeats, ir.Value) else op.Constant(value_int=repeats)
+    often = op.Reshape(often, [1])
+    before, own, after = (
+        [_sizes(self, 0, position)] if position else [],
+        _sizes(self, position, position + 1),
+        [_sizes(self, position + 1, count)] if position + 1 < count else [],
+    )
+    spread = op.Expand(op.Unsqueeze(self, [position + 1]), op.Concat(*before, own, often, *after, axis=0))
+    return axes.reshaped(spread, [*before, op.Mul(own, often), *after])
+
+
+@lowering("aten::roll")
+def roll(self: ir.Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    """`aten::roll`: what leaves an axis at one end comes in at the other; without axes the whole, flattened."""
+    listed = [shifts] if not isinstance(shifts, (list, tuple)) else list(shifts)
+    wanted = [dims] if isinstance(dims, int) else list(dims)
+    if axes.rank(self) == 0:
+        return op.Identity(self)
+    if not wanted:
+        return op.Reshape(_rolled(axes.flat(self), listed[0], 0), op.Shape(self), allowzero=1)
+    result: Any = self
+    for shift, dim in zip(listed, wanted, strict=True):
+        result = _rolled(result, shift, axes.axis(self, dim))
+    return result
+
+
+def _rolled(self: Any, shift: Any, position: int) -> Any:
+    length = op.Shape(self, start=position, end=position + 1)
+    back = op.Neg(op.Reshape(shift, [1])) if isinstance(shift, ir.Value) else [-shift]
+    cut = op.Mod(back, op.Max(length, [1]))  # 1 in place of 0: the remainder by 0 is refused
+    return op.Concat(op.Slice(self, cut, [2**62], [position]), op.Slice(self, [0], cut, [position]), axis=position)
+
+
+def _starts(self: ir.Value, axis: int, kernel: int, dilation: int, padding: int, stride: int) -> tuple[Any, Any]:
+    """Places that the windows of an axis read, `int64[kernel, windows]`, and the number of windows, `int64[1]`."""
+    span = dilation * (kernel - 1) + 1
+    within = np.arange(kernel, dtype=np.int64)[:, None] * dilation
+    length = axes.fixed_size(self, axis)
+    if length is not None:
+        windows = max(0, (length + 2 * padding - span) // stride + 1)
+        places = within + np.arange(windows, dtype=np.int64)[None, :] * stride
+        return op.Constant(value=ir.tensor(places)), [windows]
+    count = op.Add(op.Div(op.Add(axes.size(self, axis), [2 * padding - span]), [stride]), [1])
+    first = op.Mul(op.Range(0, axes.scalar(count), 1), [stride])
+    return op.Add(op.Constant(value=ir.tensor(within)), op.Unsqueeze(first, [0])), count
+
+
+@lowering("aten::im2col")
+def im2col(
+    self: ir.Value,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    stride: Sequence[int] = (1, 1),
+) -> Any:
+    """`aten::im2col`: the windows of an image as columns, `float[batch, channels * kernel, windows]`."""
+    if axes.rank(self) == 3:
+        batch = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())])
+        columns: Any = im2col(batch, kernel_size, dilation, padding, stride)
+        return op.Squeeze(columns, [0])
+    spreads = ([value] * 2 if isinstance(value, int) else list(value) for value in (dilation, padding, stride))
+    (dilate_h, dilate_w), (pad_h, pad_w), (step_h, step_w) = spreads
+    kernel_h, kernel_w = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)
+    rows, high = _starts(self, 2, kernel_h, dilate_h, pad_h, step_h)
+    across, wide = _starts(self, 3, kernel_w, dilate_w, pad_w, step_w)
+    padded = op.Pad(self, [pad_h, pad_w] * 2, axes.like(0, self), [2, 3]) if pad_h or pad_w else self
+    taken = op.Gather(op.Gather(padded, rows, axis=2), across, axis=4)
+    taken = op.Transpose(taken, perm=[0, 1, 2, 4, 3, 5])
+    channels = op.Mul(axes.size(self, 1), [kernel_h * kernel_w])
+    return axes.reshaped(taken, [_sizes(self, 0, 1), channels, op.Mul(high, wide)])

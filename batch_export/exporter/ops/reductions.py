@@ -1,0 +1,68 @@
+"""Reductions over axes that may be empty: torch's mean of nothing is NaN and its `any` is False.
+
+ONNX leaves a reduction over no elements undefined, and onnxruntime gives 0 for the mean and True for a maximum that is
+cast to bool. The nodes that tell are recorded only where a reduced axis is free, or fixed at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+
+def mean_over(self: ir.Value, wanted: Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """The mean along axes (all of them when none is named), NaN where these hold no element."""
+    average = (
+        op.ReduceMean(self, keepdims=int(keepdims))
+        if wanted is None
+        else op.ReduceMean(self, list(wanted), keepdims=int(keepdims))
+    )
+    if not _may_be_empty(self, wanted):
+        return average
+    # 0 / 0 where nothing is reduced and 0 elsewhere; an input that other axes make empty has an empty result anyway.
+    nothing = op.Div(axes.like(0.0, self), op.CastLike(op.Size(self), self))
+    return op.Add(average, nothing)
+
+
+def _may_be_empty(self: ir.Value, wanted: Sequence[int] | None) -> bool:
+    if self.shape is None:
+        return True
+    sizes = list(self.shape)
+    reduced = range(len(sizes)) if wanted is None else wanted
+    return any(not isinstance(sizes[axis], int) or sizes[axis] == 0 for axis in reduced)
+
+
+def _listed(dim: Sequence[int] | int | None) -> list[int] | None:
+    """The axes to reduce; None for all of them, which torch also means by an empty list."""
+    listed = [dim] if isinstance(dim, int) else list(dim or ())
+    return listed or None
+
+
+@lowering("aten::mean", "aten::mean.dim")
+def mean(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1) -> Any:
+    """`aten::mean`, in the dtype that is asked for."""
+    wanted = self.dtype if dtype in (-1, None) else ir.DataType(dtype)
+    data = self if self.dtype == wanted else axes.shaped(op.Cast(self, to=wanted), self.shape)
+    return data if axes.rank(self) == 0 else mean_over(data, _listed(dim), keepdims=keepdim)
+
+
+@lowering("aten::any", "aten::any.dim", "aten::any.dims")
+def any_true(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Any:
+    """Whether one element at least is not zero (NaN is not)."""
+    truth = self if self.dtype == ir.DataType.BOOL else op.Cast(self, to=ir.DataType.BOOL)
+    if axes.rank(self) == 0:
+        return op.Identity(truth)
+    numbers = op.Cast(truth, to=ir.DataType.INT64)
+    listed = _listed(dim)
+    most = (
+        op.ReduceMax(numbers, keepdims=int(keepdim))
+        if listed is None
+        else op.ReduceMax(numbers, listed, keepdims=int(keepdim))
+    )
+    return op.Greater(most, op.Constant(value_int=0))  # of no elements the maximum is the smallest number

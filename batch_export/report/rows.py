@@ -1,0 +1,57 @@
+"""What tables and sentences show of a record, without the rest: a tenth of a percent of it stays in memory.
+
+Records arrive, records leave that lack their runs, actions, files and details; whatever needs those reads the whole
+record. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from sys import intern
+from typing import Any, TypeVar
+
+from batch_export.record import Cell, Failure, Record
+from batch_export.stored_records import StoredRecords
+
+_SHOWN_EXTRA = ("reason", "link")
+_Failing = TypeVar("_Failing", Failure, None, Failure | None)
+_NOTHING: dict[str, int] = {}
+
+
+def row_of(record: Record) -> Record:
+    """Returns the record without what no table shows."""
+    cell = record.cell
+    return replace(
+        record,
+        cell=Cell(intern(cell.model), intern(cell.dynamic), cell.opset, intern(cell.provider), intern(cell.exporter)),
+        onnx=None,
+        actions=(),
+        failure=_short(record.failure),
+        findings=tuple(
+            _short(finding) for finding in record.findings[:1]
+        ),  # what names a failure, if nothing else does
+        runs=(),
+        placement=_NOTHING,
+        log=intern(record.log),
+        extra=_extra(record, _SHOWN_EXTRA),
+        attempts=(),
+    )
+
+
+def without_runs(record: Record) -> Record:
+    """Returns the record without its runs, by far the longest part, and without what they are told by."""
+    return replace(record, runs=(), placement=_NOTHING, extra=_extra(record, _SHOWN_EXTRA))
+
+
+def rows_of(records: Sequence[Record]) -> Sequence[Record]:
+    """Returns the rows of records that lie on the disk, if they were made; other records are in memory as they are."""
+    return records.rows if isinstance(records, StoredRecords) and records.rows else records
+
+
+def _extra(record: Record, names: Sequence[str]) -> dict[str, Any]:
+    return {name: record.extra[name] for name in names if name in record.extra} or _NOTHING
+
+
+def _short(failure: _Failing) -> _Failing:
+    return failure if failure is None else replace(failure, details="")

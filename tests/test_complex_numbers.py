@@ -1,0 +1,162 @@
+"""Complex tensors in operators: with each other, with real tensors, with numbers; and the models that live of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from batch_export.errors import MissingOperatorError, TranslationError
+from batch_export.exporter import export
+
+torch.manual_seed(0)
+Z, W = torch.randn(2, 3, 2, dtype=torch.complex64), torch.randn(2, 3, 2, dtype=torch.complex64)
+R, LAST, MASK = torch.randn(2, 3, 2), torch.randn(2), torch.rand(2, 3, 2) > 0.5
+
+ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "number_added": lambda z, r: z + 1.0,
+    "added_to_number": lambda z, r: 1 - z,
+    "complex_number": lambda z, r: (z + 2j) * (1 + 2j) / (1 - 1j),
+    "divided_by_number": lambda z, r: z / 2,
+    "number_divided": lambda z, r: 2 / z,
+    "real_added": lambda z, r: z + r,
+    "added_to_real": lambda z, r: r - z,
+    "real_times": lambda z, r: r * z,
+    "over_real": lambda z, r: z / r,
+    "real_over": lambda z, r: r / z,
+    "last_axis": lambda z, r: z * LAST + LAST,
+    "scalar_tensor": lambda z, r: (z * r.sum() + r.sum()) / r.sum(),
+    "alpha": lambda z, r: torch.add(z, W, alpha=2) - torch.sub(z, r, alpha=3),
+    "where": lambda z, r: torch.where(MASK, z, W) + torch.where(MASK, z, torch.zeros((), dtype=torch.complex64)),
+    "masked_fill": lambda z, r: z.masked_fill(MASK, 1.5),
+    "comparisons": lambda z, r: (z == W) | (z != z) | torch.isnan(z),
+    "exponential": lambda z, r: torch.exp(z) + torch.sgn(z),
+}
+STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "unsqueeze": lambda z, r: z.unsqueeze(-1),
+    "select": lambda z, r: z.select(-1, 0),
+    "index": lambda z, r: z[..., [1, 0]] + z[:, [0, 2, 1]],
+    "gather": lambda z, r: z.gather(-1, torch.zeros(2, 3, 1, dtype=torch.int64)),
+    "repeat": lambda z, r: z.repeat(1, 1, 2) + z[:, :1].expand(2, 3, 2).repeat_interleave(2, -1),
+    "pad": lambda z, r: functional.pad(z, (1, 1)) + functional.pad(z, (1, 1), value=1.5),
+    "pieces": lambda z, r: z.chunk(2, -1)[1] + z.split(1, -1)[0],
+    "triangle": lambda z, r: torch.diagonal(z, 0, 1, 2).sum() + z.tril(),
+    "cumsum": lambda z, r: z.cumsum(-1),
+    "written": lambda z, r: torch.zeros_like(z).index_put((torch.tensor([0]),), z[:1]),
+    "made": lambda z, r: torch.ones(2, 3, 2, dtype=torch.complex64) * z + z.new_zeros(2, 3, 2),
+    "filled": lambda z, r: torch.full((2, 3, 2), 1 + 2j) * z + torch.full_like(z, 2 - 1j) + torch.ones_like(z),
+}
+PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "matmul": lambda z, r: z @ W.mT,
+    "bmm": lambda z, r: torch.bmm(z, W.mT),
+    "einsum": lambda z, r: torch.einsum("bij,bkj->bik", z, W),
+    "linear": lambda z, r: functional.linear(z, W[0], W[0, :, 0]),
+    "outer": lambda z, r: torch.outer(z[0, 0], W[0, 0]),
+}
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, z: Tensor, r: Tensor) -> Tensor:
+        result = self.function(z, r)
+        return torch.view_as_real(result) if result.is_complex() else result
+
+
+@pytest.mark.parametrize("name", [*ARITHMETIC, *STRUCTURE, *PRODUCTS])
+def test_operators_on_complex_tensors(name: str) -> None:
+    module = Calls((ARITHMETIC | STRUCTURE | PRODUCTS)[name])
+    actual = torch.as_tensor(export(module, (Z, R))(Z, R)[0])
+    torch.testing.assert_close(actual, module(Z, R), rtol=1e-5, atol=1e-5)
+
+
+def test_a_slice_that_is_written_and_views_as_real_numbers() -> None:
+    def function(z: Tensor, r: Tensor) -> Tensor:
+        made = torch.zeros(2, 3, 2, dtype=torch.complex64)
+        made[:, :2, :1] = z[:, :2, :1]
+        made[:, 2:] = r[:, 2:]
+        pairs = torch.view_as_real(made)
+        return torch.view_as_complex(pairs * 2) * pairs[..., 0] + pairs[..., 1]
+
+    module = Calls(function)
+    torch.testing.assert_close(torch.as_tensor(export(module, (Z, R))(Z, R)[0]), module(Z, R))
+
+
+def test_what_has_no_translation_is_refused() -> None:
+    with pytest.raises(MissingOperatorError, match=r"tanh.* has no ONNX translation"):
+        export(Calls(lambda z, r: torch.tanh(z)), (Z, R))
+
+
+class SpectralConvolution(nn.Module):
+    """A Fourier neural operator's layer: products of the lowest frequencies with complex weights."""
+
+    def __init__(self, channels: int = 4, modes: int = 3) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(channels, channels, modes, modes, dtype=torch.complex64))
+        self.modes = modes
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.fft.rfft2(x)
+        out = torch.zeros(*x.shape[:3], x.shape[3] // 2 + 1, dtype=torch.complex64)
+        for rows in (slice(None, self.modes), slice(-self.modes, None)):
+            low = spectrum[:, :, rows, : self.modes]
+            out[:, :, rows, : self.modes] = torch.einsum("bixy,ioxy->boxy", low, self.weight)
+        return torch.fft.irfft2(out, s=x.shape[2:])
+
+
+class GlobalFilter(nn.Module):
+    """A filter over the whole image, learnt as pairs of real numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.02 * torch.randn(8, 5, 4, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.fft.rfft2(x, dim=(1, 2), norm="ortho") * torch.view_as_complex(self.weight)
+        return torch.fft.irfft2(spectrum, s=(8, 8), dim=(1, 2), norm="ortho")
+
+
+@pytest.mark.parametrize(("module", "shape"), [(SpectralConvolution(), (4, 8, 8)), (GlobalFilter(), (8, 8, 4))])
+@pytest.mark.parametrize("opset", [18, 20, 23])
+def test_models_of_frequencies_with_a_free_batch(module: nn.Module, shape: tuple[int, ...], opset: int) -> None:
+    program = export(module, (torch.randn(2, *shape),), dynamic_shapes=({0: "batch"},), opset_version=opset)
+    for batch in (1, 5):
+        x = torch.randn(batch, *shape)
+        torch.testing.assert_close(torch.as_tensor(program(x)[0]), module(x), rtol=1e-4, atol=1e-5)
+
+
+def test_rotary_embedding_by_complex_numbers_with_a_free_length() -> None:
+    class Rotary(nn.Module):
+        def forward(self, x: Tensor, angles: Tensor) -> Tensor:
+            pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+            return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+    module, axes = Rotary(), ({0: "batch", 1: "length"}, {0: "length"})
+    program = export(module, (torch.randn(2, 5, 8), torch.randn(5, 4)), dynamic_shapes=axes)
+    for length in (1, 9):
+        x, angles = torch.randn(3, length, 8), torch.randn(length, 4)
+        torch.testing.assert_close(torch.as_tensor(program(x, angles)[0]), module(x, angles), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(4, 12), (7, 3)])
+def test_fourier_transforms_that_pad_and_crop(sizes: tuple[int, int]) -> None:
+    module = Calls(lambda z, r: torch.fft.ifft2(torch.fft.fft2(z, s=sizes), s=(3, 5)))
+    torch.testing.assert_close(torch.as_tensor(export(module, (Z, R))(Z, R)[0]), module(Z, R), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_volumes_sampled_between_their_elements(mode: str) -> None:
+    class Samples(nn.Module):
+        def forward(self, x: Tensor, grid: Tensor) -> Tensor:
+            return functional.grid_sample(x, grid, mode=mode, padding_mode="border", align_corners=False)
+
+    inputs = (torch.randn(2, 3, 4, 5, 6), torch.rand(2, 3, 3, 3, 3) * 2 - 1)
+    actual = torch.as_tensor(export(Samples(), inputs)(*inputs)[0])
+    torch.testing.assert_close(actual, Samples()(*inputs), rtol=1e-5, atol=1e-5)
+    with pytest.raises(TranslationError, match=r"takes volumes from opset 20 on .*opset_version=20 or higher"):
+        export(Samples(), inputs, opset_version=18)

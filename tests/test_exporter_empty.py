@@ -1,0 +1,93 @@
+"""A batch of none: files with a free batch axis give what eager gives for zero samples, shapes and NaN included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+
+from batch_export.exporter import export
+
+IMAGE = (3, 4, 8, 6)
+FUNCTIONS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
+    "group_norm": (lambda x: functional.group_norm(x, 2, torch.ones(4), torch.zeros(4)), IMAGE),
+    "batch_norm_without_running": (lambda x: functional.batch_norm(x, None, None, training=True), IMAGE),
+    "unfold": (lambda x: functional.unfold(x, 2, padding=1), IMAGE),
+    "pixel_shuffle": (lambda x: functional.pixel_shuffle(x, 2), IMAGE),
+    "replicate": (lambda x: functional.pad(x, (1, 2, 2, 1), mode="replicate"), IMAGE),
+    "adaptive_average": (lambda x: functional.adaptive_avg_pool2d(x, (4, 3)), IMAGE),
+    "adaptive_maximum": (lambda x: functional.adaptive_max_pool2d(x, (3, 5)), IMAGE),
+    "adaptive_maximum_of_all": (lambda x: functional.adaptive_max_pool2d(x, 1), IMAGE),
+    "area": (lambda x: functional.interpolate(x, scale_factor=2, mode="area"), IMAGE),
+    "flatten": (lambda x: (x.flatten(1), x.flatten(0, 1), x.flatten(1, 2), x.flatten(2), x.flatten()), IMAGE),
+    "repeat_interleave": (lambda x: (x.repeat_interleave(2, 0), x.repeat_interleave(3, -1)), IMAGE),
+    "roll": (lambda x: (x.roll(1, 0), x.roll((2, -1), (1, 3)), x.roll(5)), IMAGE),
+    "mean": (lambda x: (x.mean(0), x.mean(), x.mean(-1), x.mean((1, 2), keepdim=True)), IMAGE),
+    "any_all": (lambda x: ((x > 0).any(0), (x > 0).any(), (x > 0).all(0), (x > 0).any(-1)), IMAGE),
+    "var": (lambda x: (x.var(0), x.std(-1), *torch.var_mean(x, 1)), IMAGE),
+    "reductions_of_the_last": (
+        lambda x: (x.sum(-1), x.amax(-1), x.amin((-2, -1)), x.prod(-1), x.argmax(-1), x.logsumexp(-1), x.max(-1)),
+        IMAGE,
+    ),
+    "cross_entropy": (lambda x: functional.cross_entropy(x, torch.zeros(x.shape[0], dtype=torch.int64)), (3, 5)),
+    "mse": (lambda x: functional.mse_loss(x, x + 1), (3, 5)),
+}
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_any_number_of_samples(name: str, count: int) -> None:
+    function, shape = FUNCTIONS[name]
+    torch.manual_seed(0)
+    module = Calls(function).eval()
+    program = export(module, (torch.randn(shape),), dynamic_shapes=({0: "batch"},))
+    x = torch.randn(count, *shape[1:])
+    expected = pytree.tree_leaves(module(x))
+    actual = program(x)
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), other, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_groups_of_images_of_free_size(count: int) -> None:
+    module = nn.GroupNorm(2, 4).eval()
+    program = export(module, (torch.randn(IMAGE),), dynamic_shapes=({0: "batch", 2: "height", 3: "width"},))
+    x = torch.randn(count, 4, 7, 3)
+    torch.testing.assert_close(torch.as_tensor(program(x)[0]), module(x), rtol=1e-5, atol=1e-5)
+
+
+def test_an_operator_whose_result_is_empty_for_certain_is_a_constant() -> None:
+    module = Calls(lambda x: functional.unfold(x[:0], 2))
+    program = export(module, (torch.randn(IMAGE),))
+    assert {node.op_type for node in program.model.graph} <= {"Identity"}
+    assert torch.as_tensor(program(torch.randn(IMAGE))[0]).shape == (0, 16, 35)
+
+
+@pytest.mark.parametrize("sizes", [(2, 16, 12), (1, 9, 31), (4, 7, 5), (3, 4, 3), (0, 8, 8)])
+def test_adaptive_averages_of_images_of_free_size(sizes: tuple[int, int, int]) -> None:
+    def function(x: Tensor) -> Any:
+        pooled = [functional.adaptive_avg_pool2d(x, size) for size in ((7, 5), (1, 3), (None, 2))]
+        return *pooled, functional.interpolate(x, scale_factor=0.5, mode="area")
+
+    module = Calls(function)
+    axes = ({0: "batch", 2: "height", 3: "width"},)
+    program = export(module, (torch.randn(2, 3, 16, 12),), dynamic_shapes=axes)
+    batch, height, width = sizes
+    x = torch.randn(batch, 3, height, width)
+    for actual, expected in zip(program(x), module(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(actual), expected, rtol=1e-5, atol=1e-5)
