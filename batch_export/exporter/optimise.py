@@ -243,9 +243,11 @@ def optimise(model: ir.Model, extra: Sequence[Any] = (), *, standard: bool = Tru
         OptimisationError: naming the pass that failed.
     """
     reports: list[PassReport] = []
+    count = _node_count(model)
 
     def run(name: str, function: Callable[[ir.Model], int]) -> int:
-        before, begun = _node_count(model), time.perf_counter()
+        nonlocal count
+        before, begun = count, time.perf_counter()
         try:
             changes = function(model)
         except Exception as error:
@@ -253,7 +255,8 @@ def optimise(model: ir.Model, extra: Sequence[Any] = (), *, standard: bool = Tru
                 f"the optimiser's pass {name!r} failed: {type(error).__name__}: {error}",
                 next_step="export with optimize=False and report this model",
             ) from error
-        reports.append(PassReport(name, before, _node_count(model), changes, time.perf_counter() - begun))
+        seconds, count = time.perf_counter() - begun, _node_count(model)
+        reports.append(PassReport(name, before, count, changes, seconds))
         return changes
 
     if standard:

@@ -28,6 +28,7 @@ from batch_export.exporter import folding, kernel_dtypes, kernel_limits
 from batch_export.exporter.draft import Draft, natural_dtype
 from batch_export.exporter.operators import op
 from batch_export.exporter.recorded_value import RecordedValue
+from batch_export.exporter.signatures import signature_of
 
 _DTYPE_FROM_ATTRIBUTE = {
     "Cast": "to",
@@ -107,7 +108,7 @@ class Recorder(Draft, evaluator.Evaluator):
             return self._constant_node(kwargs)
         if op.name == "Identity" and op.domain == "" and self._fold:
             return args[0]
-        signature = op.op_signature
+        signature = signature_of(op)
         if signature is None:
             raise TranslationError(
                 f"operator {op.domain}::{op.name} has no schema at opset {op.opset.version}",
@@ -328,8 +329,9 @@ class Recorder(Draft, evaluator.Evaluator):
                 if sizes is None:
                     raise TranslationError("the number of pieces of a Split is not known", operator="Split")
                 return int(sizes.size)
-        assert op.op_signature is not None
-        return len(op.op_signature.outputs)
+        signature = signature_of(op)
+        assert signature is not None
+        return len(signature.outputs)
 
     def _record(
         self,
@@ -419,6 +421,6 @@ class Recorder(Draft, evaluator.Evaluator):
             return ir.DataType(fill.data_type) if isinstance(fill, onnx.TensorProto) else fill.dtype
         if name in ("RandomNormal", "RandomUniform"):
             return ir.DataType.FLOAT
-        if any(isinstance(kind, ir.SequenceType) for kind in formal.type_constraint.allowed_types):
+        if any(type(kind) is ir.SequenceType for kind in formal.type_constraint.allowed_types):
             return None
         return binding.get(formal.type_constraint.name) or _only_dtype(formal)
