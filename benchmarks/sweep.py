@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-MODELS = ("cnn", "unet", "transformer_encoder", "bert_tiny", "gpt2", "vit", "llama", "swin")
+MODELS = ("cnn", "unet", "transformer_encoder", "bert_tiny", "gpt2", "vit")
 OPSETS = tuple(range(18, 26))
 SETTINGS = ("static", "full")
 TARGET_COLD = 4.0

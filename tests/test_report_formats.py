@@ -382,6 +382,21 @@ def test_a_large_summary_folds_its_tables_and_stays_below_a_megabyte() -> None:
     assert text.endswith("Cut here: the rest is in report.html and summary.csv.\n")
 
 
+# links
+
+
+def test_links_start_from_where_the_report_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "work" / "outputs" / "2026-11-01" / "1"
+    write_run(folder, RECORDS)
+    summary = summarise(RECORDS, Counts())
+    assert context_of(folder, RECORDS, summary).logs == "."
+    away = context_of(folder, RECORDS, summary, place=tmp_path / "site")
+    assert (tmp_path / "site" / away.logs).resolve() == folder
+    monkeypatch.setenv("HOME", str(tmp_path / "work"))
+    hidden = context_of(folder, RECORDS, summary, place=Path("/srv/site"))
+    assert (hidden.logs, hidden.artifacts) == ("", "")  # a way there would tell whose home it leads through
+
+
 # what bisect leaves
 
 

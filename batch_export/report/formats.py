@@ -40,12 +40,14 @@ class Subject:
         records: judged, one per planned cell; they may lie on the disk.
         summary: of these.
         comparison: with a base, if there is one.
+        place: the folder that a report is written to, which its links start from; the run's by default.
     """
 
     folder: Path
     records: Sequence[Record]
     summary: Summary
     comparison: Comparison | None = None
+    place: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def _text(subject: Subject) -> bytes:
 
 
 def _html(subject: Subject) -> bytes:
-    context = context_of(subject.folder, subject.records, subject.summary, subject.comparison)
+    context = context_of(subject.folder, subject.records, subject.summary, subject.comparison, subject.place)
     return html_report(subject.records, subject.summary, context).encode()
 
 

@@ -21,6 +21,7 @@ from batch_export.report import run_folder as files
 from batch_export.report.compare import Comparison
 from batch_export.report.history import HISTORY_FILE, Entry, open_history
 from batch_export.report.html_data import Bisected, ReportContext
+from batch_export.report.redact import shorten
 from batch_export.report.rows import rows_of
 from batch_export.report.story import folder_text
 from batch_export.report.summary import Summary
@@ -31,9 +32,14 @@ from batch_export.store.entry import read_entry
 
 
 def context_of(
-    folder: Path, records: Sequence[Record], summary: Summary, comparison: Comparison | None = None
+    folder: Path,
+    records: Sequence[Record],
+    summary: Summary,
+    comparison: Comparison | None = None,
+    place: Path | None = None,
 ) -> ReportContext:
-    """Gathers what the HTML report shows beside the records."""
+    """Gathers what the HTML report shows beside the records; `place` is the folder that it is written to."""
+    place = place or folder
     spec = files.read_run(folder).spec
     made = circumstances(folder)
     lines = [("started", made.started), ("commit", made.commit)]
@@ -46,13 +52,20 @@ def context_of(
         history=_history(folder.parent.parent),
         comparison=comparison,
         provenance=[(name, value) for name, value in lines if value],
-        artifacts=os.path.relpath(store, folder) if store.is_dir() else "",
+        artifacts=_link(store, place) if store.is_dir() else "",
+        logs=_link(folder, place),
         tolerances={name: (entry.atol, entry.rtol) for name, entry in spec.tolerances.items()},
         stale=summary.stale_expectations,
         repro=_repro(spec, summary.command),
         run=folder_text(folder),
         bisected=_bisected(folder, rows_of(records)),
     )
+
+
+def _link(target: Path, place: Path) -> str:
+    """Returns the way from a report's folder to another; empty where it leads through the names of a home folder."""
+    way = os.path.relpath(target, place)
+    return way if shorten(way) == way else ""
 
 
 class _Realised(Mapping[str, Mapping[str, Any]]):

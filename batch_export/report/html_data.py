@@ -53,6 +53,7 @@ class ReportContext:
         artifacts: the store relative to the report's folder; empty when files are not linked.
         tolerances: `(atol, rtol)` by dtype name.
         stale: expectations that match nothing.
+        logs: the run's folder relative to the report's; empty when logs are not linked.
         run: the run's folder, as the verbs take it.
         bisected: what `bisect` found, by cell.
     """
@@ -67,6 +68,7 @@ class ReportContext:
     stale: Sequence[str] = ()
     title: str = "batch_export"
     repro: str = "python -m batch_export"
+    logs: str = "."
     run: str = ""
     bisected: Mapping[Cell, Bisected] = field(default_factory=dict)
 
@@ -124,6 +126,7 @@ def report_data(
         "speedUp": summary.speed_up,
         "provenance": [[name, shorten(value)] for name, value in context.provenance],
         "artifacts": shorten(context.artifacts),
+        "logs": shorten(context.logs),
         "tolerances": dict(context.tolerances),
         "repro": shorten(context.repro),
         "run": shorten(context.run),

@@ -83,8 +83,12 @@ class Report:
 
 @dataclass(slots=True)
 class _Room:
-    """What a worker process keeps for one run: where its children come from, and when they are to end."""
+    """What a worker process keeps for one run: where its children come from, and when they are to end.
 
+    `folder` holds the logs, and is removed when the run ends.
+    """
+
+    folder: tempfile.TemporaryDirectory[str]
     launcher: Launcher
     logs: Path
     toolchain: Toolchain
@@ -114,6 +118,7 @@ def stop(token: str) -> None:
     if room is not None:
         room.stop.set()
         room.launcher.close()
+        room.folder.cleanup()
 
 
 def topic(token: str) -> str:
@@ -150,9 +155,10 @@ def _room(order: Task) -> _Room:
         problem = _mismatch(order, own)
         if problem:
             raise BatchExportError(problem)
-        logs = Path(tempfile.mkdtemp(prefix="batch-export-logs-")) / "logs"
+        folder = tempfile.TemporaryDirectory(prefix="batch-export-logs-")
+        logs = Path(folder.name) / "logs"
         logs.mkdir()
-        room = rooms.setdefault(order.token, _Room(Launcher(logs, order.preload, own.roots), logs, own))
+        room = rooms.setdefault(order.token, _Room(folder, Launcher(logs, order.preload, own.roots), logs, own))
     return room
 
 

@@ -47,7 +47,7 @@ def run(arguments: list[str]) -> int:
 def _one(name: str, output: Path | None, subject: Subject) -> None:
     form = FORMATS[name]
     if output is not None:
-        files.write_asked(output, form.render(subject), "-o")
+        files.write_asked(output, form.render(replace(subject, place=output.absolute().parent)), "-o")
     elif not form.shown:
         write(subject, [name])
         print(subject.folder / form.file)

@@ -190,7 +190,7 @@
       part("Latency", l ? latency(l, c[EAGER]) : ""),
       part("History", c[PAST] && c[PAST][0].length > 1 ? sparkline(T[c[PAST][2]].split(" ").map((at, k) => [+c[PAST][0][k], c[PAST][1][k], at])) : ""),
       part("File", o ? table(null, [["Size", size(o[2])], ["Nodes", o[3]], ["sha256", `<code>${T[o[1]]}…</code>`], ["Placed on", c[PLACED].map(([p, n]) => `${esc(T[p])} ${n}`).join(", ") || "–"]].map(([k, x]) => `<tr><th scope="row">${k}</th><td>${x}</td></tr>`)) + (link ? `<p>${link} (external data, if any, lies beside it; to look at it: <code>netron ${esc(`${D.artifacts}/${file}`)}</code>)</p>` : "") : ""),
-      c[LOG] ? `<p><a href="${esc(encodeURI(`./${T[c[LOG]]}`))}">Log</a></p>` : "",
+      c[LOG] && D.logs ? `<p><a href="${esc(encodeURI(`./${D.logs}/${T[c[LOG]]}`))}">Log</a></p>` : "",
     ].join("");
   }
 
