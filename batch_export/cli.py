@@ -28,10 +28,10 @@ from batch_export.config import run_spec
 from batch_export.config_schema import nearest
 from batch_export.errors import BatchExportError, UsageError
 from batch_export.matrix import Installed, PlannedCell, expand
+from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.running import run_planned
 from batch_export.spec import ProviderSpec, RunSpec
-from batch_export.wording import counted
 
 VERBS = (
     *("plan", "resume", "report", "compare", "baseline", "history", "expect", "export"),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batch_export.errors import UsageError
+from batch_export.nouns import counted
 from batch_export.record import Cell, Record
 from batch_export.report import run_folder as files
 from batch_export.report.compare import Comparison
@@ -22,7 +23,6 @@ from batch_export.report.runs import Side, read_side, records_of, resolve_run
 from batch_export.report.spreadsheet import COLUMNS, values_of
 from batch_export.report.summary import Summary, summarise
 from batch_export.report.wording import GLYPHS, OUTCOMES, cell_text, one_line
-from batch_export.wording import counted
 
 if TYPE_CHECKING:
     import pandas

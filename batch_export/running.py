@@ -18,6 +18,7 @@ from rich.console import Console
 from batch_export import sweeping
 from batch_export.errors import BatchExportError
 from batch_export.matrix import PlannedCell
+from batch_export.nouns import counted
 from batch_export.record import Record
 from batch_export.report import run_folder as files
 from batch_export.report.formats import SUMMARIES, Subject, write
@@ -27,7 +28,6 @@ from batch_export.report.runs import Side
 from batch_export.report.story import folder_text, tell
 from batch_export.report.summary import Counts, Summary, complete, completed, summarise
 from batch_export.spec import RunSpec
-from batch_export.wording import counted
 
 if TYPE_CHECKING:
     from batch_export.runner.sweep import RunResult

@@ -406,6 +406,23 @@ def test_plain_progress_is_throttled_but_names_every_failure() -> None:
     ]
 
 
+def test_plain_progress_tells_of_units_while_no_cell_has_its_record() -> None:
+    console, now = Console(file=io.StringIO(), width=80), [0.0]
+    reporter = LineReporter(console, clock=lambda: now[0])
+    names = [f"bert_tiny/{setting}/core" for setting in ("static", "full", "batch", "seq")]
+    reporter.started([cell(opset=opset) for opset in range(6)])
+    reporter.scheduled([Lane(tuple((name, 3.0) for name in names), 1), Lane((("bert_tiny/measure", 4.0),), 1)])
+    for name in names[:3]:
+        reporter.group_started(name)
+        now[0] += 3.0 if name != names[1] else 0.5
+        reporter.group_finished(name)
+    assert lines_of(console) == [
+        "6 cells",
+        "[0/6]; 1 of 4 units done; last: bert_tiny/static/core; about 15 s left",
+        "[0/6]; 3 of 4 units done; last: bert_tiny/batch/core; about 5 s left",
+    ]
+
+
 def test_plain_progress_has_no_control_codes_and_counts_every_thread() -> None:
     console = Console(file=io.StringIO(), width=80)
     reporter = reporter_for(console)
@@ -520,5 +537,7 @@ def test_plain_lines_say_how_long_it_takes() -> None:
     reporter.group_started("a")
     now[0] = 10.0
     reporter.group_finished("a")
+    assert lines_of(console)[-1] == "[0/2]; 1 of 2 units done; last: a; about 20 s left"
+    now[0] = 12.0
     reporter.record(passed(cell()))
     assert lines_of(console)[-1] == "[1/2] 1 pass; last: bert_tiny/static/opset18/cpu/core; about 20 s left"

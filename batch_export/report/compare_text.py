@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from batch_export.nouns import counted
 from batch_export.report.compare import KINDS, TITLES, WORSE, Change, Comparison, Kind
 from batch_export.report.markdown import escape
 from batch_export.report.redact import shorten
-from batch_export.wording import counted
 
 COMPARISON_VERSION = 1
 """Raised when the JSON of a comparison changes incompatibly. 1 (2026-11): first."""

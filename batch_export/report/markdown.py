@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from batch_export.nouns import counted
 from batch_export.record import Record
 from batch_export.report.failures import group_failures
 from batch_export.report.redact import shorten
 from batch_export.report.summary import Summary
 from batch_export.report.wording import GLYPHS, OUTCOMES, cell_text, speed_up
-from batch_export.wording import counted
 
 _SPECIAL = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>|#"} | {"\n": " ", "\r": " "})
 

@@ -19,11 +19,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from batch_export.nouns import counted
 from batch_export.record import Cell, Record
 from batch_export.report.pace import Pace, left_text
 from batch_export.report.wording import OUTCOMES, STYLES, UNEXPECTED, one_line
 from batch_export.runner.reporter import Lane, Reporter
-from batch_export.wording import counted
 
 _LINE_EVERY_S = 2.0
 _MOST_UNITS = 8
@@ -183,7 +183,7 @@ def _shortened(name: str, room: int) -> str:
 
 
 class LineReporter:
-    """Plain lines without control codes: every unexpected cell, and a count at most every two seconds."""
+    """Plain lines without control codes: every unexpected cell, and how far the run is, at most every two seconds."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -193,6 +193,8 @@ class LineReporter:
         self._total = 0
         self._said_at = 0.0
         self._pace = Pace()
+        self._units = 0
+        self._ended = 0
 
     def started(self, cells: Sequence[Cell]) -> None:
         """Says how many cells there are."""
@@ -205,6 +207,7 @@ class LineReporter:
         """Takes the lanes for the estimate."""
         with self._lock:
             self._pace = replace(self._pace, lanes=tuple(lanes))
+            self._units, self._ended = len(lanes[0].units) if lanes else 0, 0
 
     def group_started(self, name: str) -> None:
         """Says nothing: a line per unit would drown the counts."""
@@ -215,9 +218,12 @@ class LineReporter:
         """Says nothing."""
 
     def group_finished(self, name: str) -> None:
-        """Says nothing either."""
+        """Says how many units are done, when that is due: records come only after the last of a cell's steps."""
         with self._lock:
-            self._pace = self._pace.ended(name, self._clock())
+            now = self._clock()
+            self._pace = self._pace.ended(name, now)
+            self._ended += 1
+            self._say_when_due(now, name, f"{self._ended} of {counted(self._units, 'unit')} done")
 
     def record(self, record: Record) -> None:
         """Counts; prints the cell when it is unexpected, and the counts when they are due."""
@@ -226,12 +232,7 @@ class LineReporter:
             done = self._counts.total()
             if record.verdict in UNEXPECTED:
                 self._say(unexpected_line(record))
-            now = self._clock()
-            if done == self._total or now - self._said_at >= _LINE_EVERY_S:
-                self._said_at = now
-                left = left_text(self._pace.left_s(now)) if done < self._total else ""
-                said = (f"[{done}/{self._total}] {counts_text(self._counts)}", f"last: {record.cell.name}", left)
-                self._say("; ".join(filter(None, said)))
+            self._say_when_due(self._clock(), record.cell.name, always=done == self._total)
 
     def message(self, text: str) -> None:
         """Prints the line."""
@@ -240,6 +241,14 @@ class LineReporter:
 
     def finished(self) -> None:
         """Says nothing: the table follows."""
+
+    def _say_when_due(self, now: float, last: str, more: str = "", *, always: bool = False) -> None:
+        if always or now - self._said_at >= _LINE_EVERY_S:
+            self._said_at = now
+            done = self._counts.total()
+            left = left_text(self._pace.left_s(now)) if done < self._total else ""
+            said = (f"[{done}/{self._total}] {counts_text(self._counts)}".strip(), more, f"last: {last}", left)
+            self._say("; ".join(filter(None, said)))
 
     def _say(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from batch_export.nouns import counted
 from batch_export.record import Record
 from batch_export.report.compare import Comparison
 from batch_export.report.compare_text import tell_comparison
@@ -18,7 +19,6 @@ from batch_export.report.failures import FailureGroup, group_failures
 from batch_export.report.summary import Summary
 from batch_export.report.table import legend, tables
 from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, OUTCOMES, STYLES
-from batch_export.wording import counted
 
 _MOST_FAILURES = 40
 _MOST_REASONS = 8

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from batch_export.digest import Digest
 from batch_export.import_names import file_digest
 from batch_export.packaging_paths import models_dir
-from batch_export.sources import relative_name
+from batch_export.sources import is_installed, relative_name
 
 _DERIVED_SUFFIXES = (".pyc", ".pyo", ".lock", ".log")
 
@@ -34,6 +35,7 @@ class LoadedFiles:
         folders = [models_dir(), *(root for root in roots if len(root.parts) > 1)]
         self._prefixes = tuple(str(folder) + os.sep for folder in folders)
         self._opened: set[str] = set()
+        self._installed: set[str] = set()
 
     def watch(self) -> None:
         """Starts watching; there is no way to stop (Python's audit hooks stay)."""
@@ -55,10 +57,16 @@ class LoadedFiles:
         """Returns the local files loaded so far, by their names relative to their roots, sorted."""
         modules = {os.path.abspath(name) for name in map(_file_of, list(sys.modules.values())) if name}
         found: dict[str, Digest] = {}
-        for name in sorted(modules | self._opened):
+        folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
+        for name in sorted((modules | self._opened) - self._installed):
             if not self._may_be_local(name):
                 continue
-            path = Path(os.path.realpath(name))
+            folder, file = os.path.split(name)
+            real, installed = folders(folder)
+            if installed and not os.path.islink(name):
+                self._installed.add(name)
+                continue
+            path = Path(os.path.realpath(os.path.join(real, file)))
             relative = relative_name(path, self._roots)
             if relative is not None and path.is_file():
                 found[relative] = file_digest(path)
@@ -68,6 +76,12 @@ class LoadedFiles:
         if name.endswith(_DERIVED_SUFFIXES) or name.startswith(self._ignored):
             return False
         return name.startswith(self._prefixes)
+
+
+def _real_folder(name: str) -> tuple[str, bool]:
+    """Returns a folder without symlinks, and whether it is one of installed packages."""
+    real = os.path.realpath(name)
+    return real, is_installed(Path(real))
 
 
 def _file_of(module: Any) -> str | None:

@@ -21,6 +21,7 @@ from batch_export import plan
 from batch_export.errors import BatchExportError
 from batch_export.import_names import ImportNames
 from batch_export.matrix import PlannedCell
+from batch_export.nouns import counted
 from batch_export.record import Cell, Failure, Record
 from batch_export.runner.assemble import assemble, skipped
 from batch_export.runner.estimates import estimated
@@ -41,7 +42,6 @@ from batch_export.store import imports_memo, open_store
 from batch_export.stored_records import Place, StoredRecords
 from batch_export.toolchain import toolchain_for
 from batch_export.verdict import judge
-from batch_export.wording import counted
 
 _ENDING_LIMIT_S = 10.0
 """How long an interrupted run waits for the threads that end its children."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from batch_export.nouns import counted
 from batch_export.report.baseline import baseline_of, write_baseline
 from batch_export.report.runs import records_of, resolve_run
 from batch_export.report.story import folder_text
 from batch_export.runner.surroundings import circumstances
 from batch_export.sweeping import run_name
 from batch_export.verbs.arguments import VerbParser, add_outputs
-from batch_export.wording import counted
 
 
 def run(arguments: list[str]) -> int:

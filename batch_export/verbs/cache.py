@@ -13,13 +13,13 @@ from pathlib import Path
 from batch_export.composition import Composed, compose_and_call
 from batch_export.config_schema import nearest
 from batch_export.errors import UsageError
+from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.report.story import folder_text
 from batch_export.store import LOCAL_ONLY, Store, open_store
 from batch_export.store.audit import audit
 from batch_export.store.bundle import export_tar, import_tar
 from batch_export.verbs.arguments import VerbParser
-from batch_export.wording import counted
 
 WORDS = ("info", "verify", "gc", "export", "import")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

@@ -19,6 +19,7 @@ from rich.console import Console
 from batch_export.composition import Composed, compose_and_call
 from batch_export.digest import Digest, digest_file
 from batch_export.errors import RunError, UsageError
+from batch_export.nouns import counted
 from batch_export.packaging_paths import conf_dir, models_dir
 from batch_export.record import Record
 from batch_export.report import run_folder as files
@@ -31,7 +32,6 @@ from batch_export.store import Store, open_store
 from batch_export.store.entry import read_entry
 from batch_export.store.files import copy_in
 from batch_export.verbs.arguments import VerbParser
-from batch_export.wording import counted
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1

@@ -16,13 +16,13 @@ from batch_export import sweeping
 from batch_export.composition import Composed, compose_and_call
 from batch_export.config import ENGINES
 from batch_export.errors import UsageError
+from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.report.runs import all_runs, resolve_run
 from batch_export.report.story import folder_text
 from batch_export.running import resume_command, run_planned
 from batch_export.spec import RunnerSpec
 from batch_export.verbs.arguments import VerbParser, add_outputs
-from batch_export.wording import counted
 
 
 def run(arguments: list[str]) -> int:
