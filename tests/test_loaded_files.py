@@ -11,7 +11,7 @@ import pytest
 CODE = """
 import json, sys
 from pathlib import Path
-from batch_export.runner.loaded import LoadedFiles
+from batch_export.runner.loaded import LoadedFiles, installed_modules
 
 root = Path(sys.argv[1])
 sys.path[:0] = [str(root), str(root / ".venv/lib/python3.11/site-packages")]
@@ -21,8 +21,12 @@ import mine, package, linked_file, linked.inside
 for name in ("weights.bin", "outputs/run.log", "outputs/kept.bin", "cache.pyc"):
     (root / name).read_bytes()
 (root / "written.txt").write_text("out")
+assert str(root / ".venv/lib/python3.11/site-packages/package.py") in installed_modules()
+assert not any("linked" in name or name.endswith("mine.py") for name in installed_modules())
 once = [name for name, _ in watched.sources()]
 assert once == [name for name, _ in watched.sources()]
+later = LoadedFiles([root], [root / "outputs"], installed_modules())
+assert [name for name, _ in later.sources()] == [name for name in once if name.endswith(".py")]
 print(json.dumps(once))
 """
 

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from batch_export.runner import keeper, worker
+from batch_export.runner.loaded import installed_modules
 from batch_export.runner.preload import preload
 
 READY = b"ready"
 _MESSAGE_BYTES = 1 << 16
 
 
-def serve(control: socket.socket) -> None:
+def serve(control: socket.socket, installed: frozenset[str]) -> None:
     """Forks children as orders come in and reports their fate, until the control socket closes."""
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -49,7 +50,7 @@ def serve(control: socket.socket) -> None:
                 pid = os.fork()
                 if pid == 0:
                     foreign = (control.fileno(), wake_read, wake_write)
-                    _become_keeper(Path(os.fsdecode(message)), events, fate, foreign)
+                    _become_keeper(Path(os.fsdecode(message)), events, fate, foreign, installed)
                 os.close(events)
                 os.close(fate)
                 keepers.add(pid)
@@ -59,7 +60,9 @@ def serve(control: socket.socket) -> None:
                 _reap(keepers)
 
 
-def _become_keeper(order: Path, events: int, fate: int, foreign: tuple[int, ...]) -> NoReturn:
+def _become_keeper(
+    order: Path, events: int, fate: int, foreign: tuple[int, ...], installed: frozenset[str]
+) -> NoReturn:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for handle in foreign:
@@ -67,7 +70,7 @@ def _become_keeper(order: Path, events: int, fate: int, foreign: tuple[int, ...]
 
     def work() -> None:
         os.close(fate)
-        worker.main(order, events)
+        worker.main(order, events, installed)
 
     keeper.keep(work, fate, inherited=(events,))
 
@@ -92,9 +95,10 @@ def main(arguments: list[str]) -> None:
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads > 1:
         print(f"warning: {threads} threads run after preloading; forked children may hang on their locks", flush=True)
+    installed = installed_modules()
     gc.collect()
     gc.freeze()  # the collector of a child would otherwise write to, and so copy, the pages that it shares with us
-    serve(control)
+    serve(control, installed)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ class Launcher:
         self._control: socket.socket | None = None
         self._stop = stop or threading.Event()
         self._stopped = False
+        self._failed: RunError | None = None
 
     def launch(self, order: Order) -> Child:
         """Starts a child that carries out the order.
@@ -184,12 +185,15 @@ class Launcher:
                 raise
         if ready != READY:
             self._server.kill()
-            raise self._gone()
+            self._failed = self._gone()  # for every thread that waits for it, so that none tells of the stop instead
+            raise self._failed
         ours.settimeout(None)
         self._control = ours
         return ours
 
     def _refuse_if_stopped(self) -> None:
+        if self._failed is not None:
+            raise self._failed
         if self._stopped or self._stop.is_set():
             raise RunError("the run has been stopped")
 

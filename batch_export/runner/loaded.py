@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,16 @@ class LoadedFiles:
     Args:
         roots: folders of local modules.
         ignored: folders that are not sources (the store, the run's own folder).
+        installed: files known to be of installed packages, see `installed_modules`.
     """
 
-    def __init__(self, roots: Sequence[Path], ignored: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[Path], ignored: Sequence[Path], installed: Collection[str] = ()) -> None:
         self._roots = tuple(roots)
         self._ignored = tuple(str(folder) + os.sep for folder in ignored)
         folders = [models_dir(), *(root for root in roots if len(root.parts) > 1)]
         self._prefixes = tuple(str(folder) + os.sep for folder in folders)
         self._opened: set[str] = set()
-        self._installed: set[str] = set()
+        self._installed = set(installed)
 
     def watch(self) -> None:
         """Starts watching; there is no way to stop (Python's audit hooks stay)."""
@@ -55,10 +56,9 @@ class LoadedFiles:
 
     def sources(self) -> tuple[tuple[str, Digest], ...]:
         """Returns the local files loaded so far, by their names relative to their roots, sorted."""
-        modules = {os.path.abspath(name) for name in map(_file_of, list(sys.modules.values())) if name}
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
-        for name in sorted((modules | self._opened) - self._installed):
+        for name in sorted((_module_files() | self._opened) - self._installed):
             if not self._may_be_local(name):
                 continue
             folder, file = os.path.split(name)
@@ -76,6 +76,17 @@ class LoadedFiles:
         if name.endswith(_DERIVED_SUFFIXES) or name.startswith(self._ignored):
             return False
         return name.startswith(self._prefixes)
+
+
+def installed_modules() -> frozenset[str]:
+    """Returns the files of the modules loaded so far that came with installed packages, not through links."""
+    folders = cache(_real_folder)
+    names = _module_files()
+    return frozenset(name for name in names if folders(os.path.dirname(name))[1] and not os.path.islink(name))
+
+
+def _module_files() -> set[str]:
+    return {os.path.abspath(name) for name in map(_file_of, list(sys.modules.values())) if name}
 
 
 def _real_folder(name: str) -> tuple[str, bool]:

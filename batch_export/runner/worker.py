@@ -14,6 +14,7 @@ import importlib
 import os
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -306,8 +307,14 @@ def serves(found: Found, mnemonic: Mnemonic, refresh: str) -> bool:
     return not (isinstance(latency, dict) and latency.get("contended"))
 
 
-def main(order_path: Path, events: int) -> None:
-    """Carries out the order in this process, which becomes the leader of a session of its own."""
+def main(order_path: Path, events: int, installed: Collection[str] = ()) -> None:
+    """Carries out the order in this process, which becomes the leader of a session of its own.
+
+    Args:
+        order_path: the order.
+        events: write end of the pipe to the parent.
+        installed: what this process had loaded of installed packages when it was forked.
+    """
     with contextlib.suppress(PermissionError):  # it leads one already
         os.setsid()
     os.set_inheritable(events, False)
@@ -318,7 +325,7 @@ def main(order_path: Path, events: int) -> None:
     if torch is not None:
         torch.set_num_threads(order.settings.threads)
     folders = [Path(order.store), Path(order.log).parent.parent]
-    loaded = LoadedFiles([Path(root) for root in order.toolchain.roots], folders)
+    loaded = LoadedFiles([Path(root) for root in order.toolchain.roots], folders, installed)
     loaded.watch()
     Worker(order, events, loaded).carry_out()
 
