@@ -68,7 +68,7 @@ def judge(
     noise = _noise_sentence(record.runs)
     if noise:
         extra["nondeterministic"] = noise
-    outputs = [output for run in record.runs for output in run.outputs]
+    outputs = [output for run in _shown(record.runs, tolerance_of) for output in run.outputs]
     record = replace(
         record,
         max_abs=max((output.max_abs for output in outputs if output.max_abs is not None), default=None),
@@ -258,6 +258,15 @@ def _wants_float64(problem: _Problem, model: ModelSpec) -> bool:
     """Whether a mismatch was found without float64, though the run did not switch that off."""
     said = _FROM_FLOAT64 in problem.message
     return problem.error_class == "NumericMismatch" and not said and model.oracle != oracle_need.NEVER
+
+
+def _shown(runs: Sequence[RunFacts], tolerance_of: Mapping[str, Tolerance]) -> Iterator[RunFacts]:
+    """Yields the runs whose errors a cell shows: those with `large` values only where they are too large, since they
+    grow with the values and would hide the others.
+    """
+    for run in runs:
+        if run.variant != "large" or _worst_mismatch([run], tolerance_of) is not None:
+            yield run
 
 
 def _float64_sentence(record: Record, model: ModelSpec, tolerances: Mapping[str, Tolerance]) -> str:

@@ -43,6 +43,15 @@ GOOD = run(output(1e-5))
 BAD = run(output(0.5))
 
 
+def test_errors_at_large_values_are_shown_where_they_fail_and_nowhere_else() -> None:
+    fine = run(output(0.05, size=100.0), variant="large")
+    judged = judge(record(GOOD, fine))
+    assert (judged.verdict, judged.max_abs) == ("pass", 1e-5)
+    too_large = run(output(5.0, size=100.0), variant="large")
+    judged = judge(record(GOOD, too_large))
+    assert (judged.verdict, judged.max_abs) == ("fail", 5.0)
+
+
 @pytest.mark.parametrize(
     ("facts", "outcome", "stage", "error_class"),
     [
