@@ -45,7 +45,7 @@ class ImportNames:
         """
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         key = f"{_FORMAT} {file_digest(path)} {package}"
-        found = self._used.get(key) or self._known.get(key)
+        found = self._used.get(key, self._known.get(key))
         if found is None:
             found = tuple(_imports(path.read_bytes(), package))
             self._is_new = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import os
 import subprocess
@@ -199,6 +200,15 @@ def test_what_files_import_is_remembered_by_their_content(project: Path, tmp_pat
     (project / "mine" / "deep" / "inner.py").write_text("from mine import unrelated")
     closure = sources.source_closure("mine.net", (project,), ImportNames(memo))
     assert "mine.unrelated" in closure
+
+
+def test_a_file_is_parsed_once_even_if_it_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "net.py"
+    path.write_text("thing = 1")
+    names = ImportNames()
+    assert names.of(path, "net") == ()
+    monkeypatch.setattr(ast, "parse", None)
+    assert names.of(path, "net") == ()
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"a": 1}', b"\xff\x00"])

@@ -9,12 +9,13 @@ for the states what they were. Nothing but shapes is computed during capture, so
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 _aten = torch.ops.aten
+_OPERATORS: tuple[Any, ...] = (_aten.lstm.input, _aten.gru.input, _aten.rnn_tanh.input, _aten.rnn_relu.input)
 _KEYS = (
     torch._C.DispatchKey.CompositeImplicitAutograd,
     torch._C.DispatchKey.Autograd,
@@ -22,13 +23,9 @@ _KEYS = (
 )
 
 
-def _output(input: torch.Tensor, state: torch.Tensor, bidirectional: bool) -> torch.Tensor:
-    return input.new_empty([*input.shape[:2], state.shape[2] * (2 if bidirectional else 1)])
-
-
-def _lstm(
+def _shapes(
     input: torch.Tensor,
-    hx: Sequence[torch.Tensor],
+    hx: torch.Tensor | Sequence[torch.Tensor],
     params: Sequence[torch.Tensor],
     has_biases: bool,
     num_layers: int,
@@ -37,38 +34,19 @@ def _lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[torch.Tensor, ...]:
-    return _output(input, hx[0], bidirectional), hx[0].new_empty(hx[0].shape), hx[1].new_empty(hx[1].shape)
-
-
-def _one_state(
-    input: torch.Tensor,
-    hx: torch.Tensor,
-    params: Sequence[torch.Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[torch.Tensor, ...]:
-    return _output(input, hx, bidirectional), hx.new_empty(hx.shape)
-
-
-_SHAPES: tuple[tuple[Any, Callable[..., Any]], ...] = (
-    (_aten.lstm.input, _lstm),
-    (_aten.gru.input, _one_state),
-    (_aten.rnn_tanh.input, _one_state),
-    (_aten.rnn_relu.input, _one_state),
-)
+    states = [hx] if isinstance(hx, torch.Tensor) else hx
+    width = states[0].shape[2] * (2 if bidirectional else 1)
+    output = input.new_empty([*input.shape[:2], width])
+    return (output, *(state.new_empty(state.shape) for state in states))
 
 
 @contextlib.contextmanager
 def recurrent_shapes() -> Iterator[None]:
     """Replaces what torch's Python dispatcher calls for recurrent layers; eager execution does not go through it."""
-    kept = [(operator, dict(operator.py_kernels)) for operator, _ in _SHAPES]
-    for operator, function in _SHAPES:
+    kept = [(operator, dict(operator.py_kernels)) for operator in _OPERATORS]
+    for operator in _OPERATORS:
         for key in _KEYS:
-            operator.py_kernels[key] = function
+            operator.py_kernels[key] = _shapes
         operator._dispatch_cache.clear()
     try:
         yield
