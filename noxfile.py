@@ -42,10 +42,11 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, format and rules; the workflow and the examples against the schemas of those who run them."""
+    """ruff, format and rules; what may import what; workflow and examples against the schemas of those who run them."""
     session.install(*CONSTRAINTS, *group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
+    session.run("lint-imports")
     for schema, path in SCHEMAS.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", path)
     session.run("pre-commit", "validate-config", "examples/pre-commit/pre-commit-config.yaml")
@@ -113,3 +114,11 @@ def ops(session: nox.Session) -> None:
     pathlib.Path(out).unlink(missing_ok=True)
     session.run("python", "tests/op_database.py", "--check", "--out", out, *session.posargs, env=ONE_THREAD)
     session.run("pytest", "-m", "ops", "tests/test_exporter_architectures.py", env=ONE_THREAD)
+
+
+@nox.session
+def hunt(session: nox.Session) -> None:
+    """Generated programs against eager: `nox -s hunt -- --minutes 10 --seed 0`; findings go to outputs/hunt."""
+    install(session, "test")
+    session.chdir("tests")
+    session.run("python", "-W", "ignore", "-m", "hunt", "--out", "../outputs/hunt", *session.posargs, env=ONE_THREAD)

@@ -9,19 +9,20 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from batch_export.version import __version__
+
 if TYPE_CHECKING:
     from torch.onnx import is_in_onnx_export
 
+    from batch_export.api.export import export
+    from batch_export.api.sweep import Run, open_run, sweep
     from batch_export.errors import OnnxExporterError
-    from batch_export.exporter.fake_mode import ONNXFakeContext, enable_fake_mode
-    from batch_export.exporter.inference import ONNXRuntimeOptions
+    from batch_export.exporter.capture.fake_mode import ONNXFakeContext, enable_fake_mode
     from batch_export.exporter.legacy import DiagnosticOptions, ExportOptions, dynamo_export
-    from batch_export.exporter.program import ONNXProgram
-    from batch_export.exporter.registry import OnnxRegistry
-    from batch_export.front import export
-    from batch_export.run_api import Run, open_run, sweep
+    from batch_export.exporter.program.inference import ONNXRuntimeOptions
+    from batch_export.exporter.program.program import ONNXProgram
+    from batch_export.exporter.translate.registry import OnnxRegistry
 
-__version__ = "0.1.0"
 __all__ = [
     "DiagnosticOptions",
     "ExportOptions",
@@ -43,18 +44,18 @@ __all__ = [
 _HOMES = {
     "DiagnosticOptions": "batch_export.exporter.legacy",
     "ExportOptions": "batch_export.exporter.legacy",
-    "ONNXFakeContext": "batch_export.exporter.fake_mode",
-    "ONNXProgram": "batch_export.exporter.program",
-    "ONNXRuntimeOptions": "batch_export.exporter.inference",
+    "ONNXFakeContext": "batch_export.exporter.capture.fake_mode",
+    "ONNXProgram": "batch_export.exporter.program.program",
+    "ONNXRuntimeOptions": "batch_export.exporter.program.inference",
     "OnnxExporterError": "batch_export.errors",
-    "OnnxRegistry": "batch_export.exporter.registry",
-    "Run": "batch_export.run_api",
+    "OnnxRegistry": "batch_export.exporter.translate.registry",
+    "Run": "batch_export.api.sweep",
     "dynamo_export": "batch_export.exporter.legacy",
-    "enable_fake_mode": "batch_export.exporter.fake_mode",
-    "export": "batch_export.front",
+    "enable_fake_mode": "batch_export.exporter.capture.fake_mode",
+    "export": "batch_export.api.export",
     "is_in_onnx_export": "torch.onnx",
-    "open_run": "batch_export.run_api",
-    "sweep": "batch_export.run_api",
+    "open_run": "batch_export.api.sweep",
+    "sweep": "batch_export.api.sweep",
 }
 
 

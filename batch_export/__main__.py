@@ -7,7 +7,7 @@ import sys
 
 def main() -> int:
     """Runs the command line and returns the exit code."""
-    from batch_export.cli import main as command_line  # not at the top: see the module's docstring
+    from batch_export.cli.main import main as command_line  # lazy: children import this module again
 
     return command_line(sys.argv)
 

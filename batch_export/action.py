@@ -7,15 +7,17 @@ descriptions never are, and two keys that differ can be told apart entry by entr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from batch_export.digest import Digest, digest_value
 from batch_export.record import Failure
 
-Mnemonic = Literal["Reference", "Capture", "Translate", "Check", "Run", "Oracle", "Measure", "Eager"]
+Mnemonic = str
+"""The name of a kind of action: one of `steps.MNEMONICS`."""
 
-KEY_FORMAT = 1
-"""Raised when keys change their meaning. 1 (2026-11): first."""
+KEY_FORMAT = 2
+"""Raised when keys change their meaning. 1 (2026-11): first. 2 (2026-11-22): folders that arguments name are in keys;
+a result says which packages and variables it saw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,11 @@ class ActionResult:
         artifacts: name -> digest in the content store.
         model: the ONNX file, for Translate.
         failure: why the action did not end well; failures of the environment are not cached.
-        sources: `(path, digest)` of local files that the action was seen to load; checked before a
-            cached result is used.
+        sources: `(path, digest)` of files that the action was seen to load; checked before a cached result is used, as
+            are the next three (see `recorded.py`).
+        asked: `(path, state)` of what it was seen to ask about without opening it (`asked.py`); checked likewise.
+        packages: `(name, state)` of the installed distributions that it used.
+        variables: `(name, digest)` of the environment variables that it read.
         seconds: wall time of the execution.
         attempts: failures of earlier tries in the same run, when the action was tried again.
     """
@@ -74,5 +79,8 @@ class ActionResult:
     model: ModelArtifact | None = None
     failure: Failure | None = None
     sources: tuple[tuple[str, Digest], ...] = ()
+    asked: tuple[tuple[str, str], ...] = ()
+    packages: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, Digest], ...] = ()
     seconds: float = 0.0
     attempts: tuple[Failure, ...] = ()

@@ -27,8 +27,6 @@ SEED = "seed"
 PADDING = ("padding", "all_padding")
 VARIANTS = ("zeros", "large", *PADDING, "empty")
 """Special values of the inputs; `seed1`, `seed2`, ... are further draws of the ordinary ones."""
-LARGE_SCALE = 100.0
-"""Standard deviation of the values of `large`, in place of 1; absolute tolerances are as many times wider there."""
 _EMPTY_AXIS = "batch"
 
 

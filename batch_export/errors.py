@@ -64,6 +64,10 @@ class LibraryMissingError(BatchExportError):
         self.needed_by = needed_by
 
 
+class ExportWarning(UserWarning):
+    """Something about an exported file that its user should know: what it leaves out or takes for granted."""
+
+
 class OnnxExporterError(BatchExportError):
     """Base of the exporter core's errors.
 

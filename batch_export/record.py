@@ -5,11 +5,19 @@ Frozen plain data; `schema_version` is in every stored record. Verdicts are deri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
+
+from batch_export.numbers.facts import OutputFacts
+from batch_export.runtime.measuring import LatencyFacts
 
 SCHEMA_VERSION = 1
-"""Raised when a record changes incompatibly. 1 (2026-11): first."""
+"""Raised when a record changes incompatibly. 1 (2026-11): first.
+
+2026-11-22: records have `by_distribution`, models in run.json `allow_nonfinite`, summary.json `stale_exclusions`,
+`nothing_tested` and `by_distribution`; all may be missing in older files.
+"""
 
 Outcome = Literal["pass", "fail", "skip", "xfail", "xpass", "flaky", "missing"]
 Stage = Literal[
@@ -27,9 +35,11 @@ Stage = Literal[
     "environment",
     "model",
 ]
-UNCACHED_STAGES: frozenset[str] = frozenset({"crash", "timeout", "memory", "environment"})
+PROCESS_STAGES: tuple[Stage, ...] = ("crash", "timeout", "memory")
+"""Failures that end the process itself."""
+UNCACHED_STAGES: frozenset[str] = frozenset({*PROCESS_STAGES, "environment"})
 """Failures that say something about the machine and the moment: recorded, never served from the cache."""
-RETRIED_STAGES: frozenset[str] = frozenset({"crash", "timeout", "memory"})
+RETRIED_STAGES: frozenset[str] = frozenset(PROCESS_STAGES)
 """Failures after which an action is tried again, as often as `runner.retries` says."""
 
 
@@ -37,16 +47,72 @@ RETRIED_STAGES: frozenset[str] = frozenset({"crash", "timeout", "memory"})
 class Cell:
     """One point of the matrix."""
 
-    model: str
-    dynamic: str
-    opset: int
-    provider: str
-    exporter: str
+    # These fields are the axes: whatever goes over axes goes over them. An axis is a word, or a number, which a cell's
+    # name has after the axis' own (`opset20`); `key` is the key of the matrix that lists its values.
+    model: str = field(metadata={"key": "models"})
+    dynamic: str = field(metadata={"key": "dynamic"})
+    opset: int = field(metadata={"key": "opsets"})
+    provider: str = field(metadata={"key": "providers"})
+    exporter: str = field(metadata={"key": "exporters"})
+
+    @classmethod
+    def axes(cls) -> dict[str, str]:
+        """Returns the axes in order, with the key of the matrix that lists each one's values."""
+        return {axis.name: axis.metadata["key"] for axis in fields(cls)}
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The value on each axis as a word, as globs are matched with it."""
+        return {axis: str(value) for axis, value in self._values()}
+
+    @property
+    def path(self) -> dict[str, str]:
+        """The value on each axis as the cell's name has it."""
+        return {axis: f"{axis}{value}" if isinstance(value, int) else value for axis, value in self._values()}
 
     @property
     def name(self) -> str:
         """`model/dynamic/opset20/provider/exporter`, as it is typed on the command line."""
-        return f"{self.model}/{self.dynamic}/opset{self.opset}/{self.provider}/{self.exporter}"
+        words = []
+        for axis in self.__dataclass_fields__:  # asked for often: no dict is made for it
+            value = getattr(self, axis)
+            words.append(f"{axis}{value}" if isinstance(value, int) else value)
+        return "/".join(words)
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        """The axes that are neither a row nor a column of a table: cells that agree on them share one."""
+        return tuple(word for axis, word in self.path.items() if axis not in _OF_A_TABLE)
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Returns the cell that a name stands for.
+
+        Raises:
+            ValueError: it is no such name.
+        """
+        parts, axes = name.split("/"), fields(cls)
+        if len(parts) == len(axes):
+            values = [_value(axis.name, axis.type, part) for axis, part in zip(axes, parts, strict=True)]
+            if None not in values:
+                return cls(*values)
+        form = "/".join(f"{axis.name}N" if axis.type == "int" else axis.name for axis in axes)
+        raise ValueError(f"{name!r} is not the name of a cell, which is {form}")
+
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        return ((axis, getattr(self, axis)) for axis in self.__dataclass_fields__)
+
+
+def _value(axis: str, kind: Any, part: str) -> Any:
+    if kind != "int":
+        return part or None
+    number = part.removeprefix(axis)
+    return int(number) if number != part and number.isdecimal() else None
+
+
+_OF_A_TABLE = ("model", "dynamic", "opset")
+AXES: tuple[str, ...] = tuple(Cell.axes())
+"""The axes of the matrix, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,54 +139,6 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputFacts:
-    """How one output of one run compares with eager.
-
-    Attributes:
-        name: the ONNX output's name.
-        expected_dtype, actual_dtype: numpy names (`float32`, `bfloat16`, ...).
-        expected_shape, actual_shape: sizes.
-        hull: upper hull of the points `(|expected|, |error|)` over elements that are finite on both sides, by rising
-            `|expected|`: enough to judge `|error| <= atol + rtol * |expected|` for any tolerance.
-        max_abs: largest `|error|`, None when dtype or shape differ or nothing is finite.
-        max_rel: largest `|error| / max(|expected|, smallest normal of the dtype)`, None likewise.
-        non_finite_mismatches: elements that are NaN or Inf (sign included) on one side only.
-        unequal: elements that differ at all (for integers, booleans and strings: exactly).
-        count: elements compared.
-        worst_index: index of the element with the largest `|error|`.
-        noise: largest `|difference|` between two eager runs; above zero means that eager is not deterministic.
-        worst_values: eager's value and the file's at `worst_index`, as text (JSON has no NaN).
-        decades: how many elements have an error of 10^d to 10^(d+1), as `(d, count)` by rising d; equal ones in none.
-        max_ulp: largest distance in units in the last place, for floating-point dtypes that differ somewhere.
-        outside: elements beyond the default tolerance of their dtype, non-finite mismatches included.
-        rounding_hull: as `hull`, of eager against eager in float64: ordinary rounding. Empty without an oracle.
-        oracle_hull: as `hull`, of the file against eager in float64.
-        has_oracle: whether eager ran in float64 for this output.
-    """
-
-    name: str
-    expected_dtype: str
-    actual_dtype: str
-    expected_shape: tuple[int, ...]
-    actual_shape: tuple[int, ...]
-    hull: tuple[tuple[float, float], ...] = ()
-    max_abs: float | None = None
-    max_rel: float | None = None
-    non_finite_mismatches: int = 0
-    unequal: int = 0
-    count: int = 0
-    worst_index: tuple[int, ...] | None = None
-    noise: float = 0.0
-    worst_values: tuple[str, str] | None = None
-    decades: tuple[tuple[int, int], ...] = ()
-    max_ulp: float | None = None
-    outside: int = 0
-    rounding_hull: tuple[tuple[float, float], ...] = ()
-    oracle_hull: tuple[tuple[float, float], ...] = ()
-    has_oracle: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class RunFacts:
     """One execution of a file at one set of axis sizes.
 
@@ -137,18 +155,6 @@ class RunFacts:
     error: str = ""
     rejected: str = ""
     variant: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyFacts:
-    """Milliseconds of one inference; `contended` when wall time exceeded CPU time by more than a tenth."""
-
-    median: float
-    p95: float
-    ci_low: float
-    ci_high: float
-    runs: int
-    contended: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +184,8 @@ class Record:
 
     `runs`, `failure` and `findings` are facts; `verdict`, `stage`, `error_class`, `message`, `max_abs` and `max_rel`
     are derived from them and the run's tolerances and expectations (`verdict.judge`). `attempts` are the failures of
-    earlier tries of the cell's actions: a cell that passes all the same is `flaky`.
+    earlier tries of the cell's actions: a cell that passes all the same is `flaky`. `by_distribution`, derived as well,
+    says that eager differs from itself by more than the tolerance covers, so that values are not judged one by one.
     """
 
     cell: Cell
@@ -199,4 +206,11 @@ class Record:
     log: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
     attempts: tuple[Failure, ...] = ()
+    by_distribution: bool = False
     schema_version: int = SCHEMA_VERSION
+
+
+def holds_for(record: Record) -> str:
+    """Says for which sizes of its free axes a file holds, where those are not all: `holds for: batch <= 100`."""
+    guards = record.extra.get("guards")
+    return f"holds for: {', '.join(map(str, guards))}" if isinstance(guards, list | tuple) and guards else ""

@@ -6,7 +6,13 @@ Nothing here imports Hydra, torch or onnx, and nothing here is ever a live objec
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
+
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.record import Cell
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 
 CORE_EXPORTER_TARGET = "batch_export.exporter"
 """`_target_` of the exporter config that stands for our own core (it has stages of its own: Capture and Translate)."""
@@ -46,14 +52,6 @@ class AxisSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
-    """`|actual - expected| <= atol + rtol * |expected|` must hold for every element."""
-
-    atol: float
-    rtol: float
-
-
-@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A model of the matrix: a builder, its arguments, and inputs with named axes.
 
@@ -68,6 +66,8 @@ class ModelSpec:
         memory_gb: private memory of a child that works on this model, in GiB; 0: the run's.
         variants: further values of the inputs to verify at the example sizes: `seed1`, `zeros`, `large`, `padding`,
             `all_padding`, and `empty` (`axes.variants` says which of them the inputs have).
+        allow_nonfinite: whether outputs without one finite value at any input are meant so; a failure otherwise.
+        allow_guards: whether a capture may take something about the data for granted, once it agreed with the model.
         oracle: when eager also runs in float64, to tell rounding from export error: `auto`, `always` or `never`, see
             `oracle_need.py`.
     """
@@ -86,30 +86,8 @@ class ModelSpec:
     memory_gb: float = 0.0
     variants: tuple[str, ...] = ()
     oracle: str = "never"
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderSpec:
-    """Where a file is run.
-
-    Attributes:
-        kind: `onnxruntime` or `reference` (onnx's reference evaluator).
-        execution_provider: ONNX Runtime's name, e.g. `CPUExecutionProvider`; empty for `reference`.
-        options: the execution provider's options.
-        graph_optimization: ONNX Runtime's level: `disabled`, `basic`, `extended`, `all`.
-        max_parameters: models with more weights than this are skipped (the reference evaluator is slow); 0: no limit.
-        opsets: the lowest and the highest opset that the provider loads.
-        measure: whether latency is measured there.
-    """
-
-    name: str
-    kind: str
-    execution_provider: str = ""
-    options: dict[str, str] = field(default_factory=dict)
-    graph_optimization: str = "all"
-    max_parameters: int = 0
-    opsets: tuple[int, int] = (1, 26)
-    measure: bool = True
+    allow_nonfinite: bool = False
+    allow_guards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +99,36 @@ class ExporterSpec:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusion:
-    """Cells left out of the matrix: globs over the axes (`*` by default), and the reason that is shown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Some cells of a matrix: a glob for each axis, `*` by default."""
 
-    reason: str
     model: str = "*"
     dynamic: str = "*"
     opset: str = "*"
     provider: str = "*"
     exporter: str = "*"
 
+    def matches(self, cell: Cell) -> bool:
+        """Returns whether a cell is one of them."""
+        return all(fnmatchcase(word, getattr(self, axis)) for axis, word in cell.words.items())
+
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
-    """Cells declared to fail: globs over the axes, where they fail, why, and where one reads more. Strict."""
+class Exclusion(Pattern):
+    """Cells left out of the matrix, and the reason that is shown."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation(Pattern):
+    """Cells declared to fail: where they fail, why, and where one reads more. Strict."""
 
     reason: str
     stage: str = "*"
     error_class: str = "*"
     link: str = ""
-    model: str = "*"
-    dynamic: str = "*"
-    opset: str = "*"
-    provider: str = "*"
-    exporter: str = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,21 +183,6 @@ class StoreSpec:
     verify: str = "read"
     remote: str = ""
     shared: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureSpec:
-    """Latency: `budget_s` seconds at most a cell.
-
-    `refresh` is `missing` (use the cache), `contended` (measure again what was measured on a busy machine) or `always`.
-    """
-
-    enabled: bool = True
-    budget_s: float = 5.0
-    min_s: float = 0.2
-    min_runs: int = 20
-    threads: int = 1
-    refresh: str = "missing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,6 @@ Not part of the wheel, where `batch_export/zoo/` is the folder itself. Imports n
 
 from __future__ import annotations
 
-from batch_export.packaging_paths import models_dir
+from batch_export.sources.places import models_dir
 
 __path__ = [str(models_dir())]

@@ -30,9 +30,9 @@ import torch
 
 from batch_export import axes
 from batch_export.errors import BatchExportError, LibraryMissingError
-from batch_export.exporter import dynamic_shapes as shapes
 from batch_export.exporter.api import to_onnx, warm
-from batch_export.exporter.capture import capture
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.capture import capture
 from batch_export.peers import torch_dynamo
 from batch_export.spec import ModelSpec
 from batch_export.stages import model as model_room

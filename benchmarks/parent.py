@@ -52,8 +52,10 @@ def _sweep(count: int, folder: Path, kind: str) -> Peak:
 
     from batch_export.report import run_folder as files
     from batch_export.runner.sweep import run_sweep
-    from batch_export.running import finish
-    from batch_export.spec import MatrixSpec, MeasureSpec, RunnerSpec, RunSpec
+    from batch_export.runtime.measuring import MeasureSpec
+    from batch_export.spec import MatrixSpec, RunnerSpec, RunSpec
+    from batch_export.sweeps.course import finish
+    from batch_export.sweeps.job import Job
 
     run = folder / kind
     run.mkdir(parents=True)
@@ -74,7 +76,7 @@ def _sweep(count: int, folder: Path, kind: str) -> Peak:
     bad = next((record for record in result.records if record.verdict != "pass"), None)
     if bad is not None:
         raise RuntimeError(f"{bad.cell.name}: {bad.stage} {bad.error_class}: {bad.message}")
-    finish(run, folder, spec, planned, result, command, None, (), began=began, quiet=True)
+    finish(Job(run, folder, spec, tuple(planned), command, quiet=True), result, began)
     wall, cpu = time.monotonic() - began, time.process_time() - cpu
     size = (run / "records.jsonl").stat().st_size / count
     return Peak(count, kind, (running - before) / 1e6, (_status("VmHWM") - before) / 1e6, wall, cpu, size / 1e3)

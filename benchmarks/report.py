@@ -14,23 +14,16 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from batch_export.record import (
-    ActionFacts,
-    Cell,
-    Failure,
-    LatencyFacts,
-    OnnxFacts,
-    OutputFacts,
-    Record,
-    RunFacts,
-)
+from batch_export.numbers.facts import OutputFacts
+from batch_export.record import ActionFacts, Cell, Failure, OnnxFacts, Record, RunFacts
 from batch_export.report.compare import compare
 from batch_export.report.history import Entry
 from batch_export.report.html import html_report
 from batch_export.report.html_data import ReportContext
 from batch_export.report.summary import Counts, summarise
+from batch_export.runtime.measuring import LatencyFacts
+from batch_export.steps import MNEMONICS
 
-STEPS = ("Reference", "Capture", "Translate", "Check", "Run", "Measure", "Eager")
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -70,7 +63,7 @@ def made_up(count: int, seed: int = 0) -> list[Record]:
                 latency_ms=LatencyFacts(median, median * 1.2, median * 0.99, median * 1.01, 500, False),
                 eager_ms=median * draw.uniform(1, 8),
                 onnx=OnnxFacts(f"models/{index:064x}/{index:064x}.onnx", f"{index:064x}", 250_000 + index, opset, 110),
-                actions=tuple(ActionFacts(name, f"{index:064x}", "cached", draw.random()) for name in STEPS),
+                actions=tuple(ActionFacts(name, f"{index:064x}", "cached", draw.random()) for name in MNEMONICS),
                 runs=runs,
                 placement={"CPUExecutionProvider": 102},
                 log=f"logs/{cell.model}_{dynamic}_{exporter}.log",

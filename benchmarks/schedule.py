@@ -23,13 +23,14 @@ from pathlib import Path
 
 import yaml
 
-from batch_export.matrix import PlannedCell
-from batch_export.model_config import model_spec
-from batch_export.packaging_paths import conf_dir
+from batch_export.config.model import model_spec
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell
 from batch_export.runner.estimates import estimated
 from batch_export.runner.units import Unit, group, in_order
-from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec, ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.sources.places import conf_dir
+from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 
 TARGET = 1.1
 SIZES = ((300, 2), (2_000, 16), (10_000, 100), (100_000, 1_000))

@@ -26,13 +26,15 @@ from pathlib import Path
 
 import torch
 
-from batch_export import axes, oracle_need
-from batch_export.config_schema import VerifyConfig
+from batch_export import axes
+from batch_export.config.schema import VerifyConfig
 from batch_export.errors import BatchExportError
 from batch_export.exporter.api import to_onnx, warm
 from batch_export.exporter.diagnostics.localise import localise
-from batch_export.plan import requested_contract
-from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec, ProviderSpec
+from batch_export.judge import oracle_need
+from batch_export.plan.walk import requested_contract
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 from batch_export.stages import capture, oracle, reference, run, translate
 from batch_export.stages.output import StageOutput
 from batch_export.stages.workbench import Workbench

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from hydra.core.plugins import Plugins
 
-from batch_export.config_groups import ConfigGroups
-from batch_export.model_config import model_spec
-from batch_export.packaging_paths import conf_dir
+from batch_export.config.groups import ConfigGroups
+from batch_export.config.model import model_spec
+from batch_export.sources.places import conf_dir
 from batch_export.spec import ModelSpec
 
 

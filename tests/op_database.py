@@ -86,10 +86,10 @@ def run_sample(info: Any, sample: Any) -> tuple[str, str]:
     """The class of one sample, and why."""
     from batch_export.errors import MissingOperatorError, OnnxExporterError, VerificationError
     from batch_export.exporter.api import to_onnx
-    from batch_export.exporter.capture import STRATEGIES, capture
-    from batch_export.exporter.tensor_values import to_value
-    from batch_export.exporter.verify import require
-    from batch_export.runtime.compare import compare
+    from batch_export.exporter.capture.capture import STRATEGIES, capture
+    from batch_export.exporter.diagnostics.verify import require
+    from batch_export.exporter.graph.tensor_values import to_value
+    from batch_export.numbers.compare import compare
 
     leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
     module = OneOperator(info.op, spec, leaves).eval()

@@ -7,34 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from batch_export.matrix import PlannedCell
-from batch_export.record import (
-    ActionFacts,
-    Cell,
-    Failure,
-    LatencyFacts,
-    OnnxFacts,
-    OutputFacts,
-    Record,
-    RunFacts,
-)
+from batch_export.numbers.facts import OutputFacts
+from batch_export.plan.matrix import PlannedCell
+from batch_export.record import ActionFacts, Cell, Failure, OnnxFacts, Record, RunFacts
 from batch_export.report import run_folder
 from batch_export.report.formats import SUMMARIES, Subject, write
 from batch_export.report.summary import Counts, summarise
 from batch_export.runner.surroundings import Surroundings, write_surroundings
-from batch_export.spec import (
-    AxisSpec,
-    Expectation,
-    ExporterSpec,
-    InputSpec,
-    MatrixSpec,
-    MeasureSpec,
-    ModelSpec,
-    ProviderSpec,
-    RunnerSpec,
-    RunSpec,
-)
-from batch_export.toolchain import Toolchain
+from batch_export.runtime.measuring import LatencyFacts, MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.sources.toolchain import Toolchain
+from batch_export.spec import AxisSpec, Expectation, ExporterSpec, InputSpec, MatrixSpec, ModelSpec, RunnerSpec, RunSpec
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 CORE = ExporterSpec("core", "batch_export.exporter")

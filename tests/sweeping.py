@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from batch_export.matrix import PlannedCell
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell, Record
 from batch_export.runner.reporter import Lane
 from batch_export.runner.sweep import RunResult, run_sweep
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import (
     CORE_EXPORTER_TARGET,
     AxisSpec,
     ExporterSpec,
     InputSpec,
     MatrixSpec,
-    MeasureSpec,
     ModelSpec,
-    ProviderSpec,
     RunnerSpec,
     RunSpec,
     StoreSpec,
-    Tolerance,
 )
+from batch_export.steps import STEPS, WORKBENCH
 
-NAMES = ("reference", "capture", "translate", "plugin", "check", "run", "oracle", "measure", "eager")
-STAGES = {name.capitalize(): f"fake_stages.{name}" for name in NAMES} | {"Workbench": "fake_stages.bench"}
+STAGES = {name: f"fake_stages.{name.lower()}" for name in STEPS} | {WORKBENCH: "fake_stages.bench"}
 CORE = ExporterSpec("core", CORE_EXPORTER_TARGET)
 PLUGIN = ExporterSpec("plugged", "fake_stages.plugin.execute")
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
@@ -106,7 +106,7 @@ def sweep(
     *,
     listener: Listener | None = None,
     n_jobs: int = 2,
-    timeout_s: float = 20.0,
+    timeout_s: float = 300.0,
     memory_gb: float = 2.0,
     measure: MeasureSpec | None = None,
     tolerance: Tolerance | None = None,
@@ -114,6 +114,7 @@ def sweep(
     store: StoreSpec | None = None,
     retries: int = 0,
     run: str = "",
+    stages: Mapping[str, str] = STAGES,
     **runner: Any,
 ) -> RunResult:
     """Runs the cells over the fake stages, with the store and the runs in `folder`; `run` names a run to go on with."""
@@ -134,7 +135,7 @@ def sweep(
         reporter=listener or Listener(),
         run_folder=run_folder,
         command="batch-export +sweep=fake",
-        stages=STAGES,
+        stages=stages,
         preload=preload,
     )
 

@@ -134,5 +134,5 @@ def test_input_names_join_paths_and_leave_constants_out() -> None:
 
 
 def test_planning_modules_do_not_import_torch() -> None:
-    code = "import sys, batch_export.axes, batch_export.model_config; sys.exit('torch' in sys.modules)"
+    code = "import sys, batch_export.axes, batch_export.config.model; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

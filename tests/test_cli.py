@@ -1,4 +1,4 @@
-"""batch_export.cli and .composition: verbs, flags, exit codes; in this process where possible, as that is faster."""
+"""batch_export.cli and config.compose: verbs, flags, exit codes; in this process where possible, as that is faster."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sweeping import cells, model
 
-from batch_export import cli
-from batch_export.composition import arrange
+from batch_export.cli import cache, completion
+from batch_export.cli import main as cli
+from batch_export.cli.known import verbs
+from batch_export.config.compose import arrange
 from batch_export.errors import RunError, UsageError
-from batch_export.matrix import PlannedCell
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
+from batch_export.report.run_folder import write_run
 from batch_export.runner.reporter import Reporter
-from batch_export.spec import RunSpec
-from batch_export.verbs import cache
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.spec import MatrixSpec, RunnerSpec, RunSpec
+from batch_export.sweeps import planned
 
 SMALL = ("matrix.models=[mlp_nested]", "matrix.opsets=[18,20]")
 
@@ -116,6 +121,29 @@ def test_exit_codes_follow_the_records(monkeypatch: pytest.MonkeyPatch, verdict:
     assert command(*SMALL) == code
 
 
+def test_a_sweep_in_which_nothing_was_tested_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch)
+    words = (*SMALL, "matrix.providers=[cuda]", "matrix.exclude=[{model: mlp, reason: slow}]")
+    assert command("plan", *words) == 0
+    stale = "stale exclusion: model mlp (slow): matches no cell; the matrix has no model 'mlp'"
+    assert stale in capsys.readouterr().out
+    assert command(*words) == 1
+    out = capsys.readouterr().out
+    assert "nothing was tested: all 2 cells were skipped" in out
+    assert stale in out
+    summary = json.loads(Path("outputs/latest/summary.json").read_text())
+    assert (summary["skip"], summary["nothing_tested"]) == (2, True)
+    assert summary["stale_exclusions"] == [stale.removeprefix("stale exclusion: ")]
+    assert "**Nothing was tested: all 2 cells were skipped.**" in Path("outputs/latest/summary.md").read_text()
+    assert "nothing was tested" in Path("outputs/latest/report.html").read_text()
+    assert command("report", "latest") == 1
+    assert "nothing was tested" in capsys.readouterr().out
+    assert command("baseline", "accept", "latest", "--to", "base.json") == 0
+    assert command(*SMALL, "matrix.providers=[cpu,cuda]") == 0, "one cell that ran is enough"
+
+
 def test_a_cell_without_a_record_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, keep=1)
     assert command(*SMALL) == 1
@@ -140,7 +168,7 @@ def test_a_run_that_cannot_finish_is_3_and_still_has_a_summary(
 ) -> None:
     stand_in(monkeypatch, error=RunError("the disk is full"))
     assert command(*SMALL) == 3
-    assert capsys.readouterr().err.endswith("error: the disk is full\n")
+    assert capsys.readouterr().err.endswith("error: the disk is full [BE102]\n")
     assert json.loads(Path("outputs/latest/summary.json").read_text())["missing"] == 2
 
 
@@ -242,7 +270,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         (["plam"], "Unknown verb 'plam' (did you mean plan?)"),
-        (["frobnicate"], "Unknown verb 'frobnicate' (verbs: plan, resume, report,"),
+        (["frobnicate"], "Unknown verb 'frobnicate' (verbs: baseline, bisect, cache,"),
         (["matrix.opsets=[18]", "plan"], "'plan' is no override (key=value); a verb such as plan stands before"),
         (["cache"], "there are info, verify, gc, export, import"),
         (["cache", "inf"], "did you mean info?"),
@@ -308,7 +336,7 @@ def test_size_text(count: int, text: str) -> None:
 
 
 def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    root = str(Path(cli.__file__).parents[1])
+    root = str(Path(cli.__file__).parents[2])
     return subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": root, **environment},
@@ -321,8 +349,52 @@ def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 def test_help_is_ours() -> None:
     done = program("-m", "batch_export", "--help")
     assert done.returncode == 0
-    for word in ("+sweep=all", "cache gc --max-size", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, smoke"):
+    for word in ("+sweep=all", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, smoke"):
         assert word in done.stdout
+    for verb in verbs().values():
+        assert f"\n  {verb.usage}" in done.stdout
+        assert verb.summary.split(",")[0] in " ".join(done.stdout.split())
+
+
+def test_every_module_that_runs_is_a_verb_with_a_line_of_help() -> None:
+    for path in (Path(cli.__file__).parent / "verbs").glob("*.py"):
+        runs = "\ndef run(arguments: list[str]) -> int:" in path.read_text(encoding="utf-8")
+        assert runs == (path.stem in verbs()), path
+    assert {"plan", "list", "bisect", "doctor"} <= set(verbs())
+
+
+def test_list_prints_plain_columns_and_counts_a_config_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine.yaml").write_text("_target_: my.build\ntags: [home, small]\n")
+    (tmp_path / "model" / "broken.yaml").write_text("a: [1\n")
+    assert command("list", "models", "--config-dir", str(tmp_path)) == 2
+    out, err = capsys.readouterr()
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
+    assert rows["mine"] == ["tag:home,tag:small", "my.build"]
+    assert rows["broken"] == []
+    assert "tag:text" in rows["bert_tiny"][0]
+    assert "model/broken.yaml is not valid YAML" in err
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("sweeps", ["smoke", "models=[tag:smoke]", "opsets=[18,23]"]),
+        ("providers", ["reference", "reference", "-"]),
+        ("exporters", ["core", "batch_export.exporter"]),
+        ("verbs", ["doctor", "[OVERRIDES]"]),
+    ],
+)
+def test_list_knows_every_kind_of_choice(what: str, line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("list", what) == 0
+    assert any(row.split()[: len(line)] == line for row in capsys.readouterr().out.splitlines())
+
+
+def test_list_of_what_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("list", "opsets") == 2
+    assert "choose from" in capsys.readouterr().err
 
 
 def test_cfg_job_prints_the_composed_configuration() -> None:
@@ -336,9 +408,45 @@ def test_completion_offers_the_sweeps() -> None:
     assert done.stdout.split() == ["+sweep=all", "+sweep=nightly", "+sweep=smoke"]
 
 
+def test_completion_offers_verbs_beside_keys_and_leaves_the_verb_out_of_hydras_line() -> None:
+    done = program("-m", "batch_export", "-sc", "query=bash", COMP_LINE="batch-export re")
+    assert done.stdout.split() == ["report", "repro", "resume"]
+    done = program("-m", "batch_export", "-sc", "query=bash", COMP_LINE="batch-export plan +sweep=s")
+    assert done.stdout.split() == ["+sweep=smoke"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("batch-export list ", ["models", "sweeps", "providers", "exporters", "verbs"]),
+        ("python -m batch_export bis", ["bisect"]),
+        ("batch-export cache v", ["verify"]),
+        ("batch-export export bert_t", ["bert_tiny"]),
+        ("batch-export matrix.models=[cnn,bert_t", ["matrix.models=[cnn,bert_tiny"]),
+        ("batch-export plan matrix.exporters=[torchs", ["matrix.exporters=[torchscript"]),
+        ("batch-export --config-dir here matrix.models=mine", ["matrix.models=mine_too"]),
+        ("batch-export report l", ["latest", "latest~1"]),
+        ("batch-export bisect b", ["bert/static/opset18/cpu/core"]),
+        ("batch-export bisect bert/static/opset18/cpu/core b", []),
+    ],
+)
+def test_completion_knows_what_a_verb_takes(
+    line: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here" / "model").mkdir(parents=True)
+    (tmp_path / "here" / "model" / "mine_too.yaml").write_text("")
+    run = tmp_path / "outputs" / "2026-01-01" / "00-00"
+    run.mkdir(parents=True)
+    (planned,) = cells([model("bert")], opsets=(18,))
+    spec = RunSpec(MatrixSpec((), (), (), (), ()), RunnerSpec(), MeasureSpec(), {}, "store", "outputs")
+    write_run(run, spec, [planned], "batch-export")
+    assert completion.offered(*completion.split(line)) == words
+
+
 def test_planning_never_imports_torch() -> None:
     code = (
-        "import sys; from batch_export.cli import main; "
+        "import sys; from batch_export.cli.main import main; "
         "code = main(['batch_export', 'plan', '+sweep=all']); "
         "heavy = {'torch', 'onnxscript', 'transformers'} & set(sys.modules); "
         "print('imported', heavy, code)"
@@ -360,7 +468,7 @@ def test_an_output_pipe_that_closes_early_is_no_error() -> None:
     if bash is None:
         pytest.skip("needs bash")
     line = f"{sys.executable} -m batch_export plan +sweep=all | head -1; exit ${{PIPESTATUS[0]}}"
-    root = str(Path(cli.__file__).parents[1])
+    root = str(Path(cli.__file__).parents[2])
     done = subprocess.run(
         [bash, "-c", line], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, timeout=60
     )
@@ -376,7 +484,7 @@ def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_fol
         except KeyboardInterrupt:
             raise ImportError("import numpy failed") from None  # what onnxruntime's extension makes of it
 
-    monkeypatch.setattr(cli, "installed", installed)
+    monkeypatch.setattr(planned, "installed", installed)
     before = signal.getsignal(signal.SIGINT)
     assert command(*SMALL) == cli.EXIT_INTERRUPTED
     assert capsys.readouterr().err == "interrupted\n"
@@ -386,4 +494,4 @@ def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_fol
 
 def test_a_flag_without_its_value_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert command("matrix.opsets=[18]", "--config-dir") == 2
-    assert capsys.readouterr().err == "error: The flag '--config-dir' needs a value after it\n"
+    assert capsys.readouterr().err == "error: The flag '--config-dir' needs a value after it [BE101]\n"

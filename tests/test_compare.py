@@ -1,4 +1,4 @@
-"""runtime/compare.py and runtime/hull.py: the facts must allow the right verdict for every tolerance."""
+"""numbers/compare.py and numbers/hull.py: the facts must allow the right verdict for every tolerance."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from batch_export.record import OutputFacts
-from batch_export.runtime.compare import compare
-from batch_export.runtime.hull import widen_hull
-from batch_export.runtime.values import RawTensor, smallest_normal, widened
+from batch_export.numbers.compare import compare
+from batch_export.numbers.facts import OutputFacts
+from batch_export.numbers.hull import widen_hull
+from batch_export.numbers.values import RawTensor, smallest_normal, widened
 
 INF, NAN = np.inf, np.nan
 
@@ -181,8 +181,9 @@ def test_facts_survive_json_at_the_ends_of_the_range() -> None:
 
 
 def test_the_runtime_room_imports_neither_torch_nor_onnx() -> None:
-    modules = ["compare", "latency", "session", "tensor_file", "providers", "feeds"]
-    code = "import sys\n" + "\n".join(f"import batch_export.runtime.{name}" for name in modules)
-    code += "\nimport batch_export.verdict\nassert not {'torch', 'onnx', 'onnxruntime', 'ml_dtypes'} & set(sys.modules)"
+    rooms = ("latency", "session", "tensor_file", "kinds", "feeds")
+    modules = ["numbers.compare", "judge.verdict", *(f"runtime.{name}" for name in rooms)]
+    code = "import sys\n" + "\n".join(f"import batch_export.{name}" for name in modules)
+    code += "\nassert not {'torch', 'onnx', 'onnxruntime', 'ml_dtypes'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""batch_export.config and its neighbours: what the configuration becomes, and a sentence for everything wrong in it."""
+"""batch_export.config.run and its neighbours: what the configuration becomes, and a sentence for everything wrong in
+it."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from batch_export.config import exporter_spec, provider_spec, run_spec
-from batch_export.config_errors import explain
-from batch_export.config_groups import ConfigGroups
-from batch_export.config_schema import Config, known_keys, nearest, register
+from batch_export.config.groups import ConfigGroups
+from batch_export.config.run import exporter_spec, provider_spec, run_spec
+from batch_export.config.schema import Config, known_keys, register
+from batch_export.config.sentences import explain
 from batch_export.errors import UsageError
-from batch_export.packaging_paths import conf_dir
-from batch_export.spec import RunSpec, Tolerance
+from batch_export.numbers.tolerances import DEFAULT_TOLERANCES, Tolerance
+from batch_export.sources.places import conf_dir
+from batch_export.spec import RunSpec
+from batch_export.words import nearest
 
 TINY = """
 _target_: mine.tiny
@@ -117,10 +120,21 @@ def test_a_run_spec_survives_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(spec), type=RunSpec) == spec
 
 
+def test_a_sweep_and_an_export_judge_by_the_same_defaults() -> None:
+    assert spec_of().tolerances == DEFAULT_TOLERANCES
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_default_tolerances_leave_room_for_one_unit_in_the_last_place(dtype: str) -> None:
+    bits = {"float32": 23, "float16": 10, "bfloat16": 7, "float8_e4m3fn": 3, "float8_e5m2": 2}[dtype]
+    tolerance = DEFAULT_TOLERANCES[dtype]
+    assert 2.0**-bits <= tolerance.rtol + tolerance.atol
+
+
 def test_tolerances_and_paths() -> None:
     spec = spec_of("tolerances.float16.atol=0.5", "output.path=/somewhere")
     assert spec.tolerances["float16"] == Tolerance(0.5, 0.01)
-    assert set(spec.tolerances) >= {"float64", "float32", "float16", "bfloat16", "complex64"}
+    assert set(spec.tolerances) >= {"float64", "float32", "float16", "bfloat16"}
     assert spec.store_path == "/somewhere/store"
     assert spec.overrides == ("tolerances.float16.atol=0.5", "output.path=/somewhere")
 

@@ -7,18 +7,19 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from run_processes import wait_until
 from sweeping import Listener, by_name, cells, model, sweep
 from test_resume import without_times
 
 from batch_export.errors import RunError
-from batch_export.spec import MeasureSpec
+from batch_export.record import Record
+from batch_export.runtime.measuring import MeasureSpec
 
 pytest.importorskip("distributed")
 TESTS = Path(__file__).parent
@@ -26,74 +27,60 @@ ENVIRONMENT = {
     **os.environ,
     "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)]),
     "OMP_NUM_THREADS": "1",
-    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10 s",
 }
 
 
 @contextmanager
 def cluster(workers: int, **environment: str) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """A scheduler and workers without nannies, as processes of their own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = f"tcp://127.0.0.1:{port}"
+    folder = tempfile.TemporaryDirectory(prefix="cluster-")
+    found = ["--scheduler-file", str(Path(folder.name) / "scheduler.json")]  # the scheduler chooses the port
     dask = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
     common = {"env": {**ENVIRONMENT, **environment}, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     processes = [
-        subprocess.Popen([*dask, "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"], **common)  # type: ignore[call-overload]
+        subprocess.Popen([*dask, *found, "--host", "127.0.0.1", "--port", "0", "--no-dashboard"], **common)  # type: ignore[call-overload]
     ]
-    worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny"]
-    options = ["--no-dashboard", "--memory-limit", "0", "--death-timeout", "30"]
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", *found, "--nthreads", "1", "--no-nanny"]
+    options = ["--no-dashboard", "--memory-limit", "0", "--death-timeout", "300"]
     processes += [
         subprocess.Popen([*worker, *options, "--name", f"w{index}"], cwd=TESTS, **common)  # type: ignore[call-overload]
         for index in range(workers)
     ]
     try:
-        wait_for(address, workers)
-        yield address, processes
+        yield address_of(Path(found[1]), workers), processes
     finally:
         for process in processes:
             process.kill()
         for process in processes:
             process.wait()
+        folder.cleanup()
 
 
-def wait_for(address: str, workers: int) -> None:
+def address_of(file: Path, workers: int) -> str:
+    """Returns the address of the scheduler once it has that many workers."""
     import distributed
 
-    deadline = time.monotonic() + 40
-    while True:
-        try:
-            with distributed.Client(address, timeout=5, set_as_default=False) as client:
-                client.wait_for_workers(workers, timeout=30)
-                return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+    wait_until(file.exists)
+    with distributed.Client(scheduler_file=str(file), timeout=300, set_as_default=False) as client:
+        client.wait_for_workers(workers, timeout=300)
+        return str(client.scheduler.address)
 
 
 def test_a_cluster_of_three_of_which_one_is_killed_gives_the_records_of_one_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(TESTS)  # as the workers: the same folders are importable
-    killing = {"Translate@20": "segfault", "Reference": "slowly"}
+    died = tmp_path / "died-Reference"
+    fatal = model("a", do={"Reference": "once_kill_dask_worker"}, marker=str(tmp_path / "died"))
     work = cells(
-        [model("a", do={"Reference": "slowly"}), model("b", do=killing), *(model(name) for name in "cdef")],
+        [fatal, model("b", do={"Translate@20": "segfault"}), *(model(name) for name in "cdef")],
         dynamic=("static", "full"),
     )
+    died.touch()
     alone = sweep(tmp_path / "alone", work, measure=MeasureSpec(), n_jobs=3)
     with cluster(3) as (address, processes):
-        victim = processes[1]
+        died.unlink()
         listener = Listener()
-
-        def kill_one() -> None:
-            while len(listener.units) < 3:
-                time.sleep(0.02)
-            time.sleep(1.0)
-            victim.send_signal(signal.SIGKILL)
-
-        threading.Thread(target=kill_one, daemon=True).start()
         together = sweep(
             tmp_path / "together",
             work,
@@ -102,7 +89,7 @@ def test_a_cluster_of_three_of_which_one_is_killed_gives_the_records_of_one_mach
             address=address,
             listener=listener,
         )
-        assert victim.poll() == -signal.SIGKILL
+        assert [process.poll() for process in processes].count(-signal.SIGKILL) == 1
     assert without_times(together.records) == without_times(alone.records)
     assert together.counts == alone.counts
     assert any("died while it worked on" in text and "goes elsewhere" in text for text in listener.messages)
@@ -151,16 +138,16 @@ def test_a_scheduler_that_dies_leaves_a_run_that_goes_on_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(TESTS)
-    work = cells([model("a"), model("b", do={"Reference": "slowly"})], opsets=(18,))
+    hanging = model("b", do={"Reference": "once_hang"}, marker=str(tmp_path / "hung"))
+    work = cells([model("a"), hanging], opsets=(18,))
     with cluster(1) as (address, processes):
-        listener = Listener()
 
-        def kill_it() -> None:
-            while not listener.records:
-                time.sleep(0.02)
-            processes[0].kill()
+        class Killing(Listener):
+            def record(self, record: Record) -> None:
+                super().record(record)
+                processes[0].kill()
 
-        threading.Thread(target=kill_it, daemon=True).start()
+        listener = Killing()
         with pytest.raises(RunError, match=r"dask cluster .* is gone or in trouble .*Next step: look at"):
             sweep(tmp_path, work, engine="dask", address=address, listener=listener, run="run")
     result = sweep(tmp_path, work, run="run")

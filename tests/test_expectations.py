@@ -9,11 +9,11 @@ import pytest
 import yaml
 from recording import cell, failed, model, passed, write_run
 
-from batch_export import cli
+from batch_export.cli import main as cli
+from batch_export.judge.verdict import judge
 from batch_export.record import Record
-from batch_export.report.expectations import stale, suggest, yaml_text
-from batch_export.spec import Expectation
-from batch_export.verdict import judge
+from batch_export.report.expectations import stale, stale_exclusions, suggest, yaml_text
+from batch_export.spec import Exclusion, Expectation
 
 GRID = [cell(name, dynamic, opset) for name in ("a", "b") for dynamic in ("static", "full") for opset in (18, 20)]
 
@@ -60,6 +60,24 @@ def test_stale_entries_are_those_that_say_nothing_here() -> None:
     lonely = [replace(record, cell=replace(record.cell, opset=20)) for record in records[:4]]
     lonely += [replace(record, cell=replace(record.cell, opset=18)) for record in records[4:]]
     assert stale([Expectation("why", model="a", opset="18")], lonely) == ("model a opset 18 (why): matches no cell",)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (Exclusion("why", model="a"), ""),
+        (Exclusion("why", model="a*", opset="2?"), ""),
+        (Exclusion("why", model="gtp*"), "model gtp* (why): matches no cell; the matrix has no model 'gtp*'"),
+        (
+            Exclusion("why", model="a", provider="cudaa", opset="23"),
+            "model a opset 23 provider cudaa (why): matches no cell; "
+            "the matrix has no opset '23' and no provider 'cudaa'",
+        ),
+        (Exclusion("why", model="lonely", opset="20"), "model lonely opset 20 (why): matches no cell"),
+    ],
+)
+def test_an_exclusion_that_matches_nothing_is_told(entry: Exclusion, said: str) -> None:
+    assert stale_exclusions([entry], [*GRID, cell("lonely", opset=18)]) == ((said,) if said else ())
 
 
 def test_suggest_on_the_command_line(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import batch_export
-from batch_export import cli
+from batch_export.cli import main as cli
 from batch_export.digest import digest_file
 
 ROOT = Path(__file__).parents[1]

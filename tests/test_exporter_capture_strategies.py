@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from batch_export import export
-from batch_export.exporter.capture import STRATEGIES, capture
+from batch_export.errors import CaptureError, ExportWarning
+from batch_export.exporter.capture.capture import STRATEGIES, capture
 
 X = torch.ones(2, 3)
 
@@ -53,8 +54,10 @@ def test_every_strategy_captures_with_a_dynamic_axis(name: str) -> None:
 
 
 def test_a_branch_on_data_is_captured_by_a_later_strategy_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match=r"draft_export made assumptions|captured by torch\.jit\.trace"):
-        program = export(Branch(), (X,))
+    with pytest.raises(CaptureError, match=r"a data-dependent decision would stay"):
+        export(Branch(), (X,))
+    with pytest.warns(ExportWarning, match=r"as long as the data decide as in the example"):
+        program = export(Branch(), (X,), allow_guards=True)
     assert program.captured is not None
     tried = [attempt.strategy for attempt in program.captured.attempts]
     assert tried[:2] == ["torch.export(strict=False)", "torch.export(strict=True)"]

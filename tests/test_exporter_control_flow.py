@@ -10,6 +10,7 @@ from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 
 from batch_export import export
+from tests.exporting import export_and_compare
 
 BATCH = ({0: "batch"},)
 
@@ -185,3 +186,14 @@ def test_control_flow_at_other_opsets_and_without_the_optimiser(opset: int, opti
     model = NestedCond()
     program = export(model, (torch.ones(2, 3),), dynamic_shapes=BATCH, opset_version=opset, optimize=optimize)
     agree(program, model, (torch.ones(4, 3),), (3 * torch.ones(2, 3),))
+
+
+def test_a_branch_may_give_what_the_optimiser_finds_outside_of_it() -> None:
+    class Choosing(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            y = x.exp()
+            pair = (x, y)
+            result: Any = torch.cond(x[0, 0] > 0, lambda a, b: (a + b, a * 2), lambda a, b: (a - b, b * 1), pair)
+            return result
+
+    export_and_compare(Choosing(), (torch.ones(2, 3),), (-torch.ones(2, 3),))

@@ -13,9 +13,9 @@ from torch.export import AdditionalInputs, Dim, ShapesCollection
 
 from batch_export import export
 from batch_export.errors import DynamicShapeError
-from batch_export.exporter import dynamic_shapes as shapes
-from batch_export.exporter import translate
-from batch_export.exporter.capture import capture
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.translate import program as translate
 
 
 class Plus(torch.nn.Module):
@@ -262,7 +262,7 @@ def test_an_exported_program_gets_names_for_axes_that_are_dynamic() -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_guards_of_both_kinds_of_capture(strict: bool) -> None:
-    from batch_export.exporter.capture import STRATEGIES
+    from batch_export.exporter.capture.capture import STRATEGIES
 
     captured = capture(
         Short(), ONE, dynamic_shapes=({0: "batch"},), allow_guards=True, strategies=[STRATEGIES[1 if strict else 0]]

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from batch_export import ONNXFakeContext, enable_fake_mode, export
 from batch_export.errors import SaveError
-from batch_export.exporter.program import ONNXProgram
+from batch_export.exporter.program.program import ONNXProgram
 
 
 class Scaled(torch.nn.Module):

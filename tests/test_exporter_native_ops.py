@@ -124,7 +124,7 @@ class Branching(torch.nn.Module):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_is_in_onnx_export_is_true_in_both_kinds_of_capture(strict: bool) -> None:
-    from batch_export.exporter import capture
+    from batch_export.exporter.capture import capture
 
     strategy = capture.STRATEGIES[1 if strict else 0]
     captured = capture.capture(Branching(), (torch.zeros(2),), strategies=[strategy])
@@ -139,7 +139,7 @@ class ImportedBranching(torch.nn.Module):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_imported_is_in_onnx_export_is_true_in_both_kinds_of_capture(strict: bool) -> None:
-    from batch_export.exporter import capture
+    from batch_export.exporter.capture import capture
 
     strategy = capture.STRATEGIES[1 if strict else 0]
     captured = capture.capture(ImportedBranching(), (torch.zeros(2),), strategies=[strategy])

@@ -126,5 +126,12 @@ def test_rewriting_never_changes_a_result(name: str) -> None:
 
 
 def test_exactly_neutral_elements_are_removed() -> None:
-    program = export(lambda x: torch.sin(1 * (0 + x - 0) / 1 + 0) * 1, (NUMBERS,))
+    program = export(lambda x: torch.sin(1 * (-0.0 + x - 0) / 1) * 1, (NUMBERS,))
     assert [node.op_type for node in program.model.graph] == ["Sin"]
+    whole = export(lambda x: torch.bitwise_not(0 + x - 0 + 0), (torch.tensor([1, 2]),))
+    assert [node.op_type for node in whole.model.graph] == ["BitwiseNot"]
+
+
+def test_adding_zero_turns_minus_zero_into_zero() -> None:
+    numbers = torch.tensor([-0.0, 0.0])
+    assert torch.signbit(export(lambda x: 0 + x + 0, (numbers,))(numbers)[0]).tolist() == [False, False]

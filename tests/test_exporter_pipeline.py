@@ -18,12 +18,18 @@ from exporting import assert_same, eager, export_and_compare
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from batch_export import axes, model_config
+from batch_export import axes
+from batch_export.config import model as model_config
 from batch_export.errors import OpsetError
-from batch_export.exporter import decompose, export, fingerprint, rewrite_rules, to_onnx, weights
-from batch_export.exporter.capture import Captured, capture
-from batch_export.exporter.opset import ir_version_for
-from batch_export.exporter.registry import HIGHEST_OPSET, LOWEST_OPSET, OnnxRegistry
+from batch_export.exporter import export, to_onnx
+from batch_export.exporter.capture import fingerprint
+from batch_export.exporter.capture.capture import Captured, capture
+from batch_export.exporter.graph import weights
+from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET
+from batch_export.exporter.optimise import rewrite_rules
+from batch_export.exporter.optimise.opset import ir_version_for
+from batch_export.exporter.translate import decompose
+from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.stages import model as model_room
 
 CONFIGS = Path(__file__).parent.parent / "conf" / "model"
@@ -158,8 +164,8 @@ def test_a_saved_model_with_external_data_passes_the_checker_and_keeps_its_param
 
 _DIGEST = """
 import torch
-from batch_export.exporter.capture import capture
-from batch_export.exporter.fingerprint import graph_digest
+from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.capture.fingerprint import graph_digest
 class M(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -13,7 +13,7 @@ import torch
 
 from batch_export import ONNXProgram, ONNXRuntimeOptions, export
 from batch_export.errors import OnnxExporterError, SaveError
-from batch_export.exporter import program as program_module
+from batch_export.exporter.program import program as program_module
 
 
 class Nested(torch.nn.Module):

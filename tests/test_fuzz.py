@@ -12,8 +12,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batch_export.cli.cache import parse_age, parse_size
+from batch_export.config.model import model_spec
 from batch_export.errors import BatchExportError
-from batch_export.model_config import model_spec
 from batch_export.record import Cell, Failure, Record
 from batch_export.report import run_folder
 from batch_export.runner.records_file import RecordsFile
@@ -21,7 +22,6 @@ from batch_export.runner.surroundings import read_surroundings
 from batch_export.store.bundle import import_tar
 from batch_export.store.entry import Entry, decode_entry, encode_entry
 from batch_export.store.store import open_store
-from batch_export.verbs.cache import parse_age, parse_size
 
 KEYS = (
     "_target_",

@@ -8,7 +8,7 @@ from itertools import count, cycle, repeat
 import pytest
 
 from batch_export.runtime import latency
-from batch_export.spec import MeasureSpec
+from batch_export.runtime.measuring import MeasureSpec
 
 MILLISECOND = 1_000_000
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +43,7 @@ def root(tmp_path: Path) -> Path:
     (packages / "package.py").write_text("")
     (packages / "linked_file.py").symlink_to(tmp_path / "sources/linked_file.py")
     (packages / "linked").symlink_to(tmp_path / "sources/linked")
-    for name in ("weights.bin", "outputs/run.log", "outputs/kept.bin", "cache.pyc"):
+    for name in ("weights.bin", "ours.txt", "outputs/run.log", "outputs/kept.bin", "cache.pyc"):
         (tmp_path / name).write_bytes(b"1")
     return tmp_path
 
@@ -52,3 +54,125 @@ def test_what_is_local_is_found_through_links_and_what_is_installed_is_not(root:
     assert done.stdout.strip() == (
         '["mine.py", "sources/linked/__init__.py", "sources/linked/inside.py", "sources/linked_file.py", "weights.bin"]'
     )
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux' kernel tells")
+
+WATCH = """
+import json, os, socket, sys, threading
+from pathlib import Path
+from batch_export.runner import witness
+from batch_export.runner.loaded import LoadedFiles, unwatched_folders
+
+root = Path(sys.argv[1])
+os.chdir(root)
+if sys.argv[3] == "refused":
+    witness.MACHINES.clear()
+watched = LoadedFiles([root], [root / "outputs"])
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+if os.fork() == 0:
+    seen = witness.Witness(ours, unwatched_folders())
+    theirs.close()
+    import select
+    while handles := seen.handles:
+        poll = select.poll()
+        for handle in handles:
+            poll.register(handle, select.POLLIN)
+        for handle, event in poll.poll():
+            seen.serve(handle, over=not event & select.POLLIN)
+    os._exit(0)
+ours.close()
+(go, be_told), (done, tell) = os.pipe(), os.pipe()
+if os.fork() == 0:
+    os.close(be_told)
+    theirs.close()
+    if os.read(go, 1):
+        exec(sys.argv[4])
+        os.write(tell, b"x")
+    os._exit(0)
+
+def somebody_else():
+    os.write(be_told, b"x")
+    os.read(done, 1)
+
+watched.watch(theirs)
+exec(sys.argv[2])
+sources = dict(watched.sources())
+theirs.close()
+print(json.dumps([sources, watched.changed, watched.unseen]))
+"""
+
+
+def seen(root: Path, code: str, how: str = "", deed: str = "") -> tuple[dict[str, str], list[str], str]:
+    """What a process that executes `code` in `root` was seen to read, what changed meanwhile, and what is unsure.
+
+    `somebody_else()` in `code` makes a process that nobody watches execute `deed`.
+    """
+    words = [sys.executable, "-c", WATCH, str(root), code, how, deed]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    sources, changed, unseen = json.loads(ended.stdout)
+    return sources, changed, unseen
+
+
+SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
+
+
+@pytest.mark.parametrize(
+    ("code", "recorded"),
+    [
+        pytest.param("open('weights.bin').read()", {"weights.bin"}, id="read"),
+        pytest.param("open('made.txt', 'w').write('1'); open('made.txt').read()", set(), id="made"),
+        pytest.param("open('made.txt', 'w').close(); os.unlink('made.txt')", set(), id="made and removed"),
+        pytest.param(SHELL.format("echo 1 > made.txt; cat made.txt > copy.txt"), set(), id="made by a subprocess"),
+        pytest.param("open('weights.bin', 'wb').write(b'2')", set(), id="overwritten"),
+        pytest.param("open('weights.bin', 'r+b').read()", {"weights.bin"}, id="opened for both"),
+        pytest.param("open('weights.bin', 'ab').write(b'2')", set(), id="appended to"),
+        pytest.param("os.path.exists('none') or open('outputs/kept.bin').read()", set(), id="ignored"),
+        pytest.param(
+            "one = threading.Thread(target=open, args=('weights.bin',)); one.start(); one.join()",
+            {"weights.bin"},
+            id="in a thread",
+        ),
+        pytest.param(
+            "open('weights.bin'); watched.sources(); open('a.txt', 'w').close(); open('ours.txt'); watched.set_aside()",
+            {"weights.bin"},
+            id="set aside",
+        ),
+        pytest.param(
+            "watched.sources(); open('ours.txt'); watched.set_aside(); open('ours.txt')",
+            {"ours.txt"},
+            id="opened again",
+        ),
+        pytest.param("os.mkfifo('pipe'); os.open('pipe', os.O_RDWR)", set(), id="a pipe"),
+    ],
+)
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+def test_what_is_read_counts_and_what_is_made_does_not(root: Path, code: str, recorded: set[str], how: str) -> None:
+    if how == "refused" and "subprocess" in code:
+        pytest.skip("Python does not hear of it")
+    sources, changed, unseen = seen(root, code, how)
+    assert {name for name in sources if not name.endswith(".py")} == recorded
+    assert changed == []
+    assert unseen == ("" if how == "kernel" else f"not on Linux {platform.machine()}")
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+@pytest.mark.parametrize("deed", ["(root / 'weights.bin').write_bytes(b'22')", "(root / 'weights.bin').unlink()"])
+def test_what_somebody_changes_after_it_was_read_is_never_taken_for_what_was_read(
+    root: Path, deed: str, how: str
+) -> None:
+    sources, changed, _ = seen(root, "open('weights.bin').read(); somebody_else()", how, deed)
+    assert sources["weights.bin"] == "changed while it was read"
+    assert changed == [str(root / "weights.bin")]
+
+
+@linux_only
+def test_a_file_that_nobody_can_read_or_find_is_recorded_as_such(root: Path) -> None:
+    code = (
+        "import contextlib\nfor name in ('gone.bin', 'weights.bin'):\n  with contextlib.suppress(OSError): open(name)"
+    )
+    sources, _, _ = seen(root, code)
+    assert (sources["gone.bin"], len(sources["weights.bin"])) == ("absent", 64)

@@ -17,10 +17,11 @@ from batch_export.exporter.api import export
 from batch_export.exporter.diagnostics import localise as localising
 from batch_export.exporter.diagnostics import slices
 from batch_export.exporter.diagnostics.localise import Finding, localise
-from batch_export.exporter.program import ONNXProgram
+from batch_export.exporter.program.program import ONNXProgram
+from batch_export.runtime.kinds import Session
 from batch_export.runtime.optimised_file import write_optimised
-from batch_export.runtime.session import Session, open_session
-from batch_export.spec import ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.session import open_session
 
 LAYERS = 12
 

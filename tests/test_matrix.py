@@ -1,4 +1,4 @@
-"""batch_export.matrix: which cells there are, in which order, and why some will not run."""
+"""batch_export.plan.matrix: which cells there are, in which order, and why some will not run."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 
 from batch_export.errors import UsageError
-from batch_export.matrix import Installed, expand
-from batch_export.spec import AxisSpec, Exclusion, ExporterSpec, InputSpec, MatrixSpec, ModelSpec, ProviderSpec
+from batch_export.plan.matrix import Installed, expand
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.spec import AxisSpec, Exclusion, ExporterSpec, InputSpec, MatrixSpec, ModelSpec
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider", opsets=(7, 26))
 CUDA = ProviderSpec("cuda", "onnxruntime", "CUDAExecutionProvider", opsets=(7, 26))
 REFERENCE = ProviderSpec("reference", "reference", opsets=(1, 28))
 CORE = ExporterSpec("core", "batch_export.exporter")
 TORCH = ExporterSpec("torch", "batch_export.peers.torch_dynamo.export")
-HERE = Installed(frozenset({"CPUExecutionProvider"}), lambda name: name in ("onnx", "transformers"))
+HERE = Installed({"onnxruntime": {"CPUExecutionProvider"}}, lambda name: name in ("onnx", "transformers"))
 
 
 def model(name: str, *axes: str, requires: tuple[str, ...] = ()) -> ModelSpec:
@@ -82,7 +83,7 @@ def test_required_providers_turn_the_skip_into_an_error() -> None:
 
 
 def test_the_reference_evaluator_needs_onnx() -> None:
-    without = Installed(frozenset(), lambda _: False)
+    without = Installed({}, lambda _: False)
     assert (
         "needs the package onnx"
         in skips(replace(MATRIX, providers=(REFERENCE,)), without)["mlp/static/opset18/reference/core"]

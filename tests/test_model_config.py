@@ -1,4 +1,4 @@
-"""Twin of `batch_export/model_config.py`: what a file says, and the sentence for everything that it can get wrong."""
+"""Twin of `batch_export/config/model.py`: what a file says, and the sentence for everything that it can get wrong."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from batch_export.config.model import model_spec
 from batch_export.errors import UsageError
-from batch_export.model_config import model_spec
-from batch_export.spec import AxisSpec, InputSpec, ModelSpec, Tolerance
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.spec import AxisSpec, InputSpec, ModelSpec
 
 GOOD: dict[str, Any] = {
     "_target_": "models.text_encoders.bert",
@@ -28,6 +29,7 @@ GOOD: dict[str, Any] = {
     },
     "axes": {"batch": {"example": 2, "check": [1, 5]}, "seq": {"example": 16}, "past": {"example": 4, "check": [0]}},
     "output_names": ["hidden"],
+    "allow_nonfinite": True,
     "tolerances": {"float32": {"atol": 1e-4, "rtol": 0.001}},
 }
 
@@ -51,6 +53,7 @@ def test_a_whole_file_is_read() -> None:
         seed=7,
         tolerances={"float32": Tolerance(1e-4, 1e-3)},
         output_names=("hidden",),
+        allow_nonfinite=True,
     )
 
 
@@ -71,6 +74,8 @@ REMOVE = object()
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
+        ("allow_nonfinite", "yes", "'allow_nonfinite' must be true or false, not 'yes'"),
+        ("tolerances", {"complex64": {"atol": 1, "rtol": 1}}, "complex outputs are judged as float32; set that"),
         ("_target_", REMOVE, "has no '_target_', the importable name of a builder"),
         ("_target_", "bert", "'_target_' must be a dotted name such as 'models.torch_basic.cnn', not 'bert'"),
         ("_target_", "tests.test_x.test_it.<locals>.build", "which other processes cannot import (a closure"),

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from recording import cell, circumstances, failed, passed, write_run
 
-from batch_export import sweeping
 from batch_export.record import Cell, Record
 from batch_export.report.history import open_history
 from batch_export.report.run_folder import read_counts
@@ -23,6 +22,8 @@ from batch_export.report.trend import trend
 from batch_export.runner import remeasure
 from batch_export.runtime.paired import Clock, PairedFacts, paired
 from batch_export.spec import Expectation
+from batch_export.sweeps import conclude
+from batch_export.sweeps.job import Job
 
 CELLS = [cell(f"m{number}", opset=opset) for number in range(6) for opset in (18, 20)]
 BROKEN, FLAKY, GONE, SLOW, NOISY = CELLS[0], CELLS[2], CELLS[4], CELLS[6], CELLS[8]
@@ -90,13 +91,12 @@ def test_each_event_of_five_nights_is_reported_once(tmp_path: Path, monkeypatch:
         spec = write_run(folder, night(number), expectations=expectations, made=made)
         base = read_side("latest~1", outputs) if number > 1 else None
         records = records_of(folder)
-        summary, comparison = sweeping.conclude(
-            folder, outputs, spec, records, summarise(records, read_counts(folder)), base, [f"m{i}" for i in range(6)]
-        )
+        job = Job(folder, outputs, spec, (), "", base, frozenset(f"m{i}" for i in range(6)))
+        summary, comparison = conclude.conclude(job, records, summarise(records, read_counts(folder)))
         for change in comparison.changes if comparison else ():
             events.append((number, change.kind, change.cell.name))
         events += [(number, "stale", sentence) for sentence in summary.stale_expectations]
-        assert sweeping.exit_code(summary, comparison) == int(number in (2, 3, 4, 5)), number
+        assert conclude.exit_code(summary, comparison) == int(number in (2, 3, 4, 5)), number
         for name in ("report.html", "junit.xml", "summary.md"):
             assert (folder / name).stat().st_size > 500
 

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from batch_export import oracle_need
-from batch_export.record import OutputFacts, RunFacts
-from batch_export.spec import AxisSpec, InputSpec, ModelSpec, Tolerance
-from batch_export.tolerances import DEFAULT_TOLERANCES
+from batch_export.judge import oracle_need
+from batch_export.numbers.facts import OutputFacts
+from batch_export.numbers.tolerances import DEFAULT_TOLERANCES, Tolerance
+from batch_export.record import RunFacts
+from batch_export.spec import AxisSpec, InputSpec, ModelSpec
 
 MODEL = ModelSpec(
     "m",

@@ -1,4 +1,4 @@
-"""batch_export.packaging_paths: a shipped config means the shipped model, wherever the program runs."""
+"""batch_export.sources.places: a shipped config means the shipped model, wherever the program runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batch_export.errors import UsageError
-from batch_export.packaging_paths import ZOO_PACKAGE, conf_dir, models_dir, resolve_target
+from batch_export.sources.places import ZOO_PACKAGE, conf_dir, models_dir, resolve_target
 
 
 def test_shipped_folders_exist() -> None:

@@ -16,8 +16,10 @@ from batch_export import axes
 from batch_export.contract import Contract, TensorContract
 from batch_export.errors import LibraryMissingError, TranslationError, UsageError
 from batch_export.peers import torch_dynamo, torchscript
-from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec, ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec
 from batch_export.stages import check, plugin, reference, run
+from batch_export.stages.built import built
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 INPUTS = (
@@ -50,6 +52,7 @@ class Bench:
         self.scratch = scratch
         torch.manual_seed(0)
         self.module = Nested().eval()
+        self.built = built(self.module)
 
     def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         batch = sizes["batch"]

@@ -10,13 +10,19 @@ import msgspec
 import pytest
 from sweeping import CORE, CPU, PLUGIN, cells, model
 
-from batch_export import keys, plan
 from batch_export.action import Action, ActionResult, ModelArtifact
 from batch_export.contract import Contract, TensorContract
 from batch_export.errors import ModelError
-from batch_export.record import Failure, OutputFacts
-from batch_export.spec import AxisSpec, InputSpec, MeasureSpec, ModelSpec, ProviderSpec, Tolerance
-from batch_export.toolchain import ROOMS, Toolchain
+from batch_export.numbers.facts import OutputFacts
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.plan import keys
+from batch_export.plan import walk as plan
+from batch_export.record import Failure
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.sources.toolchain import Toolchain
+from batch_export.spec import AxisSpec, InputSpec, ModelSpec
+from batch_export.steps import STEPS
 
 MODEL = replace(model("m"), requires=("lib",))
 TOOLS = Toolchain(
@@ -24,7 +30,7 @@ TOOLS = Toolchain(
         name: "1"
         for name in ("python", "torch", "numpy", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "lib", "other")
     },
-    own={room: "own" for room in ROOMS},
+    own={room: "own" for room in STEPS},
     targets={MODEL.target: "builder", PLUGIN.target: "exporter"},
     host={"name": "h", "machine": "x86_64", "system": "Linux", "cpu": "c", "cores": "2"},
 )
@@ -232,12 +238,12 @@ ORACLE_FACTS = {
 
 def with_float64(step: plan.Step, shares: list[float], **failing: Failure) -> ActionResult:
     result = results(step, **failing)
-    if isinstance(step, plan.ReferenceStep):
+    if step.kind.name == "Reference":
         return replace(result, facts=ORACLE_FACTS)
-    if isinstance(step, plan.OracleStep) and result.failure is None:
-        return replace(result, facts={"note": ""}, artifacts={"oracle": f"o{step.case}"})
-    if isinstance(step, plan.RunStep):
-        return replace(result, facts={"runs": [run_facts(case, shares[case]) for case in step.cases]})
+    if step.kind.name == "Oracle" and result.failure is None:
+        return replace(result, facts={"note": ""}, artifacts={"oracle": f"o{step.given['case']}"})
+    if step.kind.name == "Run":
+        return replace(result, facts={"runs": [run_facts(case, shares[case]) for case in step.given["cases"]]})
     return result
 
 
@@ -245,10 +251,10 @@ def walked(mode: str, shares: list[float], settings: plan.PlanSettings = SETTING
     seen: list[Any] = []
 
     def get(step: plan.Step) -> ActionResult:
-        if isinstance(step, plan.OracleStep):
-            seen.append(step.case)
-        if isinstance(step, plan.RunStep):
-            seen.append((step.cases, step.oracles))
+        if step.kind.name == "Oracle":
+            seen.append(step.given["case"])
+        if step.kind.name == "Run":
+            seen.append((step.given["cases"], step.given["oracles"]))
         return with_float64(step, shares, **failing)
 
     (cell,) = cells([replace(MODEL, oracle=mode)], opsets=(18,), dynamic=("full",))
@@ -276,8 +282,9 @@ def test_a_model_without_float64_goes_on(stage: Any) -> None:
 def test_the_way_stops_where_a_result_is_unknown() -> None:
     chain = plan.resolve(CELL, TOOLS, SETTINGS, lambda step: None if step.action.mnemonic == "Check" else results(step))
     assert len(chain.steps) == 3
-    assert isinstance(chain.pending, plan.CheckStep)
-    assert chain.pending.model == FILE
+    assert chain.pending is not None
+    assert chain.pending.kind.name == "Check"
+    assert chain.pending.given["model"] == FILE
 
 
 def test_nothing_is_measured_when_measuring_is_off_or_the_provider_is_not_timed() -> None:

@@ -12,13 +12,16 @@ import pytest
 import torch
 from torch import nn
 
-from batch_export import oracle_need
 from batch_export.contract import Contract, TensorContract
+from batch_export.judge import oracle_need
+from batch_export.judge.verdict import judge
 from batch_export.record import Cell, Record, RunFacts
-from batch_export.spec import AxisSpec, InputSpec, ModelSpec, ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.tensor_file import TensorFile
+from batch_export.spec import AxisSpec, InputSpec, ModelSpec
 from batch_export.stages import model as model_room
 from batch_export.stages import oracle, reference, run
-from batch_export.verdict import judge
+from batch_export.stages.built import built
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 VARIANTS = ("seed1", "zeros", "large")
@@ -54,6 +57,7 @@ class Bench:
         )
         torch.manual_seed(0)
         self.module = module.eval().to(getattr(torch, dtype))
+        self.built = built(self.module)
         self.scratch = scratch
         self.oracle = None
 
@@ -205,3 +209,23 @@ def test_low_precision_is_judged_by_float64(tmp_path: Path) -> None:
     assert facts.outside > 0
     assert facts.oracle_hull[-1][1] < facts.rounding_hull[-1][1]
     assert found.verdict == "pass", found.message
+
+
+class Otherwise(nn.Module):
+    """Computes something else in float64: what an oracle of another model looks like."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (self.factor if x.dtype is torch.float64 else 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("factor", "usable"), [(1.0, True), (1.001, True), (3.0, False)])
+def test_float64_that_is_no_rounding_away_says_nothing(tmp_path: Path, dtype: str, factor: float, usable: bool) -> None:
+    bench: Any = Bench(tmp_path, Otherwise(factor), dtype)
+    made = oracle.execute(bench, reference.execute(bench).files["reference"], 0)
+    assert ("out/0" in TensorFile(made.files["oracle"])) == usable
+    assert ("which is no rounding" in made.facts["note"]) != usable

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from batch_export.errors import ModelError
-from batch_export.record import LatencyFacts
+from batch_export.numbers.values import RawTensor
+from batch_export.runtime.measuring import LatencyFacts, MeasureSpec
 from batch_export.runtime.tensor_file import TensorFile
-from batch_export.runtime.values import RawTensor
-from batch_export.spec import AxisSpec, InputSpec, MeasureSpec, ModelSpec
+from batch_export.spec import AxisSpec, InputSpec, ModelSpec
 from batch_export.stages import eager, reference
+from batch_export.stages.built import built
 from batch_export.stages.state import ModuleState, same
 
 Pair = namedtuple("Pair", ["first", "second"])
@@ -50,6 +51,7 @@ class Bench:
         self.model = ModelSpec("calls", "", {}, (InputSpec(("x",), "float32", ("batch", 3)),), (axis,), seed=7)
         self.module = Calls(function)
         self.scratch = scratch
+        self.built = built(self.module)
 
     def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         return {"x": torch.arange(3.0 * sizes["batch"]).reshape(-1, 3)}
@@ -244,3 +246,23 @@ def test_eager_is_timed_and_the_state_put_back(tmp_path: Path) -> None:
     assert modes == {(True, 1)}
     assert int(bench.module.count) == 0
     assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize(
+    ("forward", "random"),
+    [
+        (lambda module, x: x + torch.rand(()), True),
+        (lambda module, x: x + 1e-6 * torch.rand_like(x), False),
+        (lambda module, x: torch.randint(0, 1000, (9,)), True),
+        (lambda module, x: x, False),
+    ],
+)
+def test_randomness_beyond_the_tolerances_is_a_fact(tmp_path: Path, forward: Callable[..., Any], random: bool) -> None:
+    facts, _ = execute(tmp_path, forward)
+    assert facts["random"] is random
+
+
+@pytest.mark.parametrize("returned", [None, (), {"a": None}])
+def test_a_model_that_returns_no_tensor_is_told(tmp_path: Path, returned: Any) -> None:
+    with pytest.raises(ModelError, match=r"returns no tensor.*Next step"):
+        execute(tmp_path, lambda module, x: returned)

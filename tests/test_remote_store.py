@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from run_processes import PATIENCE_S
 from sweeping import Listener, cells, model, sweep
 from test_store import action, put_result
 
 from batch_export.action import Action, ActionResult
-from batch_export.config import refuse_secrets
+from batch_export.config.run import refuse_secrets
 from batch_export.errors import StoreError, UsageError
-from batch_export.spec import MeasureSpec, StoreSpec
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.spec import StoreSpec
 from batch_export.store import open_store
 from batch_export.store.remote import FolderBackend, Remote, open_remote
 from benchmarks.remote import serve
@@ -199,13 +201,16 @@ def test_what_a_run_needs_is_asked_for_once_and_many_at_a_time(tmp_path: Path, m
     asked: list[str] = []
     together: list[int] = []
     inside: list[str] = []
+    enough = threading.Event()
     read = FolderBackend.read
 
     def watched(backend: FolderBackend, name: str) -> bytes:
         asked.append(name)
         inside.append(name)
         together.append(len(inside))
-        time.sleep(0.02)
+        if len(inside) > 4:
+            enough.set()
+        enough.wait(PATIENCE_S)
         try:
             return read(backend, name)
         finally:

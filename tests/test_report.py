@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from batch_export.errors import RunError, UsageError
-from batch_export.matrix import PlannedCell
-from batch_export.record import Cell, LatencyFacts, OnnxFacts, Outcome, Record
+from batch_export.plan.matrix import PlannedCell
+from batch_export.record import Cell, OnnxFacts, Outcome, Record
 from batch_export.report import run_folder
 from batch_export.report.failures import group_failures
 from batch_export.report.formats import SUMMARIES, Subject, write
@@ -29,9 +29,12 @@ from batch_export.report.spreadsheet import COLUMNS, csv_text
 from batch_export.report.story import counts_line, tell
 from batch_export.report.summary import Counts, complete, summarise
 from batch_export.report.table import tables
-from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, cell_text, error_text, latency_text, one_line
+from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, cell_text, error_text, latency_text
 from batch_export.runner.reporter import Lane
-from batch_export.spec import ExporterSpec, MatrixSpec, MeasureSpec, ModelSpec, ProviderSpec, RunnerSpec, RunSpec
+from batch_export.runtime.measuring import LatencyFacts, MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.spec import ExporterSpec, MatrixSpec, ModelSpec, RunnerSpec, RunSpec
+from batch_export.words import one_line
 
 MODEL = ModelSpec("bert_tiny", "models.text.bert", {}, ())
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")

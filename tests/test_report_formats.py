@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from recording import cell, failed, model, passed, write_run
 from rich.console import Console
 
-from batch_export import cli
+from batch_export.cli import main as cli
+from batch_export.judge.verdict import judge
 from batch_export.record import Failure, Record, RunFacts
 from batch_export.report.annotations import github_lines
 from batch_export.report.baseline import baseline_of, write_baseline
@@ -31,12 +32,15 @@ from batch_export.report.junit import junit_xml
 from batch_export.report.markdown import markdown
 from batch_export.report.parquet import parquet_bytes
 from batch_export.report.redact import shorten
+from batch_export.report.rows import row_of
 from batch_export.report.run_folder import write_bisected
 from batch_export.report.run_folder import write_run as write_planned
 from batch_export.report.schemas import encoded, schemas
 from batch_export.report.spreadsheet import COLUMNS, csv_text
 from batch_export.report.story import tell
 from batch_export.report.summary import Counts, Summary, summarise
+from batch_export.report.table import legend
+from batch_export.report.wording import DISTRIBUTION_LEGEND, GLYPHS, cell_text
 from batch_export.stages.after_request import Answer
 
 ROOT = Path(__file__).parents[1]
@@ -161,11 +165,21 @@ def golden_records() -> list[Record]:
         replace(
             passed(cell("resnet", opset=21)), verdict="flaky", attempts=(again,), message="passed when tried again"
         ),
+        *(
+            replace(
+                passed(cell("noisy", opset=opset), ms=123.4, contended=True),
+                max_abs=0.9,
+                by_distribution=True,
+                extra={"nondeterministic": "eager is not deterministic (y by 0.8)"},
+            )
+            for opset in (20, 21)
+        ),
     ]
 
 
 def golden_summary() -> Summary:
-    return summarise(golden_records(), Counts(12.5, 20, 4), "python -m batch_export +sweep=all")
+    summary = summarise(golden_records(), Counts(12.5, 20, 4), "python -m batch_export +sweep=all")
+    return replace(summary, stale_exclusions=("model gtp* (slow): matches no cell; the matrix has no model 'gtp*'",))
 
 
 def golden_comparison() -> Comparison:
@@ -206,6 +220,44 @@ def test_the_table_is_as_it_was_reviewed(width: int) -> None:
     tell(console, records, summarise(records, Counts()), Path("outputs/2026-11-21/1"), golden_comparison())
     text = console.file.getvalue()  # type: ignore[attr-defined]
     same_as_golden(f"table-{width}.txt", "".join(f"{line.rstrip()}\n" for line in text.splitlines()))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_marked_cells_are_whole_and_explained_at_every_width(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    random = [
+        replace(passed(cell("m" * 40, "full", opset), ms=0.012, contended=True), max_abs=2e-10, by_distribution=True)
+        for opset in range(18, 26)
+    ]
+    tell(console, random, summarise(random, Counts()), Path("outputs/2026-11-21/1"))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(len(line) for line in lines if "summary.md" not in line) <= width
+    assert "".join(lines).count("✓ 2e-10*~12us") == 8
+    assert DISTRIBUTION_LEGEND in lines
+    page = html_report(random, summarise(random, Counts()), ReportContext())
+    assert DISTRIBUTION_LEGEND.partition("'")[0] in page
+    assert DISTRIBUTION_LEGEND.removeprefix("* ") in markdown(random, summarise(random, Counts()))
+    plain = [replace(record, by_distribution=False) for record in random]
+    counted = summarise(plain, Counts())
+    for text in (html_report(plain, counted, ReportContext()), markdown(plain, counted)):
+        assert "random model" not in text
+
+
+def test_a_file_that_holds_for_some_sizes_only_is_marked_everywhere() -> None:
+    limited = replace(passed(cell("cnn", "full")), extra={"guards": ["batch <= 100"]})
+    other, whole = replace(limited, cell=cell("vit", "batch")), passed(cell())
+    assert "✓ 1e-7^" in cell_text(limited, GLYPHS)
+    assert "^" not in cell_text(whole, GLYPHS)
+    assert "^" not in cell_text(replace(limited, verdict="fail", stage="mismatch"), GLYPHS)
+    said = "^ not at every size of its free axes: cnn full, vit batch holds for: batch <= 100"
+    records = [limited, other, whole]
+    assert said in legend(records)
+    assert said in legend([row_of(record) for record in records]), "tables are made of rows"
+    assert legend([whole]) == legend([])
+    counted = summarise(records, Counts())
+    assert "holds for: batch &lt;= 100" in html_report(records, counted, ReportContext())
+    assert "not at every size of its free axes" in markdown(records, counted)
+    assert judge(limited, model("cnn"), {}, ()).message == "holds for: batch <= 100"
 
 
 # GitHub
@@ -486,10 +538,17 @@ def test_the_examples_ask_for_what_exists() -> None:
 def test_the_repro_command_keeps_the_sweep_its_settings_and_the_users_configs(tmp_path: Path) -> None:
     folder = tmp_path / "outputs" / "2026-11-01" / "01-00-00-000"
     records = [failed(cell())]
-    overrides = ("+sweep=nightly", "matrix.models=[a]", "runner.timeout_s=9", "baseline=latest", "hydra.run.dir=x")
+    overrides = (
+        "+sweep=nightly",
+        "matrix.models=[a]",
+        "runner.timeout_s=9",
+        "baseline=latest",
+        "hydra.run.dir=x",
+        "hydra.searchpath=[y]",
+    )
     spec = replace(write_run(folder, records), overrides=overrides)
     write_planned(folder, spec, [], "")
     summary = summarise(records, Counts(), "python -m batch_export +sweep=nightly --config-dir 'my conf'")
     assert context_of(folder, records, summary).repro == (
-        "python -m batch_export +sweep=nightly runner.timeout_s=9 --config-dir 'my conf'"
+        "python -m batch_export +sweep=nightly runner.timeout_s=9 'hydra.searchpath=[y]' --config-dir 'my conf'"
     )

@@ -1,4 +1,4 @@
-"""exporter/diagnostics/repro.py: failures shrink to their cause, and the script tells whether it still lives."""
+"""exporter/repro/write.py: failures shrink to their cause, and the script tells whether it still lives."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from batch_export.exporter.diagnostics import repro_script
-from batch_export.exporter.diagnostics.repro import Repro, Setting, write_repro
+from batch_export.exporter.repro import script as repro_script
+from batch_export.exporter.repro.write import Repro, Setting, write_repro
 
 TESTS = Path(__file__).parent
 

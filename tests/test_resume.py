@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,28 +12,38 @@ from typing import Any
 
 import msgspec
 import pytest
+from run_processes import RunProcess, wait_until
 from sweeping import Listener, cells, model, sweep
 
 from batch_export.errors import RunError
 from batch_export.record import Cell, Failure, Record
 from batch_export.runner.records_file import RecordsFile, is_taken
 from batch_export.runner.surroundings import changes, read_surroundings
-from batch_export.spec import MeasureSpec
-from batch_export.toolchain import toolchain_for
+from batch_export.runner.sweep import RunResult
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.sources.toolchain import toolchain_for
 
-TESTS = Path(__file__).parent
 TIMES = ("seconds", "load_s")
 
 KILLED = """
 import sys
 from pathlib import Path
 from sweeping import cells, model, sweep
-from batch_export.spec import MeasureSpec
+from batch_export.runtime.measuring import MeasureSpec
 
 planned = cells([model("a"), model("b", do={"Translate@20": "segfault"}), model("c")], dynamic=("static", "full"))
+print("begins", flush=True)
 sweep(Path(sys.argv[1]), planned, measure=MeasureSpec(), run="run")
-print("done", flush=True)
 """
+ENDLESS = """
+import sys
+from pathlib import Path
+from sweeping import cells, model, sweep
+
+result = sweep(Path(sys.argv[1]), cells([model("a"), model("b", do={"Reference": "hang"})]), run="run")
+print("interrupted", result.interrupted)
+"""
+MOMENTS = 6
 
 
 def planned() -> list[Any]:
@@ -58,50 +66,32 @@ def without_times(records: Any) -> list[Any]:
     return plain
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
-    return subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(folder)], stdout=subprocess.PIPE, text=True, env=environment
-    )
-
-
-def open_below(folder: Path) -> list[str]:
-    """Processes that have a file below the folder open."""
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and int(process.name) != os.getpid():
-            try:
-                found += [
-                    p.name
-                    for h in (process / "fd").iterdir()
-                    if os.readlink(h).startswith(str(folder))
-                    for p in [process]
-                ]
-            except OSError:
-                continue
-    return found
-
-
-@pytest.mark.parametrize("moment", [0.15, 0.5, 0.85])
-def test_after_a_kill_the_rest_is_done_and_everything_is_as_in_an_undisturbed_run(
-    tmp_path: Path, moment: float
-) -> None:
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunResult, float]:
+    """A run that nobody kills, and how long it took."""
     began = time.monotonic()
-    undisturbed = sweep(tmp_path / "calm", planned(), measure=MeasureSpec(), run="run")
-    whole_s = time.monotonic() - began
-    with start(tmp_path / "killed") as process:
-        time.sleep(0.6 + moment * whole_s * random.uniform(0.9, 1.1))
-        process.kill()
-    deadline = time.monotonic() + 10
-    while open_below(tmp_path / "killed") and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not open_below(tmp_path / "killed")
-    resumed = sweep(tmp_path / "killed", planned(), measure=MeasureSpec(), run="run")
-    assert without_times(resumed.records) == without_times(undisturbed.records)
-    assert resumed.counts == undisturbed.counts
-    again = sweep(tmp_path / "killed", planned(), measure=MeasureSpec(), run="run")
-    assert again.counts == undisturbed.counts
-    assert without_times(again.records) == without_times(undisturbed.records)
+    result = sweep(tmp_path_factory.mktemp("calm"), planned(), measure=MeasureSpec(), run="run")
+    return result, time.monotonic() - began
+
+
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_after_a_kill_the_rest_is_done_and_everything_is_as_in_an_undisturbed_run(
+    tmp_path: Path, moment: int, undisturbed: tuple[RunResult, float]
+) -> None:
+    """The same holds for any moment, be it before the first child or after the last; nobody waits after the kill."""
+    whole, whole_s = undisturbed
+    with RunProcess(KILLED, tmp_path) as run:
+        assert run.process.stdout is not None
+        run.process.stdout.readline()
+        time.sleep(whole_s * (moment + random.random()) / MOMENTS)
+        run.kill()
+        resumed = sweep(tmp_path, planned(), measure=MeasureSpec(), run="run")
+        assert run.others() == []
+    assert without_times(resumed.records) == without_times(whole.records)
+    assert resumed.counts == whole.counts
+    again = sweep(tmp_path, planned(), measure=MeasureSpec(), run="run")
+    assert again.counts == whole.counts
+    assert without_times(again.records) == without_times(whole.records)
 
 
 def test_records_that_are_there_are_neither_looked_up_nor_executed_again(tmp_path: Path) -> None:
@@ -204,16 +194,10 @@ def test_a_line_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path: Path, mon
 
 
 def test_sigterm_is_an_interruption(tmp_path: Path) -> None:
-    code = KILLED.replace('print("done"', 'print("ended"')
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with RunProcess(ENDLESS, tmp_path) as run:
         path = tmp_path / "run" / "records.jsonl"
-        deadline = time.monotonic() + 20
-        while not (path.exists() and path.stat().st_size) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
-        assert process.stdout is not None
-        assert process.stdout.read() == "ended\n"
-    assert not open_below(tmp_path)
+        wait_until(lambda: path.exists() and path.stat().st_size)
+        run.process.send_signal(signal.SIGTERM)
+        assert run.process.stdout is not None
+        assert run.process.stdout.read() == "interrupted True\n"
+        assert run.others() == []

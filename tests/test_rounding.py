@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batch_export.rounding import Point, lies_below
+from batch_export.numbers.rounding import Point, lies_below
 
 points = st.lists(st.tuples(st.floats(0, 100), st.floats(1e-9, 10)), min_size=1, max_size=6)
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from recording import FACTS, cell, failed, passed, write_run
 
-from batch_export import cli
+from batch_export.cli import main as cli
 from batch_export.errors import UsageError
-from batch_export.record import OnnxFacts, Record, RunFacts
-from batch_export.report.baseline import baseline_of, cell_of, read_baseline, write_baseline
+from batch_export.record import Cell, OnnxFacts, Record, RunFacts
+from batch_export.report.baseline import baseline_of, read_baseline, write_baseline
 from batch_export.report.compare import Thresholds, compare, settle, suspects
 from batch_export.report.compare_text import comparison_json, comparison_markdown
 from batch_export.report.runs import read_side, resolve_run
@@ -182,9 +182,9 @@ def test_a_file_that_is_no_baseline_is_named(tmp_path: Path, text: str, sentence
 
 
 def test_a_cells_name_is_read_back() -> None:
-    assert cell_of(HERE.name) == HERE
+    assert Cell.parse(HERE.name) == HERE
     with pytest.raises(ValueError, match="model/dynamic/opsetN/provider/exporter"):
-        cell_of("bert/static/20/cpu/core")
+        Cell.parse("bert/static/20/cpu/core")
 
 
 # which run

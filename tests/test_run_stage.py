@@ -12,10 +12,11 @@ import onnx.parser
 import pytest
 
 from batch_export.contract import Contract, TensorContract
-from batch_export.record import LatencyFacts, RunFacts
+from batch_export.numbers.values import RawTensor, Value
+from batch_export.record import RunFacts
 from batch_export.runtime import tensor_file
-from batch_export.runtime.values import RawTensor, Value
-from batch_export.spec import MeasureSpec, ProviderSpec
+from batch_export.runtime.measuring import LatencyFacts, MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.stages import measure, run
 from batch_export.stages.output import StageOutput
 

@@ -1,4 +1,4 @@
-"""sarif_log.py, its two writers, and the fingerprints that clusters stand on."""
+"""findings/sarif.py, its two writers, and the fingerprints that clusters stand on."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import pytest
 import torch
 from sarif_pydantic import Sarif
 
-from batch_export.diagnostic import Diagnostic
 from batch_export.errors import TranslationError
-from batch_export.exporter.diagnostics import sarif
-from batch_export.exporter.diagnostics.markdown import Story
+from batch_export.exporter.report import sarif
+from batch_export.exporter.report.story import Story
+from batch_export.findings.diagnostic import Diagnostic
+from batch_export.findings.sarif import SCHEMA, sarif_log
+from batch_export.numbers.compare import compare
 from batch_export.record import Cell, Failure, Record
 from batch_export.report.clusters import clusters
 from batch_export.report.failures import group_failures
 from batch_export.report.sarif import sarif_text
-from batch_export.runtime.compare import compare
-from batch_export.sarif_log import SCHEMA, sarif_log
 
 
 def official_schema() -> Any:

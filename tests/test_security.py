@@ -24,7 +24,7 @@ from sweeping import Listener, cells, model, sweep
 from test_store import put_result
 
 from batch_export.errors import SaveError, StoreError
-from batch_export.exporter.checkpoint import load
+from batch_export.exporter.program.checkpoint import load
 from batch_export.record import Failure, OnnxFacts, Record
 from batch_export.report.html import html_report
 from batch_export.report.html_context import context_of
@@ -125,7 +125,7 @@ def test_nothing_of_ours_unpickles_or_evaluates() -> None:
             unsafe |= keywords.get("allow_pickle") == "True" or keywords.get("shell") == "True"
             if unsafe:
                 found.add(path.name)
-    assert found == {"repro_attempt.py", "guards.py", "guard_symbols.py"}
+    assert found == {"attempt.py", "guards.py", "guard_symbols.py"}
 
 
 # names lead nowhere

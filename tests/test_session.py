@@ -9,12 +9,12 @@ import onnx
 import onnx.parser
 import pytest
 
+from batch_export.numbers.values import RawTensor
 from batch_export.runtime.failures import LoadError, ProviderUnavailableError
 from batch_export.runtime.feeds import FeedError, feeds_for
-from batch_export.runtime.providers import availability
+from batch_export.runtime.kinds import RUNTIMES
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
-from batch_export.runtime.values import RawTensor
-from batch_export.spec import ProviderSpec
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 UNOPTIMISED = ProviderSpec("cpu_unoptimised", "onnxruntime", "CPUExecutionProvider", graph_optimization="disabled")
@@ -92,7 +92,7 @@ def test_a_prepared_run_can_be_repeated(two_outputs: Path) -> None:
 
 def test_an_unavailable_provider_is_an_error_and_no_fallback(two_outputs: Path) -> None:
     provider = ProviderSpec("cuda", "onnxruntime", "NoSuchExecutionProvider")
-    assert availability(provider) == "NoSuchExecutionProvider is not in this onnxruntime build"
+    assert RUNTIMES["onnxruntime"].absence(provider) == "NoSuchExecutionProvider is not in this onnxruntime build"
     with pytest.raises(ProviderUnavailableError, match="provider cuda: NoSuchExecutionProvider is not in"):
         open_session(two_outputs, provider)
 
@@ -107,8 +107,12 @@ def test_a_provider_that_does_not_start_is_an_error(two_outputs: Path, monkeypat
 
 
 def test_availability_of_what_is_here() -> None:
-    assert [availability(CPU), availability(REFERENCE)] == ["", ""]
-    assert "unknown kind 'tpu'; known: onnxruntime, reference" in availability(ProviderSpec("x", "tpu"))
+    assert [RUNTIMES[provider.kind].absence(provider) for provider in (CPU, REFERENCE)] == ["", ""]
+
+
+def test_an_unknown_kind_names_the_known_ones(two_outputs: Path) -> None:
+    with pytest.raises(ProviderUnavailableError, match="no runtime is called 'tpu'; known: onnxruntime, reference"):
+        open_session(two_outputs, ProviderSpec("x", "tpu"))
 
 
 @pytest.mark.parametrize("provider", [CPU, REFERENCE], ids=lambda provider: provider.name)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from batch_export import axes
+from batch_export.config.model import model_spec
 from batch_export.errors import LibraryMissingError, ModelError, UsageError
-from batch_export.model_config import model_spec
 from batch_export.spec import ModelSpec
 from batch_export.stages import model as model_room
 

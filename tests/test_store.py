@@ -19,6 +19,7 @@ from batch_export.digest import digest_bytes
 from batch_export.errors import StoreError
 from batch_export.record import UNCACHED_STAGES, Failure
 from batch_export.store import Store, files, open_store
+from batch_export.store.collection import collect
 
 ROOT = Path(__file__).parents[1]
 SPAWN = multiprocessing.get_context("spawn")
@@ -164,7 +165,7 @@ def test_a_store_that_cannot_be_written_or_has_another_format_is_an_error(tmp_pa
         open_store(tmp_path / "file" / "store")
     store = open_store(tmp_path / "store")
     (store.root / "version").write_text("99\n")
-    with pytest.raises(StoreError, match="has format '99'; this program reads and writes 1"):
+    with pytest.raises(StoreError, match="has format '99'; this program reads and writes 2"):
         open_store(store.root)
 
 
@@ -198,9 +199,10 @@ WRITER = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from test_store import _write_many
-print("ready", flush=True)
 for round in range(10**6):
     _write_many(sys.argv[1], round, 3)
+    if round == 0:
+        print("ready", flush=True)
 """
 
 
@@ -222,7 +224,7 @@ def test_a_writer_that_is_killed_leaves_a_valid_store(tmp_path: Path) -> None:
         assert found is not None
         for digest in found.artifacts.values():
             assert digest_bytes(store.blob_path(digest).read_bytes()) == digest
-    store.gc(10**9, stale_after_s=-1)
+    collect(store, 10**9, stale_after_s=-1)
     assert not list((root / "tmp").iterdir())
 
 
@@ -255,7 +257,7 @@ def test_collecting_removes_the_least_recently_used_and_keeps_what_is_reachable(
     assert store.lookup(kept["old"].key) is not None  # a use: now it is the newest
     store.put_bytes(b"unreachable")
 
-    done = store.gc(9_500)
+    done = collect(store, 9_500)
     assert (done.removed_actions, done.kept_actions) == (1, 2)
     assert store.lookup(kept["used"].key) is None
     for name in ("old", "new"):
@@ -265,7 +267,7 @@ def test_collecting_removes_the_least_recently_used_and_keeps_what_is_reachable(
     assert done.kept_bytes <= 9_500
     assert len(list(store.content.models.iterdir())) == 2
 
-    assert store.gc(0).kept_bytes == 0
+    assert collect(store, 0).kept_bytes == 0
     assert not list(store.content.models.iterdir())
     assert store.info().actions == {}
 
@@ -273,14 +275,14 @@ def test_collecting_removes_the_least_recently_used_and_keeps_what_is_reachable(
 def test_shared_weights_stay_while_one_of_their_models_does(store: Store, tmp_path: Path) -> None:
     old, new = (put_result(store, name, tmp_path, weights="w" * 5000) for name in ("old", "new"))
     os.utime(store.entry_path(old.key), (1, 1))
-    store.gc(5000 + store.entry_path(new.key).stat().st_size + 100)
+    collect(store, 5000 + store.entry_path(new.key).stat().st_size + 100)
     assert store.lookup(old.key) is None
     assert store.lookup(new.key) == new
 
 
 def test_collecting_waits_for_runs_to_end(store: Store) -> None:
     with store.in_use(), pytest.raises(StoreError, match="in use by a run"):
-        store.gc(0)
+        collect(store, 0)
     with store.in_use(), store.in_use():
         pass
 

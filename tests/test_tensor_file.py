@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from batch_export.numbers.values import RawTensor
 from batch_export.runtime.tensor_file import TensorFile, TensorFileError, TensorFileWriter, write
-from batch_export.runtime.values import RawTensor
 
 DTYPES = st.one_of(
     hnp.boolean_dtypes(), hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.floating_dtypes(sizes=(16, 32, 64)),

@@ -7,17 +7,19 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from batch_export import named_files, sources, toolchain
 from batch_export.errors import UsageError
-from batch_export.import_names import ImportNames
-from batch_export.packaging_paths import models_dir
+from batch_export.sources import closure as sources
+from batch_export.sources import named_files, recorded, toolchain
+from batch_export.sources.file_digests import file_digest
+from batch_export.sources.import_names import ImportNames
+from batch_export.sources.places import models_dir
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
+from batch_export.steps import STEPS
 
 ROOT = Path(__file__).parents[1]
 
@@ -117,33 +119,26 @@ def test_installed_packages_are_not_local_and_local_files_have_relative_names(
     assert sources.find_module("msgspec", roots) is None
     assert sources.relative_name(project / "mine" / "net.py", roots) == "mine/net.py"
     assert sources.relative_name(Path(os.__file__), roots) is None
-    assert sources.relative_name(sources.PACKAGE / "plan.py", (*roots, ROOT)) is None
+    assert sources.relative_name(sources.PACKAGE / "plan" / "walk.py", (*roots, ROOT)) is None
     name = sources.relative_name(models_dir() / "torch_basic.py", roots)
     assert name == "batch_export.zoo/torch_basic.py"
-    assert sources.current_digest(name, roots) == sources.file_digest(models_dir() / "torch_basic.py")
-    assert sources.current_digest("mine/gone.py", roots) is None
+    assert recorded.current_digest(name, roots, project) == file_digest(models_dir() / "torch_basic.py")
+    assert recorded.current_digest("mine/gone.py", roots, project) == recorded.ABSENT
 
 
 def test_our_own_rooms_are_followed_to_what_they_import() -> None:
     run = sources.source_closure("batch_export.stages.run", ())
-    assert {"batch_export.stages.run", "batch_export.runtime.compare", "batch_export.runtime.session"} <= set(run)
+    assert {"batch_export.stages.run", "batch_export.numbers.compare", "batch_export.runtime.session"} <= set(run)
     assert not any(name.startswith(("batch_export.exporter", "batch_export.report")) for name in run)
     reference = sources.source_closure("batch_export.stages.reference", ())
     assert "batch_export.stages.model" in reference
-    assert len({toolchain.own_sources(room) for room in toolchain.ROOMS}) >= 6
+    assert len({toolchain.own_sources(room) for room in STEPS}) >= 6
 
 
 @pytest.mark.parametrize("room", ["reference", "oracle", "run"])
 def test_eager_and_the_comparison_do_not_hang_on_the_exporter(room: str) -> None:
     closure = sources.source_closure(f"batch_export.stages.{room}", ())
     assert not [name for name in closure if name.startswith("batch_export.exporter")]
-
-
-def test_every_room_has_its_stage() -> None:
-    for room in toolchain.ROOMS:
-        assert f"batch_export.stages.{room.lower()}" in sources.source_closure(
-            f"batch_export.stages.{room.lower()}", ()
-        )
 
 
 def test_versions_of_packages_by_import_name_or_distribution_name() -> None:
@@ -153,17 +148,21 @@ def test_versions_of_packages_by_import_name_or_distribution_name() -> None:
     assert toolchain.distribution_version("no_such_package_at_all") == "absent"
 
 
-def test_the_toolchain_names_every_target_and_library_quickly() -> None:
+def test_the_toolchain_names_every_target_and_library_and_parses_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[object] = []
+    parse = ast.parse
+    monkeypatch.setattr(ast, "parse", lambda source, *args, **kwargs: (parsed.append(source), parse(source))[1])
     names = sorted(path.stem for path in models_dir().glob("*.py") if path.stem != "__init__")
     models = [
         ModelSpec(f"m{index}", f"models.{name}.build", {}, (), requires=("numpy",))
         for index, name in enumerate(names * 30)
     ]
-    exporters = [ExporterSpec("core", CORE_EXPORTER_TARGET), ExporterSpec("mine", "batch_export.plan.walk")]
-    began = time.perf_counter()
+    exporters = [ExporterSpec("core", CORE_EXPORTER_TARGET), ExporterSpec("mine", "batch_export.plan.walk.walk")]
     tools = toolchain.toolchain_for(models, exporters)
-    assert time.perf_counter() - began < 2
-    assert set(tools.targets) == {model.target for model in models} | {"batch_export.plan.walk"}
+    assert len(parsed) == len(set(parsed)) > len(names)
+    assert set(tools.targets) == {model.target for model in models} | {"batch_export.plan.walk.walk"}
     assert tools.versions["numpy"] == importlib.metadata.version("numpy")
     assert int(tools.host["cores"]) >= 1
     assert tools.host["cpu"]
@@ -171,7 +170,8 @@ def test_the_toolchain_names_every_target_and_library_quickly() -> None:
 
 def test_neither_the_plan_nor_the_toolchain_imports_torch() -> None:
     code = (
-        "import sys; from batch_export import plan, toolchain; toolchain.toolchain_for([], []);"
+        "import sys; from batch_export.plan import walk as plan; "
+        "from batch_export.sources import toolchain; toolchain.toolchain_for([], []);"
         "sys.exit('torch' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -265,5 +265,5 @@ def test_the_toolchain_holds_what_models_and_exporters_name(tmp_path: Path) -> N
     for path in files:
         path.write_bytes(b"x")
     model = ModelSpec("m", "models.vision.build", {"checkpoint": str(files[0])}, ())
-    exporter = ExporterSpec("mine", "batch_export.plan.walk", {"table": str(files[1])})
+    exporter = ExporterSpec("mine", "batch_export.plan.walk.walk", {"table": str(files[1])})
     assert set(toolchain.toolchain_for([model], [exporter]).named) == {str(path) for path in files}

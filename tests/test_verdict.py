@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from batch_export import verdict
-from batch_export.record import Cell, Failure, OutputFacts, Record, RunFacts
-from batch_export.spec import Expectation, ModelSpec, Tolerance
+from batch_export.judge import verdict
+from batch_export.numbers.compare import compare
+from batch_export.numbers.facts import OutputFacts
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.record import Cell, Failure, Record, RunFacts
+from batch_export.report.next_steps import questions
+from batch_export.spec import Expectation, ModelSpec
 
 MODEL = ModelSpec("bert_tiny", "models.bert", {}, ())
 CELL = Cell("bert_tiny", "full", 20, "cpu", "core")
@@ -83,6 +88,88 @@ def test_errors_at_large_values_are_shown_where_they_fail_and_nowhere_else() -> 
 def test_outcome(facts: Record, outcome: str, stage: str, error_class: str) -> None:
     judged = judge(facts)
     assert (judged.verdict, judged.stage, judged.error_class) == (outcome, stage, error_class)
+
+
+NAN, INF = np.nan, np.inf
+
+
+def compared(expected: Any, actual: Any = None, variant: str = "", name: str = "y", noise: float = 0.0) -> RunFacts:
+    eager = np.asarray(expected)
+    file = eager if actual is None else np.asarray(actual, eager.dtype)
+    return run(compare(name, eager, file, noise), variant=variant)
+
+
+def both(*runs: RunFacts) -> RunFacts:
+    return run(*(output for one in runs for output in one.outputs))
+
+
+@pytest.mark.parametrize(
+    ("runs", "error_class"),
+    [
+        ([compared([NAN, NAN])], "NothingFinite"),
+        ([compared([INF, -INF])], "NothingFinite"),
+        ([compared([NAN]), compared([NAN, INF], variant="large")], "NothingFinite"),
+        ([compared(np.full(3, NAN, np.float16))], "NothingFinite"),
+        ([compared(np.full(3, NAN + 1j, np.complex64).real)], "NothingFinite"),
+        ([both(compared([1.0]), compared([NAN], name="z"))], "NothingFinite"),
+        ([both(compared([1.0], name="z"), compared([NAN], name="z"))], "NothingFinite"),
+        ([compared(np.zeros((0, 3))), compared([[NAN]])], "NothingFinite"),
+        ([compared([NAN, 1.0])], ""),
+        ([compared([NAN, 1.0], [NAN, 1.0 + 1e-8])], ""),
+        ([compared([1.0]), compared([NAN], variant="zeros")], ""),
+        ([compared([NAN]), compared([1.0], variant="seed1")], ""),
+        ([compared(np.zeros((0, 3)))], ""),
+        ([compared([1.0]), compared(np.zeros((0,)), variant="empty")], ""),
+        ([compared([True, False])], ""),
+        ([compared([1, 2])], ""),
+        ([compared(["a", "b"])], ""),
+        ([compared([NAN, NAN], [NAN, 1.0])], "NonFiniteMismatch"),
+        ([compared([INF], [-INF])], "NonFiniteMismatch"),
+        ([both(compared([1.0], [2.0]), compared([NAN], name="z"))], "NumericMismatch"),
+    ],
+)
+def test_an_output_without_one_finite_value_proves_nothing(runs: list[RunFacts], error_class: str) -> None:
+    judged = judge(record(*runs))
+    assert (judged.verdict, judged.error_class) == (("fail", error_class) if error_class else ("pass", ""))
+    if error_class == "NothingFinite":
+        assert judged.stage == "mismatch"
+        assert "'allow_nonfinite: true'" in judged.message
+        assert questions(judged) == (), "bisect would find nothing"
+    meant = judge(record(*runs), model=replace(MODEL, allow_nonfinite=True))
+    assert meant.error_class == error_class.replace("NothingFinite", "")
+
+
+def test_a_nan_that_is_expected_to_fail_is_xfail() -> None:
+    assert judge(record(compared([NAN])), Expectation("known", error_class="NothingFinite")).verdict == "xfail"
+
+
+@pytest.mark.parametrize(
+    ("runs", "random"),
+    [
+        ([GOOD], False),
+        ([run(output(1e-5, noise=1e-6))], False),
+        ([run(output(0.5, noise=0.4))], True),
+        ([GOOD, run(output(1e-5, noise=0.4))], True),
+        ([run(output(0.5, noise=0.004), variant="large")], False),
+        ([run(output(0.9, noise=1.0, expected_dtype="int64", actual_dtype="int64"))], True),
+    ],
+)
+def test_a_cell_is_marked_when_noise_decided(runs: list[RunFacts], random: bool) -> None:
+    assert judge(record(*runs)).by_distribution == random
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "said"),
+    [
+        (None, "; 2 of 6 elements beyond;"),
+        (Tolerance(1e-4, 1e-3), "; 2 of 6 elements beyond;"),
+        (Tolerance(1e-4, 0.0), "; 2 of 6 elements beyond the default 0.0001 + 0.001;"),
+    ],
+)
+def test_elements_are_counted_by_the_limit_that_is_named(tolerance: Tolerance | None, said: str) -> None:
+    model = replace(MODEL, tolerances={"float32": tolerance} if tolerance else {})
+    wrong = output(0.5, outside=2, worst_index=(0, 0), worst_values=("1", "2"))
+    assert said in judge(record(run(wrong)), model=model).message
 
 
 DECLARED = Expectation("ORT lacks it", stage="mismatch", error_class="Numeric*", link="https://example.org/1")
@@ -246,3 +333,50 @@ EAGERS = ((2.2, 0.0013), (63.1, 0.01131), (699.7, 0.03858), (43398.1, 0.07898))
 def test_a_small_value_may_be_rounded_like_the_terms_that_it_came_from(oracle_hull: Any, outcome: str) -> None:
     found = output(0.0859, 2.0, has_oracle=True, rounding_hull=EAGERS, oracle_hull=oracle_hull)
     assert judge(record(run(found))).verdict == outcome
+
+
+EXCUSED = output(2e-3, has_oracle=True, rounding_hull=((1.0, 2e-3),), oracle_hull=((1.0, 1e-5),))
+
+
+@pytest.mark.parametrize(
+    ("runs", "unlike", "error_class", "said"),
+    [
+        ([GOOD], {}, "", ""),
+        ([GOOD], {"Capture": ["tensors"]}, "NotReproducible", "the captured program had other weights"),
+        ([GOOD], {"Eager": ["tensors", "constants"]}, "NotReproducible", "the model that was timed"),
+        ([GOOD], {"Capture": ["constants"]}, "", ""),
+        ([BAD], {"Translate": ["constants"]}, "NotReproducible", "the exported file had other attributes"),
+        ([run(EXCUSED)], {}, "", ""),
+        ([run(EXCUSED)], {"Oracle": ["constants"]}, "NotReproducible", "eager in float64 had other attributes"),
+        ([run(batch=5, error="bad")], {"Capture": ["tensors"]}, "SizeRefused", ""),
+    ],
+)
+def test_steps_that_built_other_models_prove_nothing(
+    runs: list[RunFacts], unlike: dict[str, list[str]], error_class: str, said: str
+) -> None:
+    judged = judge(record(*runs, extra={"unlike_reference": unlike} if unlike else {}))
+    assert judged.error_class == error_class
+    assert said in judged.message
+    if error_class == "NotReproducible":
+        assert judged.stage == "model"
+        assert "models.bert" in judged.message
+        assert "seed it" in judged.message
+
+
+@pytest.mark.parametrize(
+    ("runs", "extra", "error_class", "said"),
+    [
+        ([run(output(0.5, noise=0.4))], {"random_operators": []}, "FrozenRandomness", "forward draws or counts"),
+        ([BAD], {"random_operators": [], "changed_attributes": ["w"]}, "FrozenRandomness", "forward changes w,"),
+        ([run(output(actual_shape=(1,), noise=0.4))], {"random_operators": []}, "ShapeMismatch", ""),
+        ([run(output(3.1, noise=0.4))], {"random_operators": ["RandomUniform"]}, "", "at least 8 times that"),
+        ([run(output(3.3, noise=0.4))], {"random_operators": ["RandomUniform"]}, "NumericMismatch", "atol 3.2"),
+        ([run(output(0.7, noise=0.4))], {}, "", "at least twice that"),
+    ],
+)
+def test_a_random_model_needs_a_file_that_draws(
+    runs: list[RunFacts], extra: dict[str, list[str]], error_class: str, said: str
+) -> None:
+    judged = judge(record(*runs, extra=extra))
+    assert judged.error_class == error_class
+    assert said in judged.message

@@ -1,4 +1,4 @@
-"""exporter/verify.py and exporter/diagnostics/node_data.py: infos that cannot hide a difference."""
+"""exporter/diagnostics/verify.py and exporter/diagnostics/node_data.py: infos that cannot hide a difference."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import nn
 from batch_export.errors import VerificationError
 from batch_export.exporter.api import export
 from batch_export.exporter.diagnostics.node_data import save_node_data
-from batch_export.exporter.program import ONNXProgram
-from batch_export.exporter.verify import VerificationInfo, require, verify_onnx_program
+from batch_export.exporter.diagnostics.verify import VerificationInfo, require, verify_onnx_program
+from batch_export.exporter.program.program import ONNXProgram
 
 NAN, INF = math.nan, math.inf
 

@@ -12,8 +12,8 @@ import yaml
 from torch.utils import _pytree
 
 from batch_export import axes
-from batch_export.model_config import model_spec
-from batch_export.packaging_paths import conf_dir
+from batch_export.config.model import model_spec
+from batch_export.sources.places import conf_dir
 from batch_export.spec import ModelSpec
 from batch_export.stages import model as model_room
 

@@ -1,7 +1,7 @@
 """F2: the exporter core. A PyTorch model in, an ONNX program out; it knows nothing of sweeps, configs or caches."""
 
 from batch_export.exporter.api import export, to_onnx, warm
-from batch_export.exporter.program import ONNXProgram
-from batch_export.exporter.registry import ONNXFunction, OnnxRegistry
+from batch_export.exporter.program.program import ONNXProgram
+from batch_export.exporter.translate.registry import ONNXFunction, OnnxRegistry
 
 __all__ = ["ONNXFunction", "ONNXProgram", "OnnxRegistry", "export", "to_onnx", "warm"]

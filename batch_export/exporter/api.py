@@ -12,17 +12,24 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from batch_export.errors import OnnxExporterError, SaveError, VerificationError
-from batch_export.exporter import artifacts, metadata, naming, opset, optimise
-from batch_export.exporter import capture as capturing
-from batch_export.exporter import dynamic_axes as older_axes
-from batch_export.exporter import verify as verification
-from batch_export.exporter.arguments import example_inputs, warn_deprecated
-from batch_export.exporter.diagnostics import markdown
-from batch_export.exporter.fake_mode import context_of
-from batch_export.exporter.older_path import TorchScriptExporter, export_torchscript
-from batch_export.exporter.program import ONNXProgram
-from batch_export.exporter.registry import OnnxRegistry
-from batch_export.exporter.translate import translate_program
+from batch_export.exporter import artifacts
+from batch_export.exporter.capture import capture as capturing
+from batch_export.exporter.capture import dynamic_axes as older_axes
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.arguments import example_inputs, warn_deprecated
+from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.fake_mode import context_of
+from batch_export.exporter.diagnostics import verify as verification
+from batch_export.exporter.graph import metadata
+from batch_export.exporter.optimise import opset
+from batch_export.exporter.optimise import passes as optimise
+from batch_export.exporter.program import naming
+from batch_export.exporter.program.older_path import TorchScriptExporter, export_torchscript
+from batch_export.exporter.program.program import ONNXProgram
+from batch_export.exporter.report import markdown
+from batch_export.exporter.report.story import Story
+from batch_export.exporter.translate.program import translate_program
+from batch_export.exporter.translate.registry import OnnxRegistry
 
 DEFAULT_OPSET = 20
 
@@ -81,13 +88,15 @@ def export(
         custom_translation_table: torch operator -> function written with onnxscript's operators (or a list of them).
         report: write a Markdown report into `artifacts_dir`, also when the export fails.
         optimize: whether to run the optimiser.
-        verify: run the result in ONNX Runtime on the example inputs and compare it with the model.
+        verify: run the result in ONNX Runtime on the example inputs, and where axes are free also at other sizes, and
+            compare it with the model.
         profile: write the seconds by stage and by operator into `artifacts_dir`.
         dump_exported_program: write the captured program into `artifacts_dir`, as `.pt2` and as text.
         artifacts_dir: where reports, profiles and programs go.
         fallback: use the TorchScript exporter, with a warning, when this one fails; the result's `exporter` says so.
-        allow_guards: accept a program that holds for some sizes of a dynamic axis only; its guards are then in the
-            model's metadata (`batch_export.guards`) and in the report.
+        allow_guards: accept a program that holds for some sizes of a dynamic axis only, or that takes something about
+            the data for granted (it is then run against the model first); its guards and assumptions are in the model's
+            metadata (`batch_export.guards`, `batch_export.assumptions`) and in the report.
         passes: onnx-ir passes to run after the optimiser.
         registry: translations to use; `opset_version` is its own when not given.
         torchscript: the TorchScript exporter; `batch_export.export` brings it along.
@@ -104,7 +113,7 @@ def export(
     warn_deprecated(deprecated)
     arguments, keywords = example_inputs(model, args, kwargs)
     target_opset = _opset(opset_version, registry)
-    story = markdown.Story(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
+    story = Story(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
     folder = Path(artifacts_dir)
     save = _Saving(f, export_params, keep_initializers_as_inputs, external_data)
     older = _older_form(model, arguments, keywords, dynamic_shapes, dynamic_axes, input_names, output_names)
@@ -140,6 +149,7 @@ def export(
                 _refuse_fake(program)
                 story.verification = verification.verify_program(program, model, arguments, keywords)
                 verification.require(story.verification)
+                story.verification += verification.verify_other_size(program, model, arguments, keywords)
         if profile:
             artifacts.write_profile(program, folder)
     except OnnxExporterError as error:
@@ -154,7 +164,7 @@ def export(
         save(program, story)
     finally:
         if report:
-            story.write(folder)
+            markdown.write(story, folder)
     return program
 
 
@@ -185,7 +195,7 @@ class _Saving:
         }
         self._f = f
 
-    def __call__(self, program: ONNXProgram, story: markdown.Story) -> None:
+    def __call__(self, program: ONNXProgram, story: Story) -> None:
         if self._f is not None:
             with story.stage("save"):
                 program.save(self._f, **self._options)
@@ -208,7 +218,7 @@ def _older_form(
 
 
 def to_onnx(
-    captured: capturing.Captured,
+    captured: Captured,
     opset_version: int,
     *,
     input_names: Sequence[str] | None = None,
@@ -217,14 +227,14 @@ def to_onnx(
     optimize: bool = True,
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
-    story: markdown.Story | None = None,
+    story: Story | None = None,
 ) -> ONNXProgram:
     """Turns a captured program into ONNX at one opset; one capture may be turned into several.
 
     Raises:
         OnnxExporterError: as `export`.
     """
-    story = story or markdown.Story(model="", opset_version=opset_version)
+    story = story or Story(model="", opset_version=opset_version)
     opset.check_opset(opset_version)
     registry = registry.at(opset_version) if registry is not None else OnnxRegistry(opset_version)
     for target, functions in (custom_translation_table or {}).items():
@@ -244,10 +254,17 @@ def to_onnx(
     graph = program.model.graph
     ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]
     graph.metadata_props[metadata.RANGE_CONSTRAINTS] = naming.replace_words(ranges, captured.axis_names)
+    shapes.require_free(
+        captured.program, [None if value.shape is None else list(value.shape) for value in graph.inputs]
+    )
     if captured.derived_names:
         naming.rename_axes(program.model, captured.derived_names)
-    if captured.restrictions:
-        program.model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in captured.restrictions)
+    limits = [*captured.restrictions, *captured.not_one]
+    if limits:
+        program.model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
+    if captured.assumptions:
+        taken = "\n".join(one.condition for one in captured.assumptions)  # no path: the file's bytes stay the same
+        program.model.metadata_props[metadata.ASSUMPTIONS] = taken
     program.seconds, program.diagnostic_context = story.seconds, story
     return program
 

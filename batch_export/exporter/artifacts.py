@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from batch_export.exporter.program import ONNXProgram
+from batch_export.exporter.program.program import ONNXProgram
 
 
 def stamped(folder: Path, what: str) -> Path:

@@ -15,9 +15,9 @@ import torch
 
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.api import export
-from batch_export.exporter.fake_mode import ONNXFakeContext
-from batch_export.exporter.program import ONNXProgram
-from batch_export.exporter.registry import OnnxRegistry
+from batch_export.exporter.capture.fake_mode import ONNXFakeContext
+from batch_export.exporter.program.program import ONNXProgram
+from batch_export.exporter.translate.registry import OnnxRegistry
 
 
 @dataclass(frozen=True, slots=True)

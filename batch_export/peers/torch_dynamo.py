@@ -14,6 +14,8 @@ import torch
 from torch.onnx._internal.exporter._errors import TorchExportError
 from torch.utils import _pytree as pytree
 
+from batch_export.words import class_and_line
+
 
 class TorchCaptureError(RuntimeError):
     """torch.onnx.export could not capture the model."""
@@ -51,8 +53,7 @@ def export(
         )
     except TorchExportError as error:
         cause = error.__cause__ or error
-        lines = str(cause).strip().splitlines() or ["no message"]
-        raise TorchCaptureError(f"{type(cause).__name__}: {lines[0]}") from error
+        raise TorchCaptureError(class_and_line(cause)) from error
 
 
 def with_dims(dynamic_shapes: dict[str, Any] | None) -> dict[str, Any] | None:

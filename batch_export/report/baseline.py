@@ -6,8 +6,6 @@ machine's folders or environment.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +14,10 @@ from typing import Any
 import msgspec
 
 from batch_export.errors import UsageError
-from batch_export.record import ActionFacts, Cell, LatencyFacts, OnnxFacts, Outcome, Record
+from batch_export.files import whole_file
+from batch_export.record import ActionFacts, Cell, OnnxFacts, Outcome, Record
 from batch_export.report.compare import export_seconds, rounding
+from batch_export.runtime.measuring import LatencyFacts
 
 BASELINE_FORMAT = "batch_export baseline"
 BASELINE_VERSION = 1
@@ -74,14 +74,11 @@ def write_baseline(path: Path, baseline: Baseline) -> None:
         f'  "made_from": {_json(baseline.made_from)},\n'
         '  "cells": {\n' + ",\n".join(lines) + "\n  }\n}\n"
     )
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
+        with whole_file(path) as stream:
+            stream.write(text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise UsageError(
             f"The baseline {path} could not be written ({error.strerror or error}). Next step: choose another with --to"
         ) from error
@@ -115,18 +112,6 @@ def read_baseline(path: Path) -> tuple[Record, ...]:
         ) from error
 
 
-def cell_of(name: str) -> Cell:
-    """The cell that a name such as `bert_tiny/static/opset20/cpu/core` stands for.
-
-    Raises:
-        ValueError: it is no such name.
-    """
-    parts = name.split("/")
-    if len(parts) != 5 or not parts[2].startswith("opset") or not parts[2][5:].isdigit():
-        raise ValueError(f"{name!r} is not the name of a cell, which is model/dynamic/opsetN/provider/exporter")
-    return Cell(parts[0], parts[1], int(parts[2][5:]), parts[3], parts[4])
-
-
 def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
@@ -158,7 +143,7 @@ def _record(name: str, cell: BaselineCell) -> Record:
     actions = [ActionFacts("Capture", "", "cached", cell.export_s)] if cell.export_s is not None else []
     if cell.reference:
         actions.append(ActionFacts("Reference", cell.reference, "cached", 0.0))
-    where = cell_of(name)
+    where = Cell.parse(name)
     return Record(
         where,
         cell.verdict,

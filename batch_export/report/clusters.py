@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from batch_export.diagnostic import Diagnostic, without_numbers
+from batch_export.findings.diagnostic import Diagnostic, without_numbers
 from batch_export.record import Cell, Record
-from batch_export.report.wording import UNEXPECTED, one_line
+from batch_export.report.wording import UNEXPECTED
+from batch_export.words import one_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from batch_export.record import Cell, Record
-from batch_export.report.wording import UNEXPECTED, error_text, latency_text, one_line
+from batch_export.report.wording import UNEXPECTED, error_text, latency_text
 from batch_export.runtime.paired import PairedFacts
+from batch_export.steps import EXPORTING
+from batch_export.words import one_line
 
 Kind = Literal[
     "broke",
@@ -222,7 +224,7 @@ def suspects(comparison: Comparison) -> tuple[Cell, ...]:
 
 def export_seconds(record: Record) -> float | None:
     """Seconds of the actions that made the file, or None when there were none."""
-    seconds = [action.seconds for action in record.actions if action.mnemonic in ("Capture", "Translate", "Plugin")]
+    seconds = [action.seconds for action in record.actions if action.mnemonic in EXPORTING]
     return sum(seconds) if seconds else None
 
 

@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from batch_export.record import Cell, Record
+from batch_export.record import AXES, Cell, Record
 from batch_export.report.redact import shorten
-from batch_export.report.wording import one_line
-from batch_export.spec import Expectation
-from batch_export.verdict import concerns
+from batch_export.spec import Exclusion, Expectation
+from batch_export.words import one_line
 
-_AXES = ("opset", "provider", "dynamic")
+_WIDENED = ("opset", "provider", *(axis for axis in AXES if axis not in ("opset", "provider", "model", "exporter")))
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/ ()")
 
 
@@ -41,7 +40,7 @@ def yaml_text(entries: Iterable[Expectation]) -> str:
     """The entries as the content of a `conf/expect/NAME.yaml`; reasons are to be corrected by whoever keeps them."""
     lines = ["# @package _global_", "expectations:"]
     for entry in entries:
-        values = {name: getattr(entry, name) for name in ("model", "dynamic", "opset", "provider", "exporter")} | {
+        values = {name: getattr(entry, name) for name in AXES} | {
             "stage": entry.stage,
             "error_class": entry.error_class,
             "reason": entry.reason,
@@ -68,7 +67,7 @@ def stale(
     """
     sentences = []
     for entry in expectations:
-        matched = [record for record in records if concerns(entry, record.cell)]
+        matched = [record for record in records if entry.matches(record.cell)]
         ran = [record for record in matched if record.verdict not in ("skip", "missing")]
         if not matched:
             if known_models and not any(fnmatchcase(name, entry.model) for name in known_models):
@@ -77,6 +76,22 @@ def stale(
                 sentences.append(f"{_described(entry)}: matches no cell")
         elif ran and all(record.verdict in ("pass", "xpass") for record in ran):
             sentences.append(f"{_described(entry)}: nothing that it matches fails any more; remove it")
+    return tuple(sentences)
+
+
+def stale_exclusions(exclusions: Sequence[Exclusion], cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Sentences about entries of `matrix.exclude` that match no cell; `cells` are the planned ones, skipped or not."""
+    sentences = []
+    for entry in exclusions:
+        if any(entry.matches(cell) for cell in cells):
+            continue
+        lacking = [
+            f"{axis} {glob!r}"
+            for axis in AXES
+            if not any(fnmatchcase(str(getattr(cell, axis)), glob := getattr(entry, axis)) for cell in cells)
+        ]
+        why = f"; the matrix has no {' and no '.join(lacking)}" if lacking else ""
+        sentences.append(f"{_described(entry)}: matches no cell{why}")
     return tuple(sentences)
 
 
@@ -95,32 +110,23 @@ def _widened(record: Record, same: Collection[Cell], universe: Sequence[Cell]) -
         reason=shorten(one_line(record.message))[:200] or "fails",
         stage=record.stage or "*",
         error_class=record.error_class or "*",
-        model=cell.model,
-        dynamic=cell.dynamic,
-        opset=str(cell.opset),
-        provider=cell.provider,
-        exporter=cell.exporter,
+        **cell.words,
     )
-    for axis in _AXES:
+    for axis in _WIDENED:
         wider = replace(entry, **{axis: "*"})
-        if all(other in same for other in universe if concerns(wider, other)):
+        if all(other in same for other in universe if wider.matches(other)):
             entry = wider
     return entry
 
 
 def _within(entry: Expectation, cells: Sequence[Cell]) -> bool:
     """Whether each of the entry's globs matches something in the run, only not all at once."""
-    return all(
-        any(fnmatchcase(str(getattr(cell, axis)), getattr(entry, axis)) for cell in cells)
-        for axis in ("model", "dynamic", "opset", "provider", "exporter")
-    )
+    return all(any(fnmatchcase(cell.words[axis], getattr(entry, axis)) for cell in cells) for axis in AXES)
 
 
-def _described(entry: Expectation) -> str:
+def _described(entry: Expectation | Exclusion) -> str:
     named = [
-        f"{axis} {value}"
-        for axis in ("model", "dynamic", "opset", "provider", "exporter", "stage", "error_class")
-        if (value := getattr(entry, axis)) != "*"
+        f"{axis} {value}" for axis in (*AXES, "stage", "error_class") if (value := getattr(entry, axis, "*")) != "*"
     ]
     return f"{' '.join(named) or 'every cell'} ({entry.reason})"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from batch_export.record import Cell, Record
 from batch_export.report.clusters import clusters
 from batch_export.report.next_steps import command, questions
-from batch_export.report.wording import one_line
+from batch_export.words import one_line
 
 
 @dataclass(frozen=True, slots=True)

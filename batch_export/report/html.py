@@ -12,10 +12,10 @@ from importlib.resources import files
 import jinja2
 import msgspec
 
-from batch_export import __version__
 from batch_export.record import Record
 from batch_export.report.html_data import ReportContext, report_data
 from batch_export.report.summary import Summary
+from batch_export.version import __version__
 
 TEMPLATES = "batch_export.report"
 

@@ -55,7 +55,7 @@ def context_of(
         artifacts=_link(store, place) if store.is_dir() else "",
         logs=_link(folder, place),
         tolerances={name: (entry.atol, entry.rtol) for name, entry in spec.tolerances.items()},
-        stale=summary.stale_expectations,
+        stale=(*summary.stale_expectations, *(f"exclusion: {line}" for line in summary.stale_exclusions)),
         repro=_repro(spec, summary.command),
         run=folder_text(folder),
         bisected=_bisected(folder, rows_of(records)),
@@ -131,5 +131,9 @@ def _repro(spec: RunSpec, command: str) -> str:
         for before, word in pairwise(["", *words])
         if word.startswith(("--config-dir", "-cd")) or before in ("--config-dir", "-cd")
     ]
-    kept = [word for word in spec.overrides if not word.startswith(("matrix.", "hydra", "baseline"))]
+    kept = [
+        word
+        for word in spec.overrides
+        if word.lstrip("+").startswith("hydra.searchpath") or not word.startswith(("matrix.", "hydra", "baseline"))
+    ]
     return shlex.join(["python", "-m", "batch_export", *kept, *flags])

@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from batch_export import axes
-from batch_export.record import Cell, OutputFacts, Record, RunFacts
+from batch_export.numbers.facts import OutputFacts
+from batch_export.record import Cell, Record, RunFacts, holds_for
 from batch_export.report.compare import Comparison
 from batch_export.report.failures import group_failures
 from batch_export.report.history import Entry
-from batch_export.report.next_steps import QUESTIONS
+from batch_export.report.next_steps import QUESTIONS, UNASKED
 from batch_export.report.redact import shorten
 from batch_export.report.rows import rows_of
 from batch_export.report.summary import Summary
-from batch_export.report.wording import OUTCOMES, UNEXPECTED, one_line
+from batch_export.report.wording import OUTCOMES, UNEXPECTED, by_distribution_text, legends
 from batch_export.spec import ModelSpec
+from batch_export.words import one_line
 
 _HULL_POINTS = 10
 _HISTORY_RUNS = 20
@@ -52,7 +54,7 @@ class ReportContext:
         provenance: lines such as `("torch", "2.13.0")`.
         artifacts: the store relative to the report's folder; empty when files are not linked.
         tolerances: `(atol, rtol)` by dtype name.
-        stale: expectations that match nothing.
+        stale: expectations and exclusions that match nothing.
         logs: the run's folder relative to the report's; empty when logs are not linked.
         run: the run's folder, as the verbs take it.
         bisected: what `bisect` found, by cell.
@@ -131,7 +133,9 @@ def report_data(
         "repro": shorten(context.repro),
         "run": shorten(context.run),
         "questions": QUESTIONS,
+        "unasked": UNASKED,
         "stale": [shorten(line) for line in context.stale],
+        "notes": [shorten(note) for note in legends(known)],
         "changes": _changes(context.comparison, numbers, text),
         "clusters": clusters,
         "cells": rows,
@@ -144,6 +148,8 @@ def story(summary: Summary, comparison: Comparison | None) -> str:
     if comparison is not None:
         return f"{comparison.story()} (against {shorten(comparison.base)})"
     bad = summary.unexpected
+    if summary.nothing_tested:
+        return summary.nothing_tested
     if bad:
         return f"{bad} of {summary.planned} cells did not end as expected"
     return f"all {summary.planned} cells ended as expected"
@@ -182,6 +188,7 @@ def _row(
         _contract(record, context, text),
         [[text(name), count] for name, count in record.placement.items()],
         text(str(record.extra.get("float64", ""))),
+        text("; ".join(filter(None, (by_distribution_text(record), holds_for(record))))),
     ]  # fmt: skip
 
 

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
-from batch_export.record import Record
+from batch_export.record import UNCACHED_STAGES, Record
 from batch_export.report.redact import shorten
-from batch_export.report.wording import one_line
+from batch_export.words import one_line
 
 _CONTROL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ERROR_STAGES = frozenset({"crash", "timeout", "memory", "environment"})
 _MOST_DETAILS = 8000
 
 
@@ -50,7 +49,7 @@ def _case(suite: ElementTree.Element, record: Record) -> None:
     case = ElementTree.SubElement(
         suite,
         "testcase",
-        name=_clean(f"{cell.dynamic}/opset{cell.opset}/{cell.provider}/{cell.exporter}"),
+        name=_clean("/".join(word for axis, word in cell.path.items() if axis != "model")),
         classname=_clean(f"batch_export.{cell.model}"),
         time=f"{_seconds(record):.3f}",
     )
@@ -69,7 +68,7 @@ def _case(suite: ElementTree.Element, record: Record) -> None:
 
 
 def _outcome(record: Record) -> str:
-    if record.verdict == "missing" or (record.verdict == "fail" and record.stage in _ERROR_STAGES):
+    if record.verdict == "missing" or (record.verdict == "fail" and record.stage in UNCACHED_STAGES):
         return "error"
     if record.verdict in ("fail", "xpass", "flaky"):
         return "failure"

@@ -10,7 +10,7 @@ from batch_export.record import Record
 from batch_export.report.failures import group_failures
 from batch_export.report.redact import shorten
 from batch_export.report.summary import Summary
-from batch_export.report.wording import GLYPHS, OUTCOMES, cell_text, speed_up
+from batch_export.report.wording import GLYPHS, OUTCOMES, cell_text, legends, speed_up
 
 _SPECIAL = str.maketrans({character: "\\" + character for character in "\\`*_{}[]<>|#"} | {"\n": " ", "\r": " "})
 
@@ -36,19 +36,23 @@ def markdown(records: Sequence[Record], summary: Summary) -> str:
     if summary.command:
         fence = "`" * (3 + max((len(run) for run in summary.command.split("`")), default=0) * ("`" in summary.command))
         lines += [f"{fence}text", summary.command, fence, ""]
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
-        groups.setdefault((record.cell.provider, record.cell.exporter), []).append(record)
-    for (provider, exporter), members in groups.items():
+        groups.setdefault(record.cell.table, []).append(record)
+    for names, members in groups.items():
         table = _table(members)
         if len(records) > _FOLD_ABOVE:
             table = ["<details><summary>Show the table</summary>", "", *table, "", "</details>"]
-        lines += [f"## {escape(provider)}, {escape(exporter)}", "", *table, ""]
+        lines += [f"## {', '.join(map(escape, names))}", "", *table, ""]
     lines += [
         "A cell reads: outcome, largest absolute error, median latency in ms. Speed-up is eager PyTorch's time over "
         "the file's.",
         "",
     ]
+    for note in legends(records):
+        lines += [escape(note), ""]
+    if summary.nothing_tested:
+        lines += [f"**{summary.nothing_tested[:1].upper()}{summary.nothing_tested[1:]}.**", ""]
     failures = group_failures(records, name_exporter=True)
     if failures:
         lines += ["## Unexpected", ""]
@@ -60,6 +64,10 @@ def markdown(records: Sequence[Record], summary: Summary) -> str:
     for title, reasons in (("Failed as expected", summary.xfail_reasons), ("Skipped", summary.skip_reasons)):
         if reasons:
             lines += [f"## {title}", "", *(f"- {count}: {escape(reason)}" for reason, count in reasons.items()), ""]
+    stale = [f"expectation: {line}" for line in summary.stale_expectations]
+    stale += [f"exclusion: {line}" for line in summary.stale_exclusions]
+    if stale:
+        lines += ["## Stale", "", *(f"- {escape(line)}" for line in stale), ""]
     return _cut(shorten("\n".join(lines)))
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import shlex
 
-from batch_export.record import Cell, Record
+from batch_export.record import PROCESS_STAGES, Cell, Record
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("capture", "translate", "opset", "dynamic", "load", "run", "mismatch"), ("bisect", "repro")),
-    **dict.fromkeys(("check", "crash", "timeout", "memory"), ("repro",)),
+    **dict.fromkeys(("check", *PROCESS_STAGES), ("repro",)),
 }
 """Verbs that take a failing cell, by stage; a failure of the model or of the machine is not theirs."""
+UNASKED = ("NothingFinite",)
+"""Classes of failures that lie in the model's values alone: nothing differs, so there is nothing to look for."""
 ASKABLE = ("fail", "xfail")
 """Outcomes of cells that they take."""
 
 
 def questions(record: Record) -> tuple[str, ...]:
     """Returns the verbs that can say more about a cell, the first first."""
-    return QUESTIONS.get(record.stage, ()) if record.verdict in ASKABLE else ()
+    asked = record.verdict in ASKABLE and record.error_class not in UNASKED
+    return QUESTIONS.get(record.stage, ()) if asked else ()
 
 
 def command(verb: str, cell: Cell, run: str = "") -> str:

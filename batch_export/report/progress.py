@@ -22,8 +22,9 @@ from rich.text import Text
 from batch_export.nouns import counted
 from batch_export.record import Cell, Record
 from batch_export.report.pace import Pace, left_text
-from batch_export.report.wording import OUTCOMES, STYLES, UNEXPECTED, one_line
+from batch_export.report.wording import OUTCOMES, STYLES, UNEXPECTED
 from batch_export.runner.reporter import Lane, Reporter
+from batch_export.words import one_line
 
 _LINE_EVERY_S = 2.0
 _MOST_UNITS = 8

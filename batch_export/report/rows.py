@@ -11,10 +11,10 @@ from dataclasses import replace
 from sys import intern
 from typing import Any, TypeVar
 
-from batch_export.record import Cell, Failure, Record
+from batch_export.record import AXES, Cell, Failure, Record
 from batch_export.stored_records import StoredRecords
 
-_SHOWN_EXTRA = ("reason", "link")
+_SHOWN_EXTRA = ("reason", "link", "guards")
 _Failing = TypeVar("_Failing", Failure, None, Failure | None)
 _NOTHING: dict[str, int] = {}
 
@@ -24,7 +24,7 @@ def row_of(record: Record) -> Record:
     cell = record.cell
     return replace(
         record,
-        cell=Cell(intern(cell.model), intern(cell.dynamic), cell.opset, intern(cell.provider), intern(cell.exporter)),
+        cell=_interned(cell),
         onnx=None,
         actions=(),
         failure=_short(record.failure),
@@ -55,3 +55,11 @@ def _extra(record: Record, names: Sequence[str]) -> dict[str, Any]:
 
 def _short(failure: _Failing) -> _Failing:
     return failure if failure is None else replace(failure, details="")
+
+
+def _interned(cell: Cell) -> Cell:
+    values: dict[str, Any] = {}
+    for axis in AXES:
+        value = getattr(cell, axis)
+        values[axis] = intern(value) if isinstance(value, str) else value
+    return Cell(**values)

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 import msgspec
 
 from batch_export.errors import RunError, UsageError
-from batch_export.matrix import PlannedCell
+from batch_export.files import whole_file
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import SCHEMA_VERSION, Cell, Record
 from batch_export.report.rows import row_of
 from batch_export.report.summary import Counts
@@ -239,16 +240,10 @@ def write_asked(path: Path, data: bytes, flag: str) -> None:
 
 @contextlib.contextmanager
 def _whole(path: Path) -> Iterator[BinaryIO]:
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with temporary.open("wb") as stream:
+        with whole_file(path) as stream:
             yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise RunError(
             f"{path} could not be written ({error.strerror or error}). "
             "Next step: free space there, or choose another folder with output.path=..."

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from batch_export.errors import UsageError
+from batch_export.judge.verdict import judge
 from batch_export.record import Record
 from batch_export.report import run_folder
 from batch_export.report.baseline import read_baseline
 from batch_export.report.compare import for_comparison
 from batch_export.report.summary import complete
-from batch_export.verdict import judge
 
 _LATEST = re.compile(r"latest(?:~(\d+))?")
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from batch_export.findings.sarif import sarif_log
 from batch_export.record import Record
 from batch_export.report.clusters import diagnostic
 from batch_export.report.wording import UNEXPECTED
-from batch_export.sarif_log import sarif_log
 
 
 def sarif_text(records: Iterable[Record], root: Path, command: str = "") -> str:

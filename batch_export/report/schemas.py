@@ -69,6 +69,9 @@ def _summary() -> dict[str, Any]:
     }
     required = list(properties)
     properties["stale_expectations"] = {"type": "array", "items": {"type": "string"}}
+    properties["stale_exclusions"] = {"type": "array", "items": {"type": "string"}}
+    properties["nothing_tested"] = {"type": "boolean"}
+    properties["by_distribution"] = count
     properties["comparison"] = {
         "type": ["object", "null"],
         "properties": {

@@ -6,15 +6,16 @@ import csv
 import io
 from collections.abc import Iterable
 
-from batch_export.record import Record
+from batch_export.record import AXES, Record
 from batch_export.report.redact import shorten
-from batch_export.report.wording import one_line, speed_up
+from batch_export.report.wording import speed_up
+from batch_export.words import one_line
 
 COLUMNS = (
-    *("schema_version", "model", "dynamic", "opset", "provider", "exporter"),
+    *("schema_version", *AXES),
     *("verdict", "stage", "error_class", "message", "max_abs", "max_rel"),
     *("latency_median_ms", "latency_p95_ms", "latency_ci_low_ms", "latency_ci_high_ms", "latency_runs", "contended"),
-    *("eager_ms", "speed_up", "onnx_path", "onnx_sha256", "onnx_bytes", "nodes", "log"),
+    *("eager_ms", "speed_up", "onnx_path", "onnx_sha256", "onnx_bytes", "nodes", "log", "by_distribution"),
 )
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # and their full-width forms
 
@@ -33,9 +34,9 @@ def csv_text(records: Iterable[Record]) -> str:
 
 def values_of(record: Record) -> tuple[Value, ...]:
     """A record's value in each of `COLUMNS`."""
-    cell, latency, onnx = record.cell, record.latency_ms, record.onnx
+    latency, onnx = record.latency_ms, record.onnx
     return (
-        *(record.schema_version, cell.model, cell.dynamic, cell.opset, cell.provider, cell.exporter),
+        *(record.schema_version, *(getattr(record.cell, axis) for axis in AXES)),
         *(record.verdict, record.stage, record.error_class, record.message, record.max_abs, record.max_rel),
         *(
             (latency.median, latency.p95, latency.ci_low, latency.ci_high, latency.runs, latency.contended)
@@ -44,7 +45,7 @@ def values_of(record: Record) -> tuple[Value, ...]:
         ),
         *(record.eager_ms, speed_up(record)),
         *((onnx.path, onnx.sha256, onnx.bytes, onnx.nodes) if onnx else (None,) * 4),
-        record.log,
+        *(record.log, record.by_distribution),
     )
 
 

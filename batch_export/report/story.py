@@ -38,7 +38,8 @@ def tell(
         for table in tables(records, width=console.width, ascii_only=ascii_only, marks=marks):
             console.print(table)
             console.print()
-        console.print(Text(legend(ascii_only), "dim"))
+        for line in legend(records, ascii_only=ascii_only):
+            console.print(Text(line, "dim"))
     several = len({record.cell.exporter for record in records}) > 1
     groups = group_failures(records, name_exporter=several)
     _tell_failures(console, groups, run_folder, ASCII_GLYPHS if ascii_only else GLYPHS)
@@ -49,9 +50,13 @@ def tell(
         console.print(Text(f"failed as expected {count}: {reason}", "dim"), soft_wrap=True)
     for sentence in summary.stale_expectations:
         console.print(Text(f"stale expectation: {sentence}", "yellow"), soft_wrap=True)
+    for sentence in summary.stale_exclusions:
+        console.print(Text(f"stale exclusion: {sentence}", "yellow"), soft_wrap=True)
     if comparison is not None:
         tell_comparison(console, comparison)
     console.print(counts_line(summary), soft_wrap=True)
+    if summary.nothing_tested:
+        console.print(Text(summary.nothing_tested, "bold red"), soft_wrap=True)
     console.print(
         Text(f"{folder_text(run_folder)}: summary.md, summary.json, summary.csv, records.jsonl, report.html"),
         soft_wrap=True,

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from batch_export.matrix import PlannedCell
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import SCHEMA_VERSION, Cell, Record
-from batch_export.report.wording import OUTCOMES, UNEXPECTED, one_line, speed_up
+from batch_export.report.wording import ACCEPTED, OUTCOMES, UNEXPECTED, speed_up
+from batch_export.words import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Summary:
         xfail_reasons: how many cells failed as declared for each reason, most first.
         allow_flaky: whether cells that passed on a retry only are as expected (`runner.allow_flaky`).
         stale_expectations: sentences about expectations that match nothing, or nothing that fails.
+        stale_exclusions: sentences about entries of `matrix.exclude` that match nothing.
+        by_distribution: cells that passed and whose model is random, see `Record.by_distribution`.
         comparison: with the baseline, as plain data (`compare_text.comparison_json`); None without one.
     """
 
@@ -53,6 +56,8 @@ class Summary:
     xfail_reasons: dict[str, int] = field(default_factory=dict)
     allow_flaky: bool = False
     stale_expectations: tuple[str, ...] = ()
+    stale_exclusions: tuple[str, ...] = ()
+    by_distribution: int = 0
     comparison: dict[str, Any] | None = None
 
     @property
@@ -61,11 +66,19 @@ class Summary:
         return sum(self.outcomes[outcome] for outcome in UNEXPECTED if not (outcome == "flaky" and self.allow_flaky))
 
     @property
+    def nothing_tested(self) -> str:
+        """The sentence about a run of which every cell was skipped; empty when at least one was not."""
+        if not self.planned or self.outcomes["skip"] < self.planned:
+            return ""
+        skipped = "the only cell was" if self.planned == 1 else f"all {self.planned} cells were"
+        return f"nothing was tested: {skipped} skipped"
+
+    @property
     def exit_code(self) -> int:
-        """130 when interrupted, 1 with unexpected results, otherwise 0."""
+        """130 when interrupted, 1 with unexpected results or when nothing was tested, otherwise 0."""
         if self.counts.interrupted:
             return 130
-        return 1 if self.unexpected else 0
+        return 1 if self.unexpected or self.nothing_tested else 0
 
     def as_json(self) -> dict[str, Any]:
         """The content of summary.json; see docs/results.md."""
@@ -83,6 +96,9 @@ class Summary:
             "skip_reasons": self.skip_reasons,
             "xfail_reasons": self.xfail_reasons,
             "stale_expectations": list(self.stale_expectations),
+            "stale_exclusions": list(self.stale_exclusions),
+            "nothing_tested": bool(self.nothing_tested),
+            "by_distribution": self.by_distribution,
             "comparison": self.comparison,
         }
 
@@ -121,6 +137,7 @@ def summarise(records: Sequence[Record], counts: Counts, command: str = "", *, a
         skip_reasons=dict(reasons.most_common()),
         xfail_reasons=dict(expected.most_common()),
         allow_flaky=allow_flaky,
+        by_distribution=sum(record.by_distribution and record.verdict in ACCEPTED for record in records),
     )
 
 

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from batch_export.record import Cell, Record
-from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, STYLES, cell_text, one_line, speed_up
+from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, STYLES, cell_text, legends, speed_up
+from batch_export.words import one_line
 
 _CELL_WIDTH = 11
 _SPEED_UP = "speed-up"
@@ -31,41 +32,43 @@ def tables(
     `marks` says `new`, `fixed` or `still` of cells whose verdict a comparison speaks of.
     """
     glyphs = ASCII_GLYPHS if ascii_only else GLYPHS
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
-        groups.setdefault((record.cell.provider, record.cell.exporter), []).append(record)
+        groups.setdefault(record.cell.table, []).append(record)
     titled = len(groups) > 1
     if not all(record.verdict == "skip" for record in records):  # a line below says how many were skipped, and why
         groups = {
             name: members for name, members in groups.items() if any(record.verdict != "skip" for record in members)
         }
-    for (provider, exporter), members in groups.items():
-        title = f"{provider} · {exporter}" if titled else ""
-        for columns in _split(_opsets(members), members, width):
+    for group, members in groups.items():
+        title = " · ".join(group) if titled else ""
+        cell_width = max(_CELL_WIDTH, *(len(cell_text(record, glyphs)) for record in members))
+        for columns in _split(_opsets(members), members, width, cell_width):
             said = title.replace("·", "-") if ascii_only else title
-            yield _table(members, columns, said, glyphs, marks or {}, _room(members, len(columns), width))
+            yield _table(members, columns, said, glyphs, marks or {}, _room(members, len(columns), width, cell_width))
 
 
-def legend(ascii_only: bool = False) -> str:
-    """One line that explains the cells."""
-    return _LEGEND.replace("✓", ASCII_GLYPHS["pass"]) if ascii_only else _LEGEND
+def legend(records: Sequence[Record], *, ascii_only: bool = False) -> list[str]:
+    """Lines that explain the cells, no more than these records need."""
+    lines = [_LEGEND.replace("✓", ASCII_GLYPHS["pass"]) if ascii_only else _LEGEND]
+    return [*lines, *legends(records)]
 
 
 def _opsets(records: Sequence[Record]) -> list[int]:
     return sorted({record.cell.opset for record in records})
 
 
-def _split(opsets: Sequence[int], records: Sequence[Record], width: int) -> Iterator[list[int]]:
+def _split(opsets: Sequence[int], records: Sequence[Record], width: int, cell_width: int) -> Iterator[list[int]]:
     longest = max((len(record.cell.model) for record in records), default=0)
-    fitting = max(1, (_room(records, 0, width) - min(longest, _MIN_NAME_WIDTH)) // (_CELL_WIDTH + 1))
+    fitting = max(1, (_room(records, 0, width, cell_width) - min(longest, _MIN_NAME_WIDTH)) // (cell_width + 1))
     for start in range(0, len(opsets), fitting):
         yield list(opsets[start : start + fitting])
 
 
-def _room(records: Sequence[Record], columns: int, width: int) -> int:
+def _room(records: Sequence[Record], columns: int, width: int, cell_width: int) -> int:
     """Columns of the terminal that are left for the models' names."""
     dynamic = max((len(record.cell.dynamic) for record in records), default=0)
-    return width - max(dynamic, len("dynamic")) - len(_SPEED_UP) - 2 - columns * (_CELL_WIDTH + 1)
+    return width - max(dynamic, len("dynamic")) - len(_SPEED_UP) - 2 - columns * (cell_width + 1)
 
 
 def _pieces(name: str, room: int) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from batch_export.record import Outcome, Record
+from batch_export.record import Outcome, Record, holds_for
+from batch_export.words import one_line
 
 GLYPHS: dict[str, str] = {
     "pass": "✓",
@@ -34,7 +36,42 @@ STYLES: dict[str, str] = {
     "missing": "bold red",
 }
 OUTCOMES: tuple[Outcome, ...] = ("pass", "fail", "skip", "xfail", "xpass", "flaky", "missing")
+ACCEPTED: tuple[Outcome, ...] = ("pass", "xpass", "flaky")
+"""Outcomes of cells whose numbers agree with eager's."""
 UNEXPECTED: tuple[Outcome, ...] = ("fail", "xpass", "flaky", "missing")
+
+DISTRIBUTION_MARK = "*"
+DISTRIBUTION_LEGEND = f"{DISTRIBUTION_MARK} random model: judged by distribution, within eight times eager's own noise"
+
+
+RANGE_MARK = "^"
+_MOST_RANGES = 5
+
+
+def legends(records: Sequence[Record]) -> list[str]:
+    """Lines that explain the marks of accepted cells, no more than these records need."""
+    found = [DISTRIBUTION_LEGEND] if any(record.by_distribution for record in records) else []
+    ranges: dict[str, list[str]] = {}
+    for record in records:
+        if is_restricted(record):
+            ranges.setdefault(holds_for(record), []).append(f"{record.cell.model} {record.cell.dynamic}")
+    if not ranges:
+        return found
+    told = [f"{', '.join(dict.fromkeys(names))} {text}" for text, names in list(ranges.items())[:_MOST_RANGES]]
+    more = f"; and {len(ranges) - _MOST_RANGES} more" if len(ranges) > _MOST_RANGES else ""
+    return [*found, f"{RANGE_MARK} not at every size of its free axes: {'; '.join(told)}{more}"]
+
+
+def is_restricted(record: Record) -> bool:
+    """Whether a cell's numbers agree, and its file holds for some sizes of its free axes only."""
+    return record.verdict in ACCEPTED and bool(holds_for(record))
+
+
+def by_distribution_text(record: Record) -> str:
+    """What is said of a cell whose values were not judged one by one; empty for the others."""
+    if not record.by_distribution:
+        return ""
+    return f"judged by distribution: {record.extra.get('nondeterministic', 'eager is not deterministic')}"
 
 
 def error_text(value: float | None) -> str:
@@ -61,7 +98,8 @@ def latency_text(milliseconds: float | None) -> str:
 
 
 def cell_text(record: Record, glyphs: dict[str, str], mark: str = "") -> str:
-    """Eleven characters or so: `✓ 2e-6 1.23`; a tilde before the latency says that the machine was busy.
+    """Eleven characters or so: `✓ 2e-6 1.23`; a tilde before the latency says that the machine was busy, an asterisk
+    after the error that the model is random, a `^` that the file holds for some sizes only.
 
     `mark` (`new`, `fixed`, `still`: what a comparison says) takes the place of the rest.
     """
@@ -75,7 +113,9 @@ def cell_text(record: Record, glyphs: dict[str, str], mark: str = "") -> str:
     latency = record.latency_ms
     between = "~" if latency is not None and latency.contended else " "
     right = between + latency_text(latency.median) if latency is not None else ""
-    return f"{glyph} {error_text(record.max_abs) or '-'}{right}"
+    random = DISTRIBUTION_MARK if record.by_distribution else ""
+    limited = RANGE_MARK if is_restricted(record) else ""
+    return f"{glyph} {error_text(record.max_abs) or '-'}{random}{limited}{right}"
 
 
 def speed_up(record: Record) -> float | None:
@@ -83,12 +123,3 @@ def speed_up(record: Record) -> float | None:
     if record.latency_ms is None or record.eager_ms is None or record.latency_ms.median <= 0:
         return None
     return record.eager_ms / record.latency_ms.median
-
-
-def one_line(text: str) -> str:
-    """The text's first line that is not blank, without control characters."""
-    for line in text.splitlines():
-        cleaned = "".join(character if character.isprintable() else " " for character in line).strip()
-        if cleaned:
-            return cleaned
-    return ""

@@ -5,7 +5,6 @@ A cell's name and a run's folder arrive; the child's answer leaves. torch is nev
 
 from __future__ import annotations
 
-import difflib
 import os
 import subprocess
 import sys
@@ -16,14 +15,15 @@ from pathlib import Path
 import msgspec
 
 from batch_export.errors import RunError, UsageError
-from batch_export.matrix import PlannedCell
+from batch_export.judge.verdict import failing_run, judge
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
 from batch_export.runner.launcher import log_tail
 from batch_export.runner.supervisor import limits_for
-from batch_export.sources import local_roots
+from batch_export.sources.closure import local_roots
 from batch_export.spec import RunSpec
 from batch_export.stages.after_request import Answer, Question, Request
-from batch_export.verdict import failing_run, judge
+from batch_export.words import nearest
 
 REPRO_FOLDER = "repro"
 _ROOM = "batch_export.stages.after"
@@ -59,6 +59,11 @@ def ask(
     record = judge(record, planned.model, spec.tolerances, ())
     if record.verdict == "pass":
         raise UsageError(f"{name} passes in {run_folder}; there is nothing to {question}")
+    if record.error_class == "NothingFinite":
+        raise UsageError(
+            f"{name} does what eager does, without one finite value, so there is nothing to {question}. "
+            "Next step: look for the NaN or infinity in the model itself"
+        )
     run = failing_run(record, planned.model, spec.tolerances)
     example = {axis.name: axis.example for axis in planned.model.axes}
     onnx = Path(spec.store_path) / record.onnx.path if record.onnx is not None else None
@@ -81,7 +86,7 @@ def _cell(name: str, cells: Sequence[PlannedCell], run_folder: Path) -> PlannedC
     found = next((planned for planned in cells if planned.cell.name == name), None)
     if found is not None:
         return found
-    near = difflib.get_close_matches(name, [planned.cell.name for planned in cells], n=3, cutoff=0.5)
+    near = nearest(name, [planned.cell.name for planned in cells])
     hint = f"did you mean {', '.join(near)}?" if near else "`report` lists its cells"
     raise UsageError(f"The run {run_folder} has no cell {name!r} ({hint})")
 
@@ -89,14 +94,15 @@ def _cell(name: str, cells: Sequence[PlannedCell], run_folder: Path) -> PlannedC
 def _in_child(request: Request) -> Answer:
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(dict.fromkeys([*map(str, local_roots()), *filter(None, inherited)]))
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    settings["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED") or "0"  # as in the children of a run
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
         asked, answered, log = (Path(folder) / name for name in ("request.json", "answer.json", "child.log"))
         asked.write_bytes(msgspec.json.encode(request))
         with log.open("wb") as stream:
             done = subprocess.run(
                 [sys.executable, "-m", _ROOM, str(asked), str(answered)],
-                env={**os.environ, **threads, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+                env={**os.environ, **settings, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,

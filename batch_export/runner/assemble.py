@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 
 from batch_export.action import ActionResult, ModelArtifact
-from batch_export.matrix import PlannedCell
-from batch_export.plan import BESIDE, Chain
-from batch_export.record import ActionFacts, Failure, LatencyFacts, OnnxFacts, Record, RunFacts
+from batch_export.plan.matrix import PlannedCell
+from batch_export.plan.walk import Chain
+from batch_export.record import ActionFacts, Failure, OnnxFacts, Record, RunFacts
 from batch_export.runner.results import View
+from batch_export.runtime.measuring import LatencyFacts
+from batch_export.steps import EXCUSED
 from batch_export.store import Store
 
-_CAPTURE_EXTRA = ("strategies", "guards", "weights")
+_CAPTURE_EXTRA = ("strategies", "guards", "changed_attributes", "weights")
 
 
 def skipped(cell: PlannedCell, reason: str) -> Record:
@@ -43,7 +45,7 @@ def assemble(
     by_step: dict[Any, ActionResult] = {}
     for _, result in chain.steps:
         by_step.setdefault(result.mnemonic, result)  # the second Run has only some of the cases
-    failures = [result.failure for _, result in chain.steps if result.failure and result.mnemonic not in BESIDE]
+    failures = [result.failure for _, result in chain.steps if result.failure and result.mnemonic not in EXCUSED]
     facts = {name: result.facts for name, result in by_step.items()}
     run, check = facts.get("Run", {}), facts.get("Check", {})
     return Record(
@@ -58,7 +60,11 @@ def assemble(
         runs=_runs(chain),
         placement=run.get("placement", {}),
         log=log,
-        extra=_extra(by_step) | _no_oracle(chain) | _measured_on(chain),
+        extra=_extra(by_step)
+        | _randomness(by_step)
+        | _unlike_reference(chain)
+        | _no_oracle(chain)
+        | _measured_on(chain),
         attempts=(
             *(
                 failure
@@ -89,6 +95,27 @@ def _no_oracle(chain: Chain) -> dict[str, str]:
             if note:
                 return {"no_oracle": note}
     return {}
+
+
+def _randomness(by_step: dict[Any, ActionResult]) -> dict[str, list[str]]:
+    """Returns the operators of the file that draw random numbers, where eager's values are random."""
+    reference, check = by_step.get("Reference"), by_step.get("Check")
+    if reference is None or check is None or not reference.facts.get("random") or "operators" not in check.facts:
+        return {}
+    words = ("random", "dropout", "bernoulli", "multinomial")
+    drawing = [name for name in check.facts["operators"] if any(word in name.lower() for word in words)]
+    return {"random_operators": drawing}
+
+
+def _unlike_reference(chain: Chain) -> dict[str, dict[str, list[str]]]:
+    """Returns which steps had another model than eager's values are of, and in what (see `stages.built`)."""
+    made = [(result.mnemonic, result.facts["built"]) for _, result in chain.steps if "built" in result.facts]
+    eager = next((facts for mnemonic, facts in made if mnemonic == "Reference"), None)
+    if eager is None:
+        return {}
+    found = {mnemonic: [kind for kind in eager if facts.get(kind) != eager[kind]] for mnemonic, facts in made}
+    unlike = {mnemonic: kinds for mnemonic, kinds in found.items() if kinds}
+    return {"unlike_reference": unlike} if unlike else {}
 
 
 def _measured_on(chain: Chain) -> dict[str, str]:

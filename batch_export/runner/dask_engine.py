@@ -64,8 +64,8 @@ class DaskEngine:
 
     def __init__(self, site: Site, preload: Sequence[str], address: str, watch: Watch = ignore) -> None:
         try:
-            import dask
-            import distributed  # lazy: an optional dependency
+            import dask  # lazy: an optional dependency
+            import distributed
         except ImportError as error:
             raise UsageError(
                 "runner=dask needs the package distributed. Next step: pip install 'batch_export[dask]'"

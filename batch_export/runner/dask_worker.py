@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 
-from batch_export import plan
+from batch_export import steps
 from batch_export.action import ActionResult
 from batch_export.errors import BatchExportError
-from batch_export.matrix import PlannedCell
+from batch_export.plan import walk as plan
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell, Failure
 from batch_export.runner.launcher import Launcher
 from batch_export.runner.order import Origin
@@ -26,9 +27,9 @@ from batch_export.runner.results import Results, View
 from batch_export.runner.surroundings import changes
 from batch_export.runner.unit_runner import Site, UnitRunner
 from batch_export.runner.units import Unit
+from batch_export.sources.toolchain import Toolchain, toolchain_for
 from batch_export.spec import RunnerSpec, StoreSpec
 from batch_export.store import open_store
-from batch_export.toolchain import Toolchain, toolchain_for
 
 _LOG_BYTES = 256 << 10
 _ATTRIBUTE = "batch_export_rooms"
@@ -141,7 +142,7 @@ def _own_toolchain(order: Task) -> Toolchain:
     models = {cell.model.name: cell.model for cell in order.cells}.values()
     exporters = {cell.exporter.name: cell.exporter for cell in order.cells}.values()
     here = tuple(root for root in order.toolchain.roots if Path(root).is_dir())
-    own = toolchain_for(models, exporters, roots=here)
+    own = toolchain_for(models, exporters, roots=here, store=Path(order.store))
     same = {target: digest for target, digest in order.toolchain.targets.items() if target not in own.targets}
     versions = {name: version for name, version in order.toolchain.versions.items() if name not in own.versions}
     return replace(own, targets={**own.targets, **same}, versions={**own.versions, **versions})
@@ -204,7 +205,7 @@ def _work(order: Task, room: _Room) -> Report:
         pending = chain.pending
         done = pending is None or failure is not None
         if not done and not order.exclusive and pending is not None:
-            done = pending.action.mnemonic in plan.EXCLUSIVE
+            done = pending.action.mnemonic in steps.ALONE
         if done:
             settled[cell.cell] = failure
         return done

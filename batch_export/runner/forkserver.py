@@ -1,10 +1,10 @@
 """The forkserver: a small process that has preloaded what children need, and forks one for each order it is sent.
 
-Run as `python -m batch_export.runner.forkserver CONTROL_FD ENTRY...`. Over the control socket come paths of orders,
-each with two pipes: for the child's events and for its fate (`pid N KEEPER`, then `exit N`, negative for a signal). It
-forks a keeper (`keeper.py`), and that the child. It is of our own making because multiprocessing's imports the
-caller's main script again in every child, polls children from any thread, and lets them outlive the parent. When the
-control socket closes, the parent is gone: the server ends, and with it every keeper and child. Single-threaded.
+Run as `python -m batch_export.runner.forkserver CONTROL_FD LIFELINE_FD ENTRY...`. Over the control socket come paths of
+orders, each with two pipes: for the child's events and for its fate (`pid N KEEPER`, then `exit N`, negative for a
+signal). It forks a keeper (`keeper.py`), and that the child. It is of our own making because multiprocessing's imports
+the caller's main script again in every child, polls children from any thread, and lets them outlive the parent. The
+server ends with its parent, see `lifeline.py`, and with it every keeper and child. Single-threaded.
 """
 
 from __future__ import annotations
@@ -21,15 +21,26 @@ from pathlib import Path
 from typing import NoReturn
 
 from batch_export.runner import keeper, worker
-from batch_export.runner.loaded import installed_modules
+from batch_export.runner.loaded import unwatched_folders
 from batch_export.runner.preload import preload
+from batch_export.runner.preloaded import Preloaded
+from batch_export.runner.witness import Witness
 
+TIED = b"tied"
+"""What the parent says first: from here on the kernel ends the server with it."""
 READY = b"ready"
 _MESSAGE_BYTES = 1 << 16
 
 
-def serve(control: socket.socket, installed: frozenset[str]) -> None:
-    """Forks children as orders come in and reports their fate, until the control socket closes."""
+def serve(control: socket.socket, line: socket.socket, preloaded: Preloaded) -> None:
+    """Forks children as orders come in and reports their fate, until the control socket closes.
+
+    Args:
+        control: where orders come from.
+        line: our end of the lifeline; keepers hold it too, until nothing of their child is left.
+        preloaded: what the server has imported, which no child has to tell of.
+    """
+    server = os.getpid()
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     os.set_blocking(wake_read, False)
@@ -49,8 +60,12 @@ def serve(control: socket.socket, installed: frozenset[str]) -> None:
                 events, fate = handles
                 pid = os.fork()
                 if pid == 0:
-                    foreign = (control.fileno(), wake_read, wake_write)
-                    _become_keeper(Path(os.fsdecode(message)), events, fate, foreign, installed)
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    for handle in (control.fileno(), wake_read, wake_write):
+                        os.close(handle)
+                    order = Path(os.fsdecode(message))
+                    _become_keeper(order, events, fate, line.fileno(), server, preloaded)
                 os.close(events)
                 os.close(fate)
                 keepers.add(pid)
@@ -60,19 +75,17 @@ def serve(control: socket.socket, installed: frozenset[str]) -> None:
                 _reap(keepers)
 
 
-def _become_keeper(
-    order: Path, events: int, fate: int, foreign: tuple[int, ...], installed: frozenset[str]
-) -> NoReturn:
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for handle in foreign:
-        os.close(handle)
+def _become_keeper(order: Path, events: int, fate: int, line: int, server: int, preloaded: Preloaded) -> NoReturn:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def work() -> None:
         os.close(fate)
-        worker.main(order, events, installed)
+        os.close(line)
+        ours.close()
+        worker.main(order, events, preloaded, theirs)
 
-    keeper.keep(work, fate, inherited=(events,))
+    witness = Witness(ours, unwatched_folders())
+    keeper.keep(work, fate, server, inherited=(events, theirs.fileno()), witness=witness)
 
 
 def _reap(keepers: set[int]) -> None:
@@ -90,15 +103,22 @@ def main(arguments: list[str]) -> None:
     """Preloads, says that it is ready, serves."""
     faulthandler.enable()
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    control = socket.socket(fileno=int(arguments[0]))
-    preload(arguments[1:])
+    control, line = (socket.socket(fileno=int(number)) for number in arguments[:2])
+    for end in (control, line):
+        end.set_inheritable(False)  # to programs that a model starts; what is forked has them anyway
+    if control.recv(_MESSAGE_BYTES) != TIED:
+        return  # the parent went before the kernel could know that we belong to it
+    preloaded = Preloaded()
+    for entry in arguments[2:]:
+        preload([entry])
+        preloaded.note(entry)
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     if threads > 1:
         print(f"warning: {threads} threads run after preloading; forked children may hang on their locks", flush=True)
-    installed = installed_modules()
+    preloaded.finish()
     gc.collect()
     gc.freeze()  # the collector of a child would otherwise write to, and so copy, the pages that it shares with us
-    serve(control, installed)
+    serve(control, line, preloaded)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batch_export.errors import RunError
-from batch_export.runner.forkserver import READY
+from batch_export.runner import lifeline
+from batch_export.runner.forkserver import READY, TIED
 from batch_export.runner.order import Order, encode_order
+from batch_export.runner.predecessors import mark
 from batch_export.store.files import storing
 
 _START_LIMIT_S = 300.0
 _STOP_POLL_S = 0.05
+_END_LIMIT_S = 10.0
 _LOG_TAIL_BYTES = 4000
 
 
@@ -84,17 +87,21 @@ class Launcher:
         preload: what the forkserver imports, see `preload.entries_for`.
         roots: folders that are importable in the children.
         stop: when it is set nobody waits for the forkserver to start any longer.
+
+    Attributes:
+        log: of the forkserver.
     """
 
     def __init__(
         self, logs: Path, preload: Sequence[str], roots: Sequence[str], stop: threading.Event | None = None
     ) -> None:
-        self._log = logs / "forkserver.log"
+        self.log = logs / "forkserver.log"
         self._preload = tuple(preload)
         self._environment = _environment(roots)
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._line: socket.socket | None = None
         self._stop = stop or threading.Event()
         self._stopped = False
         self._failed: RunError | None = None
@@ -124,17 +131,12 @@ class Launcher:
                 self._start()
 
     def close(self) -> None:
-        """Ends the forkserver, and with it every child."""
+        """Ends the forkserver, and with it every child; nothing of them is left when it returns."""
         self._stopped = True  # before the lock, which whoever waits for the forkserver to start holds
         with self._lock:
             if self._control is not None:
                 self._control.close()
-            if self._server is not None:
-                try:
-                    self._server.wait(timeout=5)
-                except subprocess.TimeoutExpired:
-                    self._server.kill()
-                    self._server.wait()
+            self._end_server()
 
     def _fork(self, order: Path) -> Child:
         with self._lock:
@@ -161,16 +163,22 @@ class Launcher:
     def _start(self) -> socket.socket:
         self._refuse_if_stopped()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with self._log.open("ab") as log, theirs:
+        self._line, its_end = socket.socketpair()
+        handles = [theirs.fileno(), its_end.fileno()]
+        with self.log.open("ab") as log, theirs, its_end:
+            mark(log.fileno(), self.log)
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "batch_export.runner.forkserver", str(theirs.fileno()), *self._preload],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", "batch_export.runner.forkserver", *map(str, handles), *self._preload],
+                pass_fds=handles,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=self._environment,
                 start_new_session=True,  # Ctrl-C is the parent's to handle
             )
+            lifeline.tie(self._server.pid, its_end)
+            with contextlib.suppress(OSError):  # it is gone already, which the wait for its answer finds out
+                ours.sendall(TIED)
         ours.settimeout(_STOP_POLL_S)
         ready, deadline = None, time.monotonic() + _START_LIMIT_S
         while ready is None and time.monotonic() < deadline:
@@ -179,17 +187,28 @@ class Launcher:
                 ready = ours.recv(len(READY))
             except TimeoutError:
                 continue
+            except ConnectionResetError:
+                ready = b""  # it was killed before it had read what we sent
             except RunError:
-                self._server.kill()  # it has no child yet
+                self._end_server()
                 ours.close()
                 raise
         if ready != READY:
-            self._server.kill()
+            self._end_server()
+            ours.close()
             self._failed = self._gone()  # for every thread that waits for it, so that none tells of the stop instead
             raise self._failed
         ours.settimeout(None)
         self._control = ours
         return ours
+
+    def _end_server(self) -> None:
+        if self._line is not None:
+            lifeline.cut(self._line, _END_LIMIT_S)
+            self._line = None
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
 
     def _refuse_if_stopped(self) -> None:
         if self._failed is not None:
@@ -198,16 +217,16 @@ class Launcher:
             raise RunError("the run has been stopped")
 
     def _gone(self) -> RunError:
-        tail = log_tail(self._log)
+        tail = log_tail(self.log)
         return RunError(
-            f"the process that children are forked from could not start or has ended; its log is {self._log}. "
+            f"the process that children are forked from could not start or has ended; its log is {self.log}. "
             f"Next step: read the last lines there\n{tail}"
         )
 
     def _spawn(self, order: Path) -> Child:
         events_read, events_write = os.pipe()
         fate_read, fate_write = os.pipe()
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "batch_export.runner.worker", str(order), str(events_write)],
                 pass_fds=[events_write, fate_write],  # the system closes the child's copy of `fate` when it ends
@@ -242,4 +261,7 @@ def _environment(roots: Sequence[str]) -> dict[str, str]:
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(dict.fromkeys([*roots, *filter(None, inherited)]))
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return {**os.environ, **one_thread, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+    # A builder that goes through a set of texts makes the same model in every child.
+    hashing = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED") or "0"}
+    quiet = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return {**os.environ, **one_thread, **hashing, **quiet, "PYTHONPATH": path}

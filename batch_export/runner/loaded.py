@@ -1,24 +1,40 @@
-"""Which local files a child has really loaded: modules, and data files that were opened for reading. Like a depfile.
+"""Which files a child has really used: local modules, whatever was opened for reading, asked about or listed. Like a
+depfile.
 
-Roots arrive, `(name, digest)` pairs leave. Installed in a child before the model's builder runs; it watches and never
-forbids anything.
+Roots and notes arrive, `(name, digest)` and `(name, state)` pairs leave. Installed in a child before the model's
+builder runs; it watches and never forbids anything. The notes are the kernel's (`witness.py`); where it gives none,
+they are those of Python's audit hook and of the files mapped into memory.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
-from collections.abc import Collection, Sequence
+import sysconfig
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from batch_export.digest import Digest
-from batch_export.import_names import file_digest
-from batch_export.packaging_paths import models_dir
-from batch_export.sources import is_installed, relative_name
+from batch_export.runner.asked_about import MissingModules, states
+from batch_export.runner.askers import Askers
+from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
+from batch_export.runner.witness import Testimony, ask, be_watched, forget_since
+from batch_export.sources.asked import ABSENT, How
+from batch_export.sources.closure import PACKAGE, is_installed, relative_name
+from batch_export.sources.file_digests import DERIVED_SUFFIXES, file_digest
+from batch_export.sources.places import models_dir
+from batch_export.sources.recorded import CHANGED, UNREADABLE, first_of, is_first, listing_digest
 
-_DERIVED_SUFFIXES = (".pyc", ".pyo", ".lock", ".log")
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database while it is open."""
+_RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
+"""Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
+_SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_SYSTEM_FOLDERS_OF_USR = ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share")
 
 
 class LoadedFiles:
@@ -26,40 +42,91 @@ class LoadedFiles:
 
     Args:
         roots: folders of local modules.
-        ignored: folders that are not sources (the store, the run's own folder).
+        ignored: folders that are not sources: the store, then others such as the run's own folder.
         installed: files known to be of installed packages, see `installed_modules`.
+        askers: tell whose listings of folders count.
     """
 
-    def __init__(self, roots: Sequence[Path], ignored: Sequence[Path], installed: Collection[str] = ()) -> None:
-        self._roots = tuple(roots)
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        ignored: Sequence[Path],
+        installed: Collection[str] = (),
+        askers: Askers | None = None,
+    ) -> None:
+        self._roots = tuple(root for root in roots if len(root.parts) > 1)
+        self._avoided = tuple(ignored[:1])
         self._ignored = tuple(str(folder) + os.sep for folder in ignored)
-        folders = [models_dir(), *(root for root in roots if len(root.parts) > 1)]
+        folders = [models_dir(), *self._roots]
         self._prefixes = tuple(str(folder) + os.sep for folder in folders)
-        self._opened: set[str] = set()
+        self._foreign = (*unwatched_folders(), str(PACKAGE) + os.sep)
+        self._notes = Notes(self._ignored)
+        self._askers = askers or Askers(())
+        self.missing = MissingModules(self._askers)
+        """The modules that were looked for in vain."""
+        self._asked: dict[tuple[str, How], str] = {}
+        self._sources: dict[str, Digest] = {}
+        self._opened_last: Mapping[str, Opened] = {}
+        self._listed: set[str] = set()
+        self._listings_by_python: Counter[str] = Counter()
         self._installed = set(installed)
+        self._channel: socket.socket | None = None
+        self._told: set[str] = set()
+        self.unseen = ""
+        """Why files may be missed that Python does not open itself; empty when none is."""
+        self.changed: list[str] = []
+        """Files found to have changed since they were read, each once."""
 
-    def watch(self) -> None:
-        """Starts watching; there is no way to stop (Python's audit hooks stay)."""
+    def watch(self, channel: socket.socket | None = None) -> None:
+        """Starts watching; there is no way to stop.
+
+        Args:
+            channel: leads to the process that hears what the kernel says; None: there is no such process.
+        """
+        self.unseen = be_watched(channel) if channel is not None else "children are not forked here"
+        self._channel = None if self.unseen else channel
         sys.addaudithook(self._hook)
+        sys.meta_path.append(self.missing)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open":
-            return
-        path, mode, flags = arguments
-        if isinstance(path, bytes):
-            path = os.fsdecode(path)
-        if not isinstance(path, str | os.PathLike):
-            return
-        reading = not set(mode) & set("wax+") if isinstance(mode, str) else not (flags or 0) & (os.O_WRONLY | os.O_RDWR)
-        if reading:
-            self._opened.add(os.path.abspath(path))
+        if event in ("os.listdir", "os.scandir"):
+            path = "." if arguments[0] is None else arguments[0]
+            if isinstance(path, int):
+                path = f"/proc/self/fd/{path}"
+            else:
+                self._listings_by_python[_absolute(path)] += 1
+            if self._askers.count(sys._getframe(1)):
+                self._listed.add(_absolute(path))
+        elif event == "open":
+            path, _, flags = arguments
+            if not isinstance(path, str | bytes | os.PathLike):
+                return
+            if (flags or 0) & getattr(os, "O_DIRECTORY", 0):
+                self._listings_by_python[_absolute(path)] += 1
+            elif self._channel is None:
+                self._notes.add(_absolute(path), flags or 0)
+
+    def modules(self) -> dict[str, str]:
+        """Returns the local modules: name -> file."""
+        found = ((name, file_of(name)) for name in list(sys.modules))
+        mine = ((name, file) for name, file in found if file and file.startswith(self._prefixes))
+        return {
+            name: file
+            for name, file in mine
+            if file not in self._installed and relative_name(Path(file), self._roots) is not None
+        }
 
     def sources(self) -> tuple[tuple[str, Digest], ...]:
-        """Returns the local files loaded so far, by their names relative to their roots, sorted."""
+        """Returns the files loaded so far, sorted by name: relative to a root, or absolute outside all of them.
+
+        A file that is not there counts as such, if it was looked for in a root; what this process or one that it
+        started has made does not count.
+        """
+        opened = self._opened_last = self._opened()
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
-        for name in sorted((_module_files() | self._opened) - self._installed):
-            if not self._may_be_local(name):
+        for name in sorted((_module_files() | opened.keys()) - self._installed):
+            if not self._may_count(name):
                 continue
             folder, file = os.path.split(name)
             real, installed = folders(folder)
@@ -67,15 +134,157 @@ class LoadedFiles:
                 self._installed.add(name)
                 continue
             path = Path(os.path.realpath(os.path.join(real, file)))
-            relative = relative_name(path, self._roots)
-            if relative is not None and path.is_file():
-                found[relative] = file_digest(path)
-        return tuple(sorted(found.items()))
+            recorded = self._name_of(self._asked_for(name, path))
+            digest = self._digest(path, opened.get(name))
+            if recorded is not None and digest and (digest != ABSENT or not recorded.startswith(os.sep)):
+                found[recorded] = digest
+        self._sources = found | self._listings()
+        return tuple(sorted(self._sources.items()))
 
-    def _may_be_local(self, name: str) -> bool:
-        if name.endswith(_DERIVED_SUFFIXES) or name.startswith(self._ignored):
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """Returns what was asked about in the roots, without its content mattering; to be called after `sources`."""
+        asked: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
+        return states(asked | self._asked, self._opened_last, self._sources, self._name_of_asked)
+
+    def set_aside(self) -> None:
+        """Says that what was opened since `sources` was called last was not opened for the model."""
+        if self._channel is not None:
+            forget_since(self._channel)
+        else:
+            self._notes.rewind()
+
+    def _opened(self) -> Mapping[str, Opened]:
+        if self._channel is not None:
+            told = ask(self._channel)
+            self.unseen = told.blind
+            self._asked = {(path, how): state for path, how, state in told.asked}
+            self._listed |= self._listed_elsewhere(told)
+            return told.files
+        for name in mapped_files():
+            if name not in self._notes.files and self._may_count(name):
+                self._notes.add(name, os.O_RDONLY)
+        self._notes.mark()
+        return self._notes.files
+
+    def _listed_elsewhere(self, told: Testimony) -> set[str]:
+        """The folders that were listed by code other than Python's, in this process or one that it started.
+
+        Where another process executes Python, folders from which it may import are left out.
+        """
+        found = set()
+        for name, counts in told.listed.items():
+            folder = os.path.abspath(name)
+            for process, count in counts.items():
+                if process == os.getpid():
+                    more = count > self._listings_by_python[folder]
+                else:
+                    more = process not in told.interpreters or not self._is_imported_from(folder)
+                if more:
+                    found.add(folder)
+        return found
+
+    def _is_imported_from(self, folder: str) -> bool:
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return True
+        return Path(os.path.realpath(folder)) in self._roots or any(name.endswith(".py") for name in names)
+
+    def _name_of_asked(self, name: str) -> str | None:
+        """The name to record for what was asked about; None outside the roots, where there is too much of it."""
+        folder, file = os.path.split(name.rstrip(os.sep) or os.sep)
+        if file.startswith("<"):
+            return None  # generated code has no file, but whoever prints a traceback looks for one
+        if file in ("", os.curdir, os.pardir):
+            path = os.path.realpath(name)
+        elif os.pardir in folder.split(os.sep) or not name.startswith(self._prefixes):
+            path = os.path.join(os.path.realpath(folder), file)
+        else:
+            path = os.path.normpath(name)
+        if (
+            f"{path}{os.sep}" in self._prefixes
+            or not path.startswith(self._prefixes)
+            or not self._may_count(path)
+            or "__pycache__" in path.split(os.sep)
+        ):
+            return None
+        relative = relative_name(Path(path), self._roots)
+        if relative in (None, "."):  # a root itself
+            return None
+        return relative if is_first(relative, path, self._roots) else path
+
+    def _asked_for(self, name: str, real: Path) -> Path:
+        """The path that leads to the same choice next time: a link's own, unless packages are linked into a folder."""
+        path = Path(name)
+        if (
+            name == str(real)
+            or is_installed(path)
+            or ".." in path.parts
+            or (not self._is_in_root(path) and self._is_in_root(real))
+        ):
+            return real
+        return path
+
+    def _is_in_root(self, path: Path) -> bool:
+        return str(path).startswith(self._prefixes)
+
+    def _name_of(self, path: Path) -> str | None:
+        """The name to record: relative if that leads back to the file, absolute if not; None where versions count."""
+        relative = relative_name(path, self._roots)
+        if relative is None:
+            foreign = str(path).startswith(self._foreign) or is_installed(path)
+            return None if foreign else str(path)
+        return relative if first_of(relative, self._roots) in (path, None) else str(path)
+
+    def _digest(self, path: Path, note: Opened | None) -> Digest:
+        """The digest to record; empty for what was made here."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            status = None
+        if note is None:
+            return "" if status is None else file_digest(path)
+        if note.output or (note.before is None and status is not None and note.wrote):
+            return ""
+        if status is None:
+            return ABSENT if note.before is None else "" if note.wrote else self._changed(path)
+        if note.before is not None and not note.wrote and stamp_of(status) != tuple(note.before):
+            return self._changed(path)
+        try:
+            return file_digest(path) if path.is_file() else ""
+        except OSError:
+            return UNREADABLE
+
+    def _changed(self, path: Path) -> Digest:
+        if str(path) not in self._told:
+            self._told.add(str(path))
+            self.changed.append(str(path))
+        return CHANGED
+
+    def _listings(self) -> dict[str, Digest]:
+        found: dict[str, Digest] = {}
+        for name in sorted(self._listed):
+            path = Path(os.path.realpath(name))
+            if self._may_count(f"{name}{os.sep}") and not is_installed(path) and path.is_dir():
+                recorded = self._name_of(path)
+                if recorded is not None:
+                    found[f"{recorded}{os.sep}"] = listing_digest(path, self._avoided)
+        return found
+
+    def _may_count(self, name: str) -> bool:
+        if name.endswith((*DERIVED_SUFFIXES, *_SIDE_FILES)) or name.startswith(self._ignored) or _RUNTIME_STATE in name:
             return False
-        return name.startswith(self._prefixes)
+        return name.startswith(self._prefixes) or not name.startswith(self._foreign)
+
+
+@cache
+def unwatched_folders() -> tuple[str, ...]:
+    """Returns folders, with a separator at the end, whose files are the system's or the standard library's."""
+    usr = (f"/usr/{name}" for name in _SYSTEM_FOLDERS_OF_USR)
+    library = os.path.realpath(sysconfig.get_path("stdlib"))
+    own = {f"{prefix}{os.sep}bin" for prefix in (sys.prefix, sys.base_prefix)}
+    own |= {f"{sys.base_prefix}{os.sep}{name}" for name in ("lib", "include", "share")}
+    return tuple(f"{folder}{os.sep}" for folder in (*_SYSTEM_FOLDERS, *usr, library, *sorted(own)))
 
 
 def installed_modules() -> frozenset[str]:
@@ -85,19 +294,26 @@ def installed_modules() -> frozenset[str]:
     return frozenset(name for name in names if folders(os.path.dirname(name))[1] and not os.path.islink(name))
 
 
+def file_of(module: str) -> str | None:
+    """Returns the absolute path of a loaded module's file; None when it has none."""
+    try:
+        name = sys.modules[module].__file__
+    except Exception:  # modules may be lazy objects whose attributes raise
+        return None
+    if not isinstance(name, str):
+        return None
+    return name if os.path.isabs(name) else os.path.abspath(name)
+
+
+def _absolute(path: str | bytes | os.PathLike[str]) -> str:
+    return through_links_of_processes(os.path.abspath(os.fsdecode(path)))
+
+
 def _module_files() -> set[str]:
-    return {os.path.abspath(name) for name in map(_file_of, list(sys.modules.values())) if name}
+    return {name for name in map(file_of, list(sys.modules)) if name}
 
 
 def _real_folder(name: str) -> tuple[str, bool]:
     """Returns a folder without symlinks, and whether it is one of installed packages."""
     real = os.path.realpath(name)
     return real, is_installed(Path(real))
-
-
-def _file_of(module: Any) -> str | None:
-    try:
-        name = module.__file__
-    except Exception:  # modules may be lazy objects whose attributes raise
-        return None
-    return name if isinstance(name, str) else None

@@ -12,11 +12,11 @@ import msgspec
 
 from batch_export.action import ActionResult, Mnemonic
 from batch_export.digest import Digest
-from batch_export.matrix import PlannedCell
-from batch_export.plan import PlanSettings
+from batch_export.plan.matrix import PlannedCell
+from batch_export.plan.walk import PlanSettings
 from batch_export.record import Failure
+from batch_export.sources.toolchain import Toolchain
 from batch_export.spec import StoreSpec
-from batch_export.toolchain import Toolchain
 
 Origin = Literal["ran", "cached"]
 
@@ -33,7 +33,7 @@ class Order:
         log: the file that standard output and standard error go to.
         limit_s: wall time of one action; a stack dump is written to the log shortly before it is over.
         exclusive: whether steps that need the machine for themselves are executed; otherwise a cell stops before them.
-        stages: where the stage functions are, see `worker.STAGES`.
+        stages: where the stage functions are, see `steps.modules`.
         run: the run's token, which its results carry.
         store_settings: how the store is used.
         attempts: failures of earlier tries, by the key of the action that is tried again.

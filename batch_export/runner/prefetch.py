@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from batch_export.digest import Digest
-from batch_export.matrix import PlannedCell
-from batch_export.plan import EXCLUSIVE, Chain, Get
+from batch_export.plan.matrix import PlannedCell
+from batch_export.plan.walk import Chain, Get
 from batch_export.runner.results import Results
+from batch_export.steps import LOCAL
 
 Resolve = Callable[[PlannedCell, Get], Chain]
-"""`plan.resolve` with everything but the cell and the results filled in."""
+"""`walk.resolve` with everything but the cell and the results filled in."""
 
 
 def prefetch(cells: Sequence[PlannedCell], results: Results, resolve: Resolve) -> None:
@@ -33,7 +34,7 @@ def prefetch(cells: Sequence[PlannedCell], results: Results, resolve: Resolve) -
         wanted = [
             (cell, step.action.key)
             for cell, step in pending
-            if step is not None and step.action.mnemonic not in EXCLUSIVE and step.action.key not in asked
+            if step is not None and step.action.mnemonic not in LOCAL and step.action.key not in asked
         ]
         if not wanted:
             return

@@ -14,7 +14,7 @@ from batch_export.spec import CORE_EXPORTER_TARGET, StoreSpec
 from batch_export.store.remote import library_of
 
 if TYPE_CHECKING:
-    from batch_export.matrix import PlannedCell
+    from batch_export.plan.matrix import PlannedCell
 
 LIBRARY_MODULES = {"transformers": ("transformers", "transformers.modeling_utils")}
 """Model libraries that are slow to import and safe to fork, and what of them to import."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ import msgspec
 
 from batch_export.errors import RunError
 from batch_export.record import Record
+from batch_export.store.locks import take
 from batch_export.stored_records import Place, StoredRecords
 
 RECORDS_NAME = "records.jsonl"
@@ -53,7 +53,7 @@ class RecordsFile:
                 f"the run's folder {folder} cannot be written: {error.strerror}. "
                 "Next step: choose a folder that you may write to, with output.path=..."
             ) from error
-        if not _take(self._stream.fileno()):
+        if not take(self._stream.fileno()):
             self._stream.close()
             raise RunError(f"another process is working on the run in {folder}. Next step: wait for it to end")
         self.found = self.at(self._read())
@@ -122,21 +122,6 @@ def is_taken(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _take(handle)
+        return not take(handle)
     finally:
         os.close(handle)
-
-
-def _take(handle: int) -> bool:
-    """Locks the file for as long as it is open; the kernel lets go when its process ends."""
-    if sys.platform == "win32":
-        return True
-    import fcntl  # lazy: the module exists on POSIX only
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # a file system without locks: nobody else can be told apart
-    return True

@@ -17,7 +17,7 @@ import msgspec
 from batch_export.record import Cell, Record
 from batch_export.runtime.paired import PairedFacts
 from batch_export.runtime.paired_child import PairedOrder
-from batch_export.spec import ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.store import Store, read_entry
 from batch_export.store.entry import is_digest
 

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from batch_export.action import ActionResult
 from batch_export.digest import Digest
-from batch_export.plan import BESIDE, EXCLUSIVE, Step
+from batch_export.plan.walk import Step
 from batch_export.record import UNCACHED_STAGES, Cell, Failure, Record
 from batch_export.runner.order import Origin
 from batch_export.runner.result_file import ResultMemory
 from batch_export.runner.worker import serves
+from batch_export.steps import EXCUSED, LOCAL
 from batch_export.store import Store
 
 
@@ -69,7 +70,7 @@ class Results:
             if key in self._absent:
                 return None
             mnemonic = step.action.mnemonic
-            found = self._store.find(key, remote=mnemonic not in EXCLUSIVE)
+            found = self._store.find(key, remote=mnemonic not in LOCAL)
             if found is None or not serves(found, mnemonic, self._refresh):
                 self._absent.add(key)
                 return None
@@ -179,7 +180,9 @@ class View:
 
     def failed_beside(self) -> tuple[ActionResult, ...]:
         """Returns the failures of this unit's actions that are not cached and after which its cells go on."""
-        known = (result for result, _ in self._own.values() if result.mnemonic in BESIDE and result.failure is not None)
+        known = (
+            result for result, _ in self._own.values() if result.mnemonic in EXCUSED and result.failure is not None
+        )
         return tuple(result for result in known if result.failure and result.failure.stage in UNCACHED_STAGES)
 
     def origin(self, key: Digest) -> Origin:

@@ -17,8 +17,9 @@ from pathlib import Path
 import msgspec
 
 from batch_export.errors import RunError
-from batch_export.packaging_paths import models_dir
-from batch_export.toolchain import Toolchain
+from batch_export.files import whole_file
+from batch_export.sources.places import models_dir
+from batch_export.sources.toolchain import Toolchain
 
 ENVIRONMENT_NAME = "environment.json"
 SCHEMA_VERSION = 1
@@ -71,7 +72,8 @@ def write_surroundings(folder: Path, surroundings: Surroundings) -> None:
     """
     path = folder / ENVIRONMENT_NAME
     try:
-        write_through(path, msgspec.json.format(msgspec.json.encode(surroundings)) + b"\n")
+        with whole_file(path, durable=True) as stream:
+            stream.write(msgspec.json.format(msgspec.json.encode(surroundings)) + b"\n")
     except OSError as error:
         raise RunError(f"{path} could not be written ({error.strerror or error})") from error
 
@@ -118,22 +120,3 @@ def _commit(folder: Path) -> str:
         return f"{commit}-dirty" if git("status", "--porcelain", "--untracked-files=no") else commit
     except (OSError, subprocess.SubprocessError):
         return ""
-
-
-def write_through(path: Path, data: bytes) -> None:
-    """Puts `data` at `path` in one step, and does not return before it is on the disk."""
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -17,16 +17,18 @@ from pathlib import Path
 
 import msgspec
 
-from batch_export import plan
+from batch_export import steps
 from batch_export.errors import BatchExportError
-from batch_export.import_names import ImportNames
-from batch_export.matrix import PlannedCell
+from batch_export.judge.verdict import judge
 from batch_export.nouns import counted
+from batch_export.plan import walk as plan
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell, Failure, Record
 from batch_export.runner.assemble import assemble, skipped
 from batch_export.runner.estimates import estimated
 from batch_export.runner.interruption import stopping_on_interrupt
 from batch_export.runner.launcher import Launcher
+from batch_export.runner.predecessors import wait_for_their_end
 from batch_export.runner.prefetch import prefetch
 from batch_export.runner.preload import preload_for
 from batch_export.runner.records_file import LOGS_NAME, RecordsFile
@@ -36,12 +38,12 @@ from batch_export.runner.surroundings import Surroundings, surroundings_of, writ
 from batch_export.runner.unit_runner import Site, UnitRunner
 from batch_export.runner.units import Unit, by_model, group, in_order, split_groups
 from batch_export.runner.warnings_once import Warnings
-from batch_export.runner.worker import STAGES
+from batch_export.sources.file_digests import remember_in
+from batch_export.sources.import_names import ImportNames
+from batch_export.sources.toolchain import toolchain_for
 from batch_export.spec import RunSpec
-from batch_export.store import imports_memo, open_store
+from batch_export.store import digests_memo, imports_memo, open_store
 from batch_export.stored_records import Place, StoredRecords
-from batch_export.toolchain import toolchain_for
-from batch_export.verdict import judge
 
 _ENDING_LIMIT_S = 10.0
 """How long an interrupted run waits for the threads that end its children."""
@@ -75,7 +77,7 @@ def run_sweep(
     reporter: Reporter,
     run_folder: Path,
     command: str,
-    stages: Mapping[str, str] = STAGES,
+    stages: Mapping[str, str] | None = None,
     preload: Sequence[str] | None = None,
 ) -> RunResult:
     """Runs the cells that have no record in the run's folder yet.
@@ -88,7 +90,7 @@ def run_sweep(
         reporter: told of everything that happens.
         run_folder: takes `records.jsonl` and the logs.
         command: the command line that goes on where a run stopped.
-        stages: modules of the stage functions.
+        stages: modules of the steps, by default `steps.modules()`.
         preload: what children have imported from the start; by default what the models that have to be run need.
 
     Raises:
@@ -99,8 +101,10 @@ def run_sweep(
     to_run = [cell for cell in cells if not cell.skip]
     models = {cell.cell.model: cell.model for cell in to_run}
     exporters = {cell.cell.exporter: cell.exporter for cell in to_run}
-    names = ImportNames(imports_memo(Path(spec.store_path).expanduser()))
-    toolchain = toolchain_for(models.values(), exporters.values(), names=names)
+    place = Path(spec.store_path).expanduser()
+    names = ImportNames(imports_memo(place))
+    remember_in(digests_memo(place), reporter.message)
+    toolchain = toolchain_for(models.values(), exporters.values(), names=names, store=place)
     logs = run_folder / LOGS_NAME
     if preload is None:
         preload = preload_for(to_run, spec.store)
@@ -108,9 +112,10 @@ def run_sweep(
     launcher = Launcher(logs, preload, toolchain.roots, stop)
     warnings = Warnings(reporter.message)
     with RecordsFile(run_folder) as records, contextlib.closing(launcher):
+        wait_for_their_end(launcher.log)  # whoever had the records before us may have been killed a moment ago
         surroundings, changed = surroundings_of(run_folder, toolchain)
         store = open_store(
-            Path(spec.store_path).expanduser(),
+            place,
             tuple(map(Path, toolchain.roots)),
             spec.store,
             run=surroundings.run,
@@ -124,7 +129,7 @@ def run_sweep(
             settings=plan.PlanSettings(spec.runner.threads, spec.measure),
             runner=spec.runner,
             logs=logs.absolute(),
-            stages=stages,
+            stages=stages or steps.modules(),
             results=Results(store, refresh=spec.measure.refresh),
             stop=stop,
             warn=warnings.tell,
@@ -353,7 +358,7 @@ class _Sweep:
         """Settles a cell of the parallel part: with its record, or for the exclusive lane."""
         chain = self._resolve(cell, results)
         if chain.pending is not None and failure is None:
-            if chain.pending.action.mnemonic not in plan.EXCLUSIVE:
+            if chain.pending.action.mnemonic not in steps.ALONE:
                 return False
             with self._lock:
                 self._to_measure[cell.cell] = cell

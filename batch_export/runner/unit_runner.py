@@ -15,17 +15,17 @@ from typing import Literal
 
 from batch_export.action import ActionResult, Mnemonic
 from batch_export.errors import StoreError
-from batch_export.matrix import PlannedCell
-from batch_export.plan import PlanSettings
+from batch_export.plan.matrix import PlannedCell
+from batch_export.plan.walk import PlanSettings
 from batch_export.record import RETRIED_STAGES, Cell, Failure
 from batch_export.runner.launcher import Launcher
 from batch_export.runner.order import CellDone, CellStarted, Event, Finished, Order, Started, Warned
 from batch_export.runner.results import Results, View
 from batch_export.runner.supervisor import End, Limits, Supervision, blame, blamed_result, limits_for
 from batch_export.runner.units import Unit
+from batch_export.sources.toolchain import Toolchain
 from batch_export.spec import RunnerSpec
 from batch_export.store import Store
-from batch_export.toolchain import Toolchain
 
 Settle = Callable[[PlannedCell, View, str, Failure | None], bool]
 """`settle(cell, results, log, failure)` records the cell if nothing is left to do for it, or a failure is given, and

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from batch_export.digest import digest_bytes
-from batch_export.matrix import PlannedCell
+from batch_export.plan.matrix import PlannedCell
 
 _LOG_NAME_BYTES = 200
 

@@ -12,18 +12,19 @@ import contextlib
 import faulthandler
 import importlib
 import os
+import socket
 import sys
 import time
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batch_export import plan
-from batch_export.action import Action, ActionResult, Mnemonic
+from batch_export import steps
+from batch_export.action import Action, ActionResult, Mnemonic, ModelArtifact
 from batch_export.digest import Digest
 from batch_export.errors import ArtifactError, CorruptArtifactError, StoreError
+from batch_export.plan import walk as plan
 from batch_export.record import UNCACHED_STAGES
-from batch_export.runner.loaded import LoadedFiles
+from batch_export.runner.evidence import Evidence
 from batch_export.runner.order import (
     CellDone,
     CellStarted,
@@ -37,25 +38,12 @@ from batch_export.runner.order import (
     decode_order,
     encode_event,
 )
+from batch_export.runner.preloaded import Preloaded
 from batch_export.stages.failures import failure_from
 from batch_export.store import Found, Store, open_store
 
 if TYPE_CHECKING:
     from batch_export.stages.output import StageOutput
-
-STAGES: dict[str, str] = {
-    "Workbench": "batch_export.stages.workbench",
-    "Reference": "batch_export.stages.reference",
-    "Capture": "batch_export.stages.capture",
-    "Translate": "batch_export.stages.translate",
-    "Plugin": "batch_export.stages.plugin",
-    "Check": "batch_export.stages.check",
-    "Run": "batch_export.stages.run",
-    "Oracle": "batch_export.stages.oracle",
-    "Measure": "batch_export.stages.measure",
-    "Eager": "batch_export.stages.eager",
-}
-"""The module of each step's `execute`, and of the class `Workbench`. An order carries its own copy."""
 
 _CORRUPTIONS_AT_MOST = 3
 """A cell whose stored files turn out damaged more often is failed: the disk does not hold what it is given."""
@@ -73,13 +61,13 @@ class Worker:
     Args:
         order: what to do.
         events: write end of the pipe to the parent.
-        loaded: watches the local files that the model loads.
+        evidence: watches what the model uses.
     """
 
-    def __init__(self, order: Order, events: int, loaded: LoadedFiles) -> None:
+    def __init__(self, order: Order, events: int, evidence: Evidence) -> None:
         self._order = order
         self._events = events
-        self._loaded = loaded
+        self._evidence = evidence
         self._roots = tuple(map(Path, order.toolchain.roots))
         self._store: Store = open_store(
             Path(order.store), self._roots, order.store_settings, run=order.run, warn=self._warn
@@ -111,27 +99,28 @@ class Worker:
         known = self._results.get(action.key)
         if known is not None:
             return known
-        exclusive = action.mnemonic in plan.EXCLUSIVE
-        if exclusive and not self._order.exclusive:
+        if step.kind.alone and not self._order.exclusive:
             return None
         refresh = self._order.settings.measure.refresh
-        found = self._store.find(action.key, remote=not exclusive)
+        found = self._store.find(action.key, remote=not step.kind.local)
         if found is not None and serves(found, action.mnemonic, refresh):
             return self._keep(found.result, "ran" if found.own else "cached")
-        if isinstance(step, plan.TranslateStep):
-            self._require_captured(step)
+        self._require_live(step)
         with self._store.single_flight(action.key):
             found = self._store.find(action.key, remote=False)
             if found is not None and serves(found, action.mnemonic, refresh):
                 return self._keep(found.result, "ran" if found.own else "cached")
             return self._execute(step)
 
-    def _require_captured(self, step: plan.TranslateStep) -> None:
-        """Captures again when the capture came from the cache, which holds facts but no programs."""
-        if self._bench().captured is not None:
+    def _require_live(self, step: plan.Step) -> None:
+        """Executes again what `step` stands on when that came from the cache, which holds facts but no live objects."""
+        if step.stands_on is None:
             return
-        again = self._execute(plan.CaptureStep(step.capture))
-        if again.failure is not None or again.facts.get("graph_digest") != step.graph_digest:
+        earlier, facts = step.stands_on
+        if getattr(self._bench(), earlier.kind.leaves) is not None:
+            return
+        again = self._execute(earlier)
+        if again.failure is not None or any(again.facts.get(name) != value for name, value in facts.items()):
             raise _ResolveAnewError
 
     def _execute(self, step: plan.Step) -> ActionResult:
@@ -139,6 +128,7 @@ class Worker:
         self._tell(Started(action.key, action.mnemonic, action.description))
         limit = self._order.limit_s
         faulthandler.dump_traceback_later(max(limit - 5.0, 0.8 * limit), file=2)
+        self._evidence.of_ours()  # looking results up reads what they were made of
         begin = time.perf_counter()
         try:
             output = self._stage(step)
@@ -159,43 +149,30 @@ class Worker:
         return self._keep(self._cache(action, result), "ran")
 
     def _stage(self, step: plan.Step) -> StageOutput:
-        store = self._store
-        match step:
-            case plan.ReferenceStep():
-                return self._call("Reference", self._bench())
-            case plan.CaptureStep():
-                return self._call("Capture", self._bench())
-            case plan.TranslateStep():
-                return self._call("Translate", self._bench(), step.opset, step.weights)
-            case plan.PluginStep():
-                return self._call("Plugin", self._bench(), step.opset)
-            case plan.CheckStep():
-                return self._call("Check", store.open_model(step.model), step.requested)
-            case plan.RunStep():
-                paths = store.open_model(step.model), store.blob_path(step.reference)
-                oracles = [(case, store.blob_path(digest)) for case, digest in step.oracles]
-                asked = (list(step.cases), step.requested, step.provider, step.threads)
-                return self._call("Run", *paths, *asked, oracles)
-            case plan.OracleStep():
-                return self._call("Oracle", self._bench(), store.blob_path(step.reference), step.case)
-            case plan.MeasureStep():
-                paths = store.open_model(step.model), store.blob_path(step.reference)
-                return self._call("Measure", *paths, step.provider, step.measure)
-            case plan.EagerStep():
-                return self._call("Eager", self._bench(), step.measure)
+        bench = (self._bench(),) if step.kind.live else ()
+        given = [self._opened(value) if name in step.kind.reads else value for name, value in step.given.items()]
+        output: StageOutput = importlib.import_module(self._order.stages[step.kind.name]).execute(*bench, *given)
+        return output
+
+    def _opened(self, content: Any) -> Any:
+        """Returns the path of stored content; of `(case, digest)` pairs, the pairs with paths; of nothing, nothing.
+
+        Raises:
+            ArtifactError: it is gone or damaged.
+        """
+        if content is None:
+            return None
+        if isinstance(content, ModelArtifact):
+            return self._store.open_model(content)
+        if isinstance(content, tuple):
+            return [(case, self._store.blob_path(digest)) for case, digest in content]
+        return self._store.blob_path(content)
 
     def _lost_input(self, step: plan.Step) -> ArtifactError | None:
         """Whether a step failed because what it read is gone: someone removed the store under a run."""
         try:
-            if isinstance(step, plan.CheckStep | plan.RunStep | plan.MeasureStep):
-                self._store.open_model(step.model)
-            if isinstance(step, plan.OracleStep | plan.RunStep | plan.MeasureStep):
-                self._store.blob_path(step.reference)
-            if isinstance(step, plan.RunStep):
-                for _, digest in step.oracles:
-                    self._store.blob_path(digest)
-            if isinstance(step, plan.TranslateStep) and step.weights is not None:
-                self._store.blob_path(step.weights)
+            for name in (*step.kind.reads, *step.kind.refers_to):
+                self._opened(step.given[name])
         except ArtifactError as error:
             return error
         return None
@@ -235,10 +212,6 @@ class Worker:
         remote = self._store.remote
         self._tell(Warned(text, remote_failed=remote is not None and not remote.works))
 
-    def _call(self, name: str, *arguments: Any) -> StageOutput:
-        output: StageOutput = importlib.import_module(self._order.stages[name]).execute(*arguments)
-        return output
-
     def _bench(self) -> Any:
         """Returns the live objects of the present cell's model, setting and exporter."""
         cell = self._cell
@@ -247,7 +220,7 @@ class Worker:
             self._benches.clear()  # the models of one order are used one after another
             scratch = Path(self._order.scratch) / "bench"
             scratch.mkdir(parents=True, exist_ok=True)  # someone may have removed the store under us
-            bench_class = importlib.import_module(self._order.stages["Workbench"]).Workbench
+            bench_class = importlib.import_module(self._order.stages[steps.WORKBENCH]).Workbench
             self._benches[name] = bench_class(cell.model, cell.cell.dynamic, cell.exporter, scratch)
         return self._benches[name]
 
@@ -259,8 +232,9 @@ class Worker:
         return ActionResult(action.mnemonic, action.key, output.facts, artifacts, model, output.failure)
 
     def _with_evidence(self, step: plan.Step, result: ActionResult, seconds: float) -> ActionResult:
-        built = plan.ReferenceStep | plan.CaptureStep | plan.PluginStep | plan.OracleStep | plan.EagerStep
-        from_sources = isinstance(step, built)
+        seen = self._evidence.of_step(self._cell) if step.kind.builds else self._evidence.of_ours()
+        for text in seen.warnings:
+            self._warn(text)
         return ActionResult(
             result.mnemonic,
             result.key,
@@ -268,7 +242,10 @@ class Worker:
             result.artifacts,
             result.model,
             result.failure,
-            sources=self._loaded.sources() if from_sources else (),
+            sources=seen.sources,
+            asked=seen.asked,
+            packages=seen.packages,
+            variables=seen.variables,
             seconds=round(seconds, 6),
             attempts=self._order.attempts.get(result.key, ()),
         )
@@ -299,7 +276,7 @@ def serves(found: Found, mnemonic: Mnemonic, refresh: str) -> bool:
 
     What this very run measured is: a run that is resumed measures nothing twice.
     """
-    if mnemonic not in plan.EXCLUSIVE or found.own or refresh == "missing":
+    if mnemonic not in steps.ALONE or found.own or refresh == "missing":
         return True
     if refresh == "always":
         return False
@@ -307,13 +284,16 @@ def serves(found: Found, mnemonic: Mnemonic, refresh: str) -> bool:
     return not (isinstance(latency, dict) and latency.get("contended"))
 
 
-def main(order_path: Path, events: int, installed: Collection[str] = ()) -> None:
+def main(
+    order_path: Path, events: int, preloaded: Preloaded | None = None, channel: socket.socket | None = None
+) -> None:
     """Carries out the order in this process, which becomes the leader of a session of its own.
 
     Args:
         order_path: the order.
         events: write end of the pipe to the parent.
-        installed: what this process had loaded of installed packages when it was forked.
+        preloaded: what this process had imported when it was forked; None: it was not.
+        channel: leads to the keeper, which watches what this process opens.
     """
     with contextlib.suppress(PermissionError):  # it leads one already
         os.setsid()
@@ -325,9 +305,9 @@ def main(order_path: Path, events: int, installed: Collection[str] = ()) -> None
     if torch is not None:
         torch.set_num_threads(order.settings.threads)
     folders = [Path(order.store), Path(order.log).parent.parent]
-    loaded = LoadedFiles([Path(root) for root in order.toolchain.roots], folders, installed)
-    loaded.watch()
-    Worker(order, events, loaded).carry_out()
+    evidence = Evidence([Path(root) for root in order.toolchain.roots], folders, preloaded or Preloaded())
+    evidence.watch(channel)
+    Worker(order, events, evidence).carry_out()
 
 
 def _redirect(log: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from batch_export.errors import BatchExportError
-from batch_export.runtime.values import Value
+from batch_export.numbers.values import Value
 
 
 class FeedError(BatchExportError):

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from math import ceil, floor, sqrt
 from time import perf_counter_ns, process_time_ns
 
-from batch_export.record import LatencyFacts
-from batch_export.spec import MeasureSpec
+from batch_export.runtime.measuring import LatencyFacts, MeasureSpec
 
 _AGREEMENT = 0.05
 _BLOCKS = 3

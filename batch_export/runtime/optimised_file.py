@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.runtime.failures import LoadError
-from batch_export.spec import ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 
 
 def write_optimised(source: Path, target: Path, provider: ProviderSpec) -> None:
@@ -19,8 +19,7 @@ def write_optimised(source: Path, target: Path, provider: ProviderSpec) -> None:
     Raises:
         LoadError: ONNX Runtime refuses the file, or cannot write the result (over 2 GB).
     """
-    # Imported here since onnxruntime starts a thread, which a process that forks must not have without need.
-    import onnxruntime
+    import onnxruntime  # lazy: it starts a thread, which a process that forks must not have without need
 
     levels: Any = onnxruntime.GraphOptimizationLevel
     options = onnxruntime.SessionOptions()

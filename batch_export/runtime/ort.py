@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from batch_export.numbers.values import Array, RawTensor, Value, raw_dtype
 from batch_export.runtime.failures import LoadError, ProviderUnavailableError
-from batch_export.runtime.values import Array, RawTensor, Value, raw_dtype
-from batch_export.spec import ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 
 _RAW_TYPES = {
     "tensor(bfloat16)": ("bfloat16", 16),
@@ -34,8 +34,7 @@ class OrtSession:
     """A session of ONNX Runtime; see `Session` for the members."""
 
     def __init__(self, path: Path, provider: ProviderSpec, threads: int) -> None:
-        # Imported here since onnxruntime starts a thread, which a process that forks must not have without need.
-        import onnxruntime
+        import onnxruntime  # lazy: it starts a thread, which a process that forks must not have without need
 
         self._runtime: Any = onnxruntime
         options = onnxruntime.SessionOptions()
@@ -94,9 +93,9 @@ class OrtSession:
     def _ort_value(self, value: Value) -> Any:
         make = self._runtime.OrtValue
         if not isinstance(value, RawTensor):
-            return make.ortvalue_from_numpy(np.ascontiguousarray(value))
+            return make.ortvalue_from_numpy(np.asarray(value, order="C"))  # ascontiguousarray makes scalars vectors
         number = next(number for name, number in _RAW_TYPES.values() if name == value.dtype)
-        return make.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(value.bits), number)
+        return make.ortvalue_from_numpy_with_onnx_type(np.asarray(value.bits, order="C"), number)
 
 
 def _level(onnxruntime: Any, provider: ProviderSpec) -> Any:

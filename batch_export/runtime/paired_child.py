@@ -16,9 +16,10 @@ import numpy as np
 from batch_export.errors import BatchExportError
 from batch_export.runtime.feeds import feeds_for
 from batch_export.runtime.paired import PairedFacts, paired
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
 from batch_export.runtime.tensor_file import TensorFile
-from batch_export.spec import ProviderSpec
+from batch_export.words import class_and_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def carry_out(order: PairedOrder) -> PairedFacts:
         alone = order.threads == 1 and order.provider.execution_provider == "CPUExecutionProvider"
         return paired(first, second, budget_s=order.budget_s, watch_cpu=alone)
     except (BatchExportError, RuntimeError, OSError, ValueError) as error:
-        return PairedFacts(error=f"{type(error).__name__}: {error}".splitlines()[0])
+        return PairedFacts(error=class_and_line(error))
     finally:
         for session in sessions:
             session.close()

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from batch_export.numbers.values import Array, RawTensor, Value, raw_dtype, widened
 from batch_export.runtime.failures import LoadError
-from batch_export.runtime.values import Array, RawTensor, Value, raw_dtype, widened
 
 
 class ReferenceSession:
     """A session whose every node runs in Python; see `session.Session` for the members."""
 
     def __init__(self, path: Path) -> None:
-        # Imported here for start-up time: only this provider needs onnx.
-        import onnx
+        import onnx  # lazy: only this provider needs it
         from onnx.reference import ReferenceEvaluator
 
         start = perf_counter()
@@ -80,6 +79,6 @@ def _with_extended_dtype(value: Value) -> Array:
     """The evaluator computes in the dtypes of ml_dtypes (a dependency of onnx) where numpy has none."""
     if not isinstance(value, RawTensor):
         return value
-    import ml_dtypes
+    import ml_dtypes  # lazy: only extended dtypes need it
 
     return widened(value).astype(np.dtype(getattr(ml_dtypes, value.dtype)))

@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 from batch_export.errors import BatchExportError
-from batch_export.runtime.values import Array, RawTensor, Value, dtype_name, raw_dtype
+from batch_export.numbers.values import Array, RawTensor, Value, dtype_name, raw_dtype
 
 FORMAT_VERSION = 1
 """Raised when the layout changes. 1 (2026-11): first."""

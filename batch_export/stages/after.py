@@ -21,26 +21,26 @@ from torch.utils import _pytree as pytree
 from batch_export import axes
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.api import to_onnx
-from batch_export.exporter.capture import capture
+from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.localise import Finding, localise_file
-from batch_export.exporter.diagnostics.repro import Repro, Setting, smallest_module, write_repro
-from batch_export.exporter.diagnostics.repro_script import Symptom
 from batch_export.exporter.diagnostics.search import differs
-from batch_export.exporter.program import ONNXProgram
-from batch_export.exporter.tensor_values import to_value
-from batch_export.runtime.compare import compare
-from batch_export.sources import local_roots
+from batch_export.exporter.graph.tensor_values import to_value
+from batch_export.exporter.program.program import ONNXProgram
+from batch_export.exporter.repro.script import Symptom
+from batch_export.exporter.repro.write import Repro, Setting, smallest_module, write_repro
+from batch_export.numbers.compare import compare
+from batch_export.numbers.tolerances import DEFAULT_TOLERANCES, tolerance_at
+from batch_export.record import PROCESS_STAGES
+from batch_export.sources.closure import local_roots
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.stages import capture as capture_stage
 from batch_export.stages import plugin
 from batch_export.stages.after_request import Answer, Request
 from batch_export.stages.output import StageOutput
 from batch_export.stages.workbench import Workbench
-from batch_export.tolerances import DEFAULT_TOLERANCES, tolerance_at
 
 _NUMBERS = ("load", "run", "mismatch", "dynamic")
-_PROCESS = ("crash", "timeout", "memory")
 _EXPORT = ("capture", "translate", "dynamic", "opset")
 _ELSEWHERE = ("model", "environment")
 
@@ -71,7 +71,7 @@ class _After:
     def bisect(self) -> Answer:
         """Names the first wrong node, or the module or operator that stops the export."""
         stage = self._request.record.stage
-        if stage in _PROCESS:
+        if stage in PROCESS_STAGES:
             found = self._reduced(())
             return self._told_repro(found) if found else Answer(False, f"{self._cell.name} does not {stage} again")
         refused = self._refusal()
@@ -241,7 +241,7 @@ class _After:
             roots=tuple(map(str, local_roots())),
         )
         wanted: Symptom | None = None
-        if record.stage in _PROCESS or (record.stage in _EXPORT and record.failure is not None):
+        if record.stage in PROCESS_STAGES or (record.stage in _EXPORT and record.failure is not None):
             wanted = {"stage": record.stage, "error_class": record.error_class, "operator": "", "message": ""}
         program = self._bench.captured.program if self._bench.captured is not None else None
         last = record.actions[-1].mnemonic if record.actions else ""

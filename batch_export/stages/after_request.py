@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from batch_export.matrix import PlannedCell
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
-from batch_export.spec import Tolerance
 
 Question = Literal["bisect", "repro"]
 

@@ -4,9 +4,12 @@ A workbench arrives; facts and the weights' file leave. The program itself stays
 may follow for several opsets. No registry of translations is consulted.
 
 Facts:
-    graph_digest: identity of the program (see `exporter/fingerprint.py`).
+    built: what the builder made (see `built.py`).
+    graph_digest: identity of the program (see `exporter/capture/fingerprint.py`).
     strategies: `[{strategy, seconds, error}]`, every one tried.
     guards: conditions that take sizes away from a dynamic axis, as text; those that always hold are left out.
+    assumptions: what the capture takes for granted about the data, with the line.
+    changed_attributes: plain attributes of the module that forward changes, and the file does not.
     axis_names: torch's symbol -> axis name.
     weights: `{bytes, tensors}` of the file; no file where no tensor is large enough.
     sources: node -> `file:line` in the model.
@@ -19,8 +22,9 @@ from typing import Any
 import torch
 
 from batch_export import axes
-from batch_export.exporter import fingerprint, metadata, weights
-from batch_export.exporter.capture import capture
+from batch_export.exporter.capture import fingerprint
+from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.graph import metadata, weights
 from batch_export.stages import model as model_room
 from batch_export.stages.output import StageOutput
 from batch_export.stages.state import ModuleState
@@ -33,7 +37,7 @@ def execute(bench: Workbench) -> StageOutput:
     Raises:
         CaptureError, DynamicShapeError: as `exporter.capture.capture`.
     """
-    inputs = bench.inputs(axes.example_sizes(bench.model))
+    inputs, made = bench.inputs(axes.example_sizes(bench.model)), bench.built
     state = ModuleState(bench.module)
     torch.manual_seed(bench.model.seed)
     fast_path = torch.backends.mha.get_fastpath_enabled()
@@ -45,6 +49,7 @@ def execute(bench: Workbench) -> StageOutput:
             inputs,
             dynamic_shapes=model_room.dynamic_shapes(bench.model, bench.dynamic),
             allow_guards=True,  # they are facts here; the sizes are proven by running
+            allow_assumptions=bench.model.allow_guards,  # other data are not
         )
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
@@ -59,12 +64,15 @@ def execute(bench: Workbench) -> StageOutput:
             digest = weights.write(stream, laid_out)
         files["weights"] = path
     facts: dict[str, Any] = {
+        "built": made,
         "graph_digest": fingerprint.graph_digest(captured.program, digest),
         "strategies": [
             {"strategy": attempt.strategy, "seconds": attempt.seconds, "error": attempt.error}
             for attempt in captured.attempts
         ],
         "guards": [guard.condition for guard in captured.restrictions],
+        "assumptions": [one.text for one in captured.assumptions],
+        "changed_attributes": list(captured.changed_attributes),
         "axis_names": captured.axis_names,
         "weights": {"bytes": laid_out.total, "tensors": len(laid_out.tensors)},
         "sources": {

@@ -21,6 +21,7 @@ from batch_export.record import Failure, Stage
 from batch_export.stages.external_data import external_data_findings, external_files
 from batch_export.stages.mutations import mutation_output
 from batch_export.stages.output import StageOutput
+from batch_export.words import error_line
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 
@@ -30,7 +31,7 @@ def execute(model_path: Path, requested: Contract) -> StageOutput:
     try:
         model = onnx.load(model_path, load_external_data=False)
     except Exception as error:
-        message = f"{model_path.name} cannot be read as an ONNX file: {_first_line(error)}"
+        message = f"{model_path.name} cannot be read as an ONNX file: {error_line(error)}"
         return StageOutput(failure=Failure("check", type(error).__name__, message))
     opset = next((entry.version for entry in model.opset_import if entry.domain in _DEFAULT_DOMAINS), 0)
     inputs, outputs = _inputs(model), [_described(value) for value in model.graph.output]
@@ -81,7 +82,7 @@ def _checker_findings(path: Path) -> Iterator[Failure]:
         onnx.checker.check_model(path, full_check=True)
     except Exception as error:
         yield Failure(
-            "check", type(error).__name__, f"onnx's full checker: {_first_line(error)}", details=str(error)[:20_000]
+            "check", type(error).__name__, f"onnx's full checker: {error_line(error)}", details=str(error)[:20_000]
         )
 
 
@@ -198,8 +199,3 @@ def _listed(names: Sequence[str]) -> str:
 
 def _shape(shape: Sequence[int | str]) -> str:
     return f"[{', '.join(map(str, shape))}]"
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else f"{type(error).__name__} without a message"

@@ -1,7 +1,7 @@
 """How long eager PyTorch takes at the example sizes: what a file's latency is set against.
 
-A workbench arrives; the fact `latency_ms` (plain `LatencyFacts`) leaves. The module's buffers and torch's thread count
-are left as they were.
+A workbench arrives; the facts `latency_ms` (plain `LatencyFacts`) and `built` leave. The module's buffers and
+torch's thread count are left as they were.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 
 from batch_export import axes
 from batch_export.runtime import latency
-from batch_export.spec import MeasureSpec
+from batch_export.runtime.measuring import MeasureSpec
 from batch_export.stages.output import StageOutput
 from batch_export.stages.state import ModuleState
 from batch_export.stages.workbench import Workbench
@@ -19,7 +19,7 @@ from batch_export.stages.workbench import Workbench
 
 def execute(bench: Workbench, measure: MeasureSpec) -> StageOutput:
     """Times the module under `inference_mode` with `measure.threads` threads, as fast as torch can: fast paths on."""
-    module = bench.module
+    module, made = bench.module, bench.built
     arguments = bench.inputs(axes.example_sizes(bench.model))
     state = ModuleState(module)
     threads, fast_path = torch.get_num_threads(), torch.backends.mha.get_fastpath_enabled()
@@ -32,4 +32,4 @@ def execute(bench: Workbench, measure: MeasureSpec) -> StageOutput:
         torch.set_num_threads(threads)
         torch.backends.mha.set_fastpath_enabled(fast_path)
         state.restore()
-    return StageOutput(facts={"latency_ms": msgspec.to_builtins(facts)})
+    return StageOutput(facts={"latency_ms": msgspec.to_builtins(facts), "built": made})

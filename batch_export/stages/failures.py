@@ -12,22 +12,13 @@ from typing import cast, get_args
 from batch_export.action import Mnemonic
 from batch_export.errors import LibraryMissingError, ModelError, OnnxExporterError, RunError, StoreError
 from batch_export.record import Failure, Stage
-
-STAGE_OF: dict[Mnemonic, Stage] = {
-    "Reference": "model",
-    "Capture": "capture",
-    "Translate": "translate",
-    "Check": "check",
-    "Run": "run",
-    "Oracle": "model",
-    "Measure": "run",
-    "Eager": "model",
-}
-"""Where a step's failure belongs when its exception does not say so itself."""
+from batch_export.steps import FAILURE_STAGE
+from batch_export.words import first_line
 
 _ENVIRONMENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS})
 _STAGES: frozenset[str] = frozenset(get_args(Stage))
 _MESSAGE_CHARACTERS = 400
+_LEAST_CHARACTERS = 150
 _DETAILS_CHARACTERS = 20_000
 _READ_CHARACTERS = 100_000
 
@@ -44,7 +35,7 @@ def failure_from(error: BaseException, mnemonic: Mnemonic) -> Failure:
     return Failure(
         stage=_stage(error, mnemonic),
         error_class=type(error).__name__,
-        message=one_line(_text(error)),
+        message=short_line(_text(error)),
         details=_plain(details[-_DETAILS_CHARACTERS:]),
         source=core.source if core else None,
         node=core.node if core else None,
@@ -78,7 +69,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 def _stage(error: BaseException, mnemonic: Mnemonic) -> Stage:
     if isinstance(error, OnnxExporterError):
-        return cast("Stage", error.stage) if error.stage in _STAGES else STAGE_OF[mnemonic]
+        return cast("Stage", error.stage) if error.stage in _STAGES else FAILURE_STAGE[mnemonic]
     if isinstance(error, ModelError):
         return "model"
     if isinstance(error, MemoryError):
@@ -87,7 +78,7 @@ def _stage(error: BaseException, mnemonic: Mnemonic) -> Stage:
         return "environment"
     if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS:
         return "environment"
-    return STAGE_OF[mnemonic]
+    return FAILURE_STAGE[mnemonic]
 
 
 def _text(error: BaseException) -> str:
@@ -102,12 +93,15 @@ def _text(error: BaseException) -> str:
     return text or f"{type(error).__name__} without a message; the details have the traceback"
 
 
-def one_line(text: str) -> str:
-    """Returns the first line that says something, cut to 400 characters."""
-    # A message of millions of lines must not cost a string for each of them: memory is limited here.
-    lines = [line.strip() for line in text[:_READ_CHARACTERS].splitlines() if line.strip()]
-    first = _plain(lines[0]) if lines else "(no message)"
-    return first if len(first) <= _MESSAGE_CHARACTERS else first[: _MESSAGE_CHARACTERS - 3] + "..."
+def short_line(text: str) -> str:
+    """Returns the first line that says something, cut to 400 characters; what to do next is never cut."""
+    first = _plain(first_line(text)) or "(no message)"
+    if len(first) <= _MESSAGE_CHARACTERS:
+        return first
+    _, word, step = first.rpartition("Next step: ")
+    step = f"... {word}{step}" if word and len(step) <= _MESSAGE_CHARACTERS else "..."
+    room = max(_MESSAGE_CHARACTERS - len(step), _LEAST_CHARACTERS)
+    return first[:room].rstrip() + step
 
 
 def _plain(text: str) -> str:

@@ -12,8 +12,9 @@ import msgspec
 
 from batch_export.record import Failure
 from batch_export.runtime import latency
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.tensor_file import TensorFile
-from batch_export.spec import MeasureSpec, ProviderSpec
 from batch_export.stages.output import StageOutput
 from batch_export.stages.run import as_plain_feeds, opened
 

@@ -16,12 +16,14 @@ from typing import Any
 import numpy
 import torch
 
-from batch_export.axes import AUTO, LARGE_SCALE, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms
+from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms
+from batch_export.config.model import RESERVED_KEYS
 from batch_export.digest import digest_value
 from batch_export.errors import BatchExportError, LibraryMissingError, ModelError
-from batch_export.model_config import RESERVED_KEYS, nearest
-from batch_export.packaging_paths import resolve_target
+from batch_export.numbers.tolerances import LARGE_SCALE
+from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
+from batch_export.words import class_and_line, did_you_mean
 
 
 def build(spec: ModelSpec) -> torch.nn.Module:
@@ -50,7 +52,7 @@ def build(spec: ModelSpec) -> torch.nn.Module:
     except (BatchExportError, MemoryError):
         raise
     except Exception as error:
-        raise ModelError(f"model {spec.name!r}: its builder {spec.target} raised {_brief(error)}") from error
+        raise ModelError(f"model {spec.name!r}: its builder {spec.target} raised {class_and_line(error)}") from error
     if not isinstance(module, torch.nn.Module):
         raise ModelError(
             f"model {spec.name!r}: its builder {spec.target} returned {_described(module)}; "
@@ -121,11 +123,13 @@ def _builder(spec: ModelSpec) -> Any:
             "and name it under 'requires' if cells may be skipped without it"
         ) from error
     except Exception as error:
-        raise ModelError(f"model {spec.name!r}: importing {module_name} raised {_brief(error)}") from error
+        raise ModelError(f"model {spec.name!r}: importing {module_name} raised {class_and_line(error)}") from error
     builder = getattr(module, attribute, None)
     if builder is None:
         names = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
-        raise ModelError(f"model {spec.name!r}: module {module_name!r} has no {attribute!r}{nearest(attribute, names)}")
+        raise ModelError(
+            f"model {spec.name!r}: module {module_name!r} has no {attribute!r}{did_you_mean(attribute, names)}"
+        )
     if not callable(builder):
         raise ModelError(f"model {spec.name!r}: {spec.target} is {_described(builder)}, which cannot be called")
     return builder
@@ -141,7 +145,7 @@ def _fitting_arguments(spec: ModelSpec, builder: Any) -> None:
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         for key in spec.arguments:
             if key not in known:
-                hint = nearest(key, [*known, *RESERVED_KEYS]) or f" (it takes: {', '.join(known) or 'nothing'})"
+                hint = did_you_mean(key, [*known, *RESERVED_KEYS]) or f" (it takes: {', '.join(known) or 'nothing'})"
                 raise ModelError(f"model {spec.name!r}: its builder {spec.target} has no argument {key!r}{hint}")
     for parameter in parameters:
         if (
@@ -166,7 +170,7 @@ def _fitting_inputs(spec: ModelSpec, module: torch.nn.Module) -> None:
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for name in given:
             if name not in named:
-                hint = nearest(name, named) or f" (it takes: {', '.join(named) or 'nothing'})"
+                hint = did_you_mean(name, named) or f" (it takes: {', '.join(named) or 'nothing'})"
                 raise ModelError(f"{where} has no parameter {name!r}{hint}")
     for name in named:
         if parameters[name].default is inspect.Parameter.empty and name not in given:
@@ -299,8 +303,3 @@ def _tensors(node: Any) -> Iterator[torch.Tensor]:
 
 def _described(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
-
-
-def _brief(error: BaseException) -> str:
-    first = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {first[0]}" if first else type(error).__name__

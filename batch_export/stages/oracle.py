@@ -5,13 +5,15 @@ the module leaves (`out/0`, ...), with eager's own rounding errors as its descri
 module itself is never changed. Not every model allows it: some compute in a dtype of their own choice; then there is no
 file.
 
-Facts: `case`, and `note`: why there are no values; empty when there are. That the memory is not there is no fact of the
-model but a failure of the environment, so that it is asked again elsewhere.
+Facts: `case`, `built` (see `built.py`), and `note`: why there are no values, or not of all outputs; empty when there
+are. That the memory is not there is no fact of the model but a failure of the environment, so that it is asked again
+elsewhere.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,21 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export import axes
+from batch_export.numbers.compare import compare
+from batch_export.numbers.tolerances import default_tolerance
+from batch_export.numbers.values import Value, dtype_name, widened
 from batch_export.record import Failure
-from batch_export.runtime.compare import compare
 from batch_export.runtime.tensor_file import TensorFile, TensorFileWriter
-from batch_export.runtime.values import dtype_name, widened
 from batch_export.stages.output import StageOutput
 from batch_export.stages.reference import to_value
 from batch_export.stages.workbench import Workbench
+from batch_export.words import class_and_line
 
 _SHARE_OF_FREE_MEMORY = 0.5
+_GROWTH = 1e6
+"""Rounding grows from operation to operation: from one unit in the last place to this many, of the largest value."""
+_LARGEST_SHARE = 0.5
+"""Of the largest value, whatever the dtype: an error as large as the values themselves is another result."""
 _WIDE = {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
 
 
@@ -40,7 +48,7 @@ def execute(bench: Workbench, reference_path: Path, case: int) -> StageOutput:
         if too_large:
             return StageOutput(failure=Failure("environment", "OracleMemory", too_large))
         bench.oracle = Oracle(bench.module)
-    oracle: Oracle = bench.oracle
+    made, oracle = bench.built, bench.oracle
     planned = axes.cases(bench.model)[case]
     arguments = bench.inputs(planned.sizes, planned.variant) if planned.variant else bench.inputs(planned.sizes)
     wide = oracle.outputs(arguments)
@@ -49,19 +57,23 @@ def execute(bench: Workbench, reference_path: Path, case: int) -> StageOutput:
         oracle.note = f"the model has {len(wide)} outputs in float64 and {len(reference)} in its own precision"
         wide = None
     if wide is None:
-        return StageOutput(facts={"case": case, "note": oracle.note})
+        return StageOutput(facts={"case": case, "note": oracle.note, "built": made})
     rounding: list[list[tuple[float, float]]] = []
-    path = bench.scratch / "oracle.tensors"
+    path, note = bench.scratch / "oracle.tensors", ""
     with TensorFileWriter(path) as writer:
         for (position, value), tensor in zip(reference.items(), wide, strict=True):
             hull: list[tuple[float, float]] = []
             if tensor is not None and tuple(tensor.shape) == tuple(value.shape) and dtype_name(value) != "float64":
                 exact = to_value(tensor)
-                writer.add(f"out/{position}", exact)
                 hull = list(compare(position, exact, widened(value).astype(np.float64)).hull)
+                beyond = _beyond_rounding(hull, exact, dtype_name(value))
+                if beyond:
+                    note, hull = f"output {position}: {beyond}", []
+                else:
+                    writer.add(f"out/{position}", exact)
             rounding.append(hull)
         writer.description = {"rounding": rounding}
-    return StageOutput(facts={"case": case, "note": ""}, files={"oracle": path})
+    return StageOutput(facts={"case": case, "note": note, "built": made}, files={"oracle": path})
 
 
 class Oracle:
@@ -94,8 +106,7 @@ class Oracle:
                 returned = module(**pytree.tree_map(_wide, arguments))
             module.load_state_dict(self._state, strict=False)
         except Exception as error:  # whatever the model says: it does not allow float64
-            lines = str(error).strip().splitlines()
-            self.note = f"the model does not run in float64: {type(error).__name__}: {lines[0] if lines else ''}"[:300]
+            self.note = f"the model does not run in float64: {class_and_line(error)}"[:300]
             return None
         finally:
             torch.set_default_dtype(default)
@@ -131,6 +142,23 @@ def _wide_leaf(tensor: torch.Tensor) -> torch.Tensor:
 
 def _is_wide(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.dtype is torch.float64
+
+
+def _beyond_rounding(hull: Sequence[tuple[float, float]], exact: Value, dtype: str) -> str:
+    """Says that eager is too far from float64 for rounding to be the reason; empty where it may be.
+
+    Then the two are not the same computation (a builder that made another model, a branch taken the other way), and
+    float64 says nothing about the file.
+    """
+    error = hull[-1][1] if hull else 0.0
+    numbers = np.abs(widened(exact))
+    largest = float(numbers.max(initial=0.0, where=np.isfinite(numbers)))
+    kind: Any = getattr(torch, dtype, None)
+    has_unit = isinstance(kind, torch.dtype) and (kind.is_floating_point or kind.is_complex)
+    share = min(_LARGEST_SHARE, _GROWTH * torch.finfo(kind).eps) if has_unit else 0.0
+    if error <= share * largest or error <= default_tolerance(dtype).atol:
+        return ""
+    return f"eager differs from float64 by {error:.3g} at values up to {largest:.3g}, which is no rounding"
 
 
 def _too_large(module: torch.nn.Module) -> str:

@@ -5,7 +5,7 @@ input_names, output_names, **arguments)` arrives; the written file and the files
 raises is a failure under its own class; what it writes is believed by nobody until the checks are done. The module's
 buffers leave as they came.
 
-Facts: `opset` (of the file's default domain), `nodes`, `seconds_by_stage`.
+Facts: `built` (see `built.py`), `opset` (of the file's default domain), `nodes`, `seconds_by_stage`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from batch_export.stages.failures import formatted
 from batch_export.stages.output import ModelFiles, StageOutput
 from batch_export.stages.state import ModuleState
 from batch_export.stages.workbench import Workbench
+from batch_export.words import error_line
 
 
 def execute(bench: Workbench, opset: int) -> StageOutput:
@@ -40,6 +41,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
     """
     exporter = resolve(bench.exporter.target)
     path = Path(tempfile.mkdtemp(prefix=f"opset{opset}-", dir=bench.scratch)) / "model.onnx"
+    made = bench.built
     module, kwargs = bench.module, bench.inputs(axes.example_sizes(bench.model))
     state, training = ModuleState(module), module.training
     options = {
@@ -65,6 +67,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
     model = _written(bench.exporter.name, path)
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     facts = {
+        "built": made,
         "opset": versions[0] if versions else 0,
         "nodes": len(model.graph.node),
         "seconds_by_stage": {"export": seconds},
@@ -118,11 +121,10 @@ def _failure(error: Exception) -> Failure:
     """The exception's class may name its stage in an attribute `stage`, as our own exporter's errors do."""
     named = getattr(error, "stage", "translate")
     stage: Any = named if named in get_args(Stage) else "translate"
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
     return Failure(
         stage,
         type(error).__name__,
-        lines[0] if lines else "no message",
+        error_line(error),
         details=formatted(error),
     )
 

@@ -4,8 +4,10 @@ A workbench arrives; a tensor file with the inputs, outputs and mutated values o
 them. The module leaves as it came: its buffers are put back after every run. Nothing is exported here.
 
 Facts: `cases` (`sizes`, `example`, `rejected`: "" or eager's words about these sizes, `noise`: the largest difference
-of each output between two runs, `variant` where there is one), `parameters`, `deterministic`, `inputs` and `outputs`
-(`name`, `dtype`), `mutations` (names of the buffers and inputs that the model changes). The same `cases` are the tensor
+of each output between two runs, `variant` where there is one), `parameters`, `deterministic`,
+`random` (two runs differ by more than the default tolerances at ordinary inputs), `inputs` and `outputs`
+(`name`, `dtype`), `mutations` (names of the buffers and inputs that the model changes), `built` (what
+the builder made, see `built.py`). The same `cases` are the tensor
 file's description. Eager in float64 is a step of its own (`oracle.py`), asked for where it is needed.
 """
 
@@ -23,12 +25,15 @@ from torch.utils import _pytree as pytree
 
 from batch_export import axes
 from batch_export.errors import ModelError
-from batch_export.runtime.compare import compare
+from batch_export.numbers.compare import compare
+from batch_export.numbers.values import RawTensor, Value, dtype_name, raw_dtype
 from batch_export.runtime.tensor_file import TensorFileWriter
-from batch_export.runtime.values import RawTensor, Value, dtype_name, raw_dtype
 from batch_export.stages.output import StageOutput
 from batch_export.stages.state import ModuleState, same
 from batch_export.stages.workbench import Workbench
+from batch_export.words import class_and_line, error_line
+
+_RUNS_OF_RANDOM = 10
 
 
 @dataclass(slots=True)
@@ -51,11 +56,11 @@ def execute(bench: Workbench) -> StageOutput:
     Raises:
         ModelError: the model fails at its example sizes, or returns something that is no tensor or number.
     """
-    path = bench.scratch / "reference.tensors"
+    path, made = bench.scratch / "reference.tensors", bench.built
     facts, unsure = _written(bench, path, every_twice=False)
     if unsure:
         facts, _ = _written(bench, path, every_twice=True)
-    return StageOutput(facts=facts, files={"reference": path})
+    return StageOutput(facts={**facts, "built": made}, files={"reference": path})
 
 
 def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str, Any], bool]:
@@ -65,6 +70,7 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
     mutated: list[dict[str, Value] | None] = []
     once: set[int] = set()
     first: _Run | None = None
+    random_values = False
     planned = axes.cases(bench.model)
     repeated = _cheapest(bench)
     with TensorFileWriter(path) as writer:
@@ -79,7 +85,7 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
             except (MemoryError, ModelError):
                 raise
             except Exception as error:
-                words = f"{type(error).__name__}: {_first_line(error)}"
+                words = class_and_line(error)
                 if example:
                     raise ModelError(
                         f"model {bench.model.name} fails in eager PyTorch at {sizes}: {words}. "
@@ -87,10 +93,16 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
                     ) from error
                 case["rejected"] = words
                 continue
+            if example and not run.outputs and not run.mutations:
+                raise ModelError(
+                    f"model {bench.model.name}: forward returns no tensor, so that a file would compute nothing. "
+                    "Next step: return the tensors that the file is to compute"
+                )
             first = first or run
             mutated[index] = run.mutations
             if every_twice or run.drew or index == repeated or any(cases[0]["noise"]):
-                case["noise"] = _noise(run, eager.run(sizes, variant))
+                case["noise"], differs = _noise(run, eager, sizes, variant)
+                random_values |= differs and not variant
             else:
                 case["noise"] = [0.0] * len(run.outputs)
                 once.add(index)
@@ -110,6 +122,7 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
         "cases": cases,
         "parameters": sum(parameter.numel() for parameter in bench.module.parameters()),
         "deterministic": not random,
+        "random": random_values,
         "inputs": [{"name": name, "dtype": dtype_name(value)} for name, value in inputs.items()],
         "outputs": [{"name": name, "dtype": dtype_name(value)} for name, value in (first.outputs if first else ())],
         "mutations": mutations,
@@ -224,13 +237,24 @@ def to_value(tensor: torch.Tensor) -> Value:
             return RawTensor(name, plain.view(getattr(torch, bits.name)).numpy())
         return plain.numpy()
     except (TypeError, RuntimeError) as error:
-        raise ModelError(
-            f"a {tensor.layout} tensor of dtype {name} cannot be compared: {_first_line(error)}"
-        ) from error
+        raise ModelError(f"a {tensor.layout} tensor of dtype {name} cannot be compared: {error_line(error)}") from error
 
 
-def _noise(one: _Run, other: _Run) -> list[float]:
-    noise = []
+def _noise(one: _Run, eager: _Eager, sizes: Mapping[str, int], variant: str) -> tuple[list[float], bool]:
+    """Returns each output's largest difference from that of other runs, and whether one is beyond the tolerances.
+
+    One more run tells whether there is any; how large it gets takes `_RUNS_OF_RANDOM` more: where all elements hang on
+    one draw, two runs may be near each other by chance.
+    """
+    noise, differs = _difference(one, eager.run(sizes, variant))
+    for _ in range(_RUNS_OF_RANDOM if differs else 0):
+        again, _ = _difference(one, eager.run(sizes, variant))
+        noise = [max(pair) for pair in zip(noise, again, strict=True)]
+    return noise, differs
+
+
+def _difference(one: _Run, other: _Run) -> tuple[list[float], bool]:
+    noise, differs = [], False
     for (name, expected), (_, actual) in zip(one.outputs, other.outputs, strict=True):
         facts = compare(name, expected, actual)
         if facts.expected_shape != facts.actual_shape:
@@ -239,7 +263,8 @@ def _noise(one: _Run, other: _Run) -> list[float]:
                 " next; a model with random shapes cannot be compared"
             )
         noise.append(facts.max_abs or 0.0)
-    return noise
+        differs = differs or facts.outside > 0
+    return noise, differs
 
 
 def _key_name(key: Any) -> str:
@@ -247,8 +272,3 @@ def _key_name(key: Any) -> str:
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
     return str(key)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"

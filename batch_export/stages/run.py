@@ -18,16 +18,19 @@ import msgspec
 import numpy as np
 
 from batch_export.contract import Contract
-from batch_export.record import Failure, OutputFacts, RunFacts
-from batch_export.runtime.compare import compare
+from batch_export.numbers.compare import compare
+from batch_export.numbers.facts import OutputFacts
+from batch_export.numbers.values import Value, dtype_name, widened
+from batch_export.record import Failure, RunFacts
 from batch_export.runtime.failures import LoadError, ProviderUnavailableError
 from batch_export.runtime.feeds import FeedError, feeds_for
-from batch_export.runtime.session import Session, open_session
+from batch_export.runtime.kinds import RUNTIMES, Session
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.session import open_session
 from batch_export.runtime.tensor_file import TensorFile
-from batch_export.runtime.values import Value, dtype_name, widened
-from batch_export.spec import ProviderSpec
 from batch_export.stages.mutations import mutation_output
 from batch_export.stages.output import StageOutput
+from batch_export.words import error_line
 
 MISSING = "missing"
 """Stands for the dtype of an output that the file does not have."""
@@ -70,7 +73,7 @@ def execute(
             except MemoryError:
                 raise
             except Exception as error:
-                words = _first_line(error)
+                words = error_line(error)
                 runs.append(RunFacts(case["sizes"], error=words, variant=variant))
                 if case["example"] or isinstance(error, FeedError):
                     failure = failure or Failure("run", type(error).__name__, words, details=str(error))
@@ -99,16 +102,20 @@ def opened(model_path: Path, provider: ProviderSpec, threads: int) -> Session | 
         return Failure("environment", type(error).__name__, str(error))
     except LoadError as error:
         reason = error.__cause__ or error
-        return Failure("load", type(reason).__name__, _first_line(error), details=str(error))
+        return Failure("load", type(reason).__name__, error_line(error), details=str(error))
 
 
 def fallen_back(session: Session, provider: ProviderSpec) -> Failure | None:
     """Returns a failure if not one node was placed where it was asked for."""
-    if provider.kind != "onnxruntime" or not session.placement or session.placement.get(provider.execution_provider):
+    if (
+        not RUNTIMES[provider.kind].places
+        or not session.placement
+        or session.placement.get(provider.execution_provider)
+    ):
         return None
     placed = ", ".join(f"{nodes} on {name}" for name, nodes in session.placement.items())
     return Failure(
-        "run", "Placement", f"no node ran on {provider.execution_provider}: onnxruntime placed {placed} in silence"
+        "run", "Placement", f"no node ran on {provider.execution_provider}: {provider.kind} placed {placed} in silence"
     )
 
 
@@ -166,11 +173,6 @@ def _beside_oracle(facts: OutputFacts, actual: Value, oracle: TensorFile, positi
 
 def _missing(name: str, expected: Value) -> OutputFacts:
     return OutputFacts(name, dtype_name(expected), MISSING, tuple(expected.shape), ())
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else f"{type(error).__name__} without a message"
 
 
 def as_plain_feeds(session: Session, reference: TensorFile) -> dict[str, Value]:

@@ -18,9 +18,10 @@ from dataclasses import asdict
 from batch_export import axes
 from batch_export.digest import Digest
 from batch_export.errors import TranslationError
-from batch_export.exporter import fingerprint, weights
 from batch_export.exporter.api import to_onnx
-from batch_export.exporter.metadata import STACK_TRACE
+from batch_export.exporter.capture import fingerprint
+from batch_export.exporter.graph import weights
+from batch_export.exporter.graph.metadata import STACK_TRACE
 from batch_export.stages.output import ModelFiles, StageOutput
 from batch_export.stages.workbench import Workbench
 

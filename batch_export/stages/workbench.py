@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from batch_export.spec import ExporterSpec, ModelSpec
 from batch_export.stages import model as model_room
+from batch_export.stages.built import built
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,11 @@ class Workbench:
     def module(self) -> torch.nn.Module:
         """The module, built once, in eval mode unless the builder chose otherwise."""
         return model_room.build(self.model)
+
+    @cached_property
+    def built(self) -> dict[str, str]:
+        """What the builder made (`stages.built`); steps ask before they run the module, which may change it."""
+        return built(self.module)
 
     def inputs(self, sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
         """Keyword arguments of `forward` with every axis at the given size; the same values for the same sizes."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from batch_export.store.collection import Collected
 from batch_export.store.entry import Entry, read_entry
-from batch_export.store.store import LOCAL_ONLY, Found, Store, StoreInfo, imports_memo, open_store
+from batch_export.store.store import Found, Store, StoreInfo, digests_memo, imports_memo, open_store
 
 __all__ = [
-    "LOCAL_ONLY",
     "Collected",
     "Entry",
     "Found",
     "Store",
     "StoreInfo",
+    "digests_memo",
     "imports_memo",
     "open_store",
     "read_entry",

@@ -9,22 +9,20 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batch_export.digest import Digest, digest_file
+from batch_export.digest import Digest
 from batch_export.errors import StoreError
-from batch_export.store.content import ContentStore
-from batch_export.store.entry import Entry, decode_entry, encode_entry
+from batch_export.store.adopt import adopt
+from batch_export.store.entry import encode_entry
 from batch_export.store.files import storing
 
 if TYPE_CHECKING:
     from batch_export.store.store import Store
 
-Fetch = Callable[[Digest, Path], bool]
-"""`fetch(digest, path)` writes the content to `path`, and says whether there was any."""
 
 _ACTION = re.compile(r"actions/[0-9a-f]{2}/([0-9a-f]{64})\.json")
 _BLOB = re.compile(r"blobs/[0-9a-f]{2}/([0-9a-f]{64})")
@@ -38,68 +36,6 @@ class Moved:
     entries: int
     left_out: int
     bytes: int
-
-
-def adopt(data: bytes, key: Digest, content: ContentStore, fetch: Fetch, scratch: Path) -> Entry | None:
-    """Brings what an entry from elsewhere names into the content store, and returns the entry for this store.
-
-    Args:
-        data: the entry's file.
-        key: the key that it was found under.
-        content: where its files go.
-        fetch: brings files.
-        scratch: an empty folder in the same store.
-
-    Returns:
-        None when a file is not to be had.
-
-    Raises:
-        StoreError: the entry or a file is not what its name says.
-    """
-    entry = decode_entry(data)
-    if entry is None or entry.result.key != key or entry.genuine_key != key:
-        raise StoreError(f"the entry {key[:12]} is damaged, or belongs to another action")
-    for digest in entry.result.artifacts.values():
-        if content.size(digest) is None:
-            if not _verified(digest, fetch, scratch / digest):
-                return None
-            content.put_file(scratch / digest)
-    model = entry.result.model
-    if model is not None and content.model_size(model) is None:
-        external: dict[str, Path | Digest] = {}
-        for name, digest in model.external:
-            if content.size(digest) is not None:
-                external[name] = digest
-            elif _verified(digest, fetch, scratch / f"{len(external)}-{digest}"):
-                external[name] = scratch / f"{len(external)}-{digest}"
-            else:
-                return None
-        if not _verified(model.onnx, fetch, scratch / f"{model.onnx}.onnx"):
-            return None
-        content.put_model(scratch / f"{model.onnx}.onnx", external)
-    return replace(entry, sizes=sizes_of(entry, content), run="")
-
-
-def _verified(digest: Digest, fetch: Fetch, path: Path) -> bool:
-    if not fetch(digest, path):
-        return False
-    if digest_file(path) != digest:
-        path.unlink()
-        raise StoreError(f"the file {digest[:12]} came with other content than its digest says")
-    return True
-
-
-def sizes_of(entry: Entry, content: ContentStore) -> dict[str, int]:
-    """Returns the sizes of all that an entry names, as `Entry.sizes` holds them."""
-    sizes: dict[str, int] = {}
-    for digest in entry.result.artifacts.values():
-        size = content.size(digest)
-        if size is None:
-            raise StoreError(f"the file {digest[:12]} that {entry.result.mnemonic} names is not stored")
-        sizes[digest] = size
-    if entry.result.model is not None:
-        sizes |= content.model_size(entry.result.model) or {}
-    return sizes
 
 
 def export_tar(store: Store, path: Path, keys: Collection[Digest] | None, local_only: Collection[str]) -> Moved:

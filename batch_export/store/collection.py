@@ -11,7 +11,6 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from batch_export.digest import Digest
 from batch_export.errors import StoreError
@@ -19,9 +18,7 @@ from batch_export.store.content import POINTER_SUFFIX
 from batch_export.store.entry import Entry
 from batch_export.store.locks import locked
 from batch_export.store.quarantine import FOLDER
-
-if TYPE_CHECKING:
-    from batch_export.store.store import Store
+from batch_export.store.store import Store
 
 STALE_AFTER_S = 3600.0
 """Temporary files older than this were left behind by a process that was killed."""
@@ -38,12 +35,21 @@ class Collected:
 
 
 def collect(
-    store: Store, max_bytes: int | None, *, older_than_s: float | None = None, stale_after_s: float = STALE_AFTER_S
+    store: Store,
+    max_bytes: int | None = None,
+    *,
+    older_than_s: float | None = None,
+    stale_after_s: float = STALE_AFTER_S,
 ) -> Collected:
-    """Shrinks the store to `max_bytes` bytes of content at most, and to what was used in the last `older_than_s`
-    seconds.
+    """Removes results that were not used for long, the least recently used first, and what only they named.
 
     What lies in quarantine is removed.
+
+    Args:
+        store: the store.
+        max_bytes: until its content fits this many bytes.
+        older_than_s: all that were last used longer ago.
+        stale_after_s: age at which temporary files are taken for left behind.
 
     Raises:
         StoreError: a run is using the store.

@@ -14,10 +14,12 @@ import msgspec
 
 from batch_export.action import KEY_FORMAT, ActionResult
 from batch_export.digest import Digest, digest_bytes, digest_value
+from batch_export.steps import MNEMONICS
 
-STORE_FORMAT = 1
+STORE_FORMAT = 2
 """Raised when the folder's layout or an entry's shape changes incompatibly. 1 (2026-11): first; entries written since
-2026-11-21 end with a line that holds their checksum, older ones are read without."""
+2026-11-21 end with a line that holds their checksum. 2 (2026-11-22): entries also say which packages and variables the
+action saw; those of 1 do not, so nobody could tell whether they still hold, and a store of 1 is refused."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHECKSUM_LINE = 65
@@ -82,7 +84,9 @@ def decode_entry(data: bytes) -> Entry | None:
         entry = _decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return None
-    if entry.format != STORE_FORMAT or not all(map(is_digest, (entry.result.key, *entry.digests()))):
+    if entry.format != STORE_FORMAT or entry.result.mnemonic not in MNEMONICS:
+        return None
+    if not all(map(is_digest, (entry.result.key, *entry.digests()))):
         return None
     model = entry.result.model
     if model is not None and not all(is_plain_name(name) for name, _ in model.external):

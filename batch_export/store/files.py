@@ -10,14 +10,15 @@ import errno
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from batch_export.errors import StoreError
+from batch_export.files import put_in_place, whole_file
 
 _FICLONE = 0x40049409
 """Linux' ioctl that makes a file share another's blocks (`linux/fs.h`)."""
+_READABLE = 0o644
 
 
 @contextlib.contextmanager
@@ -42,28 +43,9 @@ def _sentence(path: Path, error: OSError) -> str:
 
 def write_atomic(path: Path, data: bytes, scratch: Path) -> None:
     """Puts `data` at `path` in one step; `scratch` is a folder of the same file system."""
-    with storing(path):
-        handle, name = tempfile.mkstemp(dir=scratch, prefix="write-")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            publish(Path(name), path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
-
-
-def publish(written: Path, path: Path) -> None:
-    """Renames a finished file to its place, making the folder when it is the first there."""
-    written.chmod(0o644)
-    try:
-        os.replace(written, path)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(written, path)
+    with storing(path), whole_file(path, scratch=scratch) as stream:
+        os.fchmod(stream.fileno(), _READABLE)
+        stream.write(data)
 
 
 def move_in(source: Path, path: Path, scratch: Path) -> None:
@@ -72,7 +54,8 @@ def move_in(source: Path, path: Path, scratch: Path) -> None:
         with source.open("rb+") as stream:
             os.fsync(stream.fileno())
         try:
-            publish(source, path)
+            source.chmod(_READABLE)
+            put_in_place(source, path)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
@@ -82,19 +65,10 @@ def move_in(source: Path, path: Path, scratch: Path) -> None:
 
 def copy_in(source: Path, path: Path, scratch: Path) -> None:
     """Copies `source` to `path` in one step, sharing blocks where the file system can; never a link."""
-    with storing(path):
-        handle, name = tempfile.mkstemp(dir=scratch, prefix="copy-")
-        try:
-            with os.fdopen(handle, "wb") as target, source.open("rb") as stream:
-                if not _clone(stream.fileno(), target.fileno()):
-                    shutil.copyfileobj(stream, target, 1 << 20)
-                target.flush()
-                os.fsync(target.fileno())
-            publish(Path(name), path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
+    with storing(path), whole_file(path, scratch=scratch) as target, source.open("rb") as stream:
+        os.fchmod(target.fileno(), _READABLE)
+        if not _clone(stream.fileno(), target.fileno()):
+            shutil.copyfileobj(stream, target, 1 << 20)
 
 
 def _clone(source: int, target: int) -> bool:

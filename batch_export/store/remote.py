@@ -1,7 +1,7 @@
 """A store behind the store: a folder that others share, or any URL that fsspec opens. Names and bytes in, the same out.
 
 What cannot be read or written is a miss: after the first failure the remote is left alone for the rest of the process,
-with one warning. Nothing that comes from it is trusted here; `bundle.adopt` verifies. Credentials come from where the
+with one warning. Nothing that comes from it is trusted here; `adopt.adopt` verifies. Credentials come from where the
 storage's own library looks for them, and never enter a message.
 """
 

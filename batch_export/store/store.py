@@ -17,14 +17,15 @@ from pathlib import Path
 
 import msgspec
 
-from batch_export.action import Action, ActionResult, Mnemonic, ModelArtifact
+from batch_export.action import Action, ActionResult, ModelArtifact
 from batch_export.digest import Digest
 from batch_export.errors import StoreError
 from batch_export.record import UNCACHED_STAGES
-from batch_export.sources import current_digest
+from batch_export.sources import file_digests
+from batch_export.sources.recorded import changes
 from batch_export.spec import StoreSpec
-from batch_export.store.bundle import adopt
-from batch_export.store.collection import STALE_AFTER_S, Collected, collect
+from batch_export.steps import LOCAL
+from batch_export.store.adopt import adopt
 from batch_export.store.content import ContentStore
 from batch_export.store.entry import STORE_FORMAT, Entry, encode_entry, read_entry
 from batch_export.store.files import storing, write_atomic
@@ -32,9 +33,6 @@ from batch_export.store.leases import leased
 from batch_export.store.locks import locked
 from batch_export.store.quarantine import quarantined
 from batch_export.store.remote import Remote, open_remote
-
-LOCAL_ONLY: frozenset[Mnemonic] = frozenset({"Measure", "Eager"})
-"""Results that say something about one host: they never leave its store."""
 
 _FETCHES = 16
 """Entries that are fetched at the same time."""
@@ -73,7 +71,7 @@ def open_store(
 
     Args:
         path: the store's folder.
-        source_roots: where the source files that results name are looked for (see `sources.local_roots`).
+        source_roots: where the source files that results name are looked for (see `closure.local_roots`).
         settings: how files are verified, and the store behind this one.
         run: the run on whose behalf results are looked up and recorded.
         warn: told of what went wrong without harm, such as a remote store that does not answer.
@@ -97,6 +95,7 @@ def open_store(
             f"the store at {root} has format {found!r}; this program reads and writes {STORE_FORMAT}. "
             "Next step: name another folder with `store.path=...`, or remove that one"
         )
+    file_digests.remember_in(digests_memo(root))
     chosen = settings or StoreSpec()
     remote = open_remote(chosen.remote, warn or (lambda _: None)) if chosen.remote else None
     return Store(root, tuple(source_roots), chosen, remote, run)
@@ -105,6 +104,11 @@ def open_store(
 def imports_memo(root: Path) -> Path:
     """Returns the file of a store that `remember_imports` writes."""
     return root / "imports.json"
+
+
+def digests_memo(root: Path) -> Path:
+    """Returns the folder of a store that remembers the digests of large files and folders (see `file_digests.py`)."""
+    return root / "digests"
 
 
 def _make_folders(root: Path) -> None:
@@ -173,8 +177,8 @@ class Store:
     def find(self, key: Digest, *, remote: bool = True) -> Found | None:
         """Returns the cached result of an action and whether this run made it; None when it has to be executed.
 
-        An entry counts only when everything that it names is there in full size, and the local sources that the action
-        loaded are what they were. What is not here is fetched from the remote store, if there is one.
+        An entry counts only when everything that it names is there in full size, and what the action was seen to use is
+        as it was (see `recorded.py`). What is not here is fetched from the remote store, if there is one.
 
         Args:
             key: the action's.
@@ -193,7 +197,7 @@ class Store:
         own = bool(self.run) and entry.run == self.run
         if entry.result.attempts and not own:
             return None  # it took several tries: another run tries for itself
-        if any(current_digest(name, self.source_roots) != digest for name, digest in entry.result.sources):
+        if next(changes(entry.result, self.source_roots, self.root), None) is not None:
             return None
         with suppress(OSError):  # a read-only store serves all the same; `gc` then sees the time of writing
             os.utime(path)
@@ -215,7 +219,7 @@ class Store:
             return False
         finally:
             self.discard(scratch)
-        if entry is None or entry.result.mnemonic in LOCAL_ONLY:
+        if entry is None or entry.result.mnemonic in LOCAL:
             return False
         self.write_entry(entry)
         return True
@@ -287,7 +291,7 @@ class Store:
             sizes |= models
         entry = Entry(result, action.entries, sizes, run=self.run)
         self.write_entry(entry)
-        if self.remote is not None and action.mnemonic not in LOCAL_ONLY and not result.attempts:
+        if self.remote is not None and action.mnemonic not in LOCAL and not result.attempts:
             self._send(entry, self.remote)
 
     def write_entry(self, entry: Entry) -> None:
@@ -357,21 +361,6 @@ class Store:
         if names:
             with suppress(StoreError):
                 write_atomic(imports_memo(self.root), msgspec.json.encode(names), self.root / "tmp")
-
-    def gc(
-        self, max_bytes: int | None = None, *, older_than_s: float | None = None, stale_after_s: float = STALE_AFTER_S
-    ) -> Collected:
-        """Removes results that were not used for long, the least recently used first, and what only they named.
-
-        Args:
-            max_bytes: until the store fits this many bytes.
-            older_than_s: all that were last used longer ago.
-            stale_after_s: age at which temporary files are taken for left behind.
-
-        Raises:
-            StoreError: a run is using the store.
-        """
-        return collect(self, max_bytes, older_than_s=older_than_s, stale_after_s=stale_after_s)
 
     def info(self) -> StoreInfo:
         """Counts what lies in the store."""

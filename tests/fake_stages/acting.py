@@ -12,6 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+FOREVER_S = 3600.0
+"""Longer than any limit: what hangs is ended, it never ends."""
+
 
 def act(arguments: dict[str, Any], step: str) -> None:
     """Does what the arguments say, or nothing."""
@@ -28,29 +31,27 @@ def act(arguments: dict[str, Any], step: str) -> None:
     if deed == "abort":
         os.kill(os.getpid(), signal.SIGABRT)
     if deed == "hang":
-        time.sleep(60)
+        time.sleep(FOREVER_S)
     if deed == "hang_with_helper":
         os.fork()
-        time.sleep(60)
+        time.sleep(FOREVER_S)
     if deed == "escaping_helper":
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:  # twice, as daemons do
                 with open(arguments["pids"], "w", encoding="utf-8") as stream:
                     stream.write(str(os.getpid()))
-                time.sleep(60)
+                time.sleep(FOREVER_S)
             os._exit(0)
         while not (os.path.exists(arguments["pids"]) and os.path.getsize(arguments["pids"])):
             time.sleep(0.01)
     if deed == "endless_thread":
-        threading.Thread(target=time.sleep, args=(60,)).start()
-    if deed == "slowly":
-        time.sleep(1.5)
+        threading.Thread(target=time.sleep, args=(FOREVER_S,)).start()
     if deed == "kill_dask_worker":  # as the kernel does when memory runs out
         for process in Path("/proc").iterdir():
             if process.name.isdigit() and _descends(os.getpid(), int(process.name)) and _is_dask(process):
                 os.kill(int(process.name), signal.SIGKILL)
-        time.sleep(60)
+        time.sleep(FOREVER_S)
     if deed == "recurse":
         act(arguments, step)
     if deed == "move_away":
@@ -70,7 +71,7 @@ def act(arguments: dict[str, Any], step: str) -> None:
         raise KeyboardInterrupt
     if deed.startswith("signal_"):
         os.kill(os.getpid(), int(deed.removeprefix("signal_")))
-        time.sleep(60)
+        time.sleep(FOREVER_S)
     if deed.startswith("once_"):  # fails as told the first time, and not when it is tried again
         marker = f"{arguments['marker']}-{step}"
         if not os.path.exists(marker):
@@ -79,7 +80,7 @@ def act(arguments: dict[str, Any], step: str) -> None:
             act({**arguments, "do": {step: deed.removeprefix("once_")}}, step)
     if deed == "leak":
         hoard = [bytearray(os.urandom(1 << 20)) for _ in range(300)]
-        time.sleep(60)
+        time.sleep(FOREVER_S)
         print(len(hoard))
     if deed == "flood":
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batch_export.spec import MeasureSpec
+from batch_export.runtime.measuring import MeasureSpec
 from batch_export.stages.output import StageOutput
 from fake_stages.acting import act
 from fake_stages.bench import Workbench

@@ -6,7 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from batch_export.spec import MeasureSpec, ProviderSpec
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.stages.output import StageOutput
 
 LATENCY = {"median": 1.0, "p95": 2.0, "ci_low": 0.9, "ci_high": 1.1, "runs": 20, "contended": False}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.contract import Contract
-from batch_export.spec import ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.stages.output import StageOutput
 
 

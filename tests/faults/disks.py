@@ -19,6 +19,7 @@ from batch_export.report import run_folder
 from batch_export.runner.surroundings import read_surroundings
 from batch_export.spec import StoreSpec
 from batch_export.store import Store, open_store
+from batch_export.store.collection import collect
 from batch_export.store.leases import leased
 from faults.scene import Fault, Outcome, disturbed, matrix, require_neighbours, require_sound
 
@@ -214,12 +215,10 @@ def _lease(folder: Path) -> Outcome:
     path = locks / ("a" * 64 + ".lease")
     subprocess.run([sys.executable, "-c", _DYING_OWNER, str(path)], check=True)
     assert path.is_file()
-    began = time.monotonic()
-    with leased(path):
-        waited = time.monotonic() - began
-    assert waited < 2
+    with leased(path, expiry_s=1e6):  # its owner is known to be dead, or this would take forever
+        pass
     result, _ = disturbed(folder, matrix(), store=StoreSpec(shared=True))
-    return Outcome(f"taken over after {waited:.1f} s", require_neighbours(folder, result))
+    return Outcome("taken over", require_neighbours(folder, result))
 
 
 def _leftovers(folder: Path) -> Outcome:
@@ -228,7 +227,7 @@ def _leftovers(folder: Path) -> Outcome:
     for name in ("write-x", "copy-y"):
         (store.root / "tmp" / name).write_text("left")
     (store.root / "tmp" / "unit-z").mkdir()
-    store.gc(1 << 40, stale_after_s=-1)
+    collect(store, 1 << 40, stale_after_s=-1)
     assert not list((store.root / "tmp").iterdir())
     result, _ = disturbed(folder, matrix())
     return Outcome("nobody; gc removes them", require_neighbours(folder, result))

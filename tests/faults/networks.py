@@ -18,6 +18,7 @@ from sweeping import Listener, cells, model, sweep
 from test_dask import TESTS, cluster
 
 from batch_export.errors import RunError
+from batch_export.record import Record
 from batch_export.spec import StoreSpec
 from batch_export.store import remote
 from faults.scene import Fault, Outcome, blamed, disturbed, matrix, require_neighbours
@@ -51,7 +52,7 @@ class _Answering(http.server.BaseHTTPRequestHandler):
     def handle_any(self) -> None:
         status = self.server.status  # type: ignore[attr-defined]
         if not status:
-            time.sleep(60)
+            time.sleep(3600)
             return
         self.send_response(status)
         self.send_header("Content-Length", "0")
@@ -86,7 +87,7 @@ def _s3(kind: str, folder: Path) -> Outcome:
             mock.patch.object(remote, "_S3_OPTIONS", quick),
         ):
             bucket = f"s3://{kind}-{os.getpid()}/results"
-            result, listener = disturbed(folder, matrix(), store=StoreSpec(remote=bucket), timeout_s=90.0)
+            result, listener = disturbed(folder, matrix(), store=StoreSpec(remote=bucket))
     assert blamed(result) == "pass"
     warned = [text for text in listener.messages if "does not work" in text]
     assert len(warned) == 1
@@ -137,17 +138,11 @@ def _among_tests() -> Iterator[None]:
 
 
 def _dask_worker(folder: Path) -> Outcome:
-    work = [*matrix(do={"Translate@20": "segfault"}), *cells([model("slow", do={"Reference": "slowly"})], opsets=(18,))]
+    fatal = model("fatal", do={"Reference": "once_kill_dask_worker"}, marker=str(folder / "died"))
+    work = [*matrix(do={"Translate@20": "segfault"}), *cells([fatal], opsets=(18,))]
     with _among_tests(), cluster(3) as (address, processes):
-        listener = Listener()
-
-        def kill_one() -> None:
-            while len(listener.units) < 3:
-                time.sleep(0.01)
-            processes[2].send_signal(signal.SIGKILL)
-
-        threading.Thread(target=kill_one, daemon=True).start()
-        result = sweep(folder / "disturbed", work, run="run", listener=listener, engine="dask", address=address)
+        result, _ = disturbed(folder, work, engine="dask", address=address)
+        assert [process.poll() for process in processes].count(-signal.SIGKILL) == 1
         assert blamed(result) == "fail crash SIGSEGV, pass"
         return Outcome(blamed(result), require_neighbours(folder, result))
 
@@ -161,17 +156,16 @@ def _dask_killer(folder: Path) -> Outcome:
 
 
 def _dask_scheduler(folder: Path) -> Outcome:
-    work = matrix(do={"Reference": "slowly"})
+    work = matrix(do={"Reference": "once_hang"}, marker=str(folder / "hung"))
     with _among_tests():
         with cluster(2) as (address, processes):
-            listener = Listener()
 
-            def kill_it() -> None:
-                while not listener.records:
-                    time.sleep(0.01)
-                processes[0].kill()
+            class Killing(Listener):
+                def record(self, record: Record) -> None:
+                    super().record(record)
+                    processes[0].kill()
 
-            threading.Thread(target=kill_it, daemon=True).start()
+            listener = Killing()
             with pytest.raises(RunError, match="is gone or in trouble"):
                 sweep(folder / "disturbed", work, run="run", listener=listener, engine="dask", address=address)
         result, _ = disturbed(folder, work)

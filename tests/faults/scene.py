@@ -9,14 +9,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from sweeping import Listener, cells, model, sweep
 
-from batch_export.matrix import PlannedCell
+from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
 from batch_export.runner.sweep import RunResult
 from batch_export.store import open_store
@@ -63,10 +63,13 @@ def plain(records: Sequence[Record]) -> dict[str, Any]:
     return {record.cell.name: strip(msgspec.json.decode(msgspec.json.encode(record))) for record in records}
 
 
-def matrix(*, do: dict[str, str] | None = None, name: str = CULPRIT, **arguments: Any) -> list[PlannedCell]:
-    """Neighbours on both sides of the culprit, which does as it is told."""
+def matrix(
+    *, do: dict[str, str] | None = None, name: str = CULPRIT, limit_s: float = 0.0, **arguments: Any
+) -> list[PlannedCell]:
+    """Neighbours on both sides of the culprit, which does as it is told; the limit is the culprit's alone."""
+    culprit = replace(model(name, do=do or {}, **arguments), timeout_s=limit_s)
     return cells(
-        [model(NEIGHBOURS[0]), model(name, do=do or {}, **arguments), model(NEIGHBOURS[1])],
+        [model(NEIGHBOURS[0]), culprit, model(NEIGHBOURS[1])],
         opsets=OPSETS,
         dynamic=("static", "full"),
     )

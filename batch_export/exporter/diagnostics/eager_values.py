@@ -14,9 +14,9 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.metadata import source_location, target_name
-from batch_export.exporter.tensor_values import to_value
-from batch_export.runtime.values import Value
+from batch_export.exporter.graph.metadata import source_location, target_name
+from batch_export.exporter.graph.tensor_values import to_value
+from batch_export.numbers.values import Value
 
 
 class EagerValues:

@@ -21,14 +21,14 @@ import torch
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.search import Search, Suspect, differs
 from batch_export.exporter.diagnostics.slices import SlicedFile
-from batch_export.exporter.program import ONNXProgram
-from batch_export.exporter.tensor_values import to_value
-from batch_export.record import OutputFacts
-from batch_export.runtime.compare import compare
+from batch_export.exporter.graph.tensor_values import to_value
+from batch_export.exporter.program.program import ONNXProgram
+from batch_export.numbers.compare import compare
+from batch_export.numbers.facts import OutputFacts
+from batch_export.numbers.values import Value
 from batch_export.runtime.failures import LoadError
 from batch_export.runtime.optimised_file import write_optimised
-from batch_export.runtime.values import Value
-from batch_export.spec import ProviderSpec
+from batch_export.runtime.provider_spec import ProviderSpec
 
 Blame = Literal["onnxruntime optimiser", "provider", "our optimiser", "onnxruntime kernel", "translation", "rounding"]
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")

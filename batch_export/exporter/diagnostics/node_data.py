@@ -16,7 +16,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.verify import VerificationInfo
+from batch_export.exporter.diagnostics.verify import VerificationInfo
 
 MEASURES = ("max_abs_diff", "max_rel_diff")
 _LARGEST = 1e308

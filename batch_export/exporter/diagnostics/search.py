@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.slices import SlicedFile
-from batch_export.exporter.metadata import FX_NODE
-from batch_export.record import OutputFacts
-from batch_export.runtime.compare import compare
-from batch_export.runtime.values import Value
-from batch_export.spec import ProviderSpec
-from batch_export.tolerances import default_tolerance
+from batch_export.exporter.graph.metadata import FX_NODE
+from batch_export.numbers.compare import compare
+from batch_export.numbers.facts import OutputFacts
+from batch_export.numbers.tolerances import default_tolerance
+from batch_export.numbers.values import Value
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.words import class_and_line
 
 PROBES = 7
 """Values fetched in one session: n values take log n to the base 8 sessions."""
@@ -160,7 +161,7 @@ class Search:
                 self._learn_some(names[half:])
             else:
                 self._known[names[0]] = True
-                self._errors[names[0]] = _first_line(error)
+                self._errors[names[0]] = class_and_line(error)
             return
         expected = self._eager.compute([self.fx_names[name] for name in names])
         for name in names:
@@ -205,7 +206,7 @@ class Search:
         except MemoryError:
             raise
         except Exception as error:
-            suspect.error = _first_line(error)
+            suspect.error = class_and_line(error)
             return suspect
         if suspect.expected is not None:
             suspect.facts = compare(suspect.value, suspect.expected, suspect.actual)
@@ -221,8 +222,3 @@ class Search:
                 if suspect.isolated:
                     return suspect
         return fallback
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'without a message'}"

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from batch_export.numbers.values import RawTensor, Value
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
-from batch_export.runtime.values import RawTensor, Value
-from batch_export.spec import ProviderSpec
 
 _ELEMENT_TYPES = {
     "bfloat16": onnx.TensorProto.BFLOAT16,

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
@@ -42,8 +42,8 @@ def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> Any:
         product = op.Mul(states[0], slices[0])
         return [product], [product]
 
-    _, (products,) = loops.scan(step, [start], [moved], [data.dtype])
-    return _from_first(products, position, axes.rank(self))
+    _, (products,) = loops.scan(step, [start], [loops.lengthened(moved)], [data.dtype])
+    return _from_first(loops.shortened(products, moved), position, axes.rank(self))
 
 
 def _as_number(self: ir.Value, dtype: int) -> Any:
@@ -62,12 +62,13 @@ def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> Any:
     assert data.dtype is not None
     position = axes.axis(self, dim)
     moved = _first(data, position)
-    best = op.Squeeze(op.Slice(moved, [0], [1], [0]), [0])
     rest = list(moved.shape)[1:]
+    longer = loops.lengthened(moved)
+    best = op.Squeeze(op.Slice(longer, [0], [1], [0]), [0])
     axes.shaped(best, rest)
     where = op.Expand(op.Constant(value_int=0), op.Shape(moved, start=1))
     axes.shaped(where, rest)
-    numbers = loops.positions(axes.size(moved, 0))
+    numbers = loops.positions(axes.size(longer, 0))
     axes.shaped(numbers, [None])
 
     def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -78,7 +79,8 @@ def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> Any:
         value, index = op.Where(taken, new, value), op.Where(taken, number, index)
         return [value, index], [value, index]
 
-    _, (values, indices) = loops.scan(step, [best, where], [moved, numbers], [data.dtype, ir.DataType.INT64])
+    _, (values, indices) = loops.scan(step, [best, where], [longer, numbers], [data.dtype, ir.DataType.INT64])
+    values, indices = (loops.shortened(stack, moved) for stack in (values, indices))
     count = axes.rank(self)
     return _from_first(values, position, count), _from_first(indices, position, count)
 

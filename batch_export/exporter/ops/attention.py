@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -38,6 +38,13 @@ def _swap_last(tensor: ir.Value, rank: int) -> Any:
     return op.Transpose(tensor, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
+def _reached(mask: Any, nothing: float) -> Any:
+    """Which rows of a mask let anything through, over an axis of 1: the mask is often smaller than the scores."""
+    if len(mask.shape) == 0:
+        return op.Greater(mask, op.CastLike(nothing, mask))
+    return op.Greater(op.ReduceMax(mask, [-1], keepdims=1), op.CastLike(nothing, mask))
+
+
 @lowering("aten::scaled_dot_product_attention")
 def scaled_dot_product_attention(
     query: ir.Value,
@@ -51,8 +58,8 @@ def scaled_dot_product_attention(
 ) -> Any:
     """softmax(Q @ K^T * scale + mask) @ V over `[..., length, size]`; both factors carry sqrt(scale), as in torch.
 
-    A row that a boolean mask excludes entirely gives zeros, as torch does. A dropout above zero drops weights at random
-    in every run, as it does in torch even outside training.
+    A row that a mask excludes entirely gives zeros, as torch does, and NaN elsewhere stays NaN. A dropout above zero
+    drops weights at random in every run, as it does in torch even outside training.
     """
     assert query.shape is not None
     assert key.shape is not None
@@ -75,26 +82,29 @@ def scaled_dot_product_attention(
         root = op.Sqrt(op.Div(op.CastLike(1.0, query), op.Sqrt(length)))
         scaled_query, scaled_key = op.Mul(query, root), op.Mul(key, root)
     scores = op.MatMul(scaled_query, _swap_last(scaled_key, key_rank))
-    excluded = None
+    reached = None
+    excluded: Any = op.CastLike(0.0, query)
     if is_causal:
         rows = op.Gather(op.Shape(query), -2, axis=0)
         columns = op.Gather(op.Shape(key), -2, axis=0)
         row = op.Unsqueeze(op.Range(0, rows, 1), [1])
         column = op.Unsqueeze(op.Range(0, columns, 1), [0])
-        excluded = op.Greater(column, row)
-    elif attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
-        excluded = op.Not(attn_mask)
-    if excluded is not None:
         # CastLike of -inf keeps the dtype of the scores, half precision included.
-        scores = op.Where(excluded, op.CastLike(float("-inf"), query), scores)
+        scores = op.Where(op.Greater(column, row), op.CastLike(float("-inf"), query), scores)
+    elif attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
+        reached = _reached(op.Cast(attn_mask, to=ir.DataType.INT32), 0)
+        scores = op.Where(op.Not(attn_mask), op.CastLike(float("-inf"), query), scores)
     elif attn_mask is not None:
+        reached = _reached(attn_mask, float("-inf"))
         scores = op.Add(scores, attn_mask)
+        # Scores of NaN are no excluded ones: their sum is NaN, and that of an excluded row -inf.
+        total = op.ReduceSum(scores, [-1], keepdims=1)
+        excluded = op.Where(op.IsNaN(total), total, excluded)
     weights = op.Softmax(scores, axis=-1)
-    if excluded is not None and not is_causal:
-        weights = op.Where(op.IsNaN(weights), op.CastLike(0.0, query), weights)
     if dropout_p:
         weights, _ = op.Dropout(weights, op.CastLike(dropout_p, query), True)
-    return op.MatMul(weights, value)
+    result = op.MatMul(weights, value)
+    return result if reached is None else op.Where(reached, result, excluded)
 
 
 @lowering("aten::_scaled_dot_product_flash_attention_for_cpu")

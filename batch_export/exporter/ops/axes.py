@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 
 
 def rank(value: ir.Value) -> int:
@@ -106,11 +107,32 @@ def move_back(value: ir.Value, dim: int, count: int) -> Any:
 
 
 def like(number: float | int | bool, value: ir.Value) -> Any:
-    """A number as a scalar of a value's dtype."""
+    """A number as a scalar of a value's dtype; integers beyond the dtype wrap around, as they do in torch."""
     assert value.dtype is not None
+    if value.dtype.is_integer() and isinstance(number, int):
+        number = int(np.asarray(number).astype(value.dtype.numpy()))
     return op.Constant(value=ir.tensor(number, dtype=value.dtype))
 
 
 def is_float(value: ir.Value) -> bool:
     """Whether the elements are floating point numbers."""
     return value.dtype is not None and value.dtype.is_floating_point()
+
+
+def padded(
+    value: ir.Value,
+    before: Sequence[Any],
+    after: Sequence[Any],
+    listed: Sequence[int],
+    fill: Any,
+    mode: str = "constant",
+) -> Any:
+    """Elements added at both ends of the listed axes.
+
+    Every axis is written out: onnxruntime moves a Transpose past a Pad that names its axes without renaming these.
+    """
+    amounts: list[list[Any]] = [[0] * rank(value), [0] * rank(value)]
+    for side, given in zip(amounts, (before, after), strict=True):
+        for dim, amount in zip(listed, given, strict=True):
+            side[axis(value, dim)] = amount
+    return op.Pad(value, [*amounts[0], *amounts[1]], fill, mode=mode)

@@ -9,8 +9,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.complex_parts import is_pair, joined, paired, part
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.complex_parts import is_pair, joined, paired, part
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops.marking import lowering
 
 

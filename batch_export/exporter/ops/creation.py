@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops.marking import lowering
 
 _INT64 = int(ir.DataType.INT64)
@@ -67,3 +67,13 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], dtype: i
     """Memory without content is zeros here; the order of axes in memory has no counterpart."""
     zeros = op.ConstantOfShape(list(size))
     return zeros if dtype == -1 else op.Cast(zeros, to=dtype)
+
+
+@lowering("aten::hann_window", "aten::hann_window.periodic")
+def hann_window(window_length: Any, periodic: bool = True, dtype: int = -1) -> Any:
+    """The raised cosine over a length; over a length of 1 it is 1, not the 0 at which it begins."""
+    wanted = ir.DataType.FLOAT if dtype in (-1, None) else ir.DataType(dtype)
+    length = window_length if isinstance(window_length, ir.Value) else op.Constant(value_int=window_length)
+    window = op.HannWindow(length, periodic=int(periodic), output_datatype=wanted)
+    one = op.Constant(value=ir.tensor(1.0, dtype=wanted))
+    return op.Where(op.Equal(length, op.Constant(value_int=1)), one, window)

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
@@ -39,14 +39,20 @@ def _skipping_nan(choose: Any, self: ir.Value, other: ir.Value) -> Any:
     return op.Where(op.IsNaN(self), other, op.Where(op.IsNaN(other), self, chosen))
 
 
+@lowering("aten::relu")
+def relu(self: ir.Value) -> Any:
+    """What is above 0; of integers by Max, since Relu would go through floating point."""
+    return op.Relu(self) if axes.is_float(self) else op.Max(self, axes.like(0, self))
+
+
 @lowering("aten::hypot", "prims::hypot")
 def hypot(self: ir.Value, other: ir.Value) -> Any:
-    """sqrt(a^2 + b^2) without overflow on the way."""
+    """sqrt(a^2 + b^2) without overflow on the way; infinite where one is, even beside NaN."""
     left, right = op.Abs(self), op.Abs(other)
     large, small = op.Max(left, right), op.Min(left, right)
     ratio = op.Div(small, op.Where(op.Equal(large, op.CastLike(0.0, self)), op.CastLike(1.0, self), large))
     result = op.Mul(large, op.Sqrt(op.Add(op.Mul(ratio, ratio), op.CastLike(1.0, self))))
-    return op.Where(op.IsInf(large), large, result)
+    return op.Where(op.Or(op.IsInf(left), op.IsInf(right)), axes.like(float("inf"), self), result)
 
 
 @lowering("aten::signbit", "prims::signbit")
@@ -54,6 +60,29 @@ def signbit(self: ir.Value) -> Any:
     """Whether the sign is a minus, that of -0.0 included."""
     negative = op.Less(self, op.CastLike(0, self))
     return op.Or(negative, op.Less(op.Reciprocal(self), op.CastLike(0, self))) if axes.is_float(self) else negative
+
+
+@lowering("aten::lerp.Tensor", "aten::lerp.Scalar")
+def lerp(self: ir.Value, end: ir.Value, weight: Any) -> Any:
+    """From one number towards another; from weight 1/2 on it is measured from the end, as in torch."""
+    distance = op.Sub(end, self)
+    if isinstance(weight, ir.Value):
+        near = op.Add(self, op.Mul(weight, distance))
+        far = op.Sub(end, op.Mul(distance, op.Sub(axes.like(1.0, self), weight)))
+        return op.Where(op.Less(op.Abs(weight), axes.like(0.5, self)), near, far)
+    if abs(weight) < 0.5:
+        return op.Add(self, op.Mul(axes.like(weight, self), distance))
+    return op.Sub(end, op.Mul(distance, axes.like(1.0 - weight, self)))
+
+
+@lowering("aten::softshrink")
+def softshrink(self: ir.Value, lambd: float = 0.5) -> Any:
+    """What is left when a number moves by lambd towards 0; 0 within lambd of it, and NaN stays."""
+    edge = axes.like(lambd, self)
+    below = op.Where(
+        op.Less(self, op.Neg(edge)), op.Add(self, edge), op.Where(op.IsNaN(self), self, axes.like(0.0, self))
+    )
+    return op.Where(op.Greater(self, edge), op.Sub(self, edge), below)
 
 
 @lowering("aten::gcd", "prims::gcd")
@@ -78,8 +107,8 @@ def frexp(self: ir.Value) -> Any:
     zero, half, one, two = (op.CastLike(number, self) for number in (0.0, 0.5, 1.0, 2.0))
     special = op.Or(op.Or(op.IsInf(self), op.IsNaN(self)), op.Equal(self, zero))
     size = op.Where(special, one, op.Abs(self))
-    guess = op.Add(op.Floor(op.Div(op.Log(size), op.CastLike(math.log(2.0), self))), one)
-    mantissa = op.Div(size, op.Pow(two, guess))
+    guess = op.Add(op.Floor(op.Div(op.Log(size), axes.like(math.log(2.0), self))), one)
+    mantissa = op.Mul(op.Div(size, op.Pow(two, op.Sub(guess, one))), half)  # 2^128 would be infinite
     high, low = op.GreaterOrEqual(mantissa, one), op.Less(mantissa, half)
     exponent = op.Add(guess, op.Sub(op.CastLike(high, self), op.CastLike(low, self)))
     mantissa = op.Mul(op.Div(self, op.Pow(two, op.Sub(exponent, one))), half)
@@ -87,22 +116,14 @@ def frexp(self: ir.Value) -> Any:
     return op.Where(special, self, mantissa), op.Cast(exponent, to=ir.DataType.INT32)
 
 
-@lowering("aten::sinc")
+@lowering("aten::sinc", "aten::special_sinc")
 def sinc(self: ir.Value) -> Any:
     """sin(pi x) / (pi x), 1 at 0."""
     data = as_float(self)
-    scaled = op.Mul(data, op.CastLike(math.pi, data))
+    scaled = op.Mul(data, axes.like(math.pi, data))
     is_zero = op.Equal(data, op.CastLike(0.0, data))
     safe = op.Where(is_zero, op.CastLike(1.0, data), scaled)
     return op.Where(is_zero, op.CastLike(1.0, data), op.Div(op.Sin(safe), safe))
-
-
-@lowering("aten::angle")
-def angle(self: ir.Value) -> Any:
-    """The angle of a real number: pi where negative, 0 elsewhere, NaN stays."""
-    data = as_float(self)
-    result = op.Where(op.Less(data, op.CastLike(0.0, data)), op.CastLike(math.pi, data), op.CastLike(0.0, data))
-    return op.Where(op.IsNaN(data), data, result)
 
 
 @lowering("aten::isclose")

@@ -12,9 +12,10 @@ from typing import Any
 import onnx_ir as ir
 from onnxscript import evaluator
 
-from batch_export.exporter.operators import op
-from batch_export.exporter.recorded_value import RecordedValue
-from batch_export.exporter.recorder import Recorder
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorder import Recorder
+from batch_export.exporter.ops import axes
 
 UNROLLED = 8
 """Up to this count a loop is written out."""
@@ -48,6 +49,24 @@ def _closed(results: Sequence[Any], nodes: Sequence[ir.Node], like: Sequence[Any
 
 def _unknown(value: ir.Value) -> ir.Shape | None:
     return None if value.shape is None else ir.Shape([None] * len(value.shape))
+
+
+def lengthened(sequence: Any) -> Any:
+    """A sequence for a Scan with one slice of zeros behind it where it may be empty: onnxruntime refuses none."""
+    if _is_filled(sequence):
+        return sequence
+    more = op.Expand(axes.like(0, sequence), op.Concat([1], op.Shape(sequence, start=1), axis=0))
+    longer = op.Concat(sequence, more, axis=0)
+    return axes.shaped(longer, None if sequence.shape is None else [None, *list(sequence.shape)[1:]])
+
+
+def shortened(stack: Any, sequence: Any) -> Any:
+    """What a Scan stacked, without the slice that `lengthened` added to the sequence."""
+    return stack if _is_filled(sequence) else op.Slice(stack, [0], [-1], [0])
+
+
+def _is_filled(sequence: Any) -> bool:
+    return bool(axes.fixed_size(sequence, 0))
 
 
 def scan(

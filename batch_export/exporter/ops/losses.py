@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
@@ -40,7 +40,8 @@ def _of_probabilities(
     if weight is not None:
         parts = op.Mul(parts, _along_classes(weight, scores))
     losses = op.Neg(op.ReduceSum(parts, [axis], keepdims=0))
-    return _reduced(losses, reduction, op.CastLike(op.Div(op.Size(scores), classes), scores))
+    every, of_each = (op.Cast(number, to=ir.DataType.DOUBLE) for number in (op.Size(scores), classes))
+    return _reduced(losses, reduction, op.CastLike(op.Div(every, of_each), scores))  # not of integers: 0 / 0 is NaN
 
 
 def _smoothed(

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (
@@ -189,6 +189,20 @@ def linalg_slogdet(A: ir.Value) -> Any:  # noqa: N803
     logarithm = op.ReduceSum(op.Log(op.Abs(diagonal)), [1], keepdims=0)
     made = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
     return matrices.restored(signs, 0), matrices.restored(logarithm, 0), matrices.restored(packed), made
+
+
+@lowering("aten::_linalg_det")
+def linalg_det(A: ir.Value) -> Any:  # noqa: N803
+    """The determinant, the factors and the pivots; onnxruntime's Det has no kernel for float64."""
+    matrices = Matrices(A)
+    packed, _, pivots = lu(matrices.data, matrices.rows, matrices.rows)
+    zero, one = op.CastLike(0.0, packed), op.CastLike(1.0, packed)
+    on = op.Equal(numbers_along(matrices.rows, [1, -1, 1]), numbers_along(matrices.rows, [1, 1, -1]))
+    diagonal = op.ReduceSum(op.Where(on, packed, zero), [2], keepdims=0)
+    moved = op.Not(op.Equal(pivots, op.Add(numbers_along(matrices.rows, [1, -1]), 1)))
+    product = op.ReduceProd(op.Mul(diagonal, op.Where(moved, op.Neg(one), one)), [1], keepdims=0)
+    made = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
+    return matrices.restored(product, 0), matrices.restored(packed), made
 
 
 @lowering("aten::linalg_lu_solve")

@@ -7,7 +7,8 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op, op20
+from batch_export.exporter.graph.operators import op, op20
+from batch_export.exporter.ops import error_function
 from batch_export.exporter.ops.axes import reshaped, shaped
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
@@ -50,7 +51,9 @@ def batch_norm(
 
 @lowering("aten::gelu", opset=20)
 def gelu(self: ir.Value, approximate: str = "none") -> Any:
-    """`aten::gelu` as the operator of opset 20."""
+    """`aten::gelu` as the operator of opset 20, which onnxruntime has for float32 and float16."""
+    if self.dtype == ir.DataType.DOUBLE:
+        return error_function.gelu(self, approximate)
     return op20.Gelu(self, approximate=approximate)
 
 
@@ -73,6 +76,7 @@ def group_norm(
     else:
         each = op.Div(op.ReduceProd(op.Shape(input, start=1), keepdims=1), [num_groups])
         groups = reshaped(input, [op.Shape(input, start=0, end=1), op.Constant(value_ints=[num_groups]), each])
+    shaped(groups, [input.shape[0], num_groups, None])
     ones, zeros = (op.Constant(value=ir.tensor([fill] * num_groups, dtype=input.dtype)) for fill in (1.0, 0.0))
     result = op.Reshape(op.InstanceNormalization(groups, ones, zeros, epsilon=eps), op.Shape(input))
     trailing = [1] * (len(input.shape) - 2)

@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -74,8 +74,8 @@ def _padded(self: ir.Value, amounts: Sequence[Any], mode: str, value: float | No
     if all(isinstance(amount, int) and amount == 0 for amount in (*before, *after)):
         return op.Identity(data)
     if mode == "constant":
-        return op.Pad(data, [*before, *after], op.CastLike(0 if value is None else value, self), listed)
-    return op.Pad(data, [*before, *after], None, listed, mode=_MODES[mode])
+        return axes.padded(data, before, after, listed, op.CastLike(0 if value is None else value, self))
+    return axes.padded(data, before, after, listed, None, _MODES[mode])
 
 
 @lowering("aten::pad")

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -54,7 +54,7 @@ def _average_pool(
     strides = _spread(stride, count, kernel)
     pads = _spread(padding, count, [0])
     unbatched = axes.rank(self) == count + 1
-    data = op.Unsqueeze(self, [0]) if unbatched else self
+    data = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())]) if unbatched else self
     if not axes.is_float(self):
         data = op.Cast(data, to=ir.DataType.FLOAT)
     pool = {"kernel_shape": kernel, "strides": strides}
@@ -68,17 +68,18 @@ def _average_pool(
         ]
         spatial = list(range(2, 2 + count))
         ends = [one + more for one, more in zip(pads, extra, strict=True)]
-        padded = op.Pad(data, [*pads, *ends], op.CastLike(0.0, data), spatial)
+        padded = axes.padded(data, pads, ends, spatial, op.CastLike(0.0, data))
         total = op.Mul(op.AveragePool(padded, **pool), op.CastLike(float(math.prod(kernel)), data))
         if not axes.is_float(self):
             total = op.Round(total)
         divisor: Any = op.CastLike(float(divisor_override or 1), data)
         if divisor_override is None:
             shape = op.Concat([1, 1], op.Shape(data, start=2), axis=0)
-            ones = op.Expand(op.CastLike(1.0, data), shape)
+            ones = axes.shaped(op.Expand(op.CastLike(1.0, data), shape), [None] * (2 + count))
             inner = 1.0 if count_include_pad else 0.0
-            ones = op.Pad(ones, pads * 2, op.CastLike(inner, data), spatial)
-            ones = op.Pad(ones, [0] * count + extra, op.CastLike(0.0, data), spatial)
+            ones = axes.padded(ones, pads, pads, spatial, op.CastLike(inner, data))
+            axes.shaped(ones, [None] * (2 + count))
+            ones = axes.padded(ones, [0] * count, extra, spatial, op.CastLike(0.0, data))
             divisor = op.Mul(op.AveragePool(ones, **pool), op.CastLike(float(math.prod(kernel)), data))
         result = op.Div(total, divisor)
     if not axes.is_float(self):

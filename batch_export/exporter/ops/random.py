@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 

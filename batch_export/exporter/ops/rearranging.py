@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -114,7 +114,8 @@ def im2col(
     kernel_h, kernel_w = [kernel_size] * 2 if isinstance(kernel_size, int) else list(kernel_size)
     rows, high = _starts(self, 2, kernel_h, dilate_h, pad_h, step_h)
     across, wide = _starts(self, 3, kernel_w, dilate_w, pad_w, step_w)
-    padded = op.Pad(self, [pad_h, pad_w] * 2, axes.like(0, self), [2, 3]) if pad_h or pad_w else self
+    pads = [pad_h, pad_w]
+    padded = axes.padded(self, pads, pads, [2, 3], axes.like(0, self)) if pad_h or pad_w else self
     taken = op.Gather(op.Gather(padded, rows, axis=2), across, axis=4)
     taken = op.Transpose(taken, perm=[0, 1, 2, 4, 3, 5])
     channels = op.Mul(axes.size(self, 1), [kernel_h * kernel_w])

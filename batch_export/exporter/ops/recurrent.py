@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
@@ -100,8 +100,7 @@ class _Batch:
         if self._missing is None:
             return value
         sizes: list[Any] = [None if place == axis else size for place, size in enumerate(list(value.shape or ()))]
-        amounts = op.Concat([0], self._missing, axis=0)
-        return axes.shaped(op.Pad(value, amounts, axes.like(0, value), [axis]), sizes)
+        return axes.shaped(axes.padded(value, [0], [self._missing], [axis], axes.like(0, value)), sizes)
 
     def cut(self, value: Any, axis: int) -> Any:
         """The value without that sample."""
@@ -121,7 +120,7 @@ def gru(
     batch_first: bool,
 ) -> Any:
     """GRU layers: torchlib's, on a batch of at least one."""
-    from onnxscript.function_libs.torch_lib.ops import core  # fills torchlib's registry, which is slow
+    from onnxscript.function_libs.torch_lib.ops import core  # lazy: fills torchlib's registry, which is slow
 
     whole: Any = core.aten_gru
     kept = _Batch(input, 0 if batch_first else 1)
@@ -155,7 +154,7 @@ def lstm(
     directions = 2 if bidirectional else 1
     each = len(params) // (num_layers * directions)
     if each == (4 if has_biases else 2):
-        from onnxscript.function_libs.torch_lib.ops import core  # fills torchlib's registry, which is slow
+        from onnxscript.function_libs.torch_lib.ops import core  # lazy: fills torchlib's registry, which is slow
 
         whole: Any = core.aten_lstm
         kept = _Batch(input, 0 if batch_first else 1)

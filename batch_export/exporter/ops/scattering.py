@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -51,6 +51,8 @@ def _reduced(self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: s
         empty = op.Expand(_neutral(kind, self), op.Shape(index))
         start = op.ScatterElements(self, index, empty, axis=position)
     updates = _fitting(src, index)
+    if kind in ("max", "min") and axes.is_float(self):
+        return _extreme(start, index, updates, position, kind)
     if kind != "mean":
         return op.ScatterElements(start, index, updates, axis=position, reduction=kind)
     total = op.ScatterElements(start, index, updates, axis=position, reduction="add")
@@ -64,11 +66,45 @@ def _reduced(self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: s
     return _floor_divided(total, counts)
 
 
+def _extreme(start: Any, index: Any, updates: Any, position: int, kind: str) -> Any:
+    """The largest or smallest of what meets at each place; NaN, which runtimes treat in different ways, beats all."""
+    found = op.ScatterElements(start, index, updates, axis=position, reduction=kind)
+    was_nan, brings_nan = (op.Cast(op.IsNaN(value), to=ir.DataType.INT32) for value in (start, updates))
+    is_nan = op.ScatterElements(was_nan, index, brings_nan, axis=position, reduction="max")
+    return op.Where(op.Cast(is_nan, to=ir.DataType.BOOL), axes.like(float("nan"), start), found)
+
+
 def _floor_divided(total: Any, counts: Any) -> Any:
     quotient = op.Div(total, counts)
     exact = op.Equal(op.Mul(quotient, counts), total)
     low = op.And(op.Less(total, op.CastLike(0, total)), op.Not(exact))
     return op.Where(low, op.Sub(quotient, op.CastLike(1, total)), quotient)
+
+
+def _written(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Any:
+    if axes.rank(self) == 0:
+        return op.Reshape(src, op.Shape(self)) if axes.rank(src) else op.Identity(src)
+    index, src = axes.at_least_1d(index), axes.at_least_1d(src)
+    return op.ScatterElements(self, index, _fitting(src, index), axis=axes.axis(self, dim))
+
+
+@lowering("aten::scatter.src")
+def scatter(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Any:
+    """Writes a source, as much of it as the index has elements, at the places of the index."""
+    return _written(self, dim, index, src)
+
+
+@lowering("aten::scatter.value")
+def scatter_value(self: ir.Value, dim: int, index: ir.Value, value: float) -> Any:
+    """Writes a number at the places of an index."""
+    number = op.CastLike(value, self) if isinstance(value, ir.Value) else axes.like(value, self)
+    return _written(self, dim, index, _filled(number, index))
+
+
+@lowering("aten::scatter_add")
+def scatter_add(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Any:
+    """Adds a source in at the places of an index."""
+    return _reduced(self, dim, index, src, "sum", True)
 
 
 @lowering("aten::scatter.reduce")

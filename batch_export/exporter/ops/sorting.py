@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -22,6 +22,15 @@ def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[Any, Any]:
     position = axes.axis(self, dim)
     values, indices = op.TopK(self, axes.size(self, position), axis=position, largest=int(descending), sorted=1)
     return axes.shaped(values, self.shape), axes.shaped(indices, self.shape)
+
+
+@lowering("aten::topk")
+def topk(self: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The largest (or smallest) values along an axis and their places; of a scalar the scalar itself."""
+    if axes.rank(self) == 0:
+        return op.Identity(self), op.Constant(value_int=0)
+    count = op.Reshape(k, [1]) if isinstance(k, ir.Value) else op.Constant(value_ints=[k])
+    return op.TopK(self, count, axis=axes.axis(self, dim), largest=int(largest), sorted=int(sorted))
 
 
 @lowering("aten::sort")
@@ -256,6 +265,8 @@ def unique_consecutive(
 @lowering("aten::nonzero")
 def nonzero(self: ir.Value) -> Any:
     """Where elements are not zero, one row each; a scalar gives a row without columns."""
+    if self.dtype == ir.DataType.DOUBLE:  # for which onnxruntime has no kernel
+        self = axes.shaped(op.Cast(self, to=ir.DataType.BOOL), self.shape)
     if axes.rank(self):
         return op.Transpose(op.NonZero(self), perm=[1, 0])
     found = op.Transpose(op.NonZero(op.Reshape(self, [1])), perm=[1, 0])

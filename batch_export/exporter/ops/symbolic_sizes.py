@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
-from onnxscript import FLOAT, INT64
+from onnxscript import INT64
 
-from batch_export.exporter.operators import op
+from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops.marking import lowering
+
+
+def _double(number: Any) -> Any:
+    """A size or a plain number as float64, which is what Python computes with."""
+    if isinstance(number, ir.Value):
+        return op.Cast(number, to=ir.DataType.DOUBLE)
+    return op.Constant(value=ir.tensor(float(number), dtype=ir.DataType.DOUBLE))
 
 
 @lowering("torch::sym_max")
@@ -32,8 +40,26 @@ def sym_not(a: ir.Value) -> Any:
 
 @lowering("torch::sym_float")
 def sym_float(a: ir.Value) -> Any:
-    """A size as a floating-point number."""
-    return op.Cast(a, to=FLOAT.dtype)
+    """A size as a floating-point number, with the precision of Python's."""
+    return op.Cast(a, to=ir.DataType.DOUBLE)
+
+
+@lowering("_operator::truediv")
+def truediv(a: int | float | ir.Value, b: int | float | ir.Value) -> Any:
+    """The quotient of two sizes, with the precision of Python's."""
+    return op.Div(_double(a), _double(b))
+
+
+@lowering("torch::_sym_sqrt")
+def sym_sqrt(a: ir.Value) -> Any:
+    """`math.sqrt` of a size."""
+    return op.Sqrt(_double(a))
+
+
+@lowering("torch::_sym_log2")
+def sym_log2(a: ir.Value) -> Any:
+    """`math.log2` of a size."""
+    return op.Div(op.Log(_double(a)), math.log(2.0))
 
 
 @lowering("torch::sym_int")

@@ -5,7 +5,7 @@
   const T = D.text, VERDICTS = Object.keys(D.counts), BAD = new Set(D.unexpected);
   const GLYPH = { pass: "✓", fail: "✗", skip: "–", xfail: "x", xpass: "!", flaky: "≈", missing: "?" };
   const [MODEL, DYN, OPSET, PROV, EXP, VERDICT, STAGE, CLASS, MSG, ABS, REL, LAT, EAGER, ONNX, ACTIONS, RUNS, FINDINGS,
-    LOG, WHERE, MARK, CHANGES, PAST, CONTRACT, PLACED, FLOAT64] = Array(25).keys();
+    LOG, WHERE, MARK, CHANGES, PAST, CONTRACT, PLACED, FLOAT64, RANDOM] = Array(26).keys();
   const C = D.cells, $ = (id) => document.getElementById(id);
   const verdict = (c) => VERDICTS[c[VERDICT]];
   const name = (c) => `${T[c[MODEL]]}/${T[c[DYN]]}/opset${c[OPSET]}/${T[c[PROV]]}/${T[c[EXP]]}`;
@@ -20,7 +20,7 @@
 
   // Failures first. What is found out about one cell of a cluster stands for all.
   const shell = (word) => (/^[\w.\/=+:@~-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-  const asks = (c) => (/^x?fail$/.test(verdict(c)) ? D.questions[T[c[STAGE]]] || [] : []).map((verb) => `python -m batch_export ${verb} ${shell(name(c))}${D.run ? ` --run ${shell(D.run)}` : ""}`);
+  const asks = (c) => (/^x?fail$/.test(verdict(c)) && !D.unasked.includes(T[c[CLASS]]) ? D.questions[T[c[STAGE]]] || [] : []).map((verb) => `python -m batch_export ${verb} ${shell(name(c))}${D.run ? ` --run ${shell(D.run)}` : ""}`);
   const command = (line) => `<div class="command"><pre>${esc(line)}</pre><button type="button" data-copy="${esc(line)}" aria-label="Copy: ${esc(line)}">Copy</button></div>`;
   const place = (c) => (c[WHERE] ? [c[WHERE][2], c[WHERE][1], c[WHERE][0]].filter(Boolean).map((n) => `<code>${esc(T[n])}</code>`).join(" · ") : "");
   if (D.clusters.length) {
@@ -70,7 +70,8 @@
   });
   const several = [unique(C.map(fields.exporter)).length > 1, unique(C.map(fields.provider)).length > 1];
   const groupOf = (k) => { const [e, p, d] = k.split("\u0000"); return [several[0] && e, several[1] && p, dynamics[+d]].filter(Boolean).join(" · "); };
-  const describe = (c) => `${name(c)}: ${verdict(c)}${c[STAGE] ? " at " + T[c[STAGE]] : ""}${T[c[MARK]] ? ", " + T[c[MARK]] : ""}${c[ABS] !== null ? ", error " + num(c[ABS]) : ""}${c[LAT] ? ", " + ms(c[LAT][0]) : ""}`;
+  const describe = (c) => `${name(c)}: ${verdict(c)}${c[STAGE] ? " at " + T[c[STAGE]] : ""}${T[c[MARK]] ? ", " + T[c[MARK]] : ""}${c[ABS] !== null ? ", error " + num(c[ABS]) : ""}${T[c[RANDOM]] ? ", judged by distribution" : ""}${c[LAT] ? ", " + ms(c[LAT][0]) : ""}`;
+  const star = (c) => (T[c[RANDOM]] && /^(x?pass|flaky)$/.test(verdict(c)) ? "*" : "");
   let visible = new Set(keys.map((_, i) => i));
   const heat = { error: (c) => (c[ABS] === null ? null : c[ABS] === 0 ? 0 : (Math.log10(c[ABS]) + 9) / 8), speed: (c) => (ratio(c) === null ? null : (Math.log2(ratio(c)) + 1) / 5) };
   function td(i) {
@@ -80,9 +81,9 @@
     if (value !== null && value !== undefined && (v === "pass" || v === "xpass")) {
       const x = Math.max(0, Math.min(1, value)), light = shade === "error" ? 92 - 42 * x : 50 + 42 * (1 - x);
       const label = shade === "error" ? (c[ABS] === 0 ? "0" : Math.floor(Math.log10(c[ABS]))) : num(+ratio(c).toPrecision(2));
-      return `<td data-i="${i}" tabindex="-1" class="heat" data-m="${T[c[MARK]]}" style="background:hsl(${shade === "error" ? 32 : 205} 75% ${light}%)" aria-label="${esc(describe(c))}">${label}</td>`;
+      return `<td data-i="${i}" tabindex="-1" class="heat" data-m="${T[c[MARK]]}" style="background:hsl(${shade === "error" ? 32 : 205} 75% ${light}%)" aria-label="${esc(describe(c))}">${label}${star(c)}</td>`;
     }
-    return `<td data-i="${i}" tabindex="-1" class="v-${v}" data-m="${T[c[MARK]]}" aria-label="${esc(describe(c))}">${GLYPH[v]}</td>`;
+    return `<td data-i="${i}" tabindex="-1" class="v-${v}" data-m="${T[c[MARK]]}" aria-label="${esc(describe(c))}">${GLYPH[v]}${star(c)}</td>`;
   }
   const filters = () => ({ q: $("q").value.trim().toLowerCase(), verdict: $("f-verdict").value, ...Object.fromEntries(Object.keys(fields).map((k) => [k, $(`f-${k}`).value])) });
   const says = (c) => `${name(c)} ${T[c[STAGE]]} ${T[c[CLASS]]} ${T[c[MSG]]}`.toLowerCase();
@@ -173,13 +174,14 @@
     const detail = c[WHERE] && c[WHERE][3] ? `<details><summary>Details</summary><pre>${esc(T[c[WHERE][3]])}</pre></details>` : "";
     const runs = c[RUNS].map((r) => r.length === 2 ? `<tr><td>${esc(T[r[0]])}</td><td colspan="4">${esc(T[r[1]])}</td></tr>` : `<tr><td>${esc(T[r[0]])}</td><td>${esc(T[r[2]])} <span class="note">${esc(T[r[9]])}</span></td><td class="n">${num(r[4])}</td><td class="n">${num(r[5])}</td><td class="n">${r[6]} / ${r[7]}${r[8] ? `, ${r[8]} NaN or Inf` : ""}</td></tr>`);
     const worst = c[RUNS].find((r) => r.length > 10), e = worst && worst[12];
-    const element = e ? `<p class="note" id="worst">Worst element <code>${esc(T[worst[2]] + T[e[0]])}</code>: eager <code>${esc(T[e[1]])}</code>, file <code>${esc(T[e[2]])}</code>${e[3] === null ? "" : `, ${num(e[3])} units in the last place apart`}; ${e[4]} of ${worst[7]} elements beyond the default tolerance.</p>` : "";
+    const element = e ? `<p class="note" id="worst">Worst element <code>${esc(T[worst[2]] + T[e[0]])}</code>: eager <code>${esc(T[e[1]])}</code>, file <code>${esc(T[e[2]])}</code>${e[3] === null ? "" : `, ${num(e[3])} units in the last place apart`}; ${e[4]} of ${worst[7]} elements beyond the default tolerance of ${esc(T[worst[3]])}.</p>` : "";
     const file = o ? `${T[o[0]]}` : "";
     const link = o && D.artifacts ? `<a href="${esc(encodeURI(`${D.artifacts}/${file}`))}" download="${esc(`${T[c[MODEL]]}-${T[c[DYN]]}-opset${c[OPSET]}.onnx`)}">ONNX file</a>` : "";
     return [
       `<div class="top"><h2 id="cell-name">${esc(name(c))}</h2><button type="button" data-close>Close</button></div>`,
       `<p><span class="tag v-${v}">${v}${c[STAGE] ? ` at ${esc(T[c[STAGE]])}` : ""}</span>${T[c[MARK]] ? `<span class="tag">${esc(T[c[MARK]])}</span>` : ""}${c[CLASS] ? `<code>${esc(T[c[CLASS]])}</code>` : ""}</p>`,
       c[MSG] ? `<p>${esc(T[c[MSG]])}</p>` : "",
+      T[c[RANDOM]] ? `<p class="note">${esc(T[c[RANDOM]])}</p>` : "",
       c[CHANGES].length ? part("Against the base", `<ul>${c[CHANGES].map((n) => `<li>${esc(T[n])}</li>`).join("")}</ul>`) : "",
       part("First wrong node", where), detail,
       c[FINDINGS].length ? part("Findings about the file", `<ul>${c[FINDINGS].map((n) => `<li>${esc(T[n])}</li>`).join("")}</ul>`) : "",

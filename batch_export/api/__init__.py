@@ -1,0 +1,1 @@
+"""What a program calls: `export` and `sweep`. `batch_export` itself shows both."""

@@ -1,0 +1,152 @@
+"""Sweeps from Python: `batch_export.sweep(["matrix.models=[bert_tiny]"])` for notebooks and other tools.
+
+Overrides arrive, a `Run` leaves: the same files, isolation and verdicts as on the command line. torch is not imported
+here; pandas only by `Run.to_pandas`.
+"""
+
+from __future__ import annotations
+
+import html
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batch_export.errors import UsageError
+from batch_export.nouns import counted
+from batch_export.record import AXES, Cell, Record
+from batch_export.report import run_folder as files
+from batch_export.report.compare import Comparison
+from batch_export.report.runs import Side, read_side, records_of, resolve_run
+from batch_export.report.spreadsheet import COLUMNS, values_of
+from batch_export.report.summary import Summary, summarise
+from batch_export.report.wording import GLYPHS, OUTCOMES, cell_text, legends
+from batch_export.words import one_line
+
+if TYPE_CHECKING:
+    import pandas
+
+_COLOURS = {"pass": "#14713a", "fail": "#b3261e", "missing": "#b3261e", "xpass": "#7b3fa0", "flaky": "#8a5a00"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run and its results; in a notebook it shows itself as a table.
+
+    Attributes:
+        folder: where its files lie (`report.html`, `records.jsonl`, ...).
+        records: one per planned cell, judged.
+        exit_code: what the command line would have ended with.
+    """
+
+    folder: Path
+    records: tuple[Record, ...]
+    exit_code: int = 0
+
+    @property
+    def verdicts(self) -> dict[Cell, str]:
+        """Outcome by cell."""
+        return {record.cell: record.verdict for record in self.records}
+
+    @property
+    def summary(self) -> Summary:
+        """The counts."""
+        return summarise(self.records, files.read_counts(self.folder), files.read_run(self.folder).command)
+
+    def compare(self, base: str | Path | Run, *, measure: bool = True) -> Comparison:
+        """Compares with a base: a run, its folder, or a baseline file; slower cells are measured again if `measure`."""
+        from batch_export.sweeps.conclude import compared  # lazy: seldom needed
+
+        outputs = self.folder.parent.parent
+        if isinstance(base, Run):
+            side = Side(str(base.folder), base.records, base.folder, _store(base.folder))
+        else:
+            side = read_side(str(base), outputs)
+        new = Side(str(self.folder), self.records, self.folder, _store(self.folder))
+        return compared(side, new, files.read_run(self.folder).spec, measure=measure)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame with the columns of summary.csv.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        try:
+            import pandas  # lazy: optional
+        except ImportError as error:
+            raise UsageError("to_pandas needs the package pandas. Next step: pip install pandas") from error
+        return pandas.DataFrame([values_of(record) for record in self.records], columns=list(COLUMNS))
+
+    def _repr_html_(self) -> str:
+        """The table, for notebooks."""
+        counts = Counter(record.verdict for record in self.records)
+        head = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+        opsets = sorted({record.cell.opset for record in self.records})
+        rows: dict[tuple[str, ...], dict[int, Record]] = {}
+        for record in self.records:
+            cell = record.cell
+            rows.setdefault((cell.model, cell.dynamic, *cell.table), {})[cell.opset] = record
+        notes = legends(self.records)
+        lines = [
+            *(f"<p>{html.escape(note)}</p>" for note in notes),
+            f"<p>{counted(len(self.records), 'cell')}: {html.escape(head)}</p><table><thead><tr>"
+            + "".join(f"<th>{name}</th>" for name in AXES if name != "opset")
+            + "".join(f"<th>opset {opset}</th>" for opset in opsets)
+            + "</tr></thead><tbody>",
+        ]
+        for names, by_opset in rows.items():
+            cells = "".join(f"<td>{html.escape(name)}</td>" for name in names)
+            lines.append(f"<tr>{cells}{''.join(_shown(by_opset.get(opset)) for opset in opsets)}</tr>")
+        return "".join(lines) + "</tbody></table>"
+
+
+def sweep(overrides: Sequence[str] = (), *, quiet: bool = True) -> Run:
+    """Runs a sweep.
+
+    Args:
+        overrides: as on the command line, e.g. `["+sweep=smoke", "matrix.opsets=[20]"]`.
+        quiet: without progress and without the table.
+
+    Raises:
+        UsageError: an override is wrong.
+        RunError: the run could not finish.
+    """
+    from batch_export.config.compose import Composed, compose_and_call
+    from batch_export.sweeps.course import sweep_composed  # lazy: the command line's imports are not everybody's
+
+    folders: list[Path] = []
+    command = shlex.join(["python", "-m", "batch_export", *overrides])
+
+    def carry_out(composed: Composed) -> int:
+        folders.append(composed.run_folder)
+        return sweep_composed(composed, command, quiet=quiet)
+
+    code = compose_and_call(carry_out, overrides, leave_no_trace=False)
+    if not folders:
+        raise UsageError("These overrides only print something; a sweep takes none of Hydra's flags")
+    return Run(folders[0], records_of(folders[0]), code)
+
+
+def open_run(run: str | Path = "latest", outputs: str | Path = "outputs") -> Run:
+    """Opens an old run: a folder, `latest`, or `latest~1`.
+
+    Raises:
+        UsageError: there is no such run.
+    """
+    folder = resolve_run(str(run), Path(outputs))
+    records = records_of(folder)
+    return Run(folder, records, summarise(records, files.read_counts(folder)).exit_code)
+
+
+def _store(folder: Path) -> Path:
+    return Path(files.read_run(folder).spec.store_path)
+
+
+def _shown(record: Record | None) -> str:
+    if record is None:
+        return "<td></td>"
+    colour = _COLOURS.get(record.verdict, "inherit")
+    title = html.escape(f"{record.stage} {record.error_class} {one_line(record.message)}".strip(), quote=True)
+    return f'<td title="{title}" style="color:{colour}">{html.escape(cell_text(record, GLYPHS))}</td>'

@@ -1,0 +1,34 @@
+"""What `bisect` and `repro` share: a cell of a run is asked about, the answer is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from batch_export.cli.arguments import VerbParser, add_outputs
+from batch_export.report import run_folder as files
+from batch_export.report.runs import records_of, resolve_run
+from batch_export.runner.after import ask
+from batch_export.stages.after_request import Question
+
+
+def answer(question: Question, description: str, arguments: list[str]) -> int:
+    """Parses the arguments, asks, and prints; 0 when something was found, 1 when the failure did not come again."""
+    parser = VerbParser(question, description)
+    parser.add_argument("cell", help="model/dynamic/opset20/provider/exporter, as `plan` and the reports name it")
+    parser.add_argument("--run", default="latest", help="the run's folder, latest (default), or latest~1")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found as JSON")
+    add_outputs(parser)
+    asked = parser.parse_args(arguments)
+    folder = resolve_run(asked.run, asked.outputs)
+    stored = files.read_run(folder)
+    found = ask(question, asked.cell, folder, stored.spec, stored.cells(), records_of(folder))
+    print(found.text)
+    data = msgspec.json.format(msgspec.json.encode(found)) + b"\n"
+    if found.found and question == "bisect":  # the cell's page in the HTML report shows it: `report RUN`
+        cell = next(planned.cell for planned in stored.planned if planned.cell.name == asked.cell)
+        files.write_bisected(folder, cell, data)
+    if asked.json is not None:
+        files.write_asked(asked.json, data, "--json")
+    return 0 if found.found else 1

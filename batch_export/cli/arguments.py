@@ -1,0 +1,51 @@
+"""Arguments of verbs: argparse, whose complaints become a `UsageError` in one sentence; and what a shell may offer
+for those that name a run or a cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NoReturn
+
+from batch_export.errors import BatchExportError, UsageError
+from batch_export.report import run_folder
+from batch_export.report.runs import all_runs, resolve_run
+
+
+class VerbParser(argparse.ArgumentParser):
+    """A parser for one verb; `--help` prints and ends with exit code 0 as usual."""
+
+    def __init__(self, verb: str, description: str) -> None:
+        super().__init__(prog=f"python -m batch_export {verb}", description=description, allow_abbrev=False)
+        self._verb = verb
+
+    def error(self, message: str) -> NoReturn:
+        """Raises instead of ending the process."""
+        raise UsageError(f"{self._verb}: {message}. Next step: `{self.prog} --help`")
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Adds `--outputs`, where `latest` and the history are looked for."""
+    parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="folder of runs (default: outputs)")
+
+
+def offered_runs(before: Sequence[str]) -> list[str]:
+    """Returns the runs that a command line may name; `--outputs` among the words before counts."""
+    outputs = _outputs(before)
+    return ["latest", "latest~1", *(str(folder) for folder in reversed(all_runs(outputs)))]
+
+
+def offered_cells(before: Sequence[str]) -> list[str]:
+    """Returns the cells of the newest run; none when there is no run that can be read."""
+    try:
+        return [planned.cell.name for planned in run_folder.read_run(resolve_run("latest", _outputs(before))).planned]
+    except (BatchExportError, OSError):
+        return []
+
+
+def _outputs(before: Sequence[str]) -> Path:
+    named = [after for flag, after in pairwise(before) if flag == "--outputs"]
+    return Path(named[-1] if named else "outputs")

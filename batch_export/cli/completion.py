@@ -1,0 +1,82 @@
+"""What a shell may offer for the word at the cursor: verbs, what a verb takes next, and names in the matrix' lists.
+
+A command line that is being typed arrives, as shells hand it over (`COMP_LINE`); words leave. The keys and groups of
+the configuration are Hydra's to offer; its functions for bash, zsh and fish (`-sc install=bash`) are what asks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from batch_export.cli.known import verbs
+from batch_export.sources.places import conf_dir
+
+FLAGS = ("-sc", "--shell-completion")
+_LISTS = {"models": "model", "providers": "provider", "exporters": "exporter"}
+_IN_A_LIST = re.compile(rf"(?P<start>matrix\.(?P<key>{'|'.join(_LISTS)})=\[?(?:[^\[\]]*,)?)(?P<word>[^,\[\]]*)")
+
+
+def is_query(arguments: Sequence[str]) -> bool:
+    """Whether a shell asks for words (it also asks for the function that asks)."""
+    return arguments[:1] in [[flag] for flag in FLAGS] and any(word.startswith("query=") for word in arguments[1:])
+
+
+def offer() -> None:
+    """Prints our words for the line that is being typed, one a line, and leaves Hydra the line without its verb."""
+    line = os.environ.get("COMP_LINE", "")
+    for word in offered(*split(line)):
+        print(word)
+    os.environ["COMP_LINE"] = rest_of(line)
+
+
+def split(line: str) -> tuple[list[str], str]:
+    """Returns the words before the one at the cursor, without the program, and that one, which may be empty."""
+    words = line.split()
+    if line[-1:].isspace() or not words:
+        words.append("")
+    program = words.index("batch_export") if "batch_export" in words[:-1] else 0  # python -m batch_export
+    return words[program + 1 : -1], words[-1]
+
+
+def offered(before: Sequence[str], word: str) -> list[str]:
+    """Returns our own words for the cursor's place.
+
+    Args:
+        before: the words between the program and the cursor.
+        word: what of the word at the cursor is there already.
+    """
+    if not before and ("=" not in word):
+        return [name for name in verbs() if name.startswith(word)]
+    inside = _IN_A_LIST.fullmatch(word)
+    if inside is not None:
+        names = _names(_LISTS[inside["key"]], before)
+        return [inside["start"] + name for name in names if name.startswith(inside["word"])]
+    if before and before[0] in verbs() and "=" not in word:
+        verb = importlib.import_module(f"batch_export.cli.{before[0]}")  # lazy: only the one that is typed
+        next_words: Iterable[str] = verb.offers(before[1:]) if hasattr(verb, "offers") else ()
+        return [name for name in next_words if name.startswith(word)]
+    return []
+
+
+def rest_of(line: str) -> str:
+    """Returns the line without its verb, which Hydra knows nothing of."""
+    before, word = split(line)
+    if before and before[0] in verbs():
+        return " ".join(["batch-export", *before[1:], word])
+    return line
+
+
+def models(before: Sequence[str]) -> list[str]:
+    """Returns the names of the models; a `--config-dir` among the words counts."""
+    return _names("model", before)
+
+
+def _names(group: str, before: Sequence[str]) -> list[str]:
+    own = [Path(after) for flag, after in pairwise(before) if flag in ("--config-dir", "-cd")]
+    own += [Path(word.partition("=")[2]) for word in before if word.startswith("--config-dir=")]
+    return sorted({path.stem for folder in (*own, conf_dir()) for path in (folder / group).glob("*.yaml")})

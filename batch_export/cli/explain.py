@@ -1,0 +1,108 @@
+"""`explain CELL [OVERRIDES]`: the keys of a cell's actions and what differs; `explain BE201`: what an error means.
+
+A cell's name as reports print it, and overrides as for the sweep, arrive, or an error's code or class; lines leave.
+Nothing is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from batch_export.cli.arguments import VerbParser, offered_cells
+from batch_export.config.compose import Composed, compose_and_call
+from batch_export.error_codes import explanation_of, words
+from batch_export.errors import UsageError
+from batch_export.plan.explain import explain, lines
+from batch_export.plan.matrix import PlannedCell
+from batch_export.plan.walk import PlanSettings
+from batch_export.record import Cell
+from batch_export.report import run_folder as files
+from batch_export.report.runs import all_runs
+from batch_export.sources.toolchain import toolchain_for
+from batch_export.store import open_store
+from batch_export.sweeps.planned import planned_cells
+from batch_export.words import nearest
+
+
+def run(arguments: list[str]) -> int:
+    """Explains; the exit code is 0 when the cell was found."""
+    parser = VerbParser(
+        "explain", "Shows the keys of a cell's actions and why they are executed or not, or what an error's code means."
+    )
+    parser.add_argument(
+        "cell", help="model/dynamic/opset20/provider/exporter, as reports print it; or a code or class, e.g. BE201"
+    )
+    parser.add_argument("--full", action="store_true", help="long values whole")
+    asked, overrides = parser.parse_known_args(arguments)
+    if "/" not in asked.cell:
+        return _explain_error(asked.cell)
+    try:
+        cell = Cell.parse(asked.cell)
+    except ValueError as error:
+        raise UsageError(f"{error}. Next step: write it as reports do, e.g. bert_tiny/full/opset20/cpu/core") from error
+    chosen = [
+        f"matrix.{key}=[{value if isinstance(value := getattr(cell, axis), int) else _quoted(value)}]"
+        for axis, key in Cell.axes().items()
+    ]
+    return compose_and_call(
+        lambda composed: _explain(composed, asked.cell, asked.full), [*overrides, *chosen], leave_no_trace=True
+    )
+
+
+def _explain_error(word: str) -> int:
+    found = explanation_of(word)
+    if found is None:
+        near = nearest(word, words(), 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(
+            f"{word!r} is not a cell's name, nor an error's code or class. Next step: {hint}Write "
+            "model/dynamic/opset20/provider/exporter, e.g. bert_tiny/full/opset20/cpu/core, or a code of docs/errors.md"
+        )
+    print(found.text())
+    return 0
+
+
+def offers(before: Sequence[str]) -> Iterable[str]:
+    """What may come next on the command line."""
+    return () if before else offered_cells(before)
+
+
+def _quoted(word: str) -> str:
+    if "'" in word or "\\" in word:
+        raise UsageError(f"{word!r} is no name of a configuration")
+    return f"'{word}'"
+
+
+def _explain(composed: Composed, name: str, full: bool) -> int:
+
+    spec, cells = planned_cells(composed)
+    cell = next((item for item in cells if item.cell.name == name), None)
+    if cell is None:
+        near = nearest(name, tuple(item.cell.name for item in cells), 1)
+        raise UsageError(f"The matrix has no cell {name!r}{f'; did you mean {near[0]}?' if near else ''}")
+    for sentence in composed.hidden(spec):
+        print(sentence)
+    if cell.skip:
+        print("\n".join(lines(cell, [])))
+        return 0
+    toolchain = toolchain_for([cell.model], [cell.exporter], store=Path(spec.store_path).expanduser())
+    store = open_store(Path(spec.store_path), tuple(map(Path, toolchain.roots)), spec.store)
+    settings = PlanSettings(spec.runner.threads, spec.measure)
+    last, folder = _last(Path(composed.config.output.path).expanduser(), cell)
+    if folder:
+        print(f"compared with the last run of this cell, {folder}")
+    print("\n".join(lines(cell, explain(cell, toolchain, settings, store, last), full=full)))
+    return 0
+
+
+def _last(outputs: Path, cell: PlannedCell) -> tuple[dict[str, list[str]], str]:
+    """The keys of the newest run that has a record of this cell."""
+    for folder in reversed(all_runs(outputs)):
+        for record in files.read_records(folder):
+            if record.cell == cell.cell and record.actions:
+                keys: dict[str, list[str]] = {}
+                for action in record.actions:
+                    keys.setdefault(action.mnemonic, []).append(action.key)
+                return keys, str(folder)
+    return {}, ""

@@ -1,0 +1,230 @@
+"""`export MODEL... --dest DIR --depfile F`: ONNX files for a build: Make, Ninja and CMake call it and read its depfile.
+
+Only files that pass are written. Files whose content is as it should be are left alone, so nothing that depends on
+them is built again; the manifest, the build's target, is touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from batch_export.cli.arguments import VerbParser
+from batch_export.cli.completion import models
+from batch_export.config.compose import Composed, compose_and_call
+from batch_export.config.groups import ConfigGroups
+from batch_export.digest import Digest, digest_file
+from batch_export.errors import RunError, UsageError
+from batch_export.nouns import counted
+from batch_export.record import Cell, Record
+from batch_export.report import run_folder as files
+from batch_export.report.progress import reporter_for
+from batch_export.report.rows import without_runs
+from batch_export.sources.closure import local_roots
+from batch_export.sources.places import models_dir
+from batch_export.spec import RunSpec
+from batch_export.store import Store, open_store
+from batch_export.store.entry import read_entry
+from batch_export.store.files import copy_in
+from batch_export.sweeps.planned import planned_cells
+from batch_export.words import one_line
+
+MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1
+"""Raised when the manifest changes incompatibly. 1 (2026-11): first."""
+
+_ZOO = "batch_export.zoo/"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """One cell's files, relative to the destination, with their digests; `external` are its data files."""
+
+    model: str
+    dynamic: str
+    opset: int
+    exporter: str
+    path: str
+    sha256: Digest
+    external: dict[str, Digest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What lies in the destination."""
+
+    files: tuple[ExportedFile, ...] = ()
+    schema_version: int = MANIFEST_VERSION
+
+
+def run(arguments: list[str]) -> int:
+    """Exports; 0 when every file is there, 1 when a model does not pass."""
+    asked, rest = _parser().parse_known_args(arguments)
+    models = [word for word in rest if "=" not in word and word[:1] not in "+-~"]
+    overrides = [word for word in rest if word not in models]
+    if not models:
+        raise UsageError("export: no model is named. Next step: `export bert_tiny --dest build/models`")
+    given = {word.lstrip("+").partition("=")[0] for word in overrides}
+    words = [f"matrix.models=[{','.join(models)}]", *overrides]
+    for key, value in (("measure.enabled", "false"), ("matrix.providers", "[cpu]")):
+        if key not in given:
+            words.append(f"{key}={value}")
+    for folder in asked.config_dir:
+        words += ["--config-dir", folder]
+    return compose_and_call(lambda composed: _export(composed, asked), words, leave_no_trace=True)
+
+
+def offers(before: Sequence[str]) -> Iterable[str]:
+    """What may come next on the command line."""
+    return models(before)
+
+
+def _export(composed: Composed, asked: argparse.Namespace) -> int:
+    from batch_export.runner.sweep import run_sweep  # lazy: joblib takes 0.4 s
+
+    dest: Path = asked.dest.absolute()
+    spec, cells = planned_cells(composed)
+    if len(spec.matrix.exporters) > 1:
+        raise UsageError("export: choose one exporter, e.g. matrix.exporters=[core]")
+    files.require_writable(dest, "--dest")
+    for sentence in composed.hidden(spec):
+        print(sentence, file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="batch_export-") as folder:
+        reporter = reporter_for(Console(stderr=True, quiet=asked.quiet))
+        result = run_sweep(
+            replace(spec, output_path=folder), cells, reporter=reporter, run_folder=Path(folder), command="export"
+        )
+        records = [without_runs(record) for record in result.records]  # they go with the folder
+    store = open_store(Path(spec.store_path), tuple(map(Path, local_roots())))
+    done: dict[str, ExportedFile] = {}
+    bad = 0
+    for record in records:
+        if record.verdict in ("pass", "xpass") and record.onnx is not None:
+            made = _placed(record, store, dest)
+            done[made.path] = made
+        else:
+            bad += 1
+            why = one_line(record.message)
+            print(f"{record.cell.name}: {record.verdict} {record.stage} {record.error_class}: {why}")
+    changed = _write(store, dest, done.values())
+    if asked.depfile is not None:
+        _write_depfile(asked.depfile, dest / MANIFEST, _dependencies(records, spec, store, composed.groups))
+    if bad or not done:
+        print(f"{bad} of {len(records)} cells are not exported; {dest / MANIFEST} is not written")
+        return 1
+    manifest = msgspec.json.format(msgspec.json.encode(Manifest(tuple(done[name] for name in sorted(done))))) + b"\n"
+    path = dest / MANIFEST
+    if not path.is_file() or path.read_bytes() != manifest:
+        files.write_whole(path, manifest)
+    else:
+        os.utime(path)
+    print(f"{dest}: {counted(len(done), 'file')}, " + (f"{changed} written" if changed else "up to date"))
+    return 0
+
+
+def _placed(record: Record, store: Store, dest: Path) -> ExportedFile:
+    assert record.onnx is not None
+    cell = record.cell
+    key = next(action.key for action in record.actions if action.mnemonic == "Translate")
+    entry = read_entry(store.entry_path(key))
+    model = entry.result.model if entry is not None else None
+    if model is None:
+        raise RunError(f"The store has lost the file of {cell.name}. Next step: run the same command again")
+    folder = _folder(cell)
+    return ExportedFile(
+        model=cell.model,
+        dynamic=cell.dynamic,
+        opset=cell.opset,
+        exporter=cell.exporter,
+        path=f"{folder}/opset{cell.opset}.onnx",
+        sha256=model.onnx,
+        external={f"{folder}/{name}": digest for name, digest in model.external},
+    )
+
+
+def _folder(cell: Cell) -> str:
+    """The folder of a cell's file, which the other opsets share: no two cells of different axes have the same one.
+
+    The provider changes nothing in a file, and there is one exporter only.
+    """
+    return "/".join(word for axis, word in cell.path.items() if axis not in ("opset", "provider", "exporter"))
+
+
+def _write(store: Store, dest: Path, made: Iterable[ExportedFile]) -> int:
+    """Brings the files into the destination; returns how many had to be written."""
+    wanted: dict[str, Digest] = {}
+    for item in made:
+        for name, digest in {item.path: item.sha256, **item.external}.items():
+            if wanted.setdefault(name, digest) != digest:
+                raise RunError(
+                    f"{name} would be two different files (the exporter writes data per opset). "
+                    "Next step: export one opset per destination"
+                )
+    changed = 0
+    for name, digest in sorted(wanted.items()):
+        path = dest / name
+        if path.is_file() and digest_file(path) == digest:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source = store.content.find(digest) or next(store.content.models.glob(f"*/{digest}.onnx"))
+        copy_in(source, path, path.parent)
+        changed += 1
+    return changed
+
+
+def _dependencies(records: Sequence[Record], spec: RunSpec, store: Store, groups: ConfigGroups) -> list[Path]:
+    """Sources that the children loaded, and the configs that the models were read from."""
+    roots = [Path(root) for root in local_roots()]
+    found: dict[Path, None] = {}
+    for record in records:
+        for action in record.actions:
+            entry = read_entry(store.entry_path(action.key))
+            for name, _ in entry.result.sources if entry is not None else ():
+                path = models_dir() / name.removeprefix(_ZOO) if name.startswith(_ZOO) else _first(roots, name)
+                found[path] = None
+    for model in spec.matrix.models:
+        for file in groups.files("model", model.name):
+            found[file] = None
+    return sorted(path for path in found if path.is_file())
+
+
+def _first(roots: Sequence[Path], name: str) -> Path:
+    return next((root / name for root in roots if (root / name).is_file()), Path(name))
+
+
+def _write_depfile(path: Path, target: Path, dependencies: Sequence[Path]) -> None:
+    """Make's syntax, as Ninja and CMake read it: `target: a b`, spaces escaped."""
+
+    def escaped(item: Path) -> str:
+        return str(item).replace("\\", "\\\\").replace(" ", "\\ ").replace("#", "\\#").replace("$", "$$")
+
+    lines = " \\\n  ".join(escaped(item) for item in dependencies)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_whole(path, f"{escaped(target)}: {lines}\n".encode())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = VerbParser(
+        "export", "Writes ONNX files for a build. Further words are models (names, globs, tags) and overrides."
+    )
+    parser.add_argument("--dest", type=Path, required=True, metavar="DIR", help="where the files go")
+    parser.add_argument(
+        "--depfile", type=Path, metavar="FILE", help="write what the files depend on, for Make or Ninja"
+    )
+    parser.add_argument(
+        *("--config-dir", "-cd"),
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with configs of your own, which come before the shipped ones; may be given several times",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    return parser

@@ -1,0 +1,55 @@
+"""Which verbs there are: every module of this package whose docstring begins with its own usage, `verb ARGUMENTS`: ...
+
+The modules' files are read, not imported; help, completion, `list verbs` and the command line itself go by what leaves.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from textwrap import wrap
+
+_FIRST_LINE = re.compile(r'"""`(?P<usage>(?P<name>\w+)[^`]*)`: (?P<summary>.*?)(?:""")?\n')
+_COLUMN = 30
+_WIDTH = 118
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A word that may stand before everything else on the command line.
+
+    Attributes:
+        usage: the word with its arguments, e.g. `bisect CELL [--run RUN]`.
+        summary: what it does, in a line.
+    """
+
+    name: str
+    usage: str
+    summary: str
+
+
+@cache
+def verbs() -> dict[str, Verb]:
+    """Returns the verbs by name, in alphabetical order."""
+    found: dict[str, Verb] = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        with path.open(encoding="utf-8") as stream:
+            line = _FIRST_LINE.fullmatch(stream.readline())
+        if line is not None and line["name"] == path.stem:
+            found[path.stem] = Verb(path.stem, line["usage"], line["summary"].rstrip("."))
+    return found
+
+
+def help_text() -> str:
+    """Returns the verbs with what they do, as `--help` shows them; no line is indented on the left."""
+    lines: list[str] = []
+    for verb in verbs().values():
+        texts = wrap(verb.summary, _WIDTH - _COLUMN - 2)
+        if len(verb.usage) >= _COLUMN:
+            lines.append(verb.usage)
+        else:
+            lines.append(f"{verb.usage:<{_COLUMN}}{texts.pop(0)}")
+        lines += [" " * _COLUMN + text for text in texts]
+    return "\n  ".join(lines)

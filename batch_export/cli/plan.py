@@ -1,0 +1,36 @@
+"""`plan [OVERRIDES]`: the cells that a sweep would run, without running them, and why others are skipped."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from batch_export.config.compose import Composed, compose_and_call
+from batch_export.nouns import counted
+from batch_export.report.expectations import stale_exclusions
+from batch_export.sweeps.planned import planned_cells
+
+
+def run(arguments: list[str]) -> int:
+    """Prints a line for each cell; 0 when the configuration can be meant."""
+    return compose_and_call(_plan, arguments, leave_no_trace=True)
+
+
+def _plan(composed: Composed) -> int:
+
+    spec, cells = planned_cells(composed)
+    for item in cells:
+        print(f"{item.cell.name}  skip: {item.skip}" if item.skip else item.cell.name)
+    running = [item for item in cells if not item.skip]
+    units = {(item.cell.model, item.cell.dynamic, item.cell.exporter) for item in running}
+    models = {unit[0] for unit in units}
+    print(
+        f"{counted(len(cells), 'cell')}: {len(running)} would run ({counted(len(models), 'model')}, "
+        f"{counted(len(units), 'capture')}), {len(cells) - len(running)} skipped"
+    )
+    for reason, count in Counter(item.skip for item in cells if item.skip).most_common():
+        print(f"  {count} skipped: {reason}")
+    for sentence in stale_exclusions(spec.matrix.exclude, [item.cell for item in cells]):
+        print(f"stale exclusion: {sentence}")
+    for sentence in composed.hidden(spec):
+        print(sentence)
+    return 0

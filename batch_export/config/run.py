@@ -1,0 +1,318 @@
+"""From Hydra's composed configuration to a frozen `RunSpec`: names, globs and tags become specs, wrong values become
+one sentence each.
+
+Nothing is exported, run or written here, and nothing past this module sees Hydra or omegaconf.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+from urllib.parse import urlsplit
+
+import msgspec
+from omegaconf import DictConfig, OmegaConf
+
+from batch_export.axes import SEED, VARIANTS
+from batch_export.config.groups import ConfigGroups
+from batch_export.config.model import model_spec
+from batch_export.config.schema import Config
+from batch_export.config.sentences import unknown_key
+from batch_export.errors import UsageError
+from batch_export.judge import oracle_need
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.record import Stage
+from batch_export.runtime.kinds import RUNTIMES
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.sources.closure import local_roots, refuse_two_builders
+from batch_export.spec import (
+    CORE_EXPORTER_TARGET,
+    Exclusion,
+    Expectation,
+    ExporterSpec,
+    MatrixSpec,
+    ModelSpec,
+    RunnerSpec,
+    RunSpec,
+    StoreSpec,
+)
+from batch_export.words import nearest
+
+CORE_OPSETS = (18, 25)
+"""The lowest and the highest opset of our own exporter."""
+
+ANY_OPSETS = (7, 28)
+"""The range for the other exporters: they say themselves what they can do, within what ONNX has."""
+
+OPTIMISATION_LEVELS = ("disabled", "basic", "extended", "all")
+REFRESH_WORDS = ("missing", "contended", "always")
+VERIFY_WORDS = ("size", "read", "always")
+ENGINES = ("local", "dask")
+DYNAMIC_WORDS = ("static", "full", "auto")
+STAGES = get_args(Stage)
+
+_T = TypeVar("_T")
+
+
+def run_spec(config: DictConfig, groups: ConfigGroups, *, output_path: Path, overrides: Sequence[str] = ()) -> RunSpec:
+    """Turns the composed configuration into what the run is asked to do.
+
+    Args:
+        config: Hydra's result, without its `hydra` node.
+        groups: where the configs of models, providers and exporters are found.
+        output_path: the run's folder.
+        overrides: the command line's overrides, kept for the record.
+
+    Raises:
+        UsageError: a value that cannot be meant; one sentence.
+    """
+    plain = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(plain, dict)
+    _refuse_unknown(plain, Config)
+    return RunSpec(
+        matrix=_verified(_matrix(plain["matrix"], groups), plain["verify"]),
+        runner=_runner(plain["runner"]),
+        measure=_measure(plain["measure"]),
+        tolerances={str(name): _tolerance(str(name), entry) for name, entry in plain["tolerances"].items()},
+        store_path=str(Path(plain["store"]["path"]).expanduser().absolute()),
+        output_path=str(output_path.absolute()),
+        expectations=tuple(_expectation(index, entry) for index, entry in enumerate(plain["expectations"])),
+        overrides=tuple(overrides),
+        baseline=plain["baseline"],
+        store=_store(plain["store"]),
+    )
+
+
+def provider_spec(name: str, config: Mapping[str, Any]) -> ProviderSpec:
+    """Reads a provider's config (`conf/provider/<name>.yaml`).
+
+    Raises:
+        UsageError: a key or value that a provider does not have.
+    """
+    where = f"provider/{name}"
+    spec = _convert({"name": name, **config}, ProviderSpec, where)
+    _one_of(f"{where}: kind", spec.kind, tuple(RUNTIMES))
+    _one_of(f"{where}: graph_optimization", spec.graph_optimization, OPTIMISATION_LEVELS)
+    if RUNTIMES[spec.kind].places and not spec.execution_provider:
+        raise UsageError(f"{where}: execution_provider is missing; name one, such as CPUExecutionProvider")
+    if spec.opsets[0] > spec.opsets[1]:
+        raise UsageError(f"{where}: opsets must be [lowest, highest], got {list(spec.opsets)}")
+    return spec
+
+
+def exporter_spec(name: str, config: Mapping[str, Any]) -> ExporterSpec:
+    """Reads an exporter's config (`conf/exporter/<name>.yaml`): `_target_`, and keyword arguments for it.
+
+    Raises:
+        UsageError: `_target_` is missing or not a dotted name.
+    """
+    arguments = dict(config)
+    target = arguments.pop("_target_", None)
+    if not isinstance(target, str) or "." not in target:
+        raise UsageError(
+            f"exporter/{name}: _target_ must be the dotted name of a callable, such as my_package.my_export, "
+            f"got {target!r}"
+        )
+    return ExporterSpec(name=name, target=target, arguments=arguments)
+
+
+def _matrix(entry: Mapping[str, Any], groups: ConfigGroups) -> MatrixSpec:
+    chosen = {key: _words(f"matrix.{key}", entry[key]) for key in ("models", "dynamic", "providers", "exporters")}
+    opsets = _opset_numbers(entry["opsets"])
+    for key, values in (*chosen.items(), ("opsets", opsets)):
+        if not values:
+            raise UsageError(f"The matrix is empty: matrix.{key} has no entry. Next step: give it at least one")
+    exporters = tuple(exporter_spec(name, groups.load("exporter", name)) for name in _pick(groups, chosen, "exporter"))
+    providers = tuple(provider_spec(name, groups.load("provider", name)) for name in _pick(groups, chosen, "provider"))
+    _check_opsets(opsets, exporters)
+    names = _pick(groups, chosen, "model")
+    models = tuple(model_spec(name, groups.load("model", name)) for name in names)
+    own = groups.own("model")
+    for model in models:
+        if model.name in own:
+            refuse_two_builders(model.name, model.target, local_roots())
+    _check_dynamic(chosen["dynamic"], models)
+    return MatrixSpec(
+        models=models,
+        opsets=opsets,
+        dynamic=chosen["dynamic"],
+        providers=providers,
+        exporters=exporters,
+        exclude=tuple(_exclusion(index, item) for index, item in enumerate(entry["exclude"])),
+        require_providers=entry["require_providers"],
+    )
+
+
+def _verified(matrix: MatrixSpec, entry: Mapping[str, Any]) -> MatrixSpec:
+    """Gives every model the values that its files are verified with besides the ordinary ones."""
+    seeds = entry["seeds"]
+    if seeds < 0:
+        raise UsageError(f"verify.seeds is the number of further draws of the inputs, 0 or more; got {seeds}")
+    for word in entry["special"]:
+        _one_of("verify.special", word, VARIANTS)
+    _one_of("verify.oracle", entry["oracle"], oracle_need.WORDS)
+    variants = (*(f"{SEED}{number + 1}" for number in range(seeds)), *entry["special"])
+    models = tuple(replace(model, variants=variants, oracle=entry["oracle"]) for model in matrix.models)
+    return replace(matrix, models=models)
+
+
+def _refuse_unknown(plain: Mapping[Any, Any], schema: type, prefix: str = "") -> None:
+    """`+key=value` gets past Hydra's own check of keys; this is where such a key ends."""
+    hints = get_type_hints(schema)
+    for key, value in plain.items():
+        if key not in hints:
+            raise UsageError(unknown_key(f"{prefix}{key}"))
+        if is_dataclass(hints[key]) and isinstance(hints[key], type):
+            if not isinstance(value, Mapping):
+                raise UsageError(f"{prefix}{key} must be a mapping of keys to values, got {value!r}")
+            _refuse_unknown(value, hints[key], f"{prefix}{key}.")
+
+
+def _pick(groups: ConfigGroups, chosen: Mapping[str, tuple[str, ...]], group: str) -> list[str]:
+    return groups.select(group, chosen[f"{group}s"])
+
+
+def _words(key: str, value: Any) -> tuple[str, ...]:
+    """A list of words; a single word stands for a list of one."""
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    for item in items:
+        if not isinstance(item, str) or not item.strip():
+            raise UsageError(f"{key}: {item!r} is not a word; expected a list of names such as {key}=[a,b]")
+    return tuple(dict.fromkeys(item.strip() for item in items))
+
+
+def _opset_numbers(value: Any) -> tuple[int, ...]:
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, int):
+            raise UsageError(f"matrix.opsets: {item!r} is not an opset, which is an integer such as {CORE_OPSETS[0]}")
+    return tuple(dict.fromkeys(items))
+
+
+def _check_opsets(opsets: Sequence[int], exporters: Sequence[ExporterSpec]) -> None:
+    for exporter in exporters:
+        ours = exporter.target == CORE_EXPORTER_TARGET
+        low, high = CORE_OPSETS if ours else ANY_OPSETS
+        for opset in opsets:
+            if not low <= opset <= high:
+                raise UsageError(
+                    f"matrix.opsets: opset {opset} is out of range, the exporter {exporter.name!r} "
+                    f"takes opsets {low} to {high}"
+                )
+
+
+def _check_dynamic(settings: Sequence[str], models: Sequence[ModelSpec]) -> None:
+    axes = sorted({axis.name for model in models for axis in model.axes})
+    known = [*DYNAMIC_WORDS, *axes]
+    for setting in settings:
+        parts = [setting] if setting in DYNAMIC_WORDS else setting.split("+")
+        for part in parts:
+            if part in axes or (part == setting and part in DYNAMIC_WORDS):
+                continue
+            near = nearest(part, known)
+            hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(known)}"
+            raise UsageError(
+                f"matrix.dynamic: {part!r} is neither static, full or auto nor an axis of a chosen model ({hint})"
+            )
+
+
+def _runner(entry: Mapping[str, Any]) -> RunnerSpec:
+    spec = RunnerSpec(**entry)
+    if spec.n_jobs == 0:
+        raise UsageError("runner.n_jobs must be a number of children, or -1 for one per core, got 0")
+    _positive("runner.timeout_s", spec.timeout_s)
+    if spec.memory_gb:
+        _positive("runner.memory_gb", spec.memory_gb)
+    _positive("runner.threads", spec.threads)
+    if spec.retries < 0:
+        raise UsageError(f"runner.retries must be zero or a positive number, got {spec.retries}")
+    _one_of("runner.engine", spec.engine, ENGINES)
+    if spec.address and spec.engine != "dask":
+        raise UsageError("runner.address is a dask scheduler's. Next step: add runner=dask")
+    return spec
+
+
+def _store(entry: Mapping[str, Any]) -> StoreSpec:
+    spec = StoreSpec(verify=entry["verify"], remote=entry["remote"], shared=entry["shared"])
+    _one_of("store.verify", spec.verify, VERIFY_WORDS)
+    if spec.remote:
+        refuse_secrets(spec.remote)
+    return spec
+
+
+def refuse_secrets(url: str) -> None:
+    """A remote store's URL is written to `run.json`, to logs and to the command that is shown, so it holds no secret.
+
+    Raises:
+        UsageError: it has a user, a password or a query.
+    """
+    if "://" not in url:
+        return
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query:
+        raise UsageError(
+            "store.remote must hold no user, password or query: it is written to the run's files. Next step: give the "
+            "credentials where the storage's own library looks for them, such as AWS_ACCESS_KEY_ID or ~/.aws"
+        )
+
+
+def _measure(entry: Mapping[str, Any]) -> MeasureSpec:
+    spec = MeasureSpec(**entry)
+    _one_of("measure.refresh", spec.refresh, REFRESH_WORDS)
+    for key in ("budget_s", "min_runs", "threads"):
+        _positive(f"measure.{key}", getattr(spec, key))
+    if not 0 <= spec.min_s <= spec.budget_s:
+        raise UsageError(f"measure.min_s must lie between 0 and measure.budget_s={spec.budget_s:g}, got {spec.min_s:g}")
+    return spec
+
+
+def _tolerance(name: str, entry: Mapping[str, Any]) -> Tolerance:
+    for key in ("atol", "rtol"):
+        if not (math.isfinite(entry[key]) and entry[key] >= 0):
+            raise UsageError(f"tolerances.{name}.{key} must be zero or a positive number, got {entry[key]}")
+    return Tolerance(atol=entry["atol"], rtol=entry["rtol"])
+
+
+def _exclusion(index: int, entry: Mapping[str, Any]) -> Exclusion:
+    spec = Exclusion(**entry)
+    if not spec.reason:
+        raise UsageError(f"matrix.exclude[{index}] has no reason; every exclusion says why, e.g. reason: too slow")
+    return spec
+
+
+def _expectation(index: int, entry: Mapping[str, Any]) -> Expectation:
+    spec = Expectation(**entry)
+    if not spec.reason:
+        raise UsageError(f"expectations[{index}] has no reason; every expectation says why")
+    if spec.stage != "*":
+        _one_of(f"expectations[{index}].stage", spec.stage, STAGES)
+    return spec
+
+
+def _positive(key: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{key} must be a positive number, got {value:g}")
+
+
+def _one_of(key: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        near = nearest(value, tuple(choices), 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"{key} must be one of {', '.join(choices)}, got {value!r}{hint}")
+
+
+def _convert(values: Mapping[str, Any], to: type[_T], where: str) -> _T:
+    known = tuple(item.name for item in fields(to))  # type: ignore[arg-type]  # a dataclass, which TypeVar cannot say
+    for key in values:
+        if key not in known:
+            near = nearest(key, known, 1)
+            hint = f"nearest: {near[0]}" if near else f"known: {', '.join(known)}"
+            raise UsageError(f"The config {where}.yaml has the unknown key {key!r} ({hint})")
+    try:
+        return msgspec.convert(dict(values), to)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"The config {where}.yaml does not fit: {error}") from error

@@ -1,0 +1,156 @@
+"""The shape of the configuration as Hydra sees it: dataclasses whose keys and types every YAML file and override fit.
+
+The axes of the matrix are typed `Any` and checked in `config.py`, so that `matrix.opsets=20` works as `[20]` does and
+a wrong value gets a sentence that knows the right ones. Nothing is read or resolved here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, get_type_hints
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+from batch_export.numbers.tolerances import DEFAULT_TOLERANCES
+
+SCHEMA_NAME = "batch_export_schema"
+
+
+@dataclass
+class PatternConfig:
+    model: str = "*"
+    dynamic: str = "*"
+    opset: str = "*"
+    provider: str = "*"
+    exporter: str = "*"
+
+
+@dataclass
+class ExclusionConfig(PatternConfig):
+    reason: str = ""
+
+
+@dataclass
+class ExpectationConfig(PatternConfig):
+    reason: str = ""
+    stage: str = "*"
+    error_class: str = "*"
+    link: str = ""
+
+
+@dataclass
+class MatrixConfig:
+    models: Any = field(default_factory=list)
+    opsets: Any = field(default_factory=list)
+    dynamic: Any = field(default_factory=list)
+    providers: Any = field(default_factory=list)
+    exporters: Any = field(default_factory=list)
+    exclude: list[ExclusionConfig] = field(default_factory=list)
+    require_providers: bool = False
+
+
+@dataclass
+class RunnerConfig:
+    n_jobs: int = -1
+    timeout_s: float = 300.0
+    memory_gb: float = 0.0
+    threads: int = 1
+    retries: int = 0
+    allow_flaky: bool = False
+    engine: str = "local"
+    address: str = ""
+
+
+@dataclass
+class MeasureConfig:
+    enabled: bool = True
+    budget_s: float = 5.0
+    min_s: float = 0.2
+    min_runs: int = 20
+    threads: int = 1
+    refresh: str = "missing"
+
+
+@dataclass
+class VerifyConfig:
+    """How many inputs files are verified with, and when eager runs in float64 as an oracle (auto, always, never)."""
+
+    seeds: int = 0
+    special: list[str] = field(default_factory=lambda: ["zeros", "large", "padding"])
+    oracle: str = "auto"
+
+
+@dataclass
+class OutputConfig:
+    path: str = "outputs"
+
+
+@dataclass
+class StoreConfig:
+    path: str = "${output.path}/store"
+    verify: str = "read"
+    remote: str = ""
+    shared: bool = False
+
+
+@dataclass
+class ToleranceConfig:
+    atol: float = 0.0
+    rtol: float = 0.0
+
+
+def _default(dtype: str) -> ToleranceConfig:
+    return ToleranceConfig(DEFAULT_TOLERANCES[dtype].atol, DEFAULT_TOLERANCES[dtype].rtol)
+
+
+@dataclass
+class TolerancesConfig:
+    """By dtype of the eager output; a test holds the keys against the table that they have their values from."""
+
+    float64: ToleranceConfig = field(default_factory=partial(_default, "float64"))
+    float32: ToleranceConfig = field(default_factory=partial(_default, "float32"))
+    float16: ToleranceConfig = field(default_factory=partial(_default, "float16"))
+    bfloat16: ToleranceConfig = field(default_factory=partial(_default, "bfloat16"))
+    float8_e4m3fn: ToleranceConfig = field(default_factory=partial(_default, "float8_e4m3fn"))
+    float8_e4m3fnuz: ToleranceConfig = field(default_factory=partial(_default, "float8_e4m3fnuz"))
+    float8_e5m2: ToleranceConfig = field(default_factory=partial(_default, "float8_e5m2"))
+    float8_e5m2fnuz: ToleranceConfig = field(default_factory=partial(_default, "float8_e5m2fnuz"))
+
+
+@dataclass
+class Config:
+    matrix: MatrixConfig = field(default_factory=MatrixConfig)
+    runner: RunnerConfig = field(default_factory=RunnerConfig)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
+    verify: VerifyConfig = field(default_factory=VerifyConfig)
+    tolerances: TolerancesConfig = field(default_factory=TolerancesConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
+    expectations: list[ExpectationConfig] = field(default_factory=list)
+    baseline: str = ""
+
+
+def register() -> None:
+    """Makes the schema known to Hydra, and the resolver for the run folder's name (time of day with milliseconds)."""
+    ConfigStore.instance().store(name=SCHEMA_NAME, node=Config)
+    OmegaConf.register_new_resolver("batch_export_time", _time_of_day, use_cache=True, replace=True)
+
+
+def known_keys(schema: type = Config, prefix: str = "") -> tuple[str, ...]:
+    """Every key that an override may name, dotted, inner nodes included."""
+    keys: list[str] = []
+    hints = get_type_hints(schema)
+    for item in fields(schema):
+        name = f"{prefix}{item.name}"
+        keys.append(name)
+        inner = hints[item.name]
+        if isinstance(inner, type) and is_dataclass(inner):
+            keys.extend(known_keys(inner, f"{name}."))
+    return tuple(keys)
+
+
+def _time_of_day() -> str:
+    return datetime.now().strftime("%H-%M-%S-%f")[:-3]

@@ -1,0 +1,1 @@
+"""From a model to torch's exported program."""

@@ -1,0 +1,128 @@
+"""What a capture made, and what its user should know of it.
+
+Arrives: an exported program with what the capture found out about it. Leaves: the answers that the rest of the exporter
+needs (restrictions, free axes), and warnings. Nothing is captured here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from batch_export.errors import ExportWarning
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.guards import Guard
+from batch_export.exporter.capture.strategies import TRACE, Assumption
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One strategy that was tried: its name, how long it took in seconds, and why it failed (empty when it did not)."""
+
+    strategy: str
+    seconds: float
+    error: str = ""
+    exception: BaseException | None = None
+
+
+@dataclass(slots=True)
+class Captured:
+    """What capture made.
+
+    Attributes:
+        program: torch's exported program.
+        axis_names: torch's symbol -> the axis name that was asked for.
+        derived_names: an expression of axes -> the name that was asked for it.
+        guards: conditions under which the program holds; those that restrict an axis first.
+        attempts: every strategy tried, the successful one last.
+        assumptions: what the program takes for granted about the data.
+        not_one: sizes at which eager would drop an axis that the file keeps.
+        fixed: guards because of which axes left to the exporter are fixed.
+        changed_attributes: plain attributes of the module that forward changes, and the program does not.
+    """
+
+    program: torch.export.ExportedProgram
+    axis_names: dict[str, str] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    derived_names: dict[str, str] = field(default_factory=dict)
+    assumptions: list[Assumption] = field(default_factory=list)
+    changed_attributes: list[str] = field(default_factory=list)
+    not_one: list[Guard] = field(default_factory=list)
+    fixed: list[Guard] = field(default_factory=list)
+
+    @property
+    def restrictions(self) -> list[Guard]:
+        """The guards that take sizes away from an axis that was asked for as dynamic."""
+        return [guard for guard in self.guards if guard.restricts]
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that succeeded."""
+        return self.attempts[-1].strategy if self.attempts else "ExportedProgram"
+
+    def free_axes(self) -> int:
+        """How many axes of the inputs are free."""
+        return sum(
+            isinstance(size, torch.SymInt) and not size.node.expr.is_number
+            for _, fake in shapes.user_tensors(self.program)
+            for size in _sizes(fake)
+        )
+
+    def narrowed(self, asked: shapes.DynamicShapes) -> bool:
+        """Whether the program has fewer free axes than were asked for, or holds for some of their sizes only."""
+        return bool(self.restrictions) or self.free_axes() < len(asked.axes)
+
+    def is_freer_than(self, other: Captured | None) -> bool:
+        """Whether more axes are free here, or as many with fewer guards; true when there is no other."""
+        if other is None:
+            return True
+        return (self.free_axes(), -len(self.restrictions)) > (other.free_axes(), -len(other.restrictions))
+
+
+def _sizes(tensor: torch.Tensor) -> list[Any]:
+    return list(tensor.shape)
+
+
+def _with_place(guard: Guard) -> str:
+    return f"`{guard.condition}`{f' (at {guard.source})' if guard.source else ''}"
+
+
+def warn(captured: Captured) -> None:
+    """Says what the file leaves out or takes for granted."""
+    for one in captured.assumptions:
+        warnings.warn(f"the file holds as long as the data decide as in the example: {one.text}", ExportWarning, 5)
+    if captured.strategy == TRACE and not captured.assumptions:
+        warnings.warn(
+            "the model was captured by torch.jit.trace: what Python decided is decided as for the example inputs",
+            ExportWarning,
+            stacklevel=5,
+        )
+    for limit in captured.not_one:
+        warnings.warn(
+            f"the file holds only while `{limit.condition}`: at 1 the model drops that axis"
+            f"{f' (at {limit.source})' if limit.source else ''}, and a file cannot; squeeze axes that are always 1",
+            ExportWarning,
+            stacklevel=5,
+        )
+    for guard in captured.fixed:
+        verb = "is" if len(guard.axes) == 1 else "are"
+        warnings.warn(
+            f"{' and '.join(guard.axes)} {verb} fixed in the file: the program holds only while {_with_place(guard)}, "
+            "and the model beyond that too; pass allow_guards=True to keep the axis free within that limit",
+            ExportWarning,
+            stacklevel=5,
+        )
+    for guard in captured.restrictions:
+        if guard.narrows:
+            warnings.warn(f"the file holds only while {_with_place(guard)}", ExportWarning, stacklevel=5)
+    for name in captured.changed_attributes:
+        warnings.warn(
+            f"forward changes the attribute {name}, which a file cannot: it computes with the value of the first call; "
+            "register it as a buffer, or pass it in and return it",
+            ExportWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,103 @@
+"""Where in the user's model torch fixes or limits a size: the line that is being run or traced when a guard is added.
+
+Arrives: nothing; a context is opened round a capture. Leaves: guards whose location is the user's `file:line`, and
+torch's environment of sizes, also when the capture failed. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
+
+
+@dataclass(slots=True)
+class Observation:
+    """What was seen while a strategy captured.
+
+    Attributes:
+        environment: torch's environment of sizes, also when the capture failed.
+        made_plain: whether Python's `int` or `float` turned a free size into a plain number.
+        made_index: whether something else in Python did: `math.sqrt(size)`, `range(size)`, `names[size]`.
+    """
+
+    environment: ShapeEnv | None = None
+    made_plain: bool = False
+    made_index: bool = False
+
+
+def is_users(file: str) -> bool:
+    """Whether a source file belongs to the user's model or a library of models, not to torch or this exporter."""
+    if file.startswith(("<", _TORCH, _HERE)):
+        return False
+    return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
+
+
+def _user_location() -> str:
+    """The innermost line outside torch and this exporter that is being run or traced; empty when there is none."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_HERE):
+            break
+        if is_users(file):
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    with contextlib.suppress(Exception):  # dynamo's own idea of the stack, in strict mode
+        from torch._guards import TracingContext  # lazy: a torch without it still exports
+
+        for entry in reversed(TracingContext.extract_stack()):
+            if is_users(entry.filename):
+                return f"{entry.filename}:{entry.lineno}"
+    return ""
+
+
+def _conversion() -> str:
+    """The method by which Python is turning a symbolic number into a plain one; empty when it is not."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
+        if frame.f_code.co_name in ("__int__", "__float__", "__index__"):
+            return frame.f_code.co_name
+        frame = frame.f_back
+    return ""
+
+
+@contextlib.contextmanager
+def observing() -> Iterator[Observation]:
+    """While open, torch's guards carry the user's full `file:line`; torch itself shortens it or has none.
+
+    NOTE: this replaces a private method of ShapeEnv, and goes when torch keeps the user's frame in `ShapeGuard.sloc`.
+    """
+    seen = Observation()
+    original: Callable[..., Any] | None = getattr(ShapeEnv, "_get_sloc", None)
+    if original is None:
+        yield seen
+        return
+
+    def located(self: ShapeEnv, framework_loc: str | None = None) -> Any:
+        seen.environment = self
+        given = original(self, framework_loc)
+        conversion = _conversion()
+        seen.made_plain = seen.made_plain or conversion in ("__int__", "__float__")
+        seen.made_index = seen.made_index or conversion == "__index__"
+        place = _user_location()
+        return dataclasses.replace(given, maybe_user_loc=place) if place else given
+
+    ShapeEnv._get_sloc = located  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        ShapeEnv._get_sloc = original  # type: ignore[method-assign]

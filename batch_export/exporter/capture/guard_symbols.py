@@ -1,0 +1,163 @@
+"""Symbols of a captured program in terms of the axes that were asked for, and sizes to try them with.
+
+Arrives: torch's environment of sizes, and axes with their names and ranges. Leaves: the value of each symbol when the
+named axes have given sizes. A name may be an expression of names (`2*batch`, `past+seq`).
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.printers import PythonPrinter
+
+_PLAIN = {"max": max, "min": min, "abs": abs, "int": int, "float": float, "round": round}
+_UNARY = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp", "log", "log2", "asinh")
+_TORCH = SimpleNamespace(sym_float=float, sym_int=int, **{f"_sym_{name}": getattr(math, name) for name in _UNARY})
+FUNCTIONS: Mapping[str, Any] = {
+    "__builtins__": _PLAIN,
+    "math": math,
+    "torch": _TORCH,
+    "Where": lambda condition, then, otherwise: then if condition else otherwise,
+    **{f"OpaqueUnaryFn_{name}": getattr(math, name) for name in _UNARY},
+}
+"""What the code of an expression may call."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAxis:
+    """One axis of one input as the caller asked for it.
+
+    Attributes:
+        where: the input as torch's guards write it, e.g. `['x']` or `['cache'][0]`.
+        axis: its position.
+        name: the name asked for, empty for none; an expression (`2*batch`) relates it to other names.
+        required: whether it must stay dynamic (a name or `Dim.DYNAMIC`, but not `Dim.AUTO`).
+        lowest, highest: declared range.
+        never_one: whether the size 1 was declared out of the range.
+    """
+
+    where: str
+    axis: int
+    name: str = ""
+    required: bool = False
+    lowest: int = 2
+    highest: int | None = None
+    never_one: bool = False
+
+    @property
+    def text(self) -> str:
+        """The name, or the place."""
+        return self.name or f"{readable(self.where)}.shape[{self.axis}]"
+
+
+def readable(where: str) -> str:
+    """`x` for `['x']`, `cache[0]` for `['cache'][0]`."""
+    return re.sub(r"^\['([^']+)'\]", r"\1", where)
+
+
+_SIZE = re.compile(r"^L(?P<where>.+)\.size\(\)\[(?P<axis>\d+)\]$")
+
+
+def places(environment: ShapeEnv) -> dict[str, tuple[str, int]]:
+    """Symbol -> the input and axis that torch read it from, as torch's sources name them."""
+    found: dict[str, tuple[str, int]] = {}
+    table = getattr(environment, "var_to_sources", None) or {}
+    for symbol, sources in table.items():
+        for source in sources:
+            name = source.name() if callable(source.name) else source.name
+            matched = _SIZE.match(str(name))
+            if matched:
+                found.setdefault(str(symbol), (matched["where"], int(matched["axis"])))
+    return found
+
+
+class Names:
+    """Values of axes by name: a plain name is a variable, an expression of names is computed from them."""
+
+    def __init__(self, asked: Sequence[AskedAxis]) -> None:
+        self.asked = frozenset(asked)
+        self.expressions: dict[str, tuple[CodeType, frozenset[str]] | None] = {}
+        self.bounds: dict[str, tuple[int, int | None]] = {}
+        for axis in asked:
+            if axis.name:
+                self.expressions.setdefault(axis.name, _arithmetic(axis.name))
+                low, high = self.bounds.get(axis.name, (2, None))
+                limits = [limit for limit in (high, axis.highest) if limit is not None]
+                self.bounds[axis.name] = (max(low, axis.lowest), min(limits) if limits else None)
+
+    def variables(self, name: str) -> frozenset[str]:
+        expression = self.expressions.get(name)
+        return frozenset([name]) if expression is None else expression[1]
+
+    def value(self, name: str, values: Mapping[str, int]) -> int:
+        expression = self.expressions.get(name)
+        return values[name] if expression is None else int(eval(expression[0], {}, dict(values)))
+
+
+def _arithmetic(name: str) -> tuple[CodeType, frozenset[str]] | None:
+    """A name such as `2*batch + 1` as code over the names in it; None for a plain name."""
+    try:
+        tree = ast.parse(name, mode="eval")
+    except SyntaxError:
+        return None
+    allowed = (ast.Expression, ast.BinOp, ast.Name, ast.Load, ast.Constant, ast.operator)
+    if isinstance(tree.body, ast.Name) or not all(isinstance(part, allowed) for part in ast.walk(tree)):
+        return None
+    names = frozenset(part.id for part in ast.walk(tree) if isinstance(part, ast.Name))
+    return (compile(tree, "<axis>", "eval"), names) if names else None
+
+
+@dataclass(slots=True)
+class Symbols:
+    """How to find the size that a symbol stands for when the named axes have given sizes."""
+
+    axes: dict[str, AskedAxis]
+    names: Names
+    solved: dict[str, tuple[CodeType, tuple[str, ...]]] = field(default_factory=dict)
+
+    def variables(self, symbol: str) -> frozenset[str]:
+        axis = self.axes.get(symbol)
+        if axis is not None and axis.name:
+            return self.names.variables(axis.name)
+        if symbol in self.solved:
+            return frozenset(name for other in self.solved[symbol][1] for name in self.variables(other))
+        return frozenset([symbol])
+
+    def value(self, symbol: str, values: Mapping[str, int]) -> int:
+        axis = self.axes.get(symbol)
+        if axis is not None and axis.name:
+            return self.names.value(axis.name, values)
+        if symbol in self.solved:
+            code, others = self.solved[symbol]
+            return int(eval(code, dict(FUNCTIONS), {other: self.value(other, values) for other in others}))
+        return values[symbol]
+
+    def bounds(self, variable: str) -> tuple[int, int | None]:
+        axis = self.axes.get(variable)
+        return (axis.lowest, axis.highest) if axis is not None else self.names.bounds.get(variable, (2, None))
+
+    def text(self, symbol: str) -> str:
+        axis = self.axes.get(symbol)
+        return axis.text if axis is not None else symbol
+
+    def is_unnamed(self, symbol: str) -> bool:
+        axis = self.axes.get(symbol)
+        return (axis is None or not axis.name) and symbol not in self.solved
+
+
+def python_code(expression: Any) -> CodeType | None:
+    try:
+        return compile(PythonPrinter().doprint(expression), "<guard>", "eval")
+    except Exception:  # the printer refuses what has no Python form
+        return None
+
+
+def symbol_names(expression: Any) -> tuple[str, ...]:
+    return tuple(sorted(str(symbol) for symbol in expression.free_symbols))

@@ -1,0 +1,279 @@
+"""Guards: conditions on sizes under which a captured program holds, and whether they take anything away.
+
+Arrives: a captured program and the axes that were asked for as dynamic. Leaves: one `Guard` for each condition that
+torch added, in axis names, with the line of the model where it arose. Torch guards on far more than it has to (`8 * n
+>= 16`, `(16 * n) // n == 16`), so a guard is tried on many sizes: one that is true everywhere is harmless, one that is
+false somewhere restricts the axes in it. Nothing is traced again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.printers import PythonPrinter
+
+from batch_export.exporter.capture.guard_symbols import (
+    FUNCTIONS,
+    AskedAxis,
+    Names,
+    Symbols,
+    places,
+    python_code,
+    symbol_names,
+)
+
+_LARGE = (512, 1000, 1024, 4096, 65537)
+_COARSE = (*range(2, 20), 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 299, 300, 1024, 65537)
+_RANDOM_TRIALS = 3000
+_UNLIMITED = 2**31
+_DIVISIBLE = 2**10 * 3**3 * 5**2 * 7**2 * 11 * 13
+"""A size that is a multiple of everything that models divide sizes by."""
+_OFFSETS = 33
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition under which the captured program holds.
+
+    Attributes:
+        condition: readable, with axis names, e.g. `seq <= 8`.
+        axes: the axes in it: a name, or `input.shape[axis]` where none was given.
+        source: `file:line` where torch added it, empty when it is not known.
+        restricts: whether it is false for some sizes that were asked for.
+        fixes: axes (input and position) left to the exporter that it holds to a few sizes, such as the example's.
+        narrows: axes left to the exporter that it takes some sizes from.
+        expression: the condition in torch's symbols.
+    """
+
+    condition: str
+    axes: tuple[str, ...] = ()
+    source: str = ""
+    restricts: bool = False
+    fixes: tuple[tuple[str, int], ...] = ()
+    narrows: tuple[tuple[str, int], ...] = ()
+    expression: Any = field(default=None, compare=False, repr=False)
+
+
+# Collecting -----------------------------------------------------------------------------------------------------------
+
+
+def environment_of(program: torch.export.ExportedProgram) -> ShapeEnv | None:
+    """Torch's environment of sizes of a program that was captured in this process."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor):
+            environment = getattr(getattr(value, "fake_mode", None), "shape_env", None)
+            if environment is not None:
+                return environment  # type: ignore[no-any-return]
+    return None
+
+
+def _source(guard: Any) -> str:
+    location = getattr(guard.sloc, "maybe_user_loc", None)
+    return str(location) if location else ""
+
+
+def collect(
+    program: torch.export.ExportedProgram, asked: Sequence[AskedAxis], aliases: Mapping[str, str]
+) -> list[Guard]:
+    """Every guard of the program, without repetition; those that restrict an axis first.
+
+    A guard restricts when it is false for some sizes in the declared ranges (2 and more where none was declared),
+    unless it only tells sizes 0 and 1 of an intermediate tensor from others, or only says what an axis without a name
+    equals.
+
+    Args:
+        program: the captured program.
+        asked: the axes that were asked for.
+        aliases: other ways in which torch names an input -> the way that `asked` uses.
+    """
+    environment = environment_of(program)
+    if environment is None:
+        codes = getattr(program, "_guards_code", None) or []
+        return [Guard(str(code)) for code in dict.fromkeys(codes)] + _ranges(program, {}, Names(()), set())
+    symbols = _table(environment, asked, aliases)
+    unique: dict[Any, Any] = {}
+    for guard in environment.guards:
+        known = unique.get(guard.expr)
+        if known is None or (not _source(known) and _source(guard)):
+            unique[guard.expr] = guard
+    pending = [guard for guard in unique.values() if not _solves(guard.expr, symbols)]
+    found = [_judge(guard, symbols) for guard in pending]
+    covered = {axis for guard in found if guard.restricts for axis in guard.axes}
+    found += _ranges(program, symbols.axes, symbols.names, covered)
+    found = [guard for guard in found if guard.condition != "True"]
+    return sorted(dict.fromkeys(found), key=lambda guard: not guard.restricts)
+
+
+def _table(environment: ShapeEnv, asked: Sequence[AskedAxis], aliases: Mapping[str, str]) -> Symbols:
+    by_place = {(axis.where, axis.axis): axis for axis in asked}
+    axes = {}
+    for symbol, (place, axis) in places(environment).items():
+        where = aliases.get(place, place)
+        axes[symbol] = by_place.get((where, axis)) or AskedAxis(where, axis)
+    return Symbols(axes, Names(asked))
+
+
+def _solves(expression: Any, symbols: Symbols) -> bool:
+    """Whether the guard only says what an axis without a name equals; it is then remembered."""
+    if not isinstance(expression, sympy.Eq):
+        return False
+    difference = expression.lhs - expression.rhs
+    for symbol in sorted(expression.free_symbols, key=str):
+        factor = difference.coeff(symbol)
+        rest = difference - factor * symbol
+        if not symbols.is_unnamed(str(symbol)) or factor not in (1, -1) or rest.has(symbol):
+            continue
+        others = symbol_names(rest)
+        axis = symbols.axes.get(str(symbol))
+        if (not others and axis is not None and axis.required) or any(
+            str(symbol) in symbols.variables(other) for other in others
+        ):
+            continue
+        code = python_code(-rest / factor)
+        if code is not None:
+            symbols.solved[str(symbol)] = (code, others)
+            return True
+    return False
+
+
+def _judge(guard: Any, symbols: Symbols) -> Guard:
+    expression = guard.expr
+    names = symbol_names(expression)
+    shown = expression.xreplace({symbol: sympy.Symbol(symbols.text(str(symbol))) for symbol in expression.free_symbols})
+    try:
+        condition = str(PythonPrinter().doprint(shown))
+    except Exception:
+        condition = str(shown)
+    axes = tuple(dict.fromkeys(symbols.text(name) for name in names))
+    required = [symbols.axes[name] for name in names if name in symbols.axes and symbols.axes[name].required]
+    limits = not _separates_small(expression) and not _always(expression, names, symbols)
+    restricts = bool(required) and limits
+    free = [axis for name in names if (axis := symbols.axes.get(name)) is not None and not axis.required]
+    left = tuple((axis.where, axis.axis) for axis in free if axis in symbols.names.asked)
+    fixes = left if isinstance(expression, sympy.Eq) and left and not required else ()
+    if fixes and _holds_at_large_sizes(expression, names, symbols):
+        fixes = ()
+    narrows = left if limits and not required and not isinstance(expression, sympy.Eq) else ()
+    return Guard(condition, axes, _source(guard), restricts, fixes, narrows, expression)
+
+
+def _separates_small(expression: Any) -> bool:
+    """`something != 0` and `something != 1`: torch tells sizes 0 and 1 apart from the rest, as for every input."""
+    return isinstance(expression, sympy.Ne) and any(side in (0, 1) for side in expression.args)
+
+
+def _always(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
+    """Whether the guard is true for all sizes that are tried; one that cannot be computed counts as false somewhere."""
+    if not all(name in symbols.axes for name in names):
+        return True  # sizes that depend on the data are not an input's axes
+    code = python_code(expression)
+    if code is None:
+        return False
+    variables = sorted({variable for name in names for variable in symbols.variables(name)})
+    functions = dict(FUNCTIONS)
+    for values in _trials([symbols.bounds(variable) for variable in variables]):
+        by_variable = dict(zip(variables, values, strict=True))
+        try:
+            sizes = {name: symbols.value(name, by_variable) for name in names}
+            if min(sizes.values(), default=2) >= 2 and not eval(code, functions, sizes):
+                return False
+        except NameError:
+            return False
+        except (ArithmeticError, KeyError, ValueError):
+            continue
+    return True
+
+
+def _holds_at_large_sizes(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
+    """Whether an equality holds for arbitrarily large sizes (`h % 16 == 0`), and not for a few only (`h * w == 64`)."""
+    code = python_code(expression)
+    if code is None or not all(name in symbols.axes for name in names):
+        return True
+    variables = sorted({variable for name in names for variable in symbols.variables(name)})
+    offsets: Iterator[tuple[int, ...]] = itertools.product(range(_OFFSETS), repeat=min(2, len(variables)))
+    for near in offsets:
+        values = [_DIVISIBLE + near[min(index, len(near) - 1)] for index in range(len(variables))]
+        by_variable = dict(zip(variables, values, strict=True))
+        try:
+            if eval(code, dict(FUNCTIONS), {name: symbols.value(name, by_variable) for name in names}):
+                return True
+        except (ArithmeticError, KeyError, NameError, ValueError):
+            return True
+    return False
+
+
+def _trials(bounds: Sequence[tuple[int, int | None]]) -> Iterator[tuple[int, ...]]:
+    """Sizes to try: every one up to 300 of a single axis, a grid for two, random picks for more."""
+
+    def within(sizes: Sequence[int], low: int, high: int | None) -> list[int]:
+        return [size for size in sizes if size >= low and (high is None or size <= high)] or [low]
+
+    if len(bounds) == 1:
+        ((low, high),) = bounds
+        yield from ((size,) for size in within((*range(2, 301), *_LARGE, high or 0), low, high))
+        return
+    choices = [within((*_COARSE, low, high or 0), low, high) for low, high in bounds]
+    if len(bounds) == 2:
+        yield from itertools.product(*choices)
+        return
+    generator = random.Random(0)
+    for _ in range(_RANDOM_TRIALS):
+        yield tuple(generator.choice(sizes) for sizes in choices)
+
+
+def _ranges(
+    program: torch.export.ExportedProgram, axes: Mapping[str, AskedAxis], names: Names, covered: set[str]
+) -> list[Guard]:
+    """Ranges narrower than what was asked for that no guard above accounts for."""
+    found: list[Guard] = []
+    for symbol, bounds in program.range_constraints.items():
+        axis = axes.get(str(symbol))
+        if not isinstance(symbol, sympy.Symbol) or (axes and axis is None):
+            continue
+        text = axis.text if axis is not None else str(symbol)
+        low, high = names.bounds.get(axis.name, (axis.lowest, axis.highest)) if axis is not None else (2, None)
+        required = axis is not None and axis.required
+        if text in covered:
+            continue
+        if bounds.upper.is_Integer and int(bounds.upper) < min(high or _UNLIMITED, _UNLIMITED):
+            found.append(Guard(f"{text} <= {int(bounds.upper)}", (text,), "", required))
+        if bounds.lower.is_Integer and int(bounds.lower) > max(2, low):
+            found.append(Guard(f"{text} >= {int(bounds.lower)}", (text,), "", required))
+    return found
+
+
+def axes_of_symbols(
+    environment: ShapeEnv, asked: Sequence[AskedAxis], aliases: Mapping[str, str]
+) -> dict[str, AskedAxis]:
+    """Torch's symbol -> the axis of an input that it is the size of, as it was asked for."""
+    return _table(environment, asked, aliases).axes
+
+
+def fixed_sizes(
+    environment: ShapeEnv | None, asked: Sequence[AskedAxis], aliases: Mapping[str, str]
+) -> list[tuple[AskedAxis, int, str]]:
+    """Axes that had to stay dynamic and that a capture made constant: the axis, its size, and where (`file:line`)."""
+    if environment is None:
+        return []
+    symbols = _table(environment, asked, aliases)
+    found: dict[str, tuple[AskedAxis, int, str]] = {}
+    sizes: dict[str, int] = {}
+    for guard in [*environment.guards, *environment.guards]:  # twice: an equality may come before the size it leads to
+        expression = guard.expr.xreplace({s: sizes[str(s)] for s in guard.expr.free_symbols if str(s) in sizes})
+        if not isinstance(expression, sympy.Eq):
+            continue
+        for left, right in ((expression.lhs, expression.rhs), (expression.rhs, expression.lhs)):
+            if isinstance(left, sympy.Symbol) and right.is_Integer:
+                sizes[str(left)] = int(right)
+                axis = symbols.axes.get(str(left))
+                if axis is not None and axis.required:
+                    found.setdefault(str(left), (axis, int(right), _source(guard)))
+    return list(found.values())

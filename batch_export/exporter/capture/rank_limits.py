@@ -1,0 +1,94 @@
+"""Sizes at which a result would have another number of axes, which one ONNX file cannot say.
+
+Arrives: a captured program and the axes that were asked for. Leaves: a guard for each free size that a squeeze takes as
+"not 1": at 1 eager drops that axis, and the file keeps it. torch's own guards set the size 1 apart without saying
+whether that matters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from batch_export.exporter.capture.guard_symbols import AskedAxis
+from batch_export.exporter.capture.guards import Guard, axes_of_symbols, environment_of
+from batch_export.exporter.graph.metadata import source_location
+
+aten = torch.ops.aten
+
+_SQUEEZES = frozenset(
+    getattr(getattr(aten, name), overload)
+    for name in ("squeeze", "squeeze_", "squeeze_copy")
+    for overload in ("default", "dim", "dims")
+)
+_TRIED = range(1, 65)
+"""Sizes of one axis at which an expression of it may be 1; of several axes, the first few of each."""
+
+
+def sizes_not_one(
+    program: torch.export.ExportedProgram,
+    asked: Sequence[AskedAxis],
+    aliases: Mapping[str, str],
+    names: Mapping[str, str],
+) -> list[Guard]:
+    """A guard for each such size, with the line of the squeeze where that is known.
+
+    It restricts where the caller asked for the axis, or the size depends on the data, and it narrows an axis that was
+    left to the exporter. A range that was declared without 1 is no restriction.
+    """
+    environment = environment_of(program)
+    axes = axes_of_symbols(environment, asked, aliases) if environment is not None else {}
+    found: list[Guard] = []
+    for size, source in _kept_sizes(program).items():
+        symbols = [str(symbol) for symbol in size.free_symbols]
+        known = [axes[symbol] for symbol in symbols if symbol in axes]
+        if environment is not None and not _may_be_one(size, axes):
+            continue
+        restricts = environment is not None and (len(known) < len(symbols) or any(axis.required for axis in known))
+        narrows = tuple((axis.where, axis.axis) for axis in known if axis in asked and not restricts)
+        shown = size.xreplace({one: sympy.Symbol(names.get(str(one), str(one))) for one in size.free_symbols})
+        in_words = tuple(axes[symbol].text if symbol in axes else symbol for symbol in symbols)
+        found.append(Guard(f"{shown} != 1", in_words, source, restricts, (), narrows))
+    return found
+
+
+def _may_be_one(size: Any, axes: Mapping[str, AskedAxis]) -> bool:
+    symbols = sorted(size.free_symbols, key=str)
+    ranges = []
+    for symbol in symbols:
+        axis = axes.get(str(symbol))
+        lowest = axis.lowest if axis is not None and (axis.never_one or axis.lowest > 2) else 1
+        tried = _TRIED if len(symbols) == 1 else _TRIED[:8]
+        ranges.append([lowest + one - 1 for one in tried])
+    combinations = itertools.islice(itertools.product(*ranges), 4096)
+    return any(size.xreplace(dict(zip(symbols, values, strict=True))) == 1 for values in combinations)
+
+
+def _kept_sizes(program: torch.export.ExportedProgram) -> dict[Any, str]:
+    """The expression of each size that a squeeze keeps -> `file:line` of the squeeze (empty where it is not known)."""
+    found: dict[Any, str] = {}
+    for module in program.graph_module.modules():
+        nodes = module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ()
+        for node in nodes:
+            if node.target in _SQUEEZES:
+                for size in _kept(node):
+                    found.setdefault(size, source_location(node) or "")
+    return found
+
+
+def _kept(node: torch.fx.Node) -> Iterator[Any]:
+    """Free sizes of the axes that a squeeze was asked to drop, and kept because they are not 1."""
+    source = node.args[0]
+    value = source.meta.get("val") if isinstance(source, torch.fx.Node) else None
+    if not isinstance(value, torch.Tensor):
+        return
+    given: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
+    axes = [given] if isinstance(given, int) else list(given)
+    for axis in axes:
+        size: Any = value.shape[axis] if value.dim() else 1
+        if isinstance(size, torch.SymInt) and not size.node.expr.is_number:
+            yield size.node.expr

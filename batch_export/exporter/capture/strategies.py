@@ -1,0 +1,142 @@
+"""The ways in which a module is captured, and what each of them took for granted about the data.
+
+Arrives: a module, its example inputs and torch's form of the dynamic shapes. Leaves: torch's exported program, or
+torch's error. The last two ways may assume what holds for the example inputs only; `assumed` says what.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.jit._trace import TracerWarning
+
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture import torchscript
+from batch_export.exporter.capture.guard_sources import is_users
+
+NON_STRICT, STRICT, DRAFT, TRACE = (
+    "torch.export(strict=False)",
+    "torch.export(strict=True)",
+    "draft_export",
+    "torch.jit.trace",
+)
+ASSUMING = frozenset({DRAFT, TRACE})
+"""Strategies whose programs may hold for the example inputs only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """Something about the data that a captured program takes for granted.
+
+    Attributes:
+        condition: what holds at the example inputs.
+        source: `file:line` in the model, empty when it is not known.
+    """
+
+    condition: str
+    source: str = ""
+
+    @property
+    def text(self) -> str:
+        """One line, with the place."""
+        return f"{self.condition} (at {self.source})" if self.source else self.condition
+
+
+def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
+    def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+        return torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
+
+    return run
+
+
+def _draft(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+    return torch.export.draft_export(module, args, kwargs=kwargs or None, dynamic_shapes=form)
+
+
+def _jit_trace(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+    named = shapes.bind_names(module, args, kwargs)
+    with _tracer_warnings() as noted:
+        traced = torch.jit.trace(module, tuple(named.values()), strict=False, check_trace=False)
+    eager = torchscript.as_eager(traced, tuple(named.values()), {})
+    free = None if form is None else tuple(form.values())
+    program = _torch_export(strict=False)(eager, tuple(named.values()), {}, free)
+    program._tracer_assumptions = noted  # type: ignore[attr-defined]
+    return program
+
+
+@contextlib.contextmanager
+def _tracer_warnings() -> Iterator[list[Assumption]]:
+    """What torch.jit.trace warns of: places where a tensor's value became a Python object."""
+    noted: list[Assumption] = []
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", TracerWarning)
+        yield noted
+    for one in heard:
+        if issubclass(one.category, TracerWarning) and "incorrect" in str(one.message):
+            noted.append(Assumption(_quoted(one.filename, one.lineno), f"{one.filename}:{one.lineno}"))
+    noted[:] = dict.fromkeys(noted)
+
+
+STRATEGIES: tuple[tuple[str, Callable[..., Any]], ...] = (
+    (NON_STRICT, _torch_export(strict=False)),
+    (STRICT, _torch_export(strict=True)),
+    (DRAFT, _draft),
+    (TRACE, _jit_trace),
+)
+"""In the documented order; an exported program is taken as it is before any of them."""
+
+
+def assumed(strategy: str, program: torch.export.ExportedProgram, decision: Assumption | None) -> list[Assumption]:
+    """What a program that a strategy captured takes for granted about the data.
+
+    Args:
+        strategy: which one it was.
+        program: what it captured.
+        decision: the decision by data that the first strategy failed at, if it did.
+    """
+    if strategy == TRACE:
+        return list(getattr(program, "_tracer_assumptions", ())) or ([decision] if decision is not None else [])
+    report = getattr(program, "_report", None)
+    if strategy != DRAFT or report is None or report.successful():
+        return []
+    found = list(dict.fromkeys(_of_failure(failure, report.str_to_filename) for failure in report.failures))
+    return found if decision is None or any(one.source for one in found) else [decision]
+
+
+def _of_failure(failure: Any, files: Mapping[int, str]) -> Assumption:
+    told: dict[str, Any] = failure.data or {}
+    kind = str(failure.failure_type.name).lower().replace("_", " ")
+    expression = str(told.get("expr") or told.get("op") or kind)
+    frames = list(told.get("user_stack") or told.get("stack") or ())
+    for frame in reversed(frames):
+        file, line = files.get(frame["filename"], ""), int(frame["line"])
+        if file and is_users(file):
+            return Assumption(f"{_quoted(file, line)}: `{expression}`", f"{file}:{line}")
+    text = str(frames[-1].get("loc") or "") if frames else ""
+    return Assumption(f"what `{text}` finds: `{expression}`" if text else f"{kind}: `{expression}`")
+
+
+def _quoted(file: str, line: int) -> str:
+    return f"what `{linecache.getline(file, line).strip() or '?'}` finds"
+
+
+def decision_on_data(error: BaseException | None) -> Assumption | None:
+    """The decision by data that a capture failed at; None if it failed of something else."""
+    seen = error
+    while seen is not None and not isinstance(seen, GuardOnDataDependentSymNode):
+        seen = seen.__cause__ or seen.__context__
+    if seen is None:
+        return None
+    frames = [one for one in traceback.extract_tb(seen.__traceback__) if is_users(one.filename)]
+    if not frames:
+        return Assumption(f"`{seen.cond}`")
+    last = frames[-1]
+    return Assumption(_quoted(last.filename, last.lineno or 0), f"{last.filename}:{last.lineno}")

@@ -1,0 +1,283 @@
+"""Verification of an exported program: every value as a value, none left out.
+
+Arrives: a program, inputs, and the torch model where it is at hand. Leaves: one `VerificationInfo` (or `OutputFacts`)
+per value. `require` turns a difference beyond the tolerances into an error. The comparison itself is
+`numbers/compare.py`, the one that sweeps use; nothing is broadcast, cast or skipped to make values comparable.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from batch_export.errors import VerificationError
+from batch_export.exporter.capture.other_inputs import other_sizes
+from batch_export.exporter.diagnostics.eager_values import EagerValues
+from batch_export.exporter.diagnostics.search import Search
+from batch_export.exporter.diagnostics.slices import SlicedFile
+from batch_export.exporter.graph.agreement import require_one
+from batch_export.exporter.graph.tensor_values import to_tensor, to_value
+from batch_export.exporter.program.program import ONNXProgram
+from batch_export.numbers.compare import compare
+from batch_export.numbers.facts import OutputFacts
+from batch_export.numbers.values import Value
+from batch_export.runtime.provider_spec import ProviderSpec
+
+_BINS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 1e6)
+"""Edges of the histograms, as PyTorch's documentation of the verification has them."""
+_FLOOR = 1e-7
+"""Added to `|expected|` before dividing by it."""
+_AT_ONCE = 8
+"""Intermediate values fetched in one session; more would only need more memory at once."""
+_SIZES_TRIED = 6
+"""Other sizes that the model itself is tried at before verification makes do with the example's."""
+_PLAIN = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider", graph_optimization="disabled")
+
+
+@dataclass
+class VerificationInfo:
+    """How one value of an ONNX program compares with the exported program's.
+
+    Attributes:
+        name: of the value, as in the exported program; an output's name in the ONNX model.
+        max_abs_diff: largest `|actual - expected|`; infinite where shapes, NaN or Inf differ, zero for empty values.
+        max_rel_diff: largest `|actual - expected| / (|expected| + 1e-7)`, likewise.
+        abs_diff_hist: counts and edges of a histogram of absolute differences.
+        rel_diff_hist: the same of relative ones.
+        expected_dtype: the exported program's.
+        actual_dtype: the ONNX program's.
+        facts: everything that the comparison found.
+    """
+
+    name: str
+    max_abs_diff: float
+    max_rel_diff: float
+    abs_diff_hist: tuple[torch.Tensor, torch.Tensor]
+    rel_diff_hist: tuple[torch.Tensor, torch.Tensor]
+    expected_dtype: torch.dtype
+    actual_dtype: torch.dtype
+    facts: OutputFacts | None = None
+
+    @classmethod
+    def from_tensors(
+        cls, name: str, expected: torch.Tensor | float | int | bool, actual: torch.Tensor | float | int | bool
+    ) -> VerificationInfo:
+        """Compares two tensors (or numbers)."""
+        one, other = torch.as_tensor(expected).detach().cpu(), torch.as_tensor(actual).detach().cpu()
+        facts = compare(name, to_value(one), to_value(other))
+        absolute, relative = _differences(one, other)
+        edges = torch.tensor(_BINS)
+        return cls(
+            name=name,
+            # The facts are exact for integers of 64 bits, which float64 is not.
+            max_abs_diff=max(float(absolute.max()) if absolute.numel() else 0.0, facts.max_abs or 0.0),
+            max_rel_diff=float(relative.max()) if relative.numel() else 0.0,
+            abs_diff_hist=(torch.histogram(absolute.float(), bins=edges).hist, edges),
+            rel_diff_hist=(torch.histogram(relative.float(), bins=edges).hist, edges),
+            expected_dtype=one.dtype,
+            actual_dtype=other.dtype,
+            facts=facts,
+        )
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "name": self.name,
+            "max_abs_diff": self.max_abs_diff,
+            "max_rel_diff": self.max_rel_diff,
+            "abs_diff_hist": [self.abs_diff_hist[0].tolist(), self.abs_diff_hist[1].tolist()],
+            "rel_diff_hist": [self.rel_diff_hist[0].tolist(), self.rel_diff_hist[1].tolist()],
+            "expected_dtype": str(self.expected_dtype),
+            "actual_dtype": str(self.actual_dtype),
+        }
+
+
+def _differences(expected: torch.Tensor, actual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns absolute and relative differences in float64, element by element.
+
+    NaN beside NaN and an infinity beside the same one are equal; on one side only they differ infinitely, and so do
+    values of different shapes.
+    """
+    if expected.is_complex():
+        expected = torch.view_as_real(expected.resolve_conj())
+    if actual.is_complex():
+        actual = torch.view_as_real(actual.resolve_conj())
+    if expected.shape != actual.shape:
+        endless = torch.tensor([math.inf], dtype=torch.float64)
+        return endless, endless
+    equal = (expected == actual) | ((expected != expected) & (actual != actual))
+    wide, other = expected.to(torch.float64), actual.to(torch.float64)
+    absolute = torch.where(equal, 0.0, (wide - other).abs()).nan_to_num(nan=math.inf, posinf=math.inf)
+    relative = torch.where(equal, 0.0, absolute / (wide.abs() + _FLOOR)).nan_to_num(nan=math.inf, posinf=math.inf)
+    return absolute, relative
+
+
+def verify_onnx_program(
+    onnx_program: ONNXProgram,
+    args: tuple[Any, ...] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    compare_intermediates: bool = False,
+) -> list[VerificationInfo]:
+    """Compares a program with the exported program that it was made from.
+
+    Args:
+        onnx_program: the program.
+        args: positional inputs; None, with `kwargs` None too: the exported program's example inputs.
+        kwargs: keyword inputs.
+        compare_intermediates: whether inner values are compared as well, a few at a time, so that memory stays bounded.
+
+    Returns:
+        One entry per value, in the graph's order, outputs in theirs at the end.
+
+    Raises:
+        ValueError: there is no exported program, or it has no example inputs and none are given.
+        VerificationError: the number of outputs differs.
+    """
+    exported: torch.export.ExportedProgram | None = onnx_program.exported_program
+    if exported is None:
+        raise ValueError("the ONNX program does not know the exported program that it was made from; export it again")
+    if args is None and kwargs is None:
+        if exported.example_inputs is None:
+            raise ValueError("the exported program has no example inputs; pass args and kwargs")
+        args, kwargs = exported.example_inputs
+    given, keywords = tuple(args or ()), dict(kwargs or {})
+    eager = EagerValues(exported, given, keywords)
+    infos = list(_intermediates(onnx_program, eager, given, keywords)) if compare_intermediates else []
+    return infos + _outputs(onnx_program, eager, given, keywords)
+
+
+def _outputs(
+    program: ONNXProgram, eager: EagerValues, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[VerificationInfo]:
+    actual = program(*copy.deepcopy(args), **copy.deepcopy(kwargs))
+    values = eager.tensors(eager.output_names)
+    expected = [values[name] for name in eager.output_names]
+    names = [value.name or "" for value in program.model.graph.outputs]
+    user = [tensor for tensor, kind in zip(actual, _kinds(program, len(actual)), strict=True) if kind == "USER_OUTPUT"]
+    if len(user) != len(expected):
+        raise VerificationError(f"the ONNX model has {len(user)} outputs, and the exported program {len(expected)}")
+    return [
+        VerificationInfo.from_tensors(name, one, other) for name, one, other in zip(names, expected, user, strict=False)
+    ]
+
+
+def _kinds(program: ONNXProgram, count: int) -> list[str]:
+    return [kind for kind, _ in program.output_kinds] or ["USER_OUTPUT"] * count
+
+
+def _intermediates(
+    program: ONNXProgram, eager: EagerValues, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Iterator[VerificationInfo]:
+    names = [value.name or "" for value in program.model.graph.inputs]
+    tensors = program.adapt_torch_inputs_to_onnx(*args, **kwargs)
+    feeds: dict[str, Value] = {name: to_value(tensor) for name, tensor in zip(names, tensors, strict=True)}
+    with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
+        path = Path(folder) / "model.onnx"
+        program.save(path, external_data=True)
+        parts = Path(folder) / "parts"
+        parts.mkdir()
+        file = SlicedFile(path, parts)
+        matched = Search(file, eager, feeds, _PLAIN).fx_names
+        inner = [name for name in matched if name not in file.outputs]
+        for start in range(0, len(inner), _AT_ONCE):
+            some = inner[start : start + _AT_ONCE]
+            actual = file.run(some, feeds, _PLAIN)
+            expected = eager.compute([matched[name] for name in some])
+            for name in some:
+                if matched[name] in expected:
+                    one, other = to_tensor(expected[matched[name]]), to_tensor(actual[name])
+                    yield VerificationInfo.from_tensors(matched[name], one, other)
+
+
+def verify_program(
+    program: ONNXProgram, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[OutputFacts]:
+    """Compares the program with the model itself on the same inputs.
+
+    Raises:
+        VerificationError: if the file does not run, or the number of outputs differs.
+    """
+    return _compared(program, _model_outputs(program, model, args, kwargs), args, kwargs, "the example inputs")
+
+
+def verify_other_size(
+    program: ONNXProgram, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[OutputFacts]:
+    """The same at the first other size of the free axes that the model itself accepts; nothing where none is free.
+
+    Raises:
+        VerificationError: if the file does not run there, or differs.
+    """
+    if program.captured is None:
+        return []
+    for sizes, (others, keywords) in itertools.islice(other_sizes(program.captured, args, kwargs), _SIZES_TRIED):
+        try:
+            expected = _model_outputs(program, model, others, keywords)
+        except Exception:  # whatever the model raises: it is a size that the model does not take
+            continue
+        facts = _compared(program, expected, others, keywords, sizes)
+        try:
+            require(facts)
+        except VerificationError as error:
+            raise VerificationError(
+                f"at {sizes} {error.problem}",
+                next_step="declare the sizes that you need (torch.export.Dim(name, min=..., max=...)), or leave out of "
+                "dynamic_shapes what the model fixes",
+            ) from error
+        return facts
+    return []
+
+
+def _model_outputs(
+    program: ONNXProgram, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Sequence[torch.Tensor]:
+    if isinstance(model, torch.export.ExportedProgram):
+        model = model.module()
+    inputs, keywords = copy.deepcopy((tuple(args), dict(kwargs)))
+    state = copy.deepcopy(model.state_dict()) if isinstance(model, torch.nn.Module) else None
+    try:
+        with torch.no_grad():
+            return program.adapt_torch_outputs_to_onnx(model(*inputs, **keywords))
+    finally:
+        if state is not None:
+            model.load_state_dict(state)
+
+
+def _compared(
+    program: ONNXProgram, expected: Sequence[torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any], where: str
+) -> list[OutputFacts]:
+    try:
+        actual = program(*copy.deepcopy(tuple(args)), **copy.deepcopy(dict(kwargs)))
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        raise VerificationError(
+            f"the file does not run at {where}: {type(error).__name__}: {lines[0] if lines else ''}",
+            next_step="export with optimize=False to see whether the optimiser is to blame, and report this model",
+        ) from error
+    user = [tensor for tensor, kind in zip(actual, _kinds(program, len(actual)), strict=True) if kind == "USER_OUTPUT"]
+    if len(user) != len(expected):
+        raise VerificationError(f"the ONNX model has {len(user)} outputs, and the torch model {len(expected)}")
+    names = [value.name or "" for value in program.model.graph.outputs]
+    return [
+        compare(name, to_value(one), to_value(other)) for name, one, other in zip(names, expected, user, strict=False)
+    ]
+
+
+def require(results: Sequence[OutputFacts | VerificationInfo]) -> None:
+    """Raises if a value is not what the model gives.
+
+    Raises:
+        VerificationError: naming the value and the size of the error.
+    """
+    for result in results:
+        facts = result.facts if isinstance(result, VerificationInfo) else result
+        if facts is not None:
+            require_one(facts)

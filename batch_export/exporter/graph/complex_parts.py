@@ -1,0 +1,205 @@
+"""Complex tensors: pairs of real numbers along a last axis. Which values are pairs, and operators on their two parts.
+
+Arrives: an operator without a translation for complex tensors, its arguments as ONNX values (pairs among them) and a
+way to translate an operator on real ones. Leaves: the pairs that it gives. An operator that only moves, picks or adds
+elements is one operator on the real parts and one on the imaginary parts; a product of two tensors is four. Everything
+else is left alone: a translation that takes pairs for numbers would be silently wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.utils import _pytree as pytree
+
+from batch_export.exporter.graph.operators import op
+
+_KEY = "batch_export.complex"
+
+LINEAR = frozenset(
+    (
+        *("alias", "as_strided", "broadcast_to", "chunk", "clone", "constant_pad_nd", "contiguous", "copy", "cumsum"),
+        *("detach", "diag", "diag_embed", "diagonal", "diagonal_copy", "expand", "expand_as", "flatten", "flip"),
+        *("gather", "index", "index_put", "index_select", "lift_fresh_copy", "masked_select", "movedim", "narrow"),
+        *("pad", "permute", "repeat", "repeat_interleave", "reshape", "roll", "rot90", "scatter", "scatter_add"),
+        *("select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes", "squeeze", "sum"),
+        *("swapaxes", "t", "take", "take_along_dim", "tensor_split", "tile", "trace", "transpose", "tril", "triu"),
+        *("unbind", "unflatten", "unfold", "unsqueeze", "view", "unsafe_chunk", "unsafe_split", "broadcast_in_dim"),
+    )
+)
+"""What gives, of real and of imaginary parts, the parts of the result."""
+
+BILINEAR = frozenset({"bmm", "dot", "einsum", "inner", "linear", "matmul", "mm", "mv", "outer", "kron"})
+"""Products of two tensors."""
+
+FACTORIES: Mapping[str, tuple[int, int | complex]] = {
+    "zeros": (0, 0),
+    "ones": (0, 1),
+    "empty": (0, 0),
+    "new_zeros": (1, 0),
+    "new_ones": (1, 1),
+    "new_empty": (1, 0),
+    "full": (0, 1j),
+    "new_full": (1, 1j),
+}
+"""Operators that make a tensor from its sizes: which argument these are, and the number (1j: the next argument)."""
+
+
+def mark(value: ir.Value) -> None:
+    """Says that a value is a tensor of pairs."""
+    value.meta[_KEY] = True
+
+
+def is_pair(value: Any) -> bool:
+    """Whether a value is a tensor of pairs."""
+    return isinstance(value, ir.Value) and bool(value.meta.get(_KEY))
+
+
+def part(value: ir.Value, which: int) -> Any:
+    """The real (0) or the imaginary (1) part."""
+    found = op.Squeeze(op.Slice(value, [which], [which + 1], [-1]), [-1])
+    if value.shape is not None:
+        found.shape = ir.Shape(list(value.shape)[:-1])
+    return found
+
+
+def joined(real: Any, imaginary: Any) -> Any:
+    """Two parts as pairs."""
+    return op.Concat(op.Unsqueeze(real, [-1]), op.Unsqueeze(imaginary, [-1]), axis=-1)
+
+
+def paired(number: Any, like: ir.Value) -> Any:
+    """A number, a real tensor or pairs, as pairs of a value's dtype."""
+    if is_pair(number):
+        return number
+    if not isinstance(number, ir.Value):
+        of = complex(number)
+        return op.Constant(value=ir.tensor([of.real, of.imag], dtype=like.dtype))
+    return op.Pad(op.Unsqueeze(op.CastLike(number, like), [-1]), [0, 1], op.CastLike(0, like), [-1])
+
+
+def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> Any:
+    """A complex tensor of one number, by an operator of `FACTORIES`."""
+    position, number = FACTORIES[base]
+    of = complex(args[position + 1]) if number == 1j else complex(number)
+    dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
+    pair = op.Constant(value=ir.tensor([of.real, of.imag], dtype=dtype))
+    return op.Expand(pair, [*args[position], 2])
+
+
+def by_parts(
+    base: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    fake: Any,
+    real: Callable[[Sequence[Any], Mapping[str, Any], Any, str], Any],
+) -> Any:
+    """Translates an operator on pairs by the operator on real tensors; None where that would not be right.
+
+    Args:
+        base: the operator's name without namespace and overload.
+        args: its arguments.
+        kwargs: its arguments by keyword.
+        fake: what torch computed, complex tensors in it.
+        real: translates the operator with real arguments; called with the arguments, the fake result and a name's end.
+    """
+    if any(not one.is_complex() for one in pytree.tree_leaves(fake) if isinstance(one, torch.Tensor)):
+        return None
+    fakes = pytree.tree_map_only(torch.Tensor, lambda one: one.real, fake)
+    if base in LINEAR:
+        if base in ("index_put", "scatter", "scatter_add", "copy", "slice_scatter", "select_scatter"):
+            args = _all_pairs(args)
+        halves = [_halves(args, kwargs, which) for which in (0, 1)]
+        if base == "scatter":
+            halves = [(_numbers(half, which), kwargs) for which, (half, kwargs) in enumerate(halves)]
+        if base in ("pad", "constant_pad_nd"):
+            halves = [_padding(base, half, which) for which, half in enumerate(halves)]
+        return _merged(*(real(*half, fakes, f"part{which}") for which, half in enumerate(halves)))
+    if base in BILINEAR and len(args) >= 2:
+        return _product(base, args, kwargs, fakes, real)
+    return None
+
+
+def _halves(args: Sequence[Any], kwargs: Mapping[str, Any], which: int) -> tuple[Any, Any]:
+    both: tuple[Any, Any] = pytree.tree_map(
+        lambda one: part(one, which) if is_pair(one) else one, (list(args), dict(kwargs))
+    )
+    return both
+
+
+def _all_pairs(args: Sequence[Any]) -> list[Any]:
+    """What is written into a complex tensor is complex too, whether it was given as such or as real numbers."""
+    like = next(one for one in pytree.tree_leaves(list(args)) if is_pair(one))
+    return [
+        paired(one, like)
+        if isinstance(one, ir.Value) and one.dtype is not None and one.dtype.is_floating_point()
+        else one
+        for one in args
+    ]
+
+
+def _numbers(args: Sequence[Any], which: int) -> list[Any]:
+    """The number that a scatter writes: its real or its imaginary part."""
+    listed = list(args)
+    if len(listed) > 3 and isinstance(listed[3], (int, float, complex)):
+        number = complex(listed[3])
+        listed[3] = number.imag if which else number.real
+    return listed
+
+
+def _padding(base: str, half: tuple[Any, Any], which: int) -> tuple[Any, Any]:
+    """The number that is put around one part: the real or the imaginary part of the one that was given."""
+    args, kwargs = half
+    position = 3 if base == "pad" else 2
+    value = kwargs.get("value", args[position] if len(args) > position else None)
+    if value is None:
+        return half
+    number = complex(value)
+    return args[:position], {**kwargs, "value": number.imag if which else number.real}
+
+
+def _merged(real: Any, imaginary: Any) -> Any:
+    if isinstance(real, (list, tuple)):
+        return [_merged(*both) for both in zip(real, imaginary, strict=True)]
+    return None if real is None or imaginary is None else joined(real, imaginary)
+
+
+def _product(
+    base: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    fakes: Any,
+    real: Callable[[Sequence[Any], Mapping[str, Any], Any, str], Any],
+) -> Any:
+    listed = list(args)
+    bias = listed.pop(2) if base == "linear" and len(listed) > 2 else None
+    factors = listed[1] if base == "einsum" else listed[:2]
+    if len(factors) != 2:
+        return None
+
+    def product(left: Any, right: Any, end: str) -> Any:
+        given = [listed[0], [left, right], *listed[2:]] if base == "einsum" else [left, right, *listed[2:]]
+        return real(given, kwargs, fakes, end)
+
+    left, right = factors
+    if is_pair(left) and is_pair(right):
+        parts = [[part(one, which) for which in (0, 1)] for one in (left, right)]
+        (a, b), (c, d) = parts
+        products = product(a, c, "ac"), product(b, d, "bd"), product(a, d, "ad"), product(b, c, "bc")
+        if any(one is None for one in products):
+            return None
+        result = joined(op.Sub(products[0], products[1]), op.Add(products[2], products[3]))
+    else:
+        sides = [
+            product(part(left, which), right, f"part{which}")
+            if is_pair(left)
+            else product(left, part(right, which), f"part{which}")
+            for which in (0, 1)
+        ]
+        result = _merged(*sides)
+    if bias is None or result is None:
+        return result
+    return op.Add(result, paired(bias, result))

@@ -1,0 +1,70 @@
+"""Metadata of nodes, values and the graph, as PyTorch's documentation of the ONNX exporter names it.
+
+Arrives: FX nodes and the graph signature. Leaves: plain strings for `metadata_props`. Nothing is computed from tensors.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_PREFIX = "pkg.torch.onnx."
+KIND = "pkg.torch.export.graph_signature.{side}Spec.kind"
+PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
+ORIGINAL_NAME = _PREFIX + "original_node_name"
+GRAPH_SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+RANGE_CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"
+GUARDS = "batch_export.guards"
+ASSUMPTIONS = "batch_export.assumptions"
+STACK_TRACE = _PREFIX + "stack_trace"
+FX_NODE = _PREFIX + "fx_node"
+NAME_SCOPES = _PREFIX + "name_scopes"
+CLASS_HIERARCHY = _PREFIX + "class_hierarchy"
+
+
+_TORCH_FRAME = f'File "{Path(torch.__file__).parent}{os.sep}'
+
+
+def target_name(target: Any) -> str:
+    """`aten.add.Tensor` for an overload, the function's name otherwise."""
+    return str(target) if isinstance(target, torch._ops.OpOverload) else str(getattr(target, "__name__", target))
+
+
+def _class_name(kind: Any) -> str:
+    return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def node_metadata(node: torch.fx.Node) -> dict[str, str]:
+    """The documented properties of one FX node: namespace, class hierarchy, fx node, name scopes, stack trace."""
+    stack = node.meta.get("nn_module_stack") or {}
+    scopes = [path for path, _ in stack.values()]
+    classes = [_class_name(kind) for _, kind in stack.values()]
+    operator = target_name(node.target)
+    parts = [name if not path else f"{path}: {name}" for path, name in zip(scopes, classes, strict=True)]
+    properties = {
+        "namespace": "/".join([*parts, f"{node.name}: {operator}"]),
+        CLASS_HIERARCHY: repr([*classes, operator]),
+        FX_NODE: node.format_node() or str(node),
+        NAME_SCOPES: repr([*scopes, node.name]),
+    }
+    trace = node.meta.get("stack_trace")
+    if trace:
+        properties[STACK_TRACE] = trace
+    return properties
+
+
+def source_location(node: torch.fx.Node) -> str | None:
+    """`file:line` of the innermost frame of the model's own source; torch's own frames only where there is no other."""
+    trace = node.meta.get("stack_trace")
+    if not trace:
+        return None
+    frames = [line.strip() for line in trace.splitlines() if line.strip().startswith('File "')]
+    if not frames:
+        return None
+    own = [frame for frame in frames if not frame.startswith(_TORCH_FRAME)]
+    file, _, rest = (own or frames)[-1].removeprefix('File "').partition('", line ')
+    line = rest.split(",")[0].strip()
+    return f"{file}:{line}" if line.isdigit() else None

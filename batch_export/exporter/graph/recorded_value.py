@@ -1,0 +1,104 @@
+"""ONNX values that take part in Python arithmetic, so that translations read like formulas.
+
+Arrives: an operand beside the value: another value, or a number. Leaves: what the operator's ONNX node gives, recorded
+by the recorder that is active. A value's truth and a dynamic length are refused: they are known only when the
+model runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.errors import TranslationError
+from batch_export.exporter.graph.operators import op
+
+
+class RecordedValue(ir.Value):
+    """An ONNX value that takes part in Python arithmetic while a function is being recorded."""
+
+    __slots__ = ()
+
+    @property
+    def rank(self) -> int | None:
+        """Number of axes, None when unknown."""
+        return None if self.shape is None else len(self.shape)
+
+    def __bool__(self) -> bool:
+        if self.const_value is not None and self.const_value.size == 1:
+            return bool(self.const_value.numpy().item())
+        raise TranslationError(
+            "a translation asked for the truth of a tensor, which is known only when the model runs",
+            next_step="write the translation with Where or If",
+        )
+
+    def __len__(self) -> int:
+        sizes = None if self.shape is None else list(self.shape)
+        if not sizes or not isinstance(sizes[0], int):
+            raise TypeError(f"the length of {self.name} is known only when the model runs")
+        return sizes[0]
+
+    def __add__(self, other: Any) -> Any:
+        return op.Add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return op.Add(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return op.Sub(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return op.Sub(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return op.Mul(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return op.Mul(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return op.Div(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return op.Div(other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return op.Pow(self, other)
+
+    def __mod__(self, other: Any) -> Any:
+        fmod = 1 if self.dtype is not None and self.dtype.is_floating_point() else 0
+        return op.Mod(self, other, fmod=fmod)
+
+    def __matmul__(self, other: Any) -> Any:
+        return op.MatMul(self, other)
+
+    def __neg__(self) -> Any:
+        return op.Neg(self)
+
+    def __and__(self, other: Any) -> Any:
+        return op.And(self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return op.And(other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return op.Or(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return op.Or(other, self)
+
+    def __invert__(self) -> Any:
+        return op.Not(self)
+
+    def __lt__(self, other: Any) -> Any:
+        return op.Less(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return op.LessOrEqual(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return op.Greater(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return op.GreaterOrEqual(self, other)

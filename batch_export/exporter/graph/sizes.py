@@ -1,0 +1,170 @@
+"""Symbolic sizes: from torch's symbols to axis names for people, and to ONNX scalars for the graph.
+
+Arrives: SymInts and the values in whose shapes their symbols appear. Leaves: `ir.Shape`s with readable axis names, and
+int64 scalars that compute an expression when the model runs. Scopes nest: what is computed inside the body of an `If`
+is not visible outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import sympy
+import torch
+from torch.utils._sympy import functions as torch_sympy
+
+from batch_export.errors import TranslationError
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorder import Recorder
+
+
+def expression(size: Any) -> Any:
+    """The sympy expression of a SymInt, SymFloat or SymBool."""
+    return size.node.expr
+
+
+class Sizes:
+    """The symbols of one program.
+
+    Args:
+        recorder: where scalars are computed.
+        axis_names: torch's symbol (`s17`) -> the name that the user gave (`batch`).
+    """
+
+    def __init__(self, recorder: Recorder, axis_names: Mapping[str, str]) -> None:
+        self._recorder = recorder
+        self._renaming = {sympy.Symbol(symbol, integer=True): name for symbol, name in axis_names.items()}
+        self._names = dict(axis_names)
+        self._values: ChainMap[Any, ir.Value] = ChainMap()
+        self._sources: ChainMap[str, tuple[ir.Value, int]] = ChainMap()
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forgets, at its end, what was computed inside."""
+        values, sources = self._values, self._sources
+        self._values, self._sources = values.new_child(), sources.new_child()
+        try:
+            yield
+        finally:
+            self._values, self._sources = values, sources
+
+    def text(self, size: Any) -> str:
+        """An expression with axis names in place of torch's symbols, e.g. `past + seq`."""
+        expr = expression(size)
+        if isinstance(expr, sympy.Symbol):
+            return str(self._names.get(expr.name, expr.name))
+        by_name = {symbol: sympy.Symbol(self._names.get(symbol.name, symbol.name)) for symbol in expr.free_symbols}
+        return str(expr.xreplace(by_name))
+
+    def shape(self, sizes: Sequence[Any]) -> ir.Shape:
+        """The ONNX shape of a torch shape: integers stay, symbols become axis names."""
+        dims: list[int | str] = []
+        for size in sizes:
+            if isinstance(size, torch.SymInt) and not expression(size).is_number:
+                dims.append(self.text(size))
+            else:
+                dims.append(int(size))
+        return ir.Shape(dims)
+
+    def learn(self, value: ir.Value, sizes: Sequence[Any]) -> None:
+        """Remembers in which axis of which value each plain symbol can be read."""
+        for axis, size in enumerate(sizes):
+            if isinstance(size, torch.SymInt):
+                expr = expression(size)
+                if isinstance(expr, sympy.Symbol) and expr.name not in self._sources:
+                    self._sources[expr.name] = (value, axis)
+
+    def learn_scalar(self, size: Any, value: ir.Value) -> None:
+        """Remembers the ONNX scalar that holds an expression."""
+        expr = expression(size)
+        if not expr.is_number and expr not in self._values:
+            self._values[expr] = value
+
+    def scalar(self, size: Any) -> ir.Value | int | float | bool:
+        """An ONNX scalar (or the plain number) with the value of a SymInt, SymFloat or SymBool.
+
+        Raises:
+            TranslationError: if the expression has a function that ONNX arithmetic does not cover here.
+        """
+        result: ir.Value | int | float | bool = self._emit(expression(size))
+        return result
+
+    def _emit(self, expr: Any) -> Any:
+        if expr.is_Integer:
+            return int(expr)
+        if expr.is_number and expr.is_real:
+            return float(expr)
+        if expr in (sympy.true, sympy.false):
+            return bool(expr)
+        known = self._values.get(expr)
+        if known is not None:
+            return known
+        value = self._compute(expr)
+        if isinstance(value, ir.Value):
+            self._values[expr] = value
+        return value
+
+    def _compute(self, expr: Any) -> Any:
+        if isinstance(expr, sympy.Symbol):
+            source = self._sources.get(expr.name)
+            if source is None:
+                raise TranslationError(f"the size {self._names.get(expr.name, expr.name)} is in no tensor's shape")
+            value, axis = source
+            size = op.Shape(value, start=axis, end=axis + 1)
+            return op.Reshape(size, self._recorder.constant([], ir.DataType.INT64))
+        operands = [self._emit(operand) for operand in expr.args]
+        if isinstance(expr, sympy.Add):
+            return self._chain(op.Add, operands)
+        if isinstance(expr, sympy.Mul):
+            return self._chain(op.Mul, operands)
+        if isinstance(expr, sympy.Pow) and isinstance(operands[1], int) and operands[1] > 0:
+            return self._chain(op.Mul, [operands[0]] * operands[1])
+        if isinstance(expr, (torch_sympy.FloorDiv, torch_sympy.CleanDiv)):
+            return op.Div(operands[0], operands[1])  # sizes are not negative
+        if isinstance(expr, (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod)):
+            return op.Mod(operands[0], operands[1])
+        if isinstance(expr, (torch_sympy.Max, sympy.Max)):
+            return self._chain(op.Max, operands)
+        if isinstance(expr, (torch_sympy.Min, sympy.Min)):
+            return self._chain(op.Min, operands)
+        if isinstance(expr, torch_sympy.ToFloat):
+            return self._double(operands[0])
+        if isinstance(expr, (torch_sympy.IntTrueDiv, torch_sympy.FloatTrueDiv)):
+            return op.Div(self._double(operands[0]), self._double(operands[1]))
+        if isinstance(expr, torch_sympy.TruncToInt):
+            return op.Cast(operands[0], to=ir.DataType.INT64)
+        if isinstance(expr, torch_sympy.CeilToInt):
+            return op.Cast(op.Ceil(operands[0]), to=ir.DataType.INT64)
+        if isinstance(expr, torch_sympy.FloorToInt):
+            return op.Cast(op.Floor(operands[0]), to=ir.DataType.INT64)
+        comparisons = {
+            sympy.Eq: op.Equal,
+            sympy.Lt: op.Less,
+            sympy.Le: op.LessOrEqual,
+            sympy.Gt: op.Greater,
+            sympy.Ge: op.GreaterOrEqual,
+        }
+        for kind, compare in comparisons.items():
+            if isinstance(expr, kind):
+                return compare(*operands)
+        if isinstance(expr, sympy.Ne):
+            return op.Not(op.Equal(*operands))
+        raise TranslationError(f"the size expression {expr} has no ONNX arithmetic ({type(expr).__name__})")
+
+    def _double(self, operand: Any) -> ir.Value:
+        """With the precision of Python's numbers: a size computed in float32 may be off by one."""
+        if isinstance(operand, ir.Value):
+            result: ir.Value = op.Cast(operand, to=ir.DataType.DOUBLE)
+            return result
+        return self._recorder.constant(float(operand), ir.DataType.DOUBLE)
+
+    @staticmethod
+    def _chain(operator: Any, operands: Sequence[Any]) -> Any:
+        result = operands[0]
+        for operand in operands[1:]:
+            result = operator(result, operand)
+        return result

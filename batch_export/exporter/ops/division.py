@@ -1,0 +1,115 @@
+"""Division with rounding, remainders and what is left of a number without its integer part.
+
+Integers stay integers: through float32 they would be wrong beyond 2^24. Of floating point numbers the quotient is
+formed from the exact remainder, as torch does it, since the floor of a rounded quotient may be one too large, and so
+that infinities give what they give in torch. A divisor that is a number of the model saves the nodes that find out its
+sign. onnxruntime's Where keeps the sign of a zero in its last branch only, so that is where such zeros stand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.ops import axes, loops
+from batch_export.exporter.ops.marking import lowering
+
+
+def operands(self: Any, other: Any) -> tuple[Any, Any]:
+    """Both operands as values; a number takes the other one's dtype."""
+    if not isinstance(self, ir.Value):
+        return axes.like(self, other), other
+    return self, other if isinstance(other, ir.Value) else axes.like(other, self)
+
+
+def _sign(value: Any) -> int:
+    """1 or -1 for a number of the model that is known and not 0; 0 for what is not known."""
+    array = loops.recorder().known(value)
+    if array is None or array.size != 1:
+        return 0
+    number = float(array.item())
+    return (number > 0) - (number < 0)
+
+
+def _opposed(rest: Any, other: Any) -> Any:
+    """Whether a remainder has the other sign than the divisor; a remainder of 0 has none."""
+    zero = axes.like(0, rest)
+    sign = _sign(other)
+    if sign:
+        return op.Less(rest, zero) if sign > 0 else op.Greater(rest, zero)
+    differ = op.Xor(op.Less(rest, zero), op.Less(other, zero))
+    return op.And(differ, op.Not(op.Equal(rest, zero)))
+
+
+def _is_unsigned(value: Any) -> bool:
+    return value.dtype is not None and not value.dtype.is_signed()
+
+
+def floored(self: Any, other: Any) -> Any:
+    """The quotient of integers, rounded down."""
+    quotient = op.Div(self, other)
+    if _is_unsigned(self):
+        return quotient
+    rest = op.Sub(self, op.Mul(quotient, other))
+    return op.Sub(quotient, op.CastLike(_opposed(rest, other), self))
+
+
+def _floored_float(self: Any, other: Any) -> Any:
+    quotient, rest = op.Div(self, other), op.Mod(self, other, fmod=1)
+    one, half, zero = (axes.like(number, self) for number in (1.0, 0.5, 0.0))
+    exact = op.Div(op.Sub(self, rest), other)
+    exact = op.Where(_opposed(rest, other), op.Sub(exact, one), exact)
+    floor = op.Floor(exact)
+    floor = op.Where(op.Greater(op.Sub(exact, floor), half), op.Add(floor, one), floor)
+    # A quotient of 0 has the sign of the rounded one; NaN, which no comparison finds, stays NaN.
+    floor = op.Where(op.Greater(op.Abs(exact), zero), floor, op.Mul(quotient, zero))
+    return floor if _sign(other) else op.Where(op.Equal(other, zero), quotient, floor)
+
+
+def truncated(value: Any) -> Any:
+    """A number without what follows the point; a zero keeps its sign."""
+    return op.Where(op.Greater(value, axes.like(0.0, value)), op.Floor(value), op.Ceil(value))
+
+
+@lowering("aten::floor_divide", "aten::floor_divide.Scalar", "aten::div.Tensor_mode", "aten::div.Scalar_mode")
+def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> Any:
+    """`aten::div` with its three ways of rounding, and `aten::floor_divide`."""
+    left, right = operands(self, other)
+    if rounding_mode is None:
+        return op.Div(left, right)
+    if axes.is_float(left):
+        return truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
+    return op.Div(left, right) if rounding_mode == "trunc" else floored(left, right)
+
+
+@lowering("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
+def remainder(self: Any, other: Any) -> Any:
+    """The remainder with the sign of the divisor."""
+    left, right = operands(self, other)
+    if not axes.is_float(left):
+        return op.Mod(left, right)
+    rest = op.Mod(left, right, fmod=1)
+    return op.Where(_opposed(rest, right), op.Add(rest, right), rest)
+
+
+@lowering("aten::fmod.Tensor", "aten::fmod.Scalar", "prims::fmod")
+def fmod(self: Any, other: Any) -> Any:
+    """The remainder with the sign of the dividend; that of integers by a division, since Mod goes through float64."""
+    left, right = operands(self, other)
+    if axes.is_float(left):
+        return op.Mod(left, right, fmod=1)
+    return op.Sub(left, op.Mul(op.Div(left, right), right))
+
+
+@lowering("aten::trunc", "aten::fix", "prims::trunc")
+def trunc(self: ir.Value) -> Any:
+    """Rounding towards zero, which keeps the sign of a zero."""
+    return truncated(self) if axes.is_float(self) else op.Identity(self)
+
+
+@lowering("aten::frac")
+def frac(self: ir.Value) -> Any:
+    """What follows the point, with the number's sign."""
+    return op.Sub(self, truncated(self))

@@ -1,0 +1,173 @@
+"""Interpolation that ONNX's Resize cannot say, or says only for sizes and not for the scales that torch keeps to.
+
+Antialiased resizing is two matrix products: torch widens its filter by the scale that was given, not by the ratio of
+the sizes, and it knows align_corners, for which Resize has no antialiasing. Nearest-exact reads the element at
+floor((i + 0.5) / scale), computed in float32 as torch does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+
+def _number(value: float) -> Any:
+    return op.Constant(value=ir.tensor(value, dtype=ir.DataType.DOUBLE))
+
+
+def _wide(size: Any) -> Any:
+    """A size, `int64[1]`, as float64."""
+    return op.Cast(size, to=ir.DataType.DOUBLE)
+
+
+def _lengths(self: ir.Value, output_size: Any, scales: Sequence[Any], first: int = 2) -> list[Any]:
+    """The new sizes, each `int64[1]`: those that are given, or the old ones times the scales, rounded down."""
+    if output_size is not None:
+        return [
+            op.Reshape(size, [1]) if isinstance(size, ir.Value) else op.Constant(value_ints=[size])
+            for size in output_size
+        ]
+    found: list[Any] = []
+    for place, scale in enumerate(scales):
+        fixed = axes.fixed_size(self, first + place)
+        if fixed is not None:
+            found.append(op.Constant(value_ints=[int(fixed * scale)]))
+        else:
+            product = op.Mul(_wide(axes.size(self, first + place)), _number(scale))
+            found.append(op.Cast(op.Floor(product), to=ir.DataType.INT64))
+    return found
+
+
+# Antialiasing ---------------------------------------------------------------------------------------------------------
+
+
+def _triangle(x: Any) -> Any:
+    return op.Max(op.Sub(_number(1.0), op.Abs(x)), _number(0.0))
+
+
+def _cubic(x: Any) -> Any:
+    """Keys' cubic convolution with a = -1/2."""
+    x = op.Abs(x)
+    inner = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(_number(1.5), x), _number(2.5)), x), x), _number(1.0))
+    outer = op.Add(
+        op.Mul(op.Sub(op.Mul(op.Sub(_number(2.5), op.Mul(_number(0.5), x)), x), _number(4.0)), x), _number(2.0)
+    )
+    beyond = op.Where(op.Less(x, _number(2.0)), outer, _number(0.0))
+    return op.Where(op.Less(x, _number(1.0)), inner, beyond)
+
+
+def _antialiasing(
+    length: Any, wanted: Any, scale: float | None, align_corners: bool, reach: float, kernel: Callable[[Any], Any]
+) -> Any:
+    """The share of each old element in each new one, `float64[new, old]`.
+
+    Source of the rule: the documented behaviour of Pillow's resize, which torch follows: a filter as wide as the
+    step between new elements, cut at the ends and normalised.
+    """
+    old, new = _wide(length), _wide(wanted)
+    if align_corners:
+        gaps = op.Max(op.Sub(new, _number(1.0)), _number(1.0))
+        step = op.Where(op.Greater(new, _number(1.0)), op.Div(op.Sub(old, _number(1.0)), gaps), _number(0.0))
+    else:
+        step = op.Div(old, new) if scale is None else _number(1.0 / scale)
+    widened = op.Max(step, _number(1.0))
+    support = op.Mul(widened, _number(reach))
+    rows = op.Unsqueeze(_wide(op.Range(0, axes.scalar(wanted), 1)), [1])
+    columns = op.Unsqueeze(_wide(op.Range(0, axes.scalar(length), 1)), [0])
+    centre = op.Mul(step, op.Add(rows, _number(0.5)))
+    low = op.Floor(op.Add(op.Sub(centre, support), _number(0.5)))
+    high = op.Floor(op.Add(op.Add(centre, support), _number(0.5)))
+    inside = op.And(op.GreaterOrEqual(columns, low), op.Less(columns, high))
+    weight = kernel(op.Div(op.Add(op.Sub(columns, centre), _number(0.5)), widened))
+    weight = op.Where(inside, weight, _number(0.0))
+    total = op.ReduceSum(weight, [1], keepdims=1)
+    return op.Div(weight, op.Where(op.Equal(total, _number(0.0)), _number(1.0), total))
+
+
+def _antialiased(
+    self: ir.Value, lengths: Sequence[Any], align_corners: bool, scales: Sequence[float | None], mode: str
+) -> Any:
+    sizes_decide = all(scale is None or float(scale).is_integer() for scale in scales)
+    if sizes_decide and not align_corners and self.dtype != ir.DataType.DOUBLE:
+        return op.Resize(
+            self, None, None, op.Concat(op.Shape(self, end=2), *lengths, axis=0), mode=mode, antialias=1,
+            cubic_coeff_a=-0.5, exclude_outside=1, coordinate_transformation_mode="half_pixel",
+        )  # fmt: skip
+    reach, kernel = (1.0, _triangle) if mode == "linear" else (2.0, _cubic)
+    down, across = (
+        op.CastLike(_antialiasing(axes.size(self, axis), wanted, scale, align_corners, reach, kernel), self)
+        for axis, wanted, scale in zip((2, 3), lengths, scales, strict=True)
+    )
+    return op.MatMul(op.MatMul(down, self), op.Transpose(across, perm=[1, 0]))
+
+
+def _antialiased_by(mode: str) -> tuple[Any, Any]:
+    def by_size(
+        self: ir.Value, output_size: Any, align_corners: bool, scales_h: Any = None, scales_w: Any = None
+    ) -> Any:
+        return _antialiased(self, _lengths(self, output_size, ()), align_corners, (scales_h, scales_w), mode)
+
+    def by_either(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
+        scales = scale_factors or (None, None)
+        return _antialiased(input, _lengths(input, output_size, scales), align_corners, scales, mode)
+
+    by_size.__doc__ = by_either.__doc__ = f"Antialiased {mode} interpolation."
+    return by_size, by_either
+
+
+_by_size, _by_either = _antialiased_by("linear")
+bilinear_by_size = lowering("aten::_upsample_bilinear2d_aa")(_by_size)
+bilinear = lowering("aten::_upsample_bilinear2d_aa.vec")(_by_either)
+_by_size, _by_either = _antialiased_by("cubic")
+bicubic_by_size = lowering("aten::_upsample_bicubic2d_aa")(_by_size)
+bicubic = lowering("aten::_upsample_bicubic2d_aa.vec")(_by_either)
+
+
+# Nearest and linear ---------------------------------------------------------------------------------------------------
+
+
+def _nearest_exact(self: ir.Value, lengths: Sequence[Any], scales: Sequence[float | None]) -> Any:
+    result: Any = self
+    for place, (wanted, scale) in enumerate(zip(lengths, scales, strict=True)):
+        length = axes.size(self, 2 + place)
+        old, new = (op.Cast(size, to=ir.DataType.FLOAT) for size in (length, wanted))
+        step = op.Div(old, new) if scale is None else op.Constant(value_float=1.0 / scale)
+        middles = op.Add(op.Cast(op.Range(0, axes.scalar(wanted), 1), to=ir.DataType.FLOAT), 0.5)
+        places = op.Cast(op.Floor(op.Mul(middles, step)), to=ir.DataType.INT64)
+        result = op.Gather(result, op.Min(places, op.Sub(length, [1])), axis=2 + place)
+    return result
+
+
+@lowering(
+    "aten::_upsample_nearest_exact1d.vec", "aten::_upsample_nearest_exact2d.vec", "aten::_upsample_nearest_exact3d.vec"
+)  # fmt: skip
+def nearest_exact(input: ir.Value, output_size: Any, scale_factors: Any = None) -> Any:
+    """The nearest elements, by sizes or by scales."""
+    scales = scale_factors or [None] * (axes.rank(input) - 2)
+    return _nearest_exact(input, _lengths(input, output_size, scales), scales)
+
+
+@lowering("aten::_upsample_nearest_exact1d", "aten::_upsample_nearest_exact2d", "aten::_upsample_nearest_exact3d")
+def nearest_exact_by_size(
+    self: ir.Value, output_size: Any, scales_0: Any = None, scales_1: Any = None, scales_2: Any = None
+) -> Any:
+    """The nearest elements; the sizes are given, and perhaps the scales that they come from."""
+    given = [scales_0, scales_1, scales_2][: axes.rank(self) - 2]
+    return _nearest_exact(self, _lengths(self, output_size, ()), given)
+
+
+@lowering("aten::upsample_linear1d.vec", "aten::upsample_trilinear3d.vec")
+def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
+    """Linear interpolation of one or three axes."""
+    mode = "align_corners" if align_corners else "half_pixel"
+    if scale_factors is None or align_corners:
+        sizes = op.Concat(op.Shape(input, end=2), *_lengths(input, output_size, scale_factors or ()), axis=0)
+        return op.Resize(input, None, None, sizes, mode="linear", coordinate_transformation_mode=mode)
+    scales = op.Constant(value_floats=[1.0, 1.0, *scale_factors])
+    return op.Resize(input, None, scales, mode="linear", coordinate_transformation_mode=mode)

@@ -1,0 +1,194 @@
+"""Exponentials and logarithms that neither cancel nor overflow: `exp(x) - 1` near 0, log(exp(x) + exp(y)) far from it.
+
+What torch computes in float32 for half precision and for integers is computed so here; the caller casts results back.
+Sources: log1p: the rounding of 1 + x is made good by the first term of its series; logaddexp and logcumsumexp: the
+larger exponent is taken out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.ops import axes, loops
+from batch_export.exporter.ops.division import operands
+from batch_export.exporter.ops.marking import lowering
+
+_HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
+def widened(self: ir.Value) -> Any:
+    """float32 and float64 as they are, everything else as float32."""
+    if axes.is_float(self) and self.dtype not in _HALF:
+        return self
+    return axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
+
+
+def exp_minus_one(x: Any) -> Any:
+    """exp(x) - 1; within 1 of 0 as 2 t / (1 - t) with t = tanh(x / 2)."""
+    one = axes.like(1.0, x)
+    half = op.Tanh(op.Mul(x, axes.like(0.5, x)))
+    near = op.Div(op.Add(half, half), op.Sub(one, half))
+    return op.Where(op.GreaterOrEqual(op.Abs(x), one), op.Sub(op.Exp(x), one), near)
+
+
+def log_one_plus(x: Any) -> Any:
+    """log(1 + x): with u = 1 + x rounded, log(u) + (x - (u - 1)) / u."""
+    one = axes.like(1.0, x)
+    rounded = op.Add(x, one)
+    back = op.Sub(rounded, one)
+    missing = op.Where(op.Equal(back, x), axes.like(0.0, x), op.Div(op.Sub(x, back), rounded))
+    return op.Add(op.Log(rounded), missing)
+
+
+@lowering("aten::expm1", "aten::special_expm1", "prims::expm1")
+def expm1(self: ir.Value) -> Any:
+    """exp(x) - 1."""
+    return exp_minus_one(widened(self))
+
+
+@lowering("aten::log1p", "prims::log1p")
+def log1p(self: ir.Value) -> Any:
+    """log(1 + x)."""
+    data = widened(self)
+    is_zero = op.Equal(data, axes.like(0.0, data))
+    return op.Where(op.Not(is_zero), log_one_plus(data), data)  # a zero keeps its sign
+
+
+@lowering("aten::log_sigmoid", "aten::log_sigmoid_forward")
+def log_sigmoid(self: ir.Value) -> Any:
+    """log(sigmoid(x)) as -softplus(-x)."""
+    data = widened(self)
+    return op.Neg(softplus_of(op.Neg(data)))
+
+
+def softplus_of(x: Any) -> Any:
+    """log(1 + exp(x)); onnxruntime has no Softplus for float64."""
+    if x.dtype != ir.DataType.DOUBLE:
+        return op.Softplus(x)
+    return op.Add(op.Max(x, axes.like(0.0, x)), log_one_plus(op.Exp(op.Neg(op.Abs(x)))))
+
+
+@lowering("aten::softplus")
+def softplus(self: ir.Value, beta: float = 1.0, threshold: float = 20.0) -> Any:
+    """log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold."""
+    if beta == 1.0:
+        return op.Where(op.Greater(self, axes.like(threshold, self)), self, softplus_of(self))
+    scaled = op.Mul(self, axes.like(beta, self))
+    curve = op.Div(softplus_of(scaled), axes.like(beta, self))
+    return op.Where(op.Greater(scaled, axes.like(threshold, self)), self, curve)
+
+
+def _log_add(self: Any, other: Any, base: float) -> Any:
+    """The larger one plus log(1 + base^-distance); equal infinities have no distance."""
+    left, right = (widened(value) for value in operands(self, other))
+    largest = op.Max(left, right)
+    distance = op.Abs(op.Sub(left, right))
+    if base == 2.0:
+        distance = op.Mul(distance, axes.like(math.log(2.0), largest))
+    more = log_one_plus(op.Exp(op.Neg(distance)))
+    if base == 2.0:
+        more = op.Div(more, axes.like(math.log(2.0), largest))
+    return op.Where(op.And(op.Equal(left, right), op.IsInf(left)), left, op.Add(largest, more))
+
+
+@lowering("aten::logaddexp")
+def logaddexp(self: Any, other: Any) -> Any:
+    """log(exp(x) + exp(y))."""
+    return _log_add(self, other, math.e)
+
+
+@lowering("aten::logaddexp2")
+def logaddexp2(self: Any, other: Any) -> Any:
+    """log2(2^x + 2^y)."""
+    return _log_add(self, other, 2.0)
+
+
+@lowering("aten::logcumsumexp")
+def logcumsumexp(self: ir.Value, dim: int) -> Any:
+    """The logarithm of the sum of the exponentials so far along an axis, each step as `logaddexp`."""
+    if axes.rank(self) == 0:
+        return op.Identity(self)
+    data, position = widened(self), axes.axis(self, dim)
+    count = axes.rank(self)
+    order = [position, *(other for other in range(count) if other != position)]
+    moved = op.Transpose(data, perm=order) if position else data
+    axes.shaped(moved, None if self.shape is None else [self.shape[other] for other in order])
+    start = op.Expand(axes.like(float("-inf"), data), op.Shape(moved, start=1))
+    axes.shaped(start, None if moved.shape is None else list(moved.shape)[1:])
+
+    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        total = _log_add(states[0], slices[0], math.e)
+        return [total], [total]
+
+    assert data.dtype is not None
+    _, (totals,) = loops.scan(step, [start], [loops.lengthened(moved)], [data.dtype])
+    totals = loops.shortened(totals, moved)
+    back = list(range(1, count))
+    back.insert(position, 0)
+    return op.Transpose(totals, perm=back) if position else totals
+
+
+def _by_logarithm(self: Any, other: Any, logarithm: Any) -> Any:
+    """x * log(y), 0 where x is 0, unless y is NaN."""
+    left, right = (widened(value) for value in operands(self, other))
+    product = op.Mul(left, logarithm(right))
+    is_zero = op.And(op.Equal(left, axes.like(0.0, left)), op.Not(op.IsNaN(right)))
+    return op.Where(is_zero, axes.like(0.0, left), product)
+
+
+@lowering(
+    "aten::xlogy.Tensor", "aten::xlogy.Scalar_Self", "aten::xlogy.Scalar_Other", "aten::special_xlogy",
+    "aten::special_xlogy.self_scalar", "aten::special_xlogy.other_scalar",
+)  # fmt: skip
+def xlogy(self: Any, other: Any) -> Any:
+    """x log(y), 0 where x is 0."""
+    return _by_logarithm(self, other, op.Log)
+
+
+@lowering("aten::special_xlog1py", "aten::special_xlog1py.self_scalar", "aten::special_xlog1py.other_scalar")
+def xlog1py(self: Any, other: Any) -> Any:
+    """x log(1 + y), 0 where x is 0."""
+    return _by_logarithm(self, other, log_one_plus)
+
+
+@lowering("aten::logit", "aten::special_logit")
+def logit(self: ir.Value, eps: float | None = None) -> Any:
+    """log(p / (1 - p)) of a probability that is kept eps away from 0 and 1; NaN stays NaN."""
+    p = widened(self)
+    one = axes.like(1.0, p)
+    if eps is not None:
+        low, high = axes.like(eps, p), axes.like(1.0 - eps, p)
+        p = op.Where(op.Less(p, low), low, op.Where(op.Greater(p, high), high, p))
+    return op.Log(op.Div(p, op.Sub(one, p)))
+
+
+def _logarithm_to(base: float) -> Any:
+    def logarithm(self: ir.Value) -> Any:
+        data = self if axes.is_float(self) else widened(self)
+        return op.Div(op.Log(data), axes.like(math.log(base), data))
+
+    logarithm.__doc__ = f"The logarithm to base {base:g}."
+    return logarithm
+
+
+log2 = lowering("aten::log2", "prims::log2")(_logarithm_to(2.0))
+log10 = lowering("aten::log10", "prims::log10")(_logarithm_to(10.0))
+
+
+@lowering("aten::deg2rad")
+def deg2rad(self: ir.Value) -> Any:
+    """Degrees as radians."""
+    data = self if axes.is_float(self) else widened(self)
+    return op.Mul(data, axes.like(math.pi / 180.0, data))
+
+
+@lowering("aten::rad2deg")
+def rad2deg(self: ir.Value) -> Any:
+    """Radians as degrees."""
+    data = self if axes.is_float(self) else widened(self)
+    return op.Mul(data, axes.like(180.0 / math.pi, data))

@@ -1,0 +1,124 @@
+"""Names of a model's inputs, outputs and axes: those that the caller asked for, or those of the captured program.
+
+Arrives: an ONNX model and names. Leaves: the same model, changed in place. Types and sizes stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import onnx_ir as ir
+
+from batch_export.errors import OnnxExporterError
+from batch_export.exporter.graph import metadata
+
+
+def rename(model: ir.Model, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> None:
+    """Renames inputs and outputs in order; fewer names than values leave the rest as they are.
+
+    Raises:
+        OnnxExporterError: if there are more names than values, or a name is given twice.
+    """
+    for side, values, names in (
+        ("input", model.graph.inputs, input_names),
+        ("output", model.graph.outputs, output_names),
+    ):
+        if not names:
+            continue
+        if len(names) > len(values):
+            raise OnnxExporterError(
+                f"{len(names)} {side} names for {len(values)} {side}s",
+                next_step=f"the {side}s are {', '.join(value.name or '' for value in values)}",
+            )
+        if len(set(names)) != len(names):
+            raise OnnxExporterError(f"{side}_names has a name twice: {', '.join(names)}")
+        wanted = dict(zip(values, names, strict=False))
+        _make_room(model, set(wanted.values()), set(wanted))
+        for value, name in wanted.items():
+            value.name = name
+
+
+def _make_room(model: ir.Model, names: set[str], renamed: set[ir.Value]) -> None:
+    """Other values that happen to have a wanted name get another one."""
+    others = [*model.graph.inputs, *model.graph.initializers.values()]
+    others += [value for node in model.graph.all_nodes() for value in node.outputs]
+    taken = {value.name for value in others} | names
+    for value in others:
+        if value in renamed or value.name not in names:
+            continue
+        number = 1
+        while f"{value.name}_{number}" in taken:
+            number += 1
+        fresh = f"{value.name}_{number}"
+        taken.add(fresh)
+        value.name = fresh
+
+
+def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
+    """Renames axes everywhere: in the shapes of values, inside expressions (`past + seq`), and in the metadata.
+
+    Args:
+        model: the model to change.
+        names: old name, or a whole expression -> new name.
+
+    Raises:
+        OnnxExporterError: if no axis has one of the old names.
+    """
+    found: set[str] = set()
+
+    def renamed(text: str) -> str:
+        whole = names.get(text)
+        if whole is not None:
+            found.add(text)
+            return whole
+        return _IDENTIFIER.sub(lambda word: _note(names, word[0], found), text)
+
+    for value in all_values(model):
+        if value.shape is not None:
+            dims = value.shape.dims
+            value.shape = ir.Shape(
+                [
+                    ir.SymbolicDim(renamed(size.value)) if isinstance(size, ir.SymbolicDim) and size.value else size
+                    for size in dims
+                ]
+            )
+    missing = set(names) - found
+    if missing:
+        raise OnnxExporterError(
+            f"no axis is called {', '.join(sorted(missing))}",
+            next_step=f"the axes are {', '.join(sorted(axis_names(model))) or 'all static'}",
+        )
+    for properties in (model.graph.metadata_props, model.metadata_props):
+        for key in (metadata.RANGE_CONSTRAINTS, metadata.GUARDS):
+            if key in properties:
+                properties[key] = renamed(properties[key])
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+
+
+def _note(names: Mapping[str, str], word: str, found: set[str]) -> str:
+    if word in names:
+        found.add(word)
+    return names.get(word, word)
+
+
+def replace_words(text: str, names: Mapping[str, str]) -> str:
+    """The text with whole identifiers replaced."""
+    return _IDENTIFIER.sub(lambda word: names.get(word[0], word[0]), text)
+
+
+def axis_names(model: ir.Model) -> set[str]:
+    """Every name, or expression of names, of an axis of the model's inputs."""
+    shapes = [value.shape for value in model.graph.inputs if value.shape is not None]
+    return {str(size.value) for shape in shapes for size in shape.dims if isinstance(size, ir.SymbolicDim)}
+
+
+def all_values(model: ir.Model) -> Iterator[ir.Value]:
+    """Every value of the model: inputs, initializers and outputs of nodes, bodies of subgraphs included."""
+    for graph in (model.graph, *model.graph.subgraphs()):
+        yield from graph.inputs
+        yield from graph.initializers.values()
+        for node in graph:
+            yield from node.outputs

@@ -1,0 +1,108 @@
+"""The door to the TorchScript exporter, which lives outside the core and is handed in by whoever calls `export`.
+
+Arrives: what `export` was given, in canonical form, and the exporter as a callable. Leaves: an ONNXProgram whose
+`exporter` is `torchscript`. Nothing is translated here.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import onnx_ir as ir
+import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+from batch_export.errors import OnnxExporterError
+from batch_export.exporter.capture import capture as capturing
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.program.program import ONNXProgram
+
+
+class TorchScriptExporter(Protocol):
+    """Writes an ONNX file to `path`; see `peers/torchscript.py`."""
+
+    def __call__(
+        self,
+        module: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        path: Path,
+        opset_version: int,
+        dynamic_shapes: dict[str, Any] | None,
+        input_names: Sequence[str] | None,
+        output_names: Sequence[str] | None,
+    ) -> None: ...
+
+
+def export_torchscript(
+    exporter: TorchScriptExporter | None,
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    opset_version: int,
+    dynamic_shapes: Any,
+    input_names: Sequence[str] | None,
+    output_names: Sequence[str] | None,
+) -> ONNXProgram:
+    """Exports with the TorchScript exporter.
+
+    Raises:
+        OnnxExporterError: if there is no such exporter here, the model is an exported program, or the exporter failed.
+    """
+    if exporter is None:
+        raise OnnxExporterError(
+            "dynamo=False and fallback=True need the TorchScript exporter, which the core does not have",
+            next_step="call batch_export.export, or pass torchscript=batch_export.peers.torchscript.export",
+        )
+    if isinstance(model, torch.export.ExportedProgram):
+        raise OnnxExporterError(
+            "an exported program has no TorchScript form", next_step="pass the module that it was captured from"
+        )
+    module = model if isinstance(model, torch.jit.ScriptModule) else capturing.as_module(model)
+    with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
+        path = Path(folder) / "model.onnx"
+        try:
+            exporter(
+                module,
+                args,
+                kwargs,
+                path=path,
+                opset_version=opset_version,
+                dynamic_shapes=_axes_by_tensor(module, args, kwargs, dynamic_shapes),
+                input_names=input_names,
+                output_names=output_names,
+            )
+        except Exception as error:
+            raise OnnxExporterError(
+                f"the TorchScript exporter failed: {type(error).__name__}: {error}",
+                next_step="leave out dynamo=False to use the exporter that captures with torch.export",
+            ) from error
+        loaded = ir.load(path)
+        ir.external_data.load_to_model(loaded)
+    program = ONNXProgram(loaded, None)
+    program.exporter = "torchscript"
+    program.output_kinds = [("USER_OUTPUT", "")] * len(loaded.graph.outputs)
+    return program
+
+
+def _axes_by_tensor(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> dict[str, Any] | None:
+    """`{axis: name}` at each tensor of the inputs, None at everything else."""
+    if dynamic_shapes is None or dynamic_shapes is False:
+        return None
+    asked = shapes.canonical(dynamic_shapes, module, args, kwargs)
+    named = iter(asked.names)
+
+    def axes(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return None
+        return {axis: name or Dim.AUTO for axis, name in next(named).items()}
+
+    by_name: dict[str, Any] = pytree.tree_map(axes, shapes.bind_names(module, args, kwargs))
+    return by_name

@@ -1,0 +1,388 @@
+"""ONNXProgram: an exported model in memory, that runs on torch tensors and is saved to a file.
+
+Arrives: the ONNX model, the exported program that it was made from, and how its outputs map to the program's. Leaves:
+tensors, files, protos. Saving never changes the model: weights point into a file only while it is written.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+from torch._subclasses.fake_tensor import FakeTensor
+
+from batch_export.errors import SaveError
+from batch_export.exporter.graph import metadata, weights
+from batch_export.exporter.graph.tensor_values import to_tensor, to_value
+from batch_export.exporter.optimise import passes
+from batch_export.exporter.program import adapters, checkpoint, listing, naming
+from batch_export.exporter.program.inference import ONNXRuntimeOptions
+from batch_export.runtime.ort import OrtSession
+from batch_export.runtime.provider_spec import ProviderSpec
+
+if TYPE_CHECKING:
+    from batch_export.exporter.capture.captured import Captured
+    from batch_export.exporter.capture.fake_mode import ONNXFakeContext
+
+_PROTO_LIMIT_BYTES = 2_000_000_000
+_CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
+
+
+class ONNXProgram:
+    """An exported model.
+
+    Attributes:
+        model: the ONNX model as an `onnx_ir.Model`.
+        exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
+        exporter: `core`, or `torchscript` where the TorchScript exporter made it.
+        export_exception: what the core raised before the export fell back to another exporter, else None.
+        operators: torch operator -> (how often it occurs, what translated it).
+        operator_seconds: torch operator -> seconds spent on its translation.
+        output_kinds: kind and target of each graph output, in order.
+        passes: what each pass of the optimiser did, in order.
+        seconds: wall time by stage of the export.
+        captured: strategies tried and guards, when this program's capture is known.
+        fake_context: the context in which its weights were made without memory, else None.
+        diagnostic_context: what the export noted on its way (stages, capture attempts, guards, the error).
+    """
+
+    def __init__(self, model: ir.Model, exported_program: torch.export.ExportedProgram | None) -> None:
+        self.model = model
+        self.exported_program: Any = exported_program
+        self.exporter = "core"
+        self.export_exception: Exception | None = None
+        self.operators: dict[str, tuple[int, str]] = {}
+        self.operator_seconds: dict[str, float] = {}
+        self.output_kinds: list[tuple[str, str]] = []
+        self.passes: list[passes.PassReport] = []
+        self.seconds: dict[str, float] = {}
+        self.captured: Captured | None = None
+        self.fake_context: ONNXFakeContext | None = None
+        self.diagnostic_context: Any = None
+        self._session: Any = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __repr__(self) -> str:
+        count = sum(1 for _ in self.model.graph.all_nodes())
+        return f"ONNXProgram({self.model.graph.name!r}, {count} nodes, exporter={self.exporter!r})"
+
+    def __str__(self) -> str:
+        return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
+
+    @property
+    def model_proto(self) -> onnx.ModelProto:
+        """The model as an `onnx.ModelProto`, weights included (up to protobuf's 2 GB)."""
+        return ir.to_proto(self.model)
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def initialize_inference_session(
+        self,
+        initializer: Callable[[str | bytes], Any] | ONNXRuntimeOptions | None = None,
+        *,
+        session_options: Any = None,
+        execution_providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
+        execution_provider_options: Sequence[dict[Any, Any]] | None = None,
+        provider: ProviderSpec = _CPU,
+        threads: int = 0,
+    ) -> None:
+        """Opens the session that `__call__` uses.
+
+        Args:
+            initializer: called with the path of the saved model; returns an `onnxruntime.InferenceSession`. Or the
+                options of ONNX Runtime's own session.
+            session_options: an `onnxruntime.SessionOptions` for ONNX Runtime's own session.
+            execution_providers: where it may run, in order of preference.
+            execution_provider_options: options of these providers, in the same order.
+            provider: where to run when none of the above is given.
+            threads: threads inside one operator; 0 lets ONNX Runtime decide.
+        """
+        self.release()
+        if isinstance(initializer, ONNXRuntimeOptions):
+            initializer = initializer.initializer()
+        if session_options is not None or execution_providers is not None or execution_provider_options is not None:
+            options = ONNXRuntimeOptions(session_options, execution_providers, execution_provider_options)
+            initializer = initializer or options.initializer()
+        self._folder = tempfile.TemporaryDirectory(prefix="batch_export_")
+        path = Path(self._folder.name) / "model.onnx"
+        self.save(path, external_data=True)
+        self._session = initializer(str(path)) if initializer is not None else OrtSession(path, provider, threads)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
+        tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
+        feeds = {value.name: to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)}
+        if self._session is None:
+            self.initialize_inference_session()
+        if isinstance(self._session, OrtSession):
+            return [to_tensor(value) for value in self._session.run(feeds)]  # type: ignore[arg-type]
+        return [to_tensor(value) for value in self._session.run(None, feeds)]
+
+    def adapt_torch_inputs_to_onnx(
+        self, *model_args: Any, model_with_state_dict: Any = None, **model_kwargs: Any
+    ) -> tuple[torch.Tensor, ...]:
+        """The tensors among (nested) torch inputs, in the order of the ONNX inputs.
+
+        Args:
+            *model_args: positional inputs of the torch model.
+            model_with_state_dict: where the tensors come from of ONNX inputs that are weights.
+            **model_kwargs: keyword inputs of the torch model.
+
+        Raises:
+            ValueError: if their number differs from that of the ONNX inputs, or a number that is fixed in the model is
+                another one now.
+        """
+        names = [value.name or "" for value in self.model.graph.inputs]
+        state: dict[str, torch.Tensor] = {}
+        if isinstance(model_with_state_dict, torch.nn.Module):
+            known = checkpoint.load(model_with_state_dict)
+            state = {name: known[name] for name in names if name in known}
+        user = adapters.flat_inputs(
+            self.exported_program, [name for name in names if name not in state], model_args, model_kwargs
+        )
+        remaining = iter(user)
+        return tuple(state[name] if name in state else next(remaining) for name in names)
+
+    def adapt_torch_outputs_to_onnx(self, model_outputs: Any, model_with_state_dict: Any = None) -> list[torch.Tensor]:
+        """The tensors among (nested) torch outputs, in the order of the ONNX outputs; None is left out.
+
+        Args:
+            model_outputs: what the torch model returned.
+            model_with_state_dict: where the new contents come from of buffers that the model changes; they are outputs
+                of the ONNX model after the model's own.
+        """
+        tensors = adapters.flat_outputs(model_outputs)
+        if isinstance(model_with_state_dict, torch.nn.Module):
+            state = checkpoint.load(model_with_state_dict)
+            changed = [target for kind, target in self.output_kinds if kind == "BUFFER_MUTATION"]
+            tensors += [adapters.onnx_tensor(state[target]) for target in changed]
+        return tensors
+
+    def compute_values(
+        self, value_names: Sequence[str], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Runs the model and returns intermediate values by name.
+
+        Raises:
+            ValueError: if a name is not a value of the main graph.
+        """
+        by_name = {value.name: value for node in self.model.graph for value in node.outputs} | {
+            value.name: value for value in self.model.graph.inputs
+        }
+        missing = [name for name in value_names if name not in by_name]
+        if missing:
+            raise ValueError(f"the model has no values named {', '.join(missing)}")
+        kept = list(self.model.graph.outputs)
+        self.release()
+        try:
+            self.model.graph.outputs.clear()
+            self.model.graph.outputs.extend(by_name[name] for name in value_names)
+            results = self(*args, **dict(kwargs or {}))
+        finally:
+            self.model.graph.outputs.clear()
+            self.model.graph.outputs.extend(kept)
+            self.release()
+        return dict(zip(value_names, results, strict=True))
+
+    def release(self) -> None:
+        """Closes the session and deletes its files."""
+        self._session = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    # Changing ---------------------------------------------------------------------------------------------------------
+
+    def optimize(self) -> None:
+        """Optimises the model in place."""
+        self.passes += passes.optimise(self.model)
+        self.release()
+
+    def rename_axes(self, names: Mapping[str, str]) -> None:
+        """Renames dynamic axes in place: in shapes, inside expressions of axes, and in the metadata.
+
+        Args:
+            names: old name (or a whole expression) -> new name.
+
+        Raises:
+            OnnxExporterError: if there is no such axis.
+        """
+        naming.rename_axes(self.model, names)
+        if self.captured is not None:
+            given = self.captured.axis_names
+            self.captured.axis_names = {symbol: names.get(name, name) for symbol, name in given.items()}
+        self.release()
+
+    def apply_weights(self, state_dict: checkpoint.ModelState) -> None:
+        """Gives the model's weights the tensors of a state dict, a module, a torch checkpoint or a safetensors file.
+
+        Names that the exported module does not have are reported as a warning.
+
+        Raises:
+            SaveError: if a tensor has another shape or dtype than the weight, or a file cannot be read.
+        """
+        given = checkpoint.load(state_dict)
+        initializers = self.model.graph.initializers
+        for name, tensor in given.items():
+            if name in initializers:
+                self._fit(initializers[name], name, tensor)
+        unknown = [name for name in given if name not in initializers and not self._is_weight(name)]
+        if unknown:
+            warnings.warn(f"the model has no weights named {', '.join(unknown)}", stacklevel=2)
+        self.release()
+
+    def _is_weight(self, name: str) -> bool:
+        """Whether the torch module has such a weight, be it unused or merged with an equal one in the ONNX model."""
+        program = self.exported_program
+        return program is not None and (name in program.state_dict or name in program.constants)
+
+    def _fit(self, value: ir.Value, name: str, tensor: torch.Tensor) -> None:
+        shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+        fitting = tensor_adapters.TorchTensor(shown, name=name)
+        before = value.const_value
+        if before is not None and (before.dtype, before.shape.numpy()) != (fitting.dtype, fitting.shape.numpy()):
+            raise SaveError(
+                f"the weight {name} is {before.dtype.name}{list(before.shape.numpy())} in the model, "
+                f"and {fitting.dtype.name}{list(fitting.shape.numpy())} was given",
+                next_step="pass the state dict of the module that was exported",
+            )
+        value.const_value = fitting
+
+    # Saving -----------------------------------------------------------------------------------------------------------
+
+    def save(
+        self,
+        destination: str | os.PathLike[str] | io.BufferedIOBase,
+        *,
+        include_initializers: bool = True,
+        keep_initializers_as_inputs: bool = False,
+        external_data: bool | None = None,
+        model_state: checkpoint.ModelState | None = None,
+    ) -> None:
+        """Writes the model.
+
+        Args:
+            destination: a path, or a binary file object.
+            include_initializers: whether weights are written.
+            keep_initializers_as_inputs: whether weights are also inputs of the model.
+            external_data: weights in a file of their own (`<destination>.data`); None decides by size.
+            model_state: weights to write in place of the model's own: a state dict, a module, or the path of a torch
+                checkpoint or a safetensors file. The program keeps what it has.
+
+        Raises:
+            TypeError: if `external_data` is true and `destination` is not a path.
+            ValueError: if weights are given and left out at once.
+            SaveError: if weights have no data, or the file cannot be written.
+        """
+        if external_data and not isinstance(destination, (str, os.PathLike)):
+            raise TypeError("external_data=True needs a path as the destination, not a file object")
+        if model_state is not None and not include_initializers:
+            raise ValueError("model_state gives weights, and include_initializers=False leaves them out: choose one")
+        with self._weights_of(model_state), self._initializers(include_initializers, keep_initializers_as_inputs):
+            tensors = weights.model_tensors(self.model)
+            size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+            self._refuse_fake(tensors)
+            try:
+                if not isinstance(destination, (str, os.PathLike)):
+                    self._write_stream(destination, size)
+                    return
+                outside = size > _PROTO_LIMIT_BYTES if external_data is None else external_data
+                self._write_path(Path(os.fspath(destination)), tensors if outside else {}, size)
+            except OSError as error:
+                raise SaveError(f"the model could not be written to {destination}: {error}") from error
+
+    def _write_stream(self, stream: io.BufferedIOBase, size: int) -> None:
+        if size > _PROTO_LIMIT_BYTES:
+            raise SaveError(
+                f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
+                next_step="save to a path, so that the weights go to a file of their own",
+            )
+        stream.write(self.model_proto.SerializeToString())
+
+    def _write_path(self, path: Path, tensors: Mapping[str, torch.Tensor], size: int) -> None:
+        if not tensors and size > _PROTO_LIMIT_BYTES:
+            raise SaveError(
+                f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
+                next_step="leave out external_data=False",
+            )
+        laid_out = weights.layout(tensors)
+        data = path.with_name(path.name + ".data")
+        if laid_out.tensors:
+            with data.open("wb") as stream:
+                weights.write(stream, laid_out)
+        with weights.referring(self.model, laid_out, data.name, path.parent):
+            path.write_bytes(self.model_proto.SerializeToString())
+
+    @staticmethod
+    def _refuse_fake(tensors: Mapping[str, torch.Tensor]) -> None:
+        fake = [name for name, tensor in tensors.items() if isinstance(tensor, FakeTensor)]
+        if fake:
+            raise SaveError(
+                f"{len(fake)} weights are fake tensors without data: {', '.join(fake[:5])}{' ...' if fake[5:] else ''}",
+                next_step="call apply_weights(), pass model_state=..., or save with include_initializers=False",
+            )
+
+    @contextmanager
+    def _weights_of(self, model_state: checkpoint.ModelState | None) -> Iterator[None]:
+        """For the time of saving, the weights of the model state."""
+        if model_state is None:
+            yield
+            return
+        kept = {name: value.const_value for name, value in self.model.graph.initializers.items()}
+        session, folder = self._session, self._folder
+        self._session, self._folder = None, None  # they stay open: the program itself does not change
+        try:
+            self.apply_weights(model_state)
+            yield
+        finally:
+            for name, tensor in kept.items():
+                self.model.graph.initializers[name].const_value = tensor
+            self._session, self._folder = session, folder
+
+    @contextmanager
+    def _initializers(self, include: bool, as_inputs: bool) -> Iterator[None]:
+        """For the time of saving, weights are left out or listed as inputs too; constants always stay."""
+        graph = self.model.graph
+        named = {
+            name: value
+            for name, value in graph.initializers.items()
+            if metadata.KIND.format(side="Input") in value.metadata_props or weights.is_torch_tensor(value)
+        }
+        listed = [value for value in named.values() if as_inputs and value not in graph.inputs]
+        order = dict(graph.initializers)
+        if not include:
+            for name in named:
+                del graph.initializers[name]
+        graph.inputs.extend(listed)
+        try:
+            yield
+        finally:
+            for value in listed:
+                graph.inputs.remove(value)
+            if not include:
+                graph.initializers.clear()
+                graph.initializers.update(order)
+
+    # Explaining -------------------------------------------------------------------------------------------------------
+
+    def save_diagnostics(self, destination: str | os.PathLike[str]) -> None:
+        """Writes what the export noted as a SARIF 2.1.0 log.
+
+        Raises:
+            ValueError: if the destination does not end in `.sarif`.
+        """
+        if not os.fspath(destination).endswith(".sarif"):
+            raise ValueError(f"a SARIF log ends in .sarif, and the destination is {os.fspath(destination)}")
+        from batch_export.exporter.report import sarif  # lazy: needed for this alone
+
+        sarif.write(Path(destination), self.diagnostic_context)

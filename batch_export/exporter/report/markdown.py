@@ -1,0 +1,105 @@
+"""The Markdown report of one export: stages with times, capture attempts, operators, guards, passes, verification.
+
+Arrives: the story of an export. Leaves: one file, named by the time and the outcome. A failed export has a report as
+well, up to the stage that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.report.story import Made, Story
+
+_STAGES = ("capture", "translate", "optimise", "opset", "save", "verify")
+_PACKAGES = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
+
+
+def write(story: Story, folder: Path) -> Path:
+    """Writes the report; returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = f"failed_{story.failed_stage or 'export'}" if story.error else "success"
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
+    path = folder / f"onnx_export_{stamp}_{outcome}.md"
+    path.write_text(text(story), encoding="utf-8")
+    return path
+
+
+def text(story: Story) -> str:
+    """The report."""
+    lines = [f"# ONNX export of {story.model}: {'failed' if story.error else 'success'}", ""]
+    if story.error:
+        lines += ["## Error", "", "```", str(story.error), "```", ""]
+    lines += ["## Stages", "", "| stage | result | seconds |", "|---|---|---|"]
+    for name in _STAGES:
+        if name in story.seconds:
+            lines.append(
+                f"| {name} | {'failed' if name == story.failed_stage else 'done'} | {story.seconds[name]:.3f} |"
+            )
+    lines += ["", "## Environment", "", f"- opset {story.opset_version}"]
+    lines += [f"- {package} {_version(package)}" for package in _PACKAGES]
+    if story.captured is not None:
+        lines += _capture_lines(story.captured)
+    elif getattr(story.error, "attempts", ()):
+        lines += _attempt_lines(story.error.attempts)  # type: ignore[union-attr]
+    if story.program is not None:
+        lines += _program_lines(story.program)
+    if story.verification:
+        lines += [
+            "",
+            "## Verification",
+            "",
+            "| output | max abs | max rel | non-finite | elements |",
+            "|---|---|---|---|---|",
+        ]
+        for facts in story.verification:
+            measured = (facts.name, facts.max_abs, facts.max_rel, facts.non_finite_mismatches, facts.count)
+            lines.append(f"| {' | '.join(map(str, measured))} |")
+    if story.captured is not None:
+        lines += ["", "## Exported program", "", "```python", str(story.captured.program), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _attempt_lines(attempts: Sequence[Any]) -> list[str]:
+    lines = ["", "## Capture strategies", "", "| strategy | seconds | result |", "|---|---|---|"]
+    for attempt in attempts:
+        outcome = attempt.error.replace("|", "\\|") or "captured"
+        lines.append(f"| {attempt.strategy} | {attempt.seconds:.3f} | {outcome} |")
+    return lines
+
+
+def _capture_lines(captured: Captured) -> list[str]:
+    lines = _attempt_lines(captured.attempts)
+    lines += ["", "## Dynamic axes and guards", ""]
+    lines += [f"- {name} (torch's {symbol})" for symbol, name in captured.axis_names.items()] or ["- no named axes"]
+    lines += [
+        f"- **holds only while `{guard.condition}`**{f' ({guard.source})' if guard.source else ''}"
+        for guard in captured.restrictions
+    ]
+    harmless = [guard.condition for guard in captured.guards if not guard.restricts]
+    if harmless:
+        lines += ["", "Conditions that torch noted and that take nothing away:", ""]
+        lines += [f"- `{condition}`" for condition in harmless]
+    return lines
+
+
+def _program_lines(program: Made) -> list[str]:
+    lines = ["", "## Operators", "", "| operator | count | translated by |", "|---|---|---|"]
+    for name, (count, origin) in sorted(program.operators.items()):
+        lines.append(f"| {name} | {count} | {origin} |")
+    if program.passes:
+        lines += ["", "## Optimiser", "", "| pass | nodes before | nodes after | changes |", "|---|---|---|---|"]
+        for one in program.passes:
+            lines.append(f"| {one.name} | {one.nodes_before} | {one.nodes_after} | {one.changes} |")
+    return lines
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

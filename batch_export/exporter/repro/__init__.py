@@ -1,0 +1,1 @@
+"""A failure made small: the smallest program that fails, in a folder with a script."""

@@ -1,0 +1,1 @@
+"""From torch's exported program to ONNX nodes."""

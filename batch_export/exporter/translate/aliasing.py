@@ -1,0 +1,145 @@
+"""Writes through views: which node is a view of which, and what a write to a view means for the tensor behind it.
+
+Arrives: FX nodes of a captured graph that may still hold in-place operators. Leaves: the parent of each view, and the
+operator with which a parent takes up the new content of its view. No tensor is touched.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import is_contiguous_or_false
+
+aten = torch.ops.aten
+
+# Operators whose schema does not say whether their result aliases the input: they copy when they have to.
+_MAYBE_VIEWS = frozenset(
+    {
+        aten.reshape.default,
+        aten.contiguous.default,
+        aten.flatten.using_ints,
+        aten.to.dtype,
+        aten.to.device,
+        aten.to.dtype_layout,
+        aten.to.other,
+        aten.type_as.default,
+    }
+)
+_TRANSPARENT = frozenset(
+    {aten.alias.default, aten.detach.default, aten.detach_.default, aten.lift_fresh.default, aten.view_as.default}
+    | _MAYBE_VIEWS - {aten.reshape.default, aten.flatten.using_ints}
+)
+_RESHAPES = frozenset(
+    {
+        aten.view.default,
+        aten.reshape.default,
+        aten.flatten.using_ints,
+        aten.unflatten.int,
+        aten.unsqueeze.default,
+        aten.squeeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+    }
+)
+
+
+def _tensor(node: Any) -> torch.Tensor | None:
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def view_parent(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The node that this node's tensor is a view of, or None if it has memory of its own."""
+    target = node.target
+    if not node.args or not isinstance(node.args[0], torch.fx.Node):
+        return None
+    source = node.args[0]
+    if target is operator.getitem:  # a piece of a split is a view of what was split
+        return view_parent(source) if isinstance(source.meta.get("val"), (list, tuple)) else None
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    if target in _MAYBE_VIEWS:
+        before, after = _tensor(source), _tensor(node)
+        if before is None or after is None or before.dtype != after.dtype:
+            return None
+        return source if is_contiguous_or_false(before) else None
+    arguments = target._schema.arguments
+    returns = target._schema.returns
+    if not arguments or not returns:
+        return None
+    read, written = arguments[0].alias_info, returns[0].alias_info
+    gives_list = isinstance(returns[0].type, torch._C.ListType)  # torch's schemas keep the mark of a list's elements
+    if read is None or read.is_write or (written is None and not gives_list):
+        return None
+    return source
+
+
+def positions(view: torch.fx.Node, parent_sizes: Sequence[int]) -> torch.Tensor:
+    """Where each element of a view lies in its parent: int64 of the view's shape, counting the parent's elements.
+
+    Any view of a tensor of known sizes can be written through with these, whatever operator made it.
+    """
+    count = 1
+    for size in parent_sizes:
+        count *= size
+    numbered = torch.arange(count).reshape(list(parent_sizes))
+    if view.target is operator.getitem:
+        container, index = view.args
+        assert isinstance(container, torch.fx.Node)
+        pieces: Any = container.target
+        return pieces(numbered, *container.args[1:], **container.kwargs)[index]  # type: ignore[no-any-return]
+    function: Any = view.target
+    return function(numbered, *view.args[1:], **view.kwargs)  # type: ignore[no-any-return]
+
+
+def merge_view(node: torch.fx.Node, parent_sizes: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
+    """How the parent takes up a new content of the view `node`.
+
+    Returns:
+        The operator and its arguments, in which `None` stands for the parent and `...` for the view; None when the view
+        cannot be written through here (the whole program is then made functional by torch).
+    """
+    target, args = node.target, node.args
+    if target in _TRANSPARENT:
+        return aten.alias.default, (...,)
+    if target in _RESHAPES:
+        return aten.reshape.default, (..., list(parent_sizes))
+    if target == aten.select.int:
+        return aten.select_scatter.default, (None, ..., *args[1:])
+    if target == aten.slice.Tensor:
+        return aten.slice_scatter.default, (None, ..., *args[1:])
+    if target == aten.narrow.default and isinstance(args[2], (int, torch.SymInt)):
+        size: Any = parent_sizes[args[1]]  # type: ignore[index]
+        start: Any = args[2] + size if args[2] < 0 else args[2]
+        return aten.slice_scatter.default, (None, ..., args[1], start, start + args[3])
+    if target is operator.getitem:
+        return _merge_piece(node)
+    if target == aten.transpose.int:
+        return aten.transpose.int, (..., *args[1:])
+    if target == aten.permute.default:
+        order = [int(axis) % len(args[1]) for axis in args[1]]  # type: ignore[arg-type, union-attr]
+        return aten.permute.default, (..., [order.index(axis) for axis in range(len(order))])
+    return None
+
+
+def _merge_piece(node: torch.fx.Node) -> tuple[Any, tuple[Any, ...]] | None:
+    """The same for one piece of what `unbind`, `split` and the like gave."""
+    container, index = node.args
+    assert isinstance(container, torch.fx.Node)
+    assert isinstance(index, int)
+    target, pieces = container.target, container.meta["val"]
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return None
+    names = [argument.name for argument in target._schema.arguments]
+    if "dim" not in names:
+        return None
+    position = names.index("dim")
+    axis = container.args[position] if position < len(container.args) else container.kwargs.get("dim", 0)
+    if target == aten.unbind.int:
+        return aten.select_scatter.default, (None, ..., axis, index)
+    sizes = [piece.shape[axis] for piece in pieces]
+    start = sum(sizes[:index])
+    return aten.slice_scatter.default, (None, ..., axis, start, start + sizes[index])

@@ -1,0 +1,129 @@
+"""The boundary of a program: its inputs and weights on the way in, outputs and changed state on the way out.
+
+Arrives: an exported program's signature. Leaves: ONNX inputs and initializers bound to placeholders, and ONNX outputs:
+the user's in order, then each buffer and input that the program changed, as a named output of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+
+from batch_export.errors import TranslationError
+from batch_export.exporter.graph import complex_parts, metadata
+from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.translate import shared_memory
+from batch_export.exporter.translate.walk import Translator
+
+
+def bind_inputs(translator: Translator) -> dict[torch.fx.Node, Any]:
+    """Binds every placeholder of the program to an ONNX input, an initializer or a plain value."""
+    program = translator.program
+    env: dict[torch.fx.Node, Any] = {}
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True):
+        fake = node.meta.get("val")
+        if isinstance(fake, torch.Tensor) and translator._fake_mode is None:
+            translator._fake_mode = getattr(fake, "fake_mode", None)
+        if spec.kind == InputKind.USER_INPUT:
+            env[node] = _user_input(translator, node, spec, fake)
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            assert spec.target is not None
+            source = program.state_dict if spec.target in program.state_dict else program.constants
+            env[node] = _weight(translator, spec, source[spec.target])
+        else:
+            env[node] = None  # tokens and scripted objects carry no tensor
+    return env
+
+
+def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: Any) -> Any:
+    if isinstance(spec.arg, ConstantArgument):
+        return spec.arg.value
+    value = RecordedValue(name=translator.recorder.unique_name(node.name))
+    translator.describe(value, fake)
+    if value.type is None:
+        if not isinstance(fake, (bool, int, float)):
+            raise TranslationError(f"the input {node.name} is a {type(fake).__name__}, which ONNX has no input for")
+        return fake
+    value.metadata_props[metadata.KIND.format(side="Input")] = spec.kind.name
+    value.metadata_props[metadata.ORIGINAL_NAME] = node.name
+    translator.inputs.append(value)
+    return value
+
+
+def _weight(translator: Translator, spec: Any, tensor: torch.Tensor) -> ir.Value:
+    shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    value = translator.recorder.initializer(spec.target, tensor_adapters.TorchTensor(shown, name=spec.target))
+    if tensor.is_complex():
+        complex_parts.mark(value)
+    value.metadata_props[metadata.KIND.format(side="Input")] = spec.kind.name
+    value.metadata_props[metadata.PERSISTENT] = str(spec.kind == InputKind.PARAMETER or bool(spec.persistent))
+    value.metadata_props[metadata.ORIGINAL_NAME] = spec.target
+    return value
+
+
+def bind_outputs(
+    translator: Translator, env: Mapping[torch.fx.Node, Any]
+) -> tuple[list[ir.Value], list[tuple[str, str]]]:
+    """User outputs in order, then buffers and inputs that the model changed, each a value of its own."""
+    program = translator.program
+    by_name = {node.name: node for node in env}
+    user: list[tuple[ir.Value, str, str]] = []
+    mutations: list[tuple[ir.Value, str, str]] = []
+    taken: set[ir.Value] = {*translator.inputs, *translator.recorder.initializers.values()}
+    specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
+
+    def own(given: Any, name: str) -> ir.Value:
+        value: ir.Value = given if isinstance(given, ir.Value) else translator.recorder.constant(given)
+        if value in taken:
+            copy = RecordedValue(name=translator.recorder.unique_name(name), type=value.type, shape=value.shape)
+            translator.recorder.append(ir.Node("", "Identity", [value], outputs=[copy]))
+            value = copy
+        taken.add(value)
+        return value
+
+    for spec in program.graph_signature.output_specs:
+        argument = spec.arg
+        if isinstance(argument, ConstantArgument):
+            if argument.value is None:
+                continue
+            user.append((own(argument.value, "output_constant"), spec.kind.name, ""))
+            continue
+        if not isinstance(argument, (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)):
+            continue
+        value = own(env[by_name[argument.name]], f"{argument.name}_output")
+        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            mutations.append((value, spec.kind.name, spec.target or ""))
+        else:
+            user.append((value, spec.kind.name, ""))
+    for node in translator.writes.mutated:
+        spec = specs.get(node.name)
+        if spec is None:
+            continue
+        is_input = spec.kind == InputKind.USER_INPUT
+        kind = OutputKind.USER_INPUT_MUTATION if is_input else OutputKind.BUFFER_MUTATION
+        name = node.name if is_input else str(spec.target)
+        mutations.append((own(env[node], f"{name}_mutated"), kind.name, name))
+    shared_memory.refuse_shared(program, [target for _, _, target in mutations])
+    listed = [*user, *mutations]
+    for value, kind_name, target in listed:
+        value.metadata_props[metadata.KIND.format(side="Output")] = kind_name
+        value.metadata_props[metadata.ORIGINAL_NAME] = target or (value.name or "")
+    for value, _, target in mutations:
+        value.name = translator.recorder.unique_name(
+            f"{target}_mutated" if value.name != f"{target}_mutated" else target
+        )
+    return [value for value, _, _ in listed], [(kind_name, target) for _, kind_name, target in listed]

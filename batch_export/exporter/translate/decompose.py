@@ -1,0 +1,221 @@
+"""Node-local decomposition: runs an operator's decomposition on its fake inputs and hands on what it is made of.
+
+Arrives: one operator without a translation, with fake tensors and symbolic sizes as arguments. Leaves: calls of a
+`translate` callback for every operator with a translation that the decomposition reaches, in order, so that nothing is
+traced into a graph of its own and nothing but this node is touched. In-place operators inside a decomposition rebind
+the tensor they change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from batch_export.errors import DecompositionError, MissingOperatorError
+
+Decomposition = Callable[..., Any]
+
+
+@functools.cache
+def decompositions() -> Mapping[Any, Decomposition]:
+    """torch's decompositions: those that torch.export uses by default, then every other one that torch has."""
+    table: dict[Any, Decomposition] = dict(torch.export.default_decompositions().items())
+    for target, function in torch._decomp.decomposition_table.items():
+        table.setdefault(target, function)
+    table.update(torch.onnx.ops.aten_decompositions())
+    return table
+
+
+def decomposition_of(target: Any) -> Decomposition | None:
+    """How torch decomposes an operator, or None."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    known = decompositions().get(target)
+    if known is not None:
+        return known
+    if target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        return target.decompose
+    return None
+
+
+@functools.cache
+def functional_variant(target: Any) -> Any | None:
+    """`aten.add.Tensor` for `aten.add_.Tensor`: the operator that takes the same arguments; None when torch has none.
+
+    Its overload may have another name (`pow.Tensor_Scalar` for `pow_.Scalar`, where `pow.Scalar` is another operator).
+    """
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    namespace, _, name = target._schema.name.partition("::")
+    if not name.endswith("_") or name.endswith("__"):
+        return None
+    packet = getattr(getattr(torch.ops, namespace), name[:-1], None)
+    taken = _argument_types(target)
+    overloads = [] if packet is None else sorted(packet.overloads(), key=lambda found: found != target._overloadname)
+    return next((one for found in overloads if _argument_types(one := getattr(packet, found)) == taken), None)
+
+
+def _argument_types(target: Any) -> list[str]:
+    return [str(argument.type) for argument in target._schema.arguments]
+
+
+def mutated_arguments(target: Any) -> tuple[int, ...]:
+    """Positions of the arguments that an operator writes to."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return ()
+    return tuple(
+        index
+        for index, argument in enumerate(target._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+class Translate(Protocol):
+    """Translates one operator whose arguments are fake; the result is stored under the fake output."""
+
+    def __call__(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], output: Any, /) -> None: ...
+
+
+class DecompositionMode(TorchDispatchMode):
+    """Walks through a decomposition while it runs.
+
+    Args:
+        is_translatable: whether an operator with these arguments has a translation.
+        translate: called for each operator that has one.
+        rebind: called with a fake tensor that an in-place operator changed and the fake tensor with its new content.
+    """
+
+    def __init__(
+        self,
+        is_translatable: Callable[[Any, Sequence[Any], Mapping[str, Any]], bool],
+        translate: Translate,
+        rebind: Callable[[torch.Tensor, torch.Tensor], None],
+        path: tuple[str, ...],
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._is_translatable = is_translatable
+        self._translate = translate
+        self._rebind = rebind
+        self._path = path
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Called by torch for every operator that the decomposition runs."""
+        kwargs = kwargs or {}
+        if str(func) in self._path:
+            raise DecompositionError(f"{func} decomposes into itself", operator=str(func))
+        if self._is_translatable(func, args, kwargs):
+            output = func(*args, **kwargs)
+            self._translate(func, args, kwargs, output)
+            return output
+        written = mutated_arguments(func)
+        if written:
+            functional = functional_variant(func)
+            if functional is None or written != (0,):
+                raise DecompositionError(f"{func} changes its arguments and has no functional form", operator=str(func))
+            if args[0]._is_view():  # what it is a view of would keep its old content
+                raise DecompositionError(f"{self._path[-1]} decomposes into writes to views", operator=self._path[-1])
+            with self:
+                result = functional(*args, **kwargs)
+            self._rebind(args[0], result)
+            return args[0]
+        if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(func(*args, **kwargs))):
+            return func(*args, **kwargs)  # sizes and checks: nothing to record
+        decomposition = decomposition_of(func)
+        if decomposition is None:
+            raise MissingOperatorError(
+                f"{func} has no ONNX translation and no decomposition",
+                operators=(str(func),),
+                operator=str(func),
+                next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
+            )
+        nested = DecompositionMode(self._is_translatable, self._translate, self._rebind, (*self._path, str(func)))
+        with nested:
+            result = decomposition(*args, **kwargs)
+        if result is NotImplemented:
+            raise MissingOperatorError(
+                f"torch's decomposition of {func} does not cover this call",
+                operators=(str(func),),
+                operator=str(func),
+                next_step="pass custom_translation_table={torch.ops...: function}",
+            )
+        return result
+
+
+@contextlib.contextmanager
+def sizes_stay_free(shape_env: Any, target: Any) -> Iterator[None]:
+    """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
+
+    Raises:
+        DecompositionError: naming the sizes; torch's knowledge of them is put back as it was.
+    """
+    if shape_env is None:
+        yield
+        return
+    before = dict(shape_env.replacements)
+    yield
+    fixed = {
+        symbol: value
+        for symbol, value in shape_env.replacements.items()
+        if before.get(symbol) != value and value.is_number
+    }
+    if not fixed:
+        return
+    for symbol in fixed:
+        shape_env.replacements.pop(symbol)
+    shape_env._update_version_counter()
+    listed = ", ".join(f"{symbol} = {value}" for symbol, value in fixed.items())
+    raise DecompositionError(
+        f"torch's decomposition of {target} holds for one size only ({listed})",
+        operator=str(target),
+        next_step="make that axis static, or pass custom_translation_table={torch.ops...: function}",
+    )
+
+
+def _plain_lists(argument: Any) -> Any:
+    """FX's lists refuse changes, which some of torch's decompositions make to their own arguments."""
+    return [_plain_lists(item) for item in argument] if isinstance(argument, list) else argument
+
+
+def run_decomposition(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    fake_mode: Any,
+    is_translatable: Callable[[Any, Sequence[Any], Mapping[str, Any]], bool],
+    translate: Translate,
+    rebind: Callable[[torch.Tensor, torch.Tensor], None],
+) -> Any:
+    """Runs the decomposition of `target` and returns its fake result.
+
+    Raises:
+        MissingOperatorError: if the operator, or one that it is made of, has neither translation nor decomposition.
+        DecompositionError: if the decomposition cannot be followed.
+    """
+    decomposition = decomposition_of(target)
+    if decomposition is None:
+        raise MissingOperatorError(
+            f"{target} has no ONNX translation and no decomposition",
+            operators=(str(target),),
+            operator=str(target),
+            next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
+        )
+    mode = DecompositionMode(is_translatable, translate, rebind, (str(target),))
+    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target), torch.no_grad(), fake_mode, mode:
+        result = decomposition(*(_plain_lists(argument) for argument in args), **kwargs)
+    if result is NotImplemented:
+        raise MissingOperatorError(
+            f"torch's decomposition of {target} does not cover this call",
+            operators=(str(target),),
+            operator=str(target),
+            next_step="pass custom_translation_table={torch.ops...: function}",
+        )
+    return result

@@ -1,0 +1,65 @@
+"""`as_strided` reads memory, and a file knows elements in their order only: the order in memory is put before it.
+
+Arrives: an ONNX value, and the fake tensor that knows torch's strides for it. Leaves: the value with its axes in the
+order of memory. What is not laid out densely there, or has strides that are known only when the model runs, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch._prims_common import is_contiguous_or_false, is_non_overlapping_and_dense_or_false
+
+from batch_export.errors import TranslationError
+from batch_export.exporter.graph.operators import op
+
+READS_MEMORY = frozenset({"as_strided", "as_strided_copy"})
+"""Operators whose result depends on strides."""
+
+
+def is_in_order(fake: torch.Tensor) -> bool:
+    """Whether the elements lie in memory in their own order, one beside the other."""
+    return is_contiguous_or_false(fake)
+
+
+def in_memory_order(arguments: Sequence[Any], fake: torch.Tensor) -> list[Any]:
+    """The arguments of `as_strided` for a file: the value in the order of memory, and the offset from its start.
+
+    Raises:
+        TranslationError: where the memory is not that of the value alone.
+    """
+    value, sizes, strides, *rest = arguments
+    start: Any = fake.storage_offset()
+    offset = rest[0] if rest and rest[0] is not None else start
+    if not is_in_order(fake):
+        value = _transposed(value, fake)
+    numbers = [offset, start, *sizes, *strides, *fake.shape]
+    if not all(isinstance(number, int) for number in numbers):
+        return [value, sizes, strides, offset if _is_zero(start) else _refuse()]
+    last = offset - start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    if 0 not in sizes and not 0 <= offset - start <= last < fake.numel():
+        _refuse()
+    return [value, sizes, strides, offset - start]
+
+
+def _is_zero(start: Any) -> bool:
+    return isinstance(start, int) and start == 0
+
+
+def _transposed(value: ir.Value, fake: torch.Tensor) -> Any:
+    known: list[Any] = [*fake.shape, *fake.stride()]
+    if not all(isinstance(number, int) for number in known) or not is_non_overlapping_and_dense_or_false(fake):
+        _refuse()
+    strides: list[int] = list(fake.stride())
+    order = sorted(range(fake.dim()), key=lambda axis: (-strides[axis], fake.shape[axis]))
+    return op.Transpose(value, perm=order)
+
+
+def _refuse() -> Any:
+    raise TranslationError(
+        "as_strided reads memory that is not the tensor's own elements in a known order",
+        next_step="call contiguous() before it, or use slices, unfold or permute",
+    )

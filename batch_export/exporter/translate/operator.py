@@ -1,0 +1,428 @@
+"""One operator at a time: torch operators, with values as arguments, into ONNX nodes.
+
+Arrives: an operator's target and its arguments as ONNX values and plain Python objects, with the fake tensors that
+torch computed for them. Leaves: ONNX values that carry dtype, shape and name. Operators without a translation are
+decomposed (`decompose.py`). Nothing here walks a graph; that is `walk.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+from torch._guards import detect_fake_mode
+from torch.utils import _pytree as pytree
+
+from batch_export.errors import DecompositionError, TranslationError
+from batch_export.exporter.graph import complex_parts, promote
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorder import Recorder
+from batch_export.exporter.graph.sizes import Sizes
+from batch_export.exporter.ops import double_forms
+from batch_export.exporter.translate import decompose, memory_layout, symbolic_scalars
+from batch_export.exporter.translate.registry import ONNXFunction, OnnxRegistry, qualified_name, standard_functions
+
+IGNORED_NAMES = frozenset(
+    {
+        "aten::_assert_async",
+        "aten::_assert_async.msg",
+        "aten::_assert_scalar",
+        "aten::_assert_tensor_metadata",
+        "aten::sym_constrain_range",
+        "aten::sym_constrain_range_for_size",
+        "torch._C::_set_grad_enabled",
+        "torch.amp.autocast_mode::_exit_autocast",
+    }
+)
+"""Operators that check or switch something in torch and compute nothing."""
+
+_SPLITS = frozenset(
+    ["split", "chunk", "split_with_sizes", "tensor_split", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"]
+)
+
+
+class OperatorTranslator:
+    """Translates operators of one exported program.
+
+    Args:
+        program: the program, read for its fake mode and by those who walk it.
+        registry: which function translates which operator.
+        axis_names: torch's symbol -> axis name.
+        fold: compute small constant expressions at once.
+    """
+
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        registry: OnnxRegistry,
+        axis_names: Mapping[str, str],
+        *,
+        fold: bool,
+    ) -> None:
+        self.program = program
+        self.registry = registry
+        self.recorder = Recorder(fold=fold, double_forms=double_forms.FORMS)
+        self.sizes = Sizes(self.recorder, axis_names)
+        self.operators: dict[str, tuple[int, str]] = {}
+        self._fake_mode: Any = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes])
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def describe(self, value: ir.Value, fake: Any) -> None:
+        """Writes a fake tensor's dtype and shape onto an ONNX value."""
+        if isinstance(fake, torch.Tensor):
+            dtype = tensor_adapters.from_torch_dtype(fake.dtype)
+            shape = self.sizes.shape(fake.shape)
+            if fake.is_complex():
+                dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
+                shape = ir.Shape([*shape.dims, 2])
+                complex_parts.mark(value)
+            value.type = ir.TensorType(dtype)
+            value.shape = shape
+            self.sizes.learn(value, fake.shape)
+        elif isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            kind = {
+                torch.SymInt: ir.DataType.INT64,
+                torch.SymFloat: ir.DataType.DOUBLE,
+                torch.SymBool: ir.DataType.BOOL,
+            }
+            value.type = ir.TensorType(kind[type(fake)])
+            value.shape = ir.Shape([])
+            self.sizes.learn_scalar(fake, value)
+
+    def settle(self, result: Any, fake: Any, name: str) -> Any:
+        """Holds a result against what torch computed: dtype cast where needed, shape and name written."""
+        if isinstance(fake, (tuple, list)):
+            if isinstance(result, ir.Value):
+                if not isinstance(result.type, ir.SequenceType) and len(fake) == 1:
+                    return [self.settle(result, fake[0], name)]
+                return result  # an ONNX sequence
+            pairs = zip(result, fake, strict=False)
+            return [self.settle(one, of, f"{name}_{index}") for index, (one, of) in enumerate(pairs)]
+        if isinstance(result, (list, tuple)) and len(result) >= 1 and not isinstance(fake, (list, tuple)):
+            return self.settle(result[0], fake, name)
+        if not isinstance(result, ir.Value):
+            if isinstance(fake, torch.Tensor):
+                result = self.recorder.constant(result, tensor_adapters.from_torch_dtype(fake.dtype))
+            return result
+        result = self.recorder.as_rounded(result)
+        if isinstance(fake, torch.Tensor) and not fake.is_complex():
+            expected = tensor_adapters.from_torch_dtype(fake.dtype)
+            if result.dtype is not None and result.dtype != expected and not isinstance(result.type, ir.SequenceType):
+                result = op.Cast(result, to=expected)
+        if not isinstance(result.type, ir.SequenceType):
+            if isinstance(fake, torch.Tensor) and fake.is_complex() != complex_parts.is_pair(result):
+                result = self._seen_as(result, fake)
+            fresh = result.producer() is not None and (result.name or "").startswith("val_")
+            if fresh or result.shape is None:
+                self.describe(result, fake)
+            elif isinstance(fake, torch.Tensor):
+                self.sizes.learn(result, fake.shape)
+            elif isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                self.sizes.learn_scalar(fake, result)
+            if fresh:
+                result.name = self.recorder.unique_name(name)
+        return result
+
+    def _seen_as(self, result: Any, fake: torch.Tensor) -> Any:
+        """A result as pairs, or no longer as such; a value with another name when it is one that is there already."""
+        if result.producer() is None or not (result.name or "").startswith("val_"):
+            given, result = result, self.recorder.value(result.dtype)
+            result.shape = given.shape
+            self.recorder.append(ir.Node("", "Identity", [given], outputs=[result]))
+        if fake.is_complex():
+            complex_parts.mark(result)
+        return result
+
+    def convert(self, argument: Any, env: Mapping[torch.fx.Node, Any]) -> Any:
+        """An FX argument as a translation takes it."""
+        if isinstance(argument, torch.fx.Node):
+            return env[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self.convert(item, env) for item in argument]
+        return self.plain(argument)
+
+    def plain(self, argument: Any) -> Any:
+        """Torch's non-tensor objects as ONNX functions take them."""
+        if isinstance(argument, torch.dtype):
+            return int(tensor_adapters.from_torch_dtype(argument))
+        if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self.sizes.scalar(argument)
+        if isinstance(argument, (torch.device, torch.layout)):
+            return str(argument)
+        if isinstance(argument, torch.memory_format):
+            return None
+        if isinstance(argument, torch.Tensor):
+            return self.tensor_constant(argument)
+        return argument
+
+    def tensor_constant(self, tensor: torch.Tensor) -> ir.Value:
+        """A real tensor met inside a graph or a decomposition, as an initializer."""
+        data = tensor.detach()
+        if data.is_complex():
+            pairs = self.recorder.initializer(
+                "tensor", tensor_adapters.TorchTensor(torch.view_as_real(data.resolve_conj()))
+            )
+            complex_parts.mark(pairs)  # not a shared constant: equal real numbers are no pairs
+            return pairs
+        if data.numel() <= 1024 and data.dtype != torch.bfloat16:
+            return self.recorder.constant(data.cpu().contiguous().numpy())
+        return self.recorder.initializer("tensor", tensor_adapters.TorchTensor(data))
+
+    # One operator -----------------------------------------------------------------------------------------------------
+
+    def call(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake: Any, name: str) -> Any:
+        """Translates an operator whose arguments are ONNX values and plain numbers; None if it has no translation."""
+        fakes = pytree.tree_leaves(kwargs.get("__fakes__", ()))
+        is_complex = any(_is_complex(leaf) for leaf in fakes)
+        kwargs = {key: value for key, value in kwargs.items() if key != "__fakes__"}
+        function = self.registry.lookup(target, is_complex=is_complex)
+        qualified = qualified_name(target)
+        if function is not None and _is_taken_apart(function, qualified, [args, kwargs]):
+            return None
+        if function is None:
+            return self._by_parts(target, args, kwargs, fake, name) if is_complex else None
+        if function.origin != "custom" and _is_empty(fake):
+            return self.settle(self._nothing(fake), fake, name)
+        if not is_complex and _is_complex(fake) and promote.base_name(qualified) in complex_parts.FACTORIES:
+            return self.settle(complex_parts.filled(promote.base_name(qualified), args, fake), fake, name)
+        arguments = list(args)
+        result_dtype = None
+        if isinstance(fake, torch.Tensor):
+            result_dtype = tensor_adapters.from_torch_dtype(fake.dtype)
+        if not is_complex and function.origin != "custom":
+            arguments = promote.promote(qualified, arguments, result_dtype)
+        base = promote.base_name(qualified)
+        if base in memory_layout.READS_MEMORY and fakes and isinstance(fakes[0], torch.Tensor):
+            arguments = memory_layout.in_memory_order([*arguments, *kwargs.values()], fakes[0])
+            kwargs = {}
+        if base in _SPLITS and isinstance(fake, (list, tuple)):
+            axis = int(kwargs.get("dim", args[2] if len(args) > 2 else 0))
+            pieces = [piece.shape[axis] for piece in fake]
+            if all(isinstance(piece, int) for piece in pieces):
+                arguments, kwargs = [arguments[0], pieces, axis], {}
+            else:
+                standard = self._standard_split(qualified)
+                if standard is None:
+                    raise TranslationError(
+                        f"{qualified} makes pieces whose sizes are known only when the model runs",
+                        next_step="keep that axis static, or use narrow() with explicit sizes",
+                    )
+                function = standard
+        arguments, kwargs = _floats_as_floats(target, arguments, kwargs)
+        as_vector = function.origin == "torchlib" and _is_scalar_along_an_axis(target, arguments, fake)
+        if as_vector:
+            arguments = [_as_vector(argument) for argument in arguments]
+            kwargs = {key: _as_vector(argument) for key, argument in kwargs.items()}
+        try:
+            result = self.recorder.call(function.function, arguments, kwargs)
+        except (TypeError, TranslationError):
+            if function.origin == "custom" or not symbolic_scalars.given(target, args, kwargs):
+                raise
+            other = symbolic_scalars.tensor_overload(target)
+            return None if other is None else self.call(other, args, kwargs, fake, name)
+        if as_vector:
+            result = pytree.tree_map(_as_scalar, result)
+        count, _ = self.operators.get(qualified, (0, ""))
+        self.operators[qualified] = (count + 1, function.origin)
+        return self.settle(result, fake, name)
+
+    def _by_parts(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake: Any, name: str) -> Any:
+        """Real and imaginary parts by the translation for real tensors; None where there is none."""
+
+        def real(real_args: Sequence[Any], real_kwargs: Mapping[str, Any], real_fake: Any, end: str) -> Any:
+            return self.call(target, real_args, real_kwargs, real_fake, f"{name}_{end}")
+
+        if not self._has_parts(target):
+            return None
+        result = complex_parts.by_parts(promote.base_name(qualified_name(target)), args, kwargs, fake, real)
+        return None if result is None else self.settle(result, fake, name)
+
+    def _has_parts(self, target: Any) -> bool:
+        base = promote.base_name(qualified_name(target))
+        linear = base in complex_parts.LINEAR or base in complex_parts.BILINEAR
+        return linear and self.registry.lookup(target) is not None
+
+    def _nothing(self, fake: Any) -> Any:
+        """The tensor without elements that every operator gives there: runtimes refuse many operators on such."""
+        dtype = tensor_adapters.from_torch_dtype(fake.dtype)
+        return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
+
+    @staticmethod
+    def _standard_split(qualified: str) -> Any:
+        return next((entry for entry in standard_functions()[qualified] if entry.origin == "torchlib"), None)
+
+    def decompose(
+        self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: dict[int, Any], name: str
+    ) -> Any:
+        """Translates an operator through torch's decomposition of it.
+
+        Args:
+            values: id of a fake tensor among the arguments -> its ONNX value; what the decomposition makes is added.
+        """
+        keep: list[Any] = []
+
+        def value_of(leaf: Any) -> Any:
+            if isinstance(leaf, torch.Tensor):
+                found = values.get(id(leaf))
+                if found is not None:
+                    return found
+                constant = getattr(leaf, "constant", None)
+                if constant is not None:
+                    return self.tensor_constant(constant)
+                if not isinstance(leaf, torch._subclasses.FakeTensor):
+                    return self.tensor_constant(leaf)
+                raise DecompositionError("a decomposition used a tensor that no recorded operator made")
+            return self.plain(leaf)
+
+        def is_translatable(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any]) -> bool:
+            if qualified_name(func) in IGNORED_NAMES:
+                return True
+            fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
+            if any(_is_complex(leaf) for leaf in fakes):
+                return self.registry.lookup(func, is_complex=True) is not None or self._has_parts(func)
+            found = self.registry.lookup(func)
+            return found is not None and not _is_taken_apart(found, qualified_name(func), fakes)
+
+        def translate(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any], output: Any) -> None:
+            if qualified_name(func) in IGNORED_NAMES:
+                return
+            converted, converted_kwargs = pytree.tree_map(value_of, (list(func_args), dict(func_kwargs)))
+            fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
+            result = self.call(func, converted, {**converted_kwargs, "__fakes__": fakes}, output, f"{name}_part")
+            if result is None and output is not None:
+                raise TranslationError(
+                    f"{qualified_name(func)} takes a number that is known only when the model runs",
+                    next_step="make that number a tensor, or keep the axis that it comes from static",
+                )
+            store(output, result)
+
+        def store(output: Any, result: Any) -> None:
+            if isinstance(output, torch.Tensor):
+                values[id(output)] = result
+                keep.append(output)
+            elif isinstance(output, (list, tuple)):
+                if isinstance(result, ir.Value):
+                    raise DecompositionError("a decomposition takes apart a sequence of unknown length")
+                for one, of in zip(output, result, strict=False):
+                    store(one, of)
+
+        def rebind(changed: torch.Tensor, content: torch.Tensor) -> None:
+            values[id(changed)] = values[id(content)]
+
+        result = decompose.run_decomposition(
+            target,
+            args,
+            kwargs,
+            fake_mode=self._fake_mode,
+            is_translatable=is_translatable,
+            translate=translate,
+            rebind=rebind,
+        )
+        count, _ = self.operators.get(qualified_name(target), (0, ""))
+        self.operators[qualified_name(target)] = (count + 1, "decomposition")
+        return pytree.tree_map(value_of, result) if not isinstance(result, torch.Tensor) else value_of(result)
+
+    def run_nodes(self, graph_module: torch.fx.GraphModule, env: dict[torch.fx.Node, Any]) -> Any:
+        """Translates the nodes of a graph whose placeholders are in `env`; who walks graphs says how."""
+        raise NotImplementedError
+
+    def apply(
+        self,
+        node: torch.fx.Node,
+        target: Any,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        fake: Any,
+        env: Mapping[torch.fx.Node, Any],
+    ) -> Any:
+        """Translates a node with the given target in place of its own, through a decomposition where it must be."""
+        fakes = [argument.meta.get("val") for argument in node.all_input_nodes]
+        if not any(isinstance(leaf, ir.Value) for leaf in pytree.tree_leaves((args, kwargs))) and not isinstance(
+            target, torch._ops.OpOverload
+        ):
+            return target(*args, **kwargs)  # plain arithmetic on numbers
+        result = self.call(target, args, {**kwargs, "__fakes__": fakes}, fake, node.name)
+        if result is not None:
+            return result
+        if fake is None:
+            return None
+        values = {
+            id(argument.meta["val"]): env[argument]
+            for argument in node.all_input_nodes
+            if isinstance(argument.meta.get("val"), torch.Tensor)
+        }
+
+        def fake_of(argument: Any) -> Any:
+            return argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
+
+        fake_args = torch.fx.map_arg(node.args, fake_of)
+        fake_kwargs = torch.fx.map_arg(node.kwargs, fake_of)
+        result = self.decompose(target, fake_args, fake_kwargs, values, node.name)
+        return self.settle(result, fake, node.name)
+
+
+def _floats_as_floats(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Whole numbers that torch's schema takes as floats (not as scalars, which may be either) become floats."""
+    converted, keywords = list(args), dict(kwargs)
+    if isinstance(target, torch._ops.OpOverload):
+        for position, formal in enumerate(target._schema.arguments):
+            if "float" not in str(formal.type):
+                continue
+            if position < len(converted) and type(converted[position]) is int:
+                converted[position] = float(converted[position])
+            elif type(keywords.get(formal.name)) is int:
+                keywords[formal.name] = float(keywords[formal.name])
+    return converted, keywords
+
+
+def _is_scalar_along_an_axis(target: Any, arguments: Sequence[Any], fake: Any) -> bool:
+    """Whether an operator takes a scalar along its axis 0, which torch allows and ONNX does not."""
+    if not isinstance(target, torch._ops.OpOverload) or not arguments:
+        return False
+    first, results = arguments[0], pytree.tree_leaves(fake)
+    along = any(formal.name in ("dim", "dims") for formal in target._schema.arguments)
+    is_scalar = isinstance(first, ir.Value) and first.shape is not None and len(first.shape) == 0
+    return along and is_scalar and all(isinstance(one, torch.Tensor) and one.dim() == 0 for one in results)
+
+
+def _as_vector(argument: Any) -> Any:
+    if not isinstance(argument, ir.Value) or argument.shape is None or len(argument.shape):
+        return argument
+    vector = op.Reshape(argument, [1])
+    vector.shape = ir.Shape([1])
+    return vector
+
+
+def _as_scalar(result: Any) -> Any:
+    return op.Reshape(result, op.Constant(value_ints=[])) if isinstance(result, ir.Value) else result
+
+
+def _is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bool:
+    """Whether torch's decomposition is taken in place of a translation.
+
+    That is so where onnxruntime has no kernel for float64, or one that divides by a size of 0 (Einsum).
+    """
+    name = promote.base_name(qualified)
+    if function.origin == "custom" or (name not in double_forms.TAKEN_APART and name != "einsum"):
+        return False
+    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
+    if name == "einsum":
+        return any(not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ())
+    return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
+
+
+def _is_complex(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_complex()
+
+
+def _is_empty(fake: Any) -> bool:
+    """Whether the result is one real tensor whose fixed sizes leave it without elements."""
+    if not isinstance(fake, torch.Tensor) or fake.is_complex():
+        return False
+    sizes = list(fake.shape)
+    return 0 in [size for size in sizes if isinstance(size, int)] and all(isinstance(size, int) for size in sizes)

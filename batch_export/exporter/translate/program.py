@@ -1,0 +1,191 @@
+"""The exported program -> ONNX IR.
+
+Arrives: a `torch.export.ExportedProgram` (functional or not), a registry of translations and axis names. Leaves: an
+`onnx_ir.Model` at torchlib's opset and a list of what translated each node. The exported program is only read. Nodes
+are translated one by one (`walk.py`); torch's functionalisation, or its decomposition of the whole program, is
+asked for only where that is not possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+from batch_export.errors import DecompositionError, DynamicShapeError, MissingOperatorError, OnnxExporterError
+from batch_export.exporter.capture.quiet import quiet
+from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
+from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
+from batch_export.exporter.translate import decompose
+from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
+from batch_export.exporter.translate.registry import OnnxRegistry
+from batch_export.exporter.translate.walk import Translator
+from batch_export.exporter.translate.writes import FunctionalisationNeededError
+
+
+@dataclass(slots=True)
+class Translated:
+    """What translation made.
+
+    Attributes:
+        model: the ONNX model at torchlib's opset, not optimised.
+        operators: torch operator -> (how often, what translated it).
+        operator_seconds: torch operator -> seconds spent on its translation.
+        output_kinds: for every graph output its kind (`USER_OUTPUT`, `BUFFER_MUTATION`, ...) and its target's name.
+    """
+
+    model: ir.Model
+    operators: dict[str, tuple[int, str]] = field(default_factory=dict)
+    output_kinds: list[tuple[str, str]] = field(default_factory=list)
+    operator_seconds: dict[str, float] = field(default_factory=dict)
+
+
+def translate_program(
+    program: torch.export.ExportedProgram,
+    registry: OnnxRegistry,
+    axis_names: Mapping[str, str],
+    *,
+    fold: bool = True,
+) -> Translated:
+    """Translates an exported program at torchlib's opset.
+
+    Args:
+        program: what torch.export captured; it is not changed.
+        registry: which function translates which operator.
+        axis_names: torch's symbol -> axis name.
+        fold: compute small constant expressions at once and drop Identity nodes.
+
+    Raises:
+        MissingOperatorError: naming every operator of the program that has no translation.
+        TranslationError: if a node's translation failed.
+    """
+    try:
+        return _translate(program, registry, axis_names, fold=fold)
+    except FunctionalisationNeededError as needed:
+        program = _functional(program, needed)
+    except DecompositionError as error:
+        return _translate_decomposed(program, registry, axis_names, fold=fold, error=error)
+    try:
+        return _translate(program, registry, axis_names, fold=fold)
+    except FunctionalisationNeededError as needed:
+        reason = DecompositionError(f"{needed} writes to its arguments in a way that torch does not make functional")
+    except DecompositionError as failed:
+        reason = failed
+    return _translate_decomposed(program, registry, axis_names, fold=fold, error=reason)
+
+
+def _functional(
+    program: torch.export.ExportedProgram, needed: FunctionalisationNeededError
+) -> torch.export.ExportedProgram:
+    """The program without writes, by torch.
+
+    Raises:
+        DecompositionError: where torch cannot do it.
+    """
+    try:
+        return decomposed(program, {})
+    except (OnnxExporterError, MemoryError):
+        raise
+    except Exception as error:
+        raise DecompositionError(
+            f"{needed} writes to a view, and torch does not make the program functional: {type(error).__name__}: "
+            f"{str(error).strip().splitlines()[0] if str(error).strip() else ''}",
+            next_step="write to the tensor itself, or compute a new one with torch.where or torch.cat",
+        ) from error
+
+
+def _translate_decomposed(
+    program: torch.export.ExportedProgram,
+    registry: OnnxRegistry,
+    axis_names: Mapping[str, str],
+    *,
+    fold: bool,
+    error: DecompositionError,
+) -> Translated:
+    """The last resort: torch decomposes the whole program, down to operators that have a translation."""
+    table = {
+        target: function
+        for target, function in decompose.decompositions().items()
+        if registry.lookup(target) is None and isinstance(target, torch._ops.OpOverload)
+    }
+    try:
+        whole = decomposed(program, table)
+        return _translate(whole, registry, axis_names, fold=fold)
+    except (OnnxExporterError, MemoryError):
+        raise
+    except Exception as failed:
+        raise error from failed
+
+
+def decomposed(program: torch.export.ExportedProgram, table: Mapping[Any, Any]) -> torch.export.ExportedProgram:
+    """The program after torch's decompositions.
+
+    Raises:
+        DynamicShapeError: naming an axis that they fixed on the way.
+    """
+    free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}  # not after:
+    with recurrent_shapes(), quiet():  # torch may fix symbols that both programs share
+        made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
+    for node in made.graph.nodes:
+        for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():
+            raise DynamicShapeError(
+                f"axis {axis} of the input {node.name} is free in the captured program, and torch's decomposition of "
+                f"the program makes it {node.meta['val'].shape[axis]}",
+                next_step="remove that axis from dynamic_shapes, or give the operators that fix it a translation "
+                "(custom_translation_table)",
+            )
+    return made
+
+
+def _free_axes(node: torch.fx.Node) -> set[int]:
+    value = node.meta.get("val")
+    sizes: list[Any] = list(value.shape) if isinstance(value, torch.Tensor) else []
+    return {axis for axis, size in enumerate(sizes) if isinstance(size, torch.SymInt) and not size.node.expr.is_number}
+
+
+def _translate(
+    program: torch.export.ExportedProgram, registry: OnnxRegistry, axis_names: Mapping[str, str], *, fold: bool
+) -> Translated:
+    translator = Translator(program, registry, axis_names, fold=fold)
+    with translator.recorder.recording():
+        env = bind_inputs(translator)
+        translator.run_nodes(program.graph_module, env)
+        if translator.missing:
+            raise _all_missing(translator.missing)
+        outputs, kinds = bind_outputs(translator, env)
+    recorder = translator.recorder
+    initializers = [value for value in recorder.initializers.values() if value.uses() or value in outputs]
+    graph = ir.Graph(
+        inputs=translator.inputs,
+        outputs=outputs,
+        nodes=recorder.nodes,
+        initializers=initializers,
+        opset_imports={"": TORCHLIB_OPSET},
+        name="main_graph",
+    )
+    graph.metadata_props[metadata.GRAPH_SIGNATURE] = repr(program.graph_signature)
+    graph.metadata_props[metadata.RANGE_CONSTRAINTS] = str(program.range_constraints)
+    model = ir.Model(graph, ir_version=10, producer_name="batch_export")
+    for node in graph.all_nodes():
+        if node.domain and node.domain not in graph.opset_imports:
+            graph.opset_imports[node.domain] = node.version or 1
+    return Translated(model, translator.operators, kinds, translator.operator_seconds)
+
+
+def _all_missing(missing: Mapping[str, OnnxExporterError]) -> MissingOperatorError:
+    first = next(iter(missing.values()))
+    if len(missing) == 1 and isinstance(first, MissingOperatorError):
+        return first
+    listed = ", ".join(missing)
+    return MissingOperatorError(
+        f"{len(missing)} operators have no ONNX translation and no decomposition: {listed}",
+        tuple(missing),
+        node=first.node,
+        operator=first.operator,
+        source=first.source,
+        next_step="pass custom_translation_table={torch.ops...: function} for each, or rewrite those parts",
+    )

@@ -1,0 +1,184 @@
+"""Which function translates which torch operator at which opset.
+
+Arrives: nothing but the installed torchlib and the functions in `ops/`; a caller may register more. Leaves: a lookup
+from a node's target to one function. The standard part is built once per process and never changed; what a caller adds
+lives in that caller's `OnnxRegistry` alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnxscript
+import torch
+from onnxscript import values
+
+from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET
+
+# Torchlib's versions of these need ONNX features that get in the way (SequenceMap bodies, truth of tensors);
+# torch's own decompositions say the same with plain operators.
+_SHADOWED = frozenset(
+    {
+        "aten::atleast_1d.Sequence",
+        "aten::atleast_2d.Sequence",
+        "aten::atleast_3d.Sequence",
+        "aten::hstack",
+        "aten::vstack",
+        "aten::allclose",
+        "aten::is_nonzero",
+        "aten::unbind.int",
+        "aten::amax",
+        "aten::amin",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ONNXFunction:
+    """One translation.
+
+    Attributes:
+        name: qualified name of the torch operator, e.g. `aten::add.Tensor` (the `default` overload is left out).
+        function: the onnxscript function.
+        is_complex: whether it takes complex tensors (as `float[..., 2]`).
+        lowest_opset: the first opset at which it may be used.
+        origin: `torchlib`, `batch_export` or `custom`.
+    """
+
+    name: str
+    function: Any
+    is_complex: bool = False
+    lowest_opset: int = LOWEST_OPSET
+    origin: str = "torchlib"
+
+
+def qualified_name(target: Any) -> str:
+    """`aten::add.Tensor` for an operator overload, `_operator::mul` or `math::ceil` for a Python function."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target.name()).removesuffix(".default")
+    if isinstance(target, str):
+        return target
+    module = getattr(target, "__module__", "") or ""
+    return f"{module}::{getattr(target, '__name__', str(target))}"
+
+
+def as_onnx_function(function: Any) -> Any:
+    """Wraps a plain Python function written with onnxscript operators; onnxscript functions pass through."""
+    if isinstance(function, (values.TracedOnnxFunction, values.OnnxFunction)):
+        return function
+    if isinstance(function, types.FunctionType) or callable(function):
+        return values.TracedOnnxFunction(values.Opset("pkg.batch_export", 1), function)
+    raise TypeError(f"a translation is an onnxscript function or a Python function, not {type(function).__name__}")
+
+
+@functools.cache
+def standard_functions() -> Mapping[str, tuple[ONNXFunction, ...]]:
+    """Torchlib's functions and ours by qualified name, ours first and newest opset first."""
+    import onnxscript.function_libs.torch_lib.ops  # noqa: F401  # lazy: fills torchlib's registry, which is slow
+    from onnxscript.function_libs.torch_lib import registration
+
+    from batch_export.exporter import ops  # lazy: our translations are loaded with torchlib's
+    from batch_export.exporter.ops.marking import marked_function
+
+    table: dict[str, list[ONNXFunction]] = {}
+    for lowering in ops.lowerings():
+        for name in lowering.names:
+            table.setdefault(name, []).append(
+                ONNXFunction(
+                    name, marked_function(lowering.function), lowering.is_complex, lowering.opset, "batch_export"
+                )
+            )
+    for functions in table.values():
+        functions.sort(key=lambda entry: -entry.lowest_opset)
+    for name, overloaded in registration.default_registry.items():
+        if name in _SHADOWED:
+            continue
+        for functions, is_complex in ((overloaded.overloads, False), (overloaded.complex, True)):
+            for function in functions:
+                table.setdefault(name, []).append(ONNXFunction(name, function, is_complex))
+    return {name: tuple(functions) for name, functions in table.items()}
+
+
+class OnnxRegistry:
+    """Translations under one opset version; functions that a caller registers come before the standard ones.
+
+    Args:
+        opset_version: the ONNX opset that the exporter targets.
+    """
+
+    def __init__(self, opset_version: int = HIGHEST_OPSET) -> None:
+        self._opset_version = opset_version
+        self._custom: dict[str, list[ONNXFunction]] = {}
+
+    def at(self, opset_version: int) -> OnnxRegistry:
+        """A copy with the same custom functions that targets another opset."""
+        copy = OnnxRegistry(opset_version)
+        copy._custom = {name: list(entries) for name, entries in self._custom.items()}
+        return copy
+
+    @property
+    def opset_version(self) -> int:
+        """The ONNX opset that the exporter targets."""
+        return self._opset_version
+
+    def register_op(
+        self,
+        function: onnxscript.OnnxFunction[..., Any] | onnxscript.values.TracedOnnxFunction | Callable[..., Any],
+        namespace: str,
+        op_name: str,
+        overload: str | None = None,
+        is_complex: bool = False,
+    ) -> None:
+        """Registers a translation of `torch.ops.<namespace>.<op_name>.<overload>`; the newest one is used.
+
+        Raises:
+            ValueError: if the names do not form a `namespace::name`.
+        """
+        name = _join(namespace, op_name, overload)
+        entry = ONNXFunction(name, as_onnx_function(function), is_complex, self._opset_version, "custom")
+        self._custom.setdefault(name, []).append(entry)
+
+    def register_target(self, target: Any, functions: Callable[..., Any] | Sequence[Callable[..., Any]]) -> None:
+        """Registers translations of a target, e.g. `torch.ops.aten.stft.default`; the first of a list is used."""
+        name = qualified_name(target)
+        listed = list(functions) if isinstance(functions, (list, tuple)) else [functions]
+        for function in reversed(listed):
+            entry = ONNXFunction(name, as_onnx_function(function), False, self._opset_version, "custom")
+            self._custom.setdefault(name, []).append(entry)
+
+    def is_registered_op(self, namespace: str, op_name: str, overload: str | None = None) -> bool:
+        """Whether `torch.ops.<namespace>.<op_name>.<overload>` has a translation."""
+        return self.get_op_functions(namespace, op_name, overload) is not None
+
+    def get_op_functions(self, namespace: str, op_name: str, overload: str | None = None) -> list[ONNXFunction] | None:
+        """The translations of an operator, standard ones first, custom ones in order of registration; None if none."""
+        name = _join(namespace, op_name, overload)
+        found = [
+            entry for entry in standard_functions().get(name, ()) if entry.lowest_opset <= self._opset_version
+        ] + self._custom.get(name, [])
+        return found or None
+
+    def lookup(self, target: Any, *, is_complex: bool = False) -> ONNXFunction | None:
+        """The translation used for a node's target, or None."""
+        name = qualified_name(target)
+        for entry in reversed(self._custom.get(name, ())):
+            if not is_complex or entry.is_complex or not self._has_real_variant(name):
+                return entry
+        for entry in standard_functions().get(name, ()):
+            if entry.is_complex == is_complex and entry.lowest_opset <= self._opset_version:
+                return entry
+        return None
+
+    def _has_real_variant(self, name: str) -> bool:
+        return any(entry.is_complex for entry in self._custom.get(name, ()))
+
+
+def _join(namespace: str, op_name: str, overload: str | None) -> str:
+    if not namespace or not op_name or "::" in namespace or "::" in op_name:
+        raise ValueError(f"an operator is named by a namespace and a name, not {namespace!r} and {op_name!r}")
+    name = f"{namespace}::{op_name}"
+    return name if overload in (None, "", "default") else f"{name}.{overload}"

@@ -1,0 +1,32 @@
+"""Numbers that are known only when the model runs, where torch's operators take a Python number.
+
+Arrives: an operator and its arguments. Leaves: whether such a number is among them, and the overload of the operator
+that takes a tensor in its place. Translations that need the number itself, as an attribute, cannot take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+
+_OF_NUMBERS = frozenset({"Scalar", "Tensor_Scalar"})
+
+
+def given(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an argument that torch takes as a number is an ONNX value."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    formals = target._schema.arguments
+    pairs = [*zip(formals, args, strict=False), *((one, kwargs.get(one.name)) for one in formals)]
+    return any(isinstance(value, ir.Value) and "Tensor" not in str(formal.type) for formal, value in pairs)
+
+
+def tensor_overload(target: Any) -> Any:
+    """The overload that takes a tensor in place of a number; None where there is none."""
+    if not isinstance(target, torch._ops.OpOverload) or target._overloadname not in _OF_NUMBERS:
+        return None
+    packet = target.overloadpacket
+    return packet.Tensor if "Tensor" in packet.overloads() else None

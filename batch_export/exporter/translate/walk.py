@@ -1,0 +1,163 @@
+"""Walks a captured graph and translates it node by node.
+
+Arrives: graph modules whose placeholders are bound to ONNX values. Leaves: nodes in the recorder, and the converted
+output. A node that fails is named, with its operator and source line; missing operators are collected, so that all of
+a program's are found in one go. Higher-order operators are `control_flow.py`'s, writes are `writes.py`'s.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.utils import _pytree as pytree
+
+from batch_export.errors import MissingOperatorError, OnnxExporterError, TranslationError
+from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.sizes import expression
+from batch_export.exporter.translate import control_flow, decompose, native
+from batch_export.exporter.translate.operator import IGNORED_NAMES, OperatorTranslator
+from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
+from batch_export.exporter.translate.writes import FunctionalisationNeededError, Writes
+
+Environment = dict[torch.fx.Node, Any]
+"""What each node translated so far is: an ONNX value, a list of them, or a plain object."""
+
+
+class Translator(OperatorTranslator):
+    """Translates one exported program; use `program.translate_program`.
+
+    Attributes:
+        inputs: the ONNX inputs that were bound.
+        operator_seconds: operator -> seconds spent on it.
+        missing: operators without a translation, with the error that names the first node of each.
+        writes: views, and what writes to them mean.
+    """
+
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        registry: OnnxRegistry,
+        axis_names: Mapping[str, str],
+        *,
+        fold: bool,
+    ) -> None:
+        super().__init__(program, registry, axis_names, fold=fold)
+        self.inputs: list[ir.Value] = []
+        self.operator_seconds: dict[str, float] = {}
+        self.missing: dict[str, OnnxExporterError] = {}
+        self.writes = Writes(self)
+
+    def run_nodes(self, graph_module: torch.fx.GraphModule, env: Environment) -> Any:
+        """Translates the nodes of a graph whose placeholders are in `env`; returns the converted output."""
+        for node in graph_module.graph.nodes:
+            if node.op == "placeholder":
+                continue
+            if node.op == "get_attr":
+                env[node] = self._attribute(graph_module, str(node.target))
+            elif node.op == "output":
+                return self.convert(node.args[0], env)
+            else:
+                begun = time.perf_counter()
+                self._call_function(node, env)
+                name = qualified_name(node.target)
+                self.operator_seconds[name] = self.operator_seconds.get(name, 0.0) + time.perf_counter() - begun
+        return None
+
+    def _attribute(self, graph_module: torch.fx.GraphModule, path: str) -> Any:
+        found: Any = graph_module
+        for part in path.split("."):
+            found = getattr(found, part)
+        return self.tensor_constant(found) if isinstance(found, torch.Tensor) else found
+
+    def _call_function(self, node: torch.fx.Node, env: Environment) -> None:
+        target = node.target
+        qualified = qualified_name(target)
+        if qualified in IGNORED_NAMES:
+            env[node] = None
+            return
+        self.recorder.metadata = metadata.node_metadata(node)
+        self.recorder.node_prefix = f"node_{node.name}_"
+        try:
+            env[node] = self._translate_node(node, env, qualified)
+        except MissingOperatorError as error:
+            if error.node is None:
+                error = MissingOperatorError(
+                    error.problem,
+                    error.operators,
+                    node=node.name,
+                    operator=metadata.target_name(target),
+                    source=metadata.source_location(node),
+                    next_step=error.next_step,
+                )
+            for name in error.operators:
+                self.missing.setdefault(name, error)
+            env[node] = self._placeholder_result(node)
+        except FunctionalisationNeededError:
+            raise
+        except OnnxExporterError as error:
+            if error.node is not None:
+                raise
+            if self.missing:
+                env[node] = self._placeholder_result(node)
+                return
+            raise type(error)(
+                error.problem,
+                node=node.name,
+                operator=metadata.target_name(target),
+                source=metadata.source_location(node),
+                next_step=error.next_step,
+            ) from error
+        except Exception as error:
+            if self.missing:
+                env[node] = self._placeholder_result(node)
+                return
+            raise TranslationError(
+                f"the translation failed: {type(error).__name__}: {error}",
+                node=node.name,
+                operator=metadata.target_name(target),
+                source=metadata.source_location(node),
+                next_step="run with report=True for the exported program, or pass custom_translation_table",
+            ) from error
+
+    def _placeholder_result(self, node: torch.fx.Node) -> Any:
+        """Stands for a node that failed, so that every missing operator of the program is found in one go."""
+
+        def fresh(fake: Any) -> Any:
+            value = self.recorder.value()
+            self.describe(value, fake)
+            return value
+
+        return pytree.tree_map(fresh, node.meta.get("val"))
+
+    def _translate_node(self, node: torch.fx.Node, env: Environment, qualified: str) -> Any:
+        target = node.target
+        if target is operator.getitem:
+            if not node.users:
+                return None
+            self.writes.notice(node)
+            container, index = env[node.args[0]], node.args[1]  # type: ignore[index]
+            if isinstance(container, (list, tuple)):
+                return container[index]  # type: ignore[index]
+            return self.settle(op.SequenceAt(container, index), node.meta.get("val"), node.name)
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return control_flow.translate(self, node, env)
+        if native.is_native(target):
+            return self.settle(native.translate(self, node, env), node.meta.get("val"), node.name)
+        fake = node.meta.get("val")
+        written = decompose.mutated_arguments(target)
+        if written and not qualified.startswith("aten::detach"):
+            return self.writes.translate(node, env, written)
+        if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)) and expression(fake).is_number:
+            return self.plain(fake)
+        if self.writes.moves_statistics(node, qualified):
+            return self.writes.translate_training_norm(node, env, qualified)
+        self.writes.notice(node)
+        args = [self.convert(argument, env) for argument in node.args]
+        kwargs = {name: self.convert(argument, env) for name, argument in node.kwargs.items()}
+        return self.apply(node, target, args, kwargs, fake, env)

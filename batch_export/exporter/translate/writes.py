@@ -1,0 +1,204 @@
+"""Writes: in-place operators become new values, and every alias of what was written sees the new content.
+
+Arrives: nodes whose operators write to an argument. Leaves: ONNX values, with the environment rebound: the tensor that
+was written, the tensors it is a view of, and their other views. Buffers and inputs that a program changes are collected
+in `mutated`. What cannot be followed is left to torch's own functionalisation of the whole program.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from onnx_ir import tensor_adapters
+from torch.utils import _pytree as pytree
+
+from batch_export.exporter.graph import complex_parts, promote
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.translate import aliasing, decompose, memory_layout
+from batch_export.exporter.translate.operator import OperatorTranslator
+from batch_export.exporter.translate.registry import qualified_name
+
+aten = torch.ops.aten
+
+_RUNNING_STATISTICS = frozenset({"aten::batch_norm", "aten::instance_norm"})
+
+
+class FunctionalisationNeededError(Exception):
+    """A write through a view that is not followed here; torch's own functionalisation must run on the whole program."""
+
+
+class Writes:
+    """Views and writes of one program.
+
+    Attributes:
+        mutated: placeholders (buffers and inputs) that were written, in order.
+    """
+
+    def __init__(self, translator: OperatorTranslator) -> None:
+        self._translator = translator
+        self.mutated: dict[torch.fx.Node, None] = {}
+        self._views: dict[torch.fx.Node, torch.fx.Node] = {}
+
+    def notice(self, node: torch.fx.Node) -> None:
+        """Remembers a node whose result is a view."""
+        parent = aliasing.view_parent(node)
+        if parent is not None:
+            self._views[node] = parent
+
+    @staticmethod
+    def moves_statistics(node: torch.fx.Node, qualified: str) -> bool:
+        """Whether a node is a normalisation in training mode that keeps running statistics."""
+        if qualified not in _RUNNING_STATISTICS or len(node.args) <= 5:
+            return False
+        return bool(node.args[5]) and node.args[3] is not None
+
+    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], qualified: str) -> Any:
+        """Normalisation in training mode moves its running statistics, which its schema does not say."""
+        statistics = [argument for argument in node.args[3:5] if isinstance(argument, torch.fx.Node)]
+        args = [self._translator.convert(argument, env) for argument in node.args[:8]]
+        results = self._translator.call(
+            f"batch_export::{qualified.partition('::')[2]}_training", args, {}, (None, None, None), node.name
+        )
+        for changed, content in zip(statistics, results[1:], strict=True):
+            self.rebind(changed, self._translator.settle(content, changed.meta["val"], f"{node.name}_statistic"), env)
+        return self._translator.settle(results[0], node.meta["val"], node.name)
+
+    def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
+        functional = decompose.functional_variant(node.target)
+        changed = node.args[0] if node.args else None
+        if functional is None or written != (0,) or not isinstance(changed, torch.fx.Node):
+            raise FunctionalisationNeededError(str(node.target))
+        args = [self._translator.convert(argument, env) for argument in node.args]
+        kwargs = {name: self._translator.convert(argument, env) for name, argument in node.kwargs.items()}
+        fake = node.meta.get("val")
+        if functional == aten.copy.default:
+            before = changed.meta["val"]
+            if before.is_complex():
+                content = op.Expand(complex_parts.paired(args[1], env[changed]), [*self._shape_of(before), 2])
+            else:
+                content = promote.cast_to(args[1], tensor_adapters.from_torch_dtype(before.dtype))
+                content = op.Expand(content, self._shape_of(before))
+            result = self._translator.settle(content, before, node.name)
+        else:
+            result = self._apply_write(node, functional, args, kwargs, fake, env)
+        self._views[node] = changed
+        self.rebind(changed, result, env)
+        return result
+
+    def _apply_write(
+        self, node: torch.fx.Node, functional: Any, args: list[Any], kwargs: dict[str, Any], fake: Any, env: Any
+    ) -> Any:
+        fakes = [argument.meta.get("val") for argument in node.all_input_nodes]
+        result = self._translator.call(functional, args, {**kwargs, "__fakes__": fakes}, fake, node.name)
+        if result is not None:
+            return result
+        values = {
+            id(argument.meta["val"]): env[argument]
+            for argument in node.all_input_nodes
+            if isinstance(argument.meta.get("val"), torch.Tensor)
+        }
+        fake_args = torch.fx.map_arg(node.args, lambda argument: argument.meta["val"])
+        fake_kwargs = torch.fx.map_arg(node.kwargs, lambda argument: argument.meta["val"])
+        made = self._translator.decompose(functional, fake_args, fake_kwargs, values, node.name)
+        return self._translator.settle(made, fake, node.name)
+
+    def _shape_of(self, fake: torch.Tensor) -> list[Any]:
+        return [self._translator.plain(size) for size in fake.shape]
+
+    def rebind(self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any]) -> None:
+        """Gives a node, the tensors it is a view of, and their other views the content after a write."""
+        env[changed] = content
+        chain = [changed]
+        while (parent := self._views.get(chain[-1])) is not None:
+            child = chain[-1]
+            if decompose.mutated_arguments(child.target):  # the result of an in-place operator is the tensor itself
+                env[parent] = env[child]
+            else:
+                env[parent] = self._merge(child, parent, env)
+            chain.append(parent)
+        root = chain[-1]
+        if root.op in ("placeholder", "get_attr"):
+            self.mutated[root] = None
+        stale = set(chain)
+        with_views = set(self._views.values())
+        for view, parent in self._views.items():
+            if view in stale or parent not in stale or view not in env:
+                continue
+            stale.add(view)
+            if decompose.mutated_arguments(view.target):
+                env[view] = env[parent]
+                continue
+            if view not in with_views and all(user in env for user in view.users):
+                continue  # nobody reads it any more
+            if view.target is operator.getitem:
+                container = view.args[0]
+                assert isinstance(container, torch.fx.Node)
+                pieces = [self._translator.convert(argument, env) for argument in container.args]
+                made = self._translator.apply(container, container.target, pieces, {}, container.meta["val"], env)
+                env[view] = made[view.args[1]]
+                continue
+            args = [self._translator.convert(argument, env) for argument in view.args]
+            kwargs = {name: self._translator.convert(argument, env) for name, argument in view.kwargs.items()}
+            env[view] = self._translator.apply(view, view.target, args, kwargs, view.meta["val"], env)
+
+    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
+        before = parent.meta["val"]
+        recipe = aliasing.merge_view(view, before.shape)
+        if recipe is None:
+            return self._merge_by_position(view, parent, env)
+        target, template = recipe
+        args: list[Any] = []
+        for index, item in enumerate(template):
+            if item is ...:
+                args.append(env[view])
+            elif index == 0 and item is None:
+                args.append(env[parent])
+            else:
+                args.append(self._translator.convert(item, env))
+        result = self._translator.call(target, args, {"__fakes__": [before]}, before, f"{view.name}_written")
+        if result is None:
+            raise FunctionalisationNeededError(str(target))
+        return result
+
+    def _merge_by_position(
+        self, view: torch.fx.Node, parent: torch.fx.Node, env: Mapping[torch.fx.Node, Any]
+    ) -> ir.Value:
+        """Writes a view's elements to where they lie in its parent, whatever operator made the view."""
+        before = parent.meta["val"]
+        reads_memory = promote.base_name(qualified_name(view.target)) in memory_layout.READS_MEMORY
+        if before.is_complex() or (reads_memory and not memory_layout.is_in_order(before)):
+            raise FunctionalisationNeededError(str(view.target))
+        others = [*view.all_input_nodes[1:]]
+        if view.target is operator.getitem:
+            others += view.all_input_nodes[0].all_input_nodes[1:]
+        if others or not all(isinstance(size, int) for size in before.shape):
+            places = self._places(view, env[parent], before, env)
+        else:
+            places = aliasing.positions(view, [int(size) for size in before.shape]).reshape(-1).tolist()
+        flat = op.Reshape(env[parent], [-1])
+        written = op.ScatterElements(flat, places, op.Reshape(env[view], [-1]), axis=0)
+        merged: ir.Value = op.Reshape(written, self._shape_of(before))
+        self._translator.describe(merged, before)
+        return merged
+
+    def _places(
+        self, view: torch.fx.Node, parent: ir.Value, before: torch.Tensor, env: Mapping[torch.fx.Node, Any]
+    ) -> Any:
+        """Where a view's elements lie in a parent of free sizes: the same view of the parent's elements, counted."""
+        counted = op.Reshape(op.Range(0, op.Size(parent), 1), self._shape_of(before))
+        self._translator.describe(counted, before.to(torch.int64))
+        of_list = view.target is operator.getitem
+        maker = view.all_input_nodes[0] if of_list else view
+        args = [counted, *(self._translator.convert(argument, env) for argument in maker.args[1:])]
+        kwargs = {name: self._translator.convert(argument, env) for name, argument in maker.kwargs.items()}
+        fakes = pytree.tree_map_only(torch.Tensor, lambda one: one.to(torch.int64), maker.meta["val"])
+        made = self._translator.call(
+            maker.target, args, {**kwargs, "__fakes__": [before]}, fakes, f"{view.name}_positions"
+        )
+        if made is None:
+            raise FunctionalisationNeededError(str(view.target))
+        return op.Reshape(made[view.args[1]] if of_list else made, [-1])

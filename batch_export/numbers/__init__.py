@@ -1,0 +1,1 @@
+"""Errors and tolerances of tensors: values in, facts out. Knows neither models nor runs."""

@@ -1,0 +1,1 @@
+"""What to do: the matrix of cells, the actions that each needs, and their keys."""

@@ -1,0 +1,209 @@
+"""The keys of actions: what each one's result depends on, as named entries. Specs and a toolchain arrive.
+
+Actions leave. Whatever could change the bytes is an entry; names, tags, descriptions, tolerances and expectations never
+are. Pure: nothing is looked up, read or executed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from batch_export import axes
+from batch_export.action import Action, ModelArtifact
+from batch_export.contract import Contract
+from batch_export.digest import Digest, canonical_json
+from batch_export.runtime.kinds import RUNTIMES
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.sources.named_files import texts
+from batch_export.sources.toolchain import Toolchain
+from batch_export.spec import ExporterSpec, ModelSpec
+from batch_export.steps import STEPS
+
+_EXPORT_LIBRARIES = ("onnx", "onnxscript", "onnx-ir", "numpy")
+
+
+def reference_action(model: ModelSpec, toolchain: Toolchain) -> Action:
+    """Eager outputs of a model at all its sizes; the same for every setting, opset, exporter and provider."""
+    entries = _model_entries(model, toolchain) | {
+        "axes": _text(model.axes),
+        "variants": _text(model.variants),
+    }
+    return _action("Reference", entries, toolchain, model.name)
+
+
+def oracle_action(model: ModelSpec, reference: Digest, case: int, toolchain: Toolchain) -> Action:
+    """Eager in float64 at one of a model's cases; the same for every file of the model."""
+    entries = _model_entries(model, toolchain) | {
+        "reference": reference,
+        "case": _text([case, axes.cases(model)[case]]),
+    }
+    return _action("Oracle", entries, toolchain, f"{model.name} in float64")
+
+
+def capture_action(model: ModelSpec, dynamic: str, exporter: ExporterSpec, toolchain: Toolchain) -> Action:
+    """The exported program of a model at one dynamic-shape setting."""
+    entries = _model_entries(model, toolchain) | _setting_entries(model, dynamic, exporter, toolchain)
+    if model.allow_guards:
+        entries["model.allow_guards"] = "true"
+    return _action("Capture", entries, toolchain, f"{model.name}/{dynamic}/{exporter.name}")
+
+
+def translate_action(
+    model: ModelSpec,
+    dynamic: str,
+    graph_digest: str,
+    weights: Digest | None,
+    opset: int,
+    exporter: ExporterSpec,
+    toolchain: Toolchain,
+) -> Action:
+    """The ONNX file of a captured program.
+
+    Of the model only what names inputs, outputs and axes in the file is in the key: an edit of its sources that leaves
+    the graph alone stops here.
+    """
+    entries = {
+        "graph": graph_digest,
+        "weights": weights or "",
+        "opset": str(opset),
+        "dynamic": dynamic,
+        **_exporter_entries(exporter, toolchain),
+        "inputs": _text([(leaf.path, leaf.dtype, leaf.shape) for leaf in model.inputs]),
+        "output_names": _text(model.output_names),
+        **_versions(toolchain, "python", "torch", *_EXPORT_LIBRARIES),
+    }
+    return _action("Translate", entries, toolchain, f"{model.name}/{dynamic}/opset{opset}/{exporter.name}")
+
+
+def plugin_action(model: ModelSpec, dynamic: str, opset: int, exporter: ExporterSpec, toolchain: Toolchain) -> Action:
+    """The ONNX file that a plug-in exporter writes from the module, in one go: everything is in the key."""
+    entries = {
+        **_model_entries(model, toolchain),
+        **_setting_entries(model, dynamic, exporter, toolchain),
+        "opset": str(opset),
+        "output_names": _text(model.output_names),
+        "exporter.target": exporter.target,
+        "exporter.source": toolchain.targets[exporter.target],
+        **_versions(toolchain, *_EXPORT_LIBRARIES),
+    }
+    description = f"{model.name}/{dynamic}/opset{opset}/{exporter.name}"
+    return _action("Plugin", entries, toolchain, description)
+
+
+def check_action(model: ModelArtifact, requested: Contract, toolchain: Toolchain) -> Action:
+    """What a file promises beside what was asked for."""
+    entries = {**_file_entries(model), "contract": _text(requested), **_versions(toolchain, "onnx", "onnx-ir")}
+    return _action("Check", entries, toolchain, model.onnx[:12])
+
+
+def run_action(
+    model: ModelArtifact,
+    reference: Digest,
+    cases: Sequence[int],
+    provider: ProviderSpec,
+    threads: int,
+    requested: Contract,
+    toolchain: Toolchain,
+    oracles: Sequence[tuple[int, Digest]] = (),
+) -> Action:
+    """How a file's outputs compare with eager's. Tolerances are in no key: they are applied to the facts.
+
+    `oracles` are cases with the files of their values in float64; an entry of the key only where there are any.
+    """
+    entries = {
+        **_file_entries(model),
+        **_provider_entries(provider, toolchain),
+        "reference": reference,
+        "cases": _text(cases),
+        "threads": str(threads),
+        "contract": _text(requested),
+        **({"oracles": _text(oracles)} if oracles else {}),
+    }
+    return _action("Run", entries, toolchain, f"{model.onnx[:12]}/{provider.name}")
+
+
+def measure_action(
+    model: ModelArtifact, reference: Digest, provider: ProviderSpec, measure: MeasureSpec, toolchain: Toolchain
+) -> Action:
+    """A file's latency on this host."""
+    entries = {
+        **_file_entries(model),
+        **_provider_entries(provider, toolchain),
+        **_measure_entries(measure, toolchain),
+        "reference": reference,
+    }
+    return _action("Measure", entries, toolchain, f"{model.onnx[:12]}/{provider.name}")
+
+
+def eager_action(model: ModelSpec, measure: MeasureSpec, toolchain: Toolchain) -> Action:
+    """The model's own latency on this host, at the example sizes."""
+    sizes = {"axes": _text(axes.example_sizes(model))}
+    entries = _model_entries(model, toolchain) | _measure_entries(measure, toolchain) | sizes
+    return _action("Eager", entries, toolchain, model.name)
+
+
+def _action(step: str, entries: dict[str, str], toolchain: Toolchain, description: str) -> Action:
+    mnemonic = STEPS[step].mnemonic
+    named = {**entries, "batch_export": toolchain.own[step]}
+    return Action(mnemonic, tuple(sorted(named.items())), f"{mnemonic} {description}")
+
+
+def _model_entries(model: ModelSpec, toolchain: Toolchain) -> dict[str, str]:
+    libraries = _versions(toolchain, *model.requires)
+    return {
+        "model.target": model.target,
+        "model.source": toolchain.targets[model.target],
+        "model.arguments": _text(model.arguments),
+        "model.inputs": _text(model.inputs),
+        "model.seed": str(model.seed),
+        **_named_entries("model.files", model.arguments, toolchain),
+        **libraries,
+        **_versions(toolchain, "python", "torch", "numpy"),
+    }
+
+
+def _setting_entries(model: ModelSpec, dynamic: str, exporter: ExporterSpec, toolchain: Toolchain) -> dict[str, str]:
+    return {"axes": _text(model.axes), "dynamic": dynamic, **_exporter_entries(exporter, toolchain)}
+
+
+def _exporter_entries(exporter: ExporterSpec, toolchain: Toolchain) -> dict[str, str]:
+    entries = {"exporter.arguments": _text(exporter.arguments)}
+    return entries | _named_entries("exporter.files", exporter.arguments, toolchain)
+
+
+def _named_entries(entry: str, arguments: dict[str, Any], toolchain: Toolchain) -> dict[str, str]:
+    """Digests of the files that arguments name; no entry where they name none."""
+    found = {text: toolchain.named[text] for text in texts(arguments) if text in toolchain.named}
+    return {entry: _text(found)} if found else {}
+
+
+def _file_entries(model: ModelArtifact) -> dict[str, str]:
+    return {"file.onnx": model.onnx, "file.external": _text(model.external)}
+
+
+def _provider_entries(provider: ProviderSpec, toolchain: Toolchain) -> dict[str, str]:
+    return {
+        "provider.kind": provider.kind,
+        "provider.execution_provider": provider.execution_provider,
+        "provider.options": _text(provider.options),
+        "provider.graph_optimization": provider.graph_optimization,
+        "machine": toolchain.host["machine"],
+        **_versions(toolchain, "numpy", *RUNTIMES[provider.kind].packages),
+    }
+
+
+def _measure_entries(measure: MeasureSpec, toolchain: Toolchain) -> dict[str, str]:
+    entries = {f"host.{name}": value for name, value in toolchain.host.items()}
+    for name in ("budget_s", "min_s", "min_runs", "threads"):
+        entries[f"measure.{name}"] = str(getattr(measure, name))
+    return entries
+
+
+def _versions(toolchain: Toolchain, *names: str) -> dict[str, str]:
+    return {f"version.{name}": toolchain.versions[name] for name in names}
+
+
+def _text(value: Any) -> str:
+    return canonical_json(value).decode()

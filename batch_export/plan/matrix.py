@@ -1,0 +1,98 @@
+"""From a matrix of specs to its cells, in order, each with the reason why it will not run, if there is one.
+
+Pure: what is installed is passed in, nothing is imported, read or run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from batch_export.axes import supports
+from batch_export.errors import UsageError
+from batch_export.record import Cell
+from batch_export.runtime.kinds import RUNTIMES
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.spec import Exclusion, ExporterSpec, MatrixSpec, ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCell:
+    """A cell of the matrix with the specs that it points at.
+
+    Attributes:
+        skip: why the cell will not run; empty when it will.
+    """
+
+    cell: Cell
+    model: ModelSpec
+    provider: ProviderSpec
+    exporter: ExporterSpec
+    skip: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What this environment has.
+
+    Attributes:
+        execution_providers: by kind of runtime, those that it can place nodes on here.
+        library: tells whether a library can be imported, by its import name.
+    """
+
+    execution_providers: Mapping[str, Collection[str]]
+    library: Callable[[str], bool]
+
+
+def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
+    """Returns every cell: models outermost, then dynamic settings, exporters, opsets and providers.
+
+    Raises:
+        UsageError: a provider is not installed although `require_providers` asks for all, or every cell is excluded.
+    """
+    absent = {provider.name: _absence(provider, installed) for provider in matrix.providers}
+    if matrix.require_providers and (missing := [reason for reason in absent.values() if reason]):
+        raise UsageError(f"{missing[0]}, and matrix.require_providers=true. Next step: install it, or leave it out")
+    excluded = matrix.exclude
+    planned: list[PlannedCell] = []
+    for model in matrix.models:
+        lacking = next((name for name in model.requires if not installed.library(name)), None)
+        no_library = f"the model needs the package {lacking}, which is not installed" if lacking else ""
+        for dynamic in matrix.dynamic:
+            unsupported = supports(model, dynamic) or ""
+            for exporter in matrix.exporters:
+                for opset in matrix.opsets:
+                    for provider in matrix.providers:
+                        cell = Cell(model.name, dynamic, opset, provider.name, exporter.name)
+                        skip = (
+                            _exclusion_reason(cell, excluded)
+                            or unsupported
+                            or no_library
+                            or absent[provider.name]
+                            or _opset_reason(provider, opset)
+                        )
+                        planned.append(PlannedCell(cell, model, provider, exporter, skip))
+    if planned and excluded and all(_exclusion_reason(item.cell, excluded) for item in planned):
+        raise UsageError("The matrix is empty: matrix.exclude leaves no cell. Next step: make its patterns narrower")
+    return tuple(planned)
+
+
+def _absence(provider: ProviderSpec, installed: Installed) -> str:
+    runtime = RUNTIMES[provider.kind]
+    if not runtime.places:
+        here = installed.library(runtime.library)
+        return "" if here else f"provider {provider.name} needs the package {runtime.library}, not installed"
+    if provider.execution_provider in installed.execution_providers.get(runtime.name, ()):
+        return ""
+    return f"provider {provider.name} is not installed: this {runtime.library} has no {provider.execution_provider}"
+
+
+def _opset_reason(provider: ProviderSpec, opset: int) -> str:
+    low, high = provider.opsets
+    if low <= opset <= high:
+        return ""
+    return f"provider {provider.name} loads opsets {low} to {high}, not {opset}"
+
+
+def _exclusion_reason(cell: Cell, excluded: Sequence[Exclusion]) -> str:
+    return next((f"excluded: {exclusion.reason}" for exclusion in excluded if exclusion.matches(cell)), "")

@@ -1,0 +1,80 @@
+"""Which of the paths that somebody asked about, or looked for as a module, count, and as what.
+
+Notes arrive, `(name, state)` pairs leave, see `asked.py`. What the content of a recorded file implies is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
+from types import ModuleType
+
+from batch_export.digest import Digest
+from batch_export.runner.askers import Askers
+from batch_export.runner.opened import Opened
+from batch_export.sources.asked import ABSENT, How, leads_on, without_size
+
+
+class MissingModules:
+    """Hears of the modules that nobody could find, as the last of the finders.
+
+    Args:
+        askers: tell whose searches count.
+    """
+
+    def __init__(self, askers: Askers) -> None:
+        self._askers = askers
+        self.paths: set[str] = set()
+        """Where they would be found."""
+        self.tops: set[str] = set()
+        """Those of the top level, by name."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Notes the name, and finds nothing."""
+        if self._askers.count(sys._getframe(1), importing=True):
+            if path is None:
+                self.tops.add(name)
+            for folder in list(sys.path if path is None else path):
+                place = os.path.abspath(os.path.join(folder, name.rpartition(".")[2]))
+                self.paths.update(place + suffix for suffix in ("", *SOURCE_SUFFIXES, *EXTENSION_SUFFIXES))
+        return None
+
+
+def states(
+    asked: Mapping[tuple[str, How], str],
+    opened: Mapping[str, Opened],
+    sources: Mapping[str, Digest],
+    name_of: Callable[[str], str | None],
+) -> tuple[tuple[str, str], ...]:
+    """Returns what is to be recorded, sorted by name.
+
+    Args:
+        asked: what each path was when it was asked about first.
+        opened: what was opened, or made: a file that the model wrote is no condition of what it did.
+        sources: the names that are recorded with their content.
+        name_of: the name to record for a path; None when it does not count.
+    """
+    present = {name.rstrip(os.sep) for name, digest in sources.items() if digest != ABSENT}
+    implied = present.union(*map(_folders_of, present))
+    found: set[tuple[str, str]] = set()
+    for (path, _), state in asked.items():
+        note = opened.get(path)
+        if note is not None and note.wrote:
+            if note.before is None:
+                continue
+            state = without_size(state)
+        name = name_of(path)
+        if name is None or (state == ABSENT and sources.get(name) == ABSENT):
+            continue
+        if name not in implied or state == ABSENT or leads_on(state):
+            found.add((name, state))
+    return tuple(sorted(found))
+
+
+def _folders_of(name: str) -> list[str]:
+    parts = name.split(os.sep)
+    return [os.sep.join(parts[:length]) for length in range(1, len(parts))]

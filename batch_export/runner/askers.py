@@ -1,0 +1,53 @@
+"""Whether it is the model that asks for something (a variable, a folder's listing), or the machinery around it.
+
+A Python frame arrives, a yes or no leaves. The asker is the first code outside the standard library on the way up from
+the call. It counts when it is the user's, or a package's that is not part of the toolchain: torch and what comes with
+it ask for a lot, none of it for the model. What an import statement looks for in a folder does not count either; only
+the modules that it looks for in vain do.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Collection
+from types import FrameType
+
+from batch_export.sources.closure import PACKAGE
+from batch_export.sources.places import models_dir
+
+_STANDARD_LIBRARY = (
+    os.path.dirname(os.__file__) + os.sep,
+    os.path.realpath(sysconfig.get_path("stdlib")) + os.sep,
+    "<frozen ",
+)
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_LOOKING_FOR_MODULES = frozenset({"importlib", "_frozen_importlib", "_frozen_importlib_external", "inspect"})
+_OWN, _ZOO = str(PACKAGE) + os.sep, str(models_dir()) + os.sep
+
+
+class Askers:
+    """Tells who counts.
+
+    Args:
+        toolchain: names of top-level packages that do not.
+    """
+
+    def __init__(self, toolchain: Collection[str]) -> None:
+        self._toolchain = frozenset(toolchain)
+
+    def count(self, frame: FrameType | None, *, importing: bool = False) -> bool:
+        """Returns whether the call that was made in `frame` counts.
+
+        Args:
+            frame: the caller's.
+            importing: whether it is the search for a module that was called.
+        """
+        while frame is not None:
+            file, top = frame.f_code.co_filename, str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            if not file.startswith(_STANDARD_LIBRARY) or any(folder in file for folder in _PACKAGES):
+                return file.startswith(_ZOO) or (not file.startswith(_OWN) and top not in self._toolchain)
+            if top in _LOOKING_FOR_MODULES and not importing:
+                return False
+            frame = frame.f_back
+        return False

@@ -1,0 +1,103 @@
+"""The system's calls that open, make or ask about a file by its path: their numbers, and what their arguments mean.
+
+Numbers are those of Linux, for the processors that `witness.py` knows. Plain tables, no code.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Does = Literal["opens", "makes", "kind", "status", "link"]
+"""`makes` is said of what a call leaves behind, the others but `opens` are what somebody asks, see `asked.How`."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One kind of call, with positions among its arguments (-1: there is none).
+
+    Attributes:
+        does: what it is for.
+        folder: the descriptor of the folder that the path starts from.
+        path: the path's address.
+        flags: flags, such as those of open(2).
+        flags_in_memory: whether there is an address in place of the flags.
+        by_descriptor: whether flags may say that an open file is meant instead of the path.
+    """
+
+    does: Does
+    folder: int
+    path: int
+    flags: int = -1
+    flags_in_memory: bool = False
+    by_descriptor: bool = False
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Numbers of one kind of processor: `seccomp` itself, io_uring's set-up, and the calls."""
+
+    audit: int
+    seccomp: int
+    calls: dict[int, Call]
+    io_uring_setup: int = 425
+
+
+_OPENAT, _OPENAT2 = Call("opens", 0, 1, 2), Call("opens", 0, 1, 2, flags_in_memory=True)
+_EXECVE, _EXECVEAT = Call("opens", -1, 0), Call("opens", 0, 1)
+_STATAT = Call("status", 0, 1, 3, by_descriptor=True)
+_STATX = Call("status", 0, 1, 2, by_descriptor=True)
+_ACCESSAT, _READLINKAT = Call("kind", 0, 1), Call("link", 0, 1)
+_MADE_AT, _MOVED_AT, _LINKED_AT = Call("makes", 0, 1), Call("makes", 2, 3), Call("makes", 1, 2)
+
+MACHINES = {
+    "x86_64": Machine(
+        0xC000003E,
+        317,
+        {
+            262: _STATAT,  # the most frequent ones first
+            257: _OPENAT,
+            4: Call("status", -1, 0),
+            6: Call("link", -1, 0),
+            89: Call("link", -1, 0),
+            332: _STATX,
+            2: Call("opens", -1, 0, 1),
+            437: _OPENAT2,
+            59: _EXECVE,
+            322: _EXECVEAT,
+            21: Call("kind", -1, 0),
+            269: _ACCESSAT,
+            439: _ACCESSAT,
+            267: _READLINKAT,
+            85: Call("makes", -1, 0),  # creat
+            83: Call("makes", -1, 0),  # mkdir
+            258: _MADE_AT,
+            82: Call("makes", -1, 1),  # rename
+            264: _MOVED_AT,
+            316: _MOVED_AT,
+            86: Call("makes", -1, 1),  # link
+            265: _MOVED_AT,
+            88: Call("makes", -1, 1),  # symlink
+            266: _LINKED_AT,
+        },
+    ),
+    "aarch64": Machine(
+        0xC00000B7,
+        277,
+        {
+            79: _STATAT,
+            56: _OPENAT,
+            291: _STATX,
+            437: _OPENAT2,
+            221: _EXECVE,
+            281: _EXECVEAT,
+            48: _ACCESSAT,
+            439: _ACCESSAT,
+            78: _READLINKAT,
+            34: _MADE_AT,
+            38: _MOVED_AT,
+            276: _MOVED_AT,
+            37: _MOVED_AT,
+            36: _LINKED_AT,
+        },
+    ),
+}

@@ -1,0 +1,90 @@
+"""What a child saw its model use: files, packages, environment variables. One watch over all three.
+
+A cell arrives, plain data for the step's result leaves, with sentences for the reader of the run. It forbids nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from batch_export.digest import Digest
+from batch_export.plan.matrix import PlannedCell
+from batch_export.runner.askers import Askers
+from batch_export.runner.loaded import LoadedFiles
+from batch_export.runner.preloaded import Preloaded
+from batch_export.runner.read_variables import ReadVariables
+from batch_export.runner.used_packages import UsedPackages
+from batch_export.sources.import_names import ImportNames
+from batch_export.spec import CORE_EXPORTER_TARGET
+from batch_export.store import imports_memo
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What goes into a result, see `ActionResult`, and what is to be said."""
+
+    sources: tuple[tuple[str, Digest], ...] = ()
+    asked: tuple[tuple[str, str], ...] = ()
+    packages: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, Digest], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Evidence:
+    """Watches this process.
+
+    Args:
+        roots: folders of local modules.
+        ignored: folders that are not sources: the store, then others.
+        preloaded: what was imported when the process was forked.
+    """
+
+    def __init__(self, roots: Sequence[Path], ignored: Sequence[Path], preloaded: Preloaded) -> None:
+        askers = Askers(preloaded.tops())
+        self._files = LoadedFiles(roots, ignored, preloaded.files, askers)
+        self._packages = UsedPackages(preloaded, ImportNames(imports_memo(ignored[0])))
+        self._variables = ReadVariables(askers, preloaded.environment)
+
+    def watch(self, channel: socket.socket | None) -> None:
+        """Starts watching, before anything of the model's is imported.
+
+        Args:
+            channel: leads to the process that hears what the kernel says; None: there is none.
+        """
+        self._variables.watch()
+        self._files.watch(channel)
+
+    def of_step(self, cell: PlannedCell) -> Seen:
+        """Returns what a step that ran the cell's model has used, together with the steps before it."""
+        targets = [cell.model.target]
+        if cell.exporter.target != CORE_EXPORTER_TARGET:
+            targets.append(cell.exporter.target)
+        sources = self._files.sources()
+        asked = self._files.asked()
+        missing = self._files.missing.tops
+        packages = self._packages.packages(targets, {*cell.model.requires, *missing}, self._files.modules())
+        return Seen(sources, asked, packages, self._variables.variables(), tuple(self._warnings()))
+
+    def of_ours(self) -> Seen:
+        """Returns nothing: the step ran no code of the model's, and what it opened and imported is not the model's."""
+        self._files.set_aside()
+        self._packages.set_aside()
+        return Seen()
+
+    def _warnings(self) -> list[str]:
+        told = [
+            f"{name} changed while a model read it, or after: what was made of it is not used again. Next step: run "
+            "again once it is at rest"
+            for name in self._files.changed
+        ]
+        self._files.changed.clear()
+        if self._files.unseen:
+            told.append(
+                f"the kernel cannot tell which files models open ({self._files.unseen}): of files that neither Python "
+                "opens nor arguments name, changes may not be noticed. Next step: name such files and folders in the "
+                "model's arguments"
+            )
+        return told

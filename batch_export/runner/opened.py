@@ -1,0 +1,130 @@
+"""Notes on the paths that somebody opened, asked about or listed: what each was like at first, and whether it was
+written.
+
+Paths and flags of calls arrive one by one, plain data leaves. The same notes serve whoever sees the calls: the kernel's
+listener (`witness.py`) or Python's audit hook.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from batch_export.sources.asked import How, state_of
+
+_PACKAGES = f"{os.sep}site-packages{os.sep}"
+
+Stamp = tuple[int, int, int]
+"""Time of the last change in ns, size and inode: what tells that a file is another one than before."""
+
+
+class Opened(msgspec.Struct, array_like=True):
+    """One path that was opened.
+
+    Attributes:
+        before: the file as it was when it was opened first; None: there was none.
+        output: whether it was made or emptied by that, so that nothing of it was read before.
+        wrote: whether it was ever opened for writing.
+    """
+
+    before: Stamp | None
+    output: bool
+    wrote: bool
+
+
+class Notes:
+    """What was opened, asked about and listed so far.
+
+    Args:
+        ignored: folders, with a separator at the end, of which nothing is noted.
+    """
+
+    def __init__(self, ignored: tuple[str, ...]) -> None:
+        self.files: dict[str, Opened] = {}
+        self.asked: dict[tuple[str, How], str] = {}
+        self.listed: dict[str, dict[int, int]] = {}
+        """Folder -> process -> how often it was opened to be listed."""
+        self._marked = (0, 0)
+        self._ignored = ignored
+
+    def add(self, path: str, flags: int) -> None:
+        """Notes a call before it is carried out; `path` is absolute, `flags` are those of open(2)."""
+        if path.startswith(self._ignored):
+            return
+        writes = flags & (os.O_WRONLY | os.O_RDWR) != 0
+        known = self.files.get(path)
+        if known is not None:
+            known.wrote |= writes
+            return
+        try:
+            found = os.stat(path)
+        except (OSError, ValueError):
+            before = None
+        else:
+            if not stat.S_ISREG(found.st_mode):
+                return
+            before = stamp_of(found)
+        made = bool(flags & os.O_TRUNC) or before is None
+        output = writes and (made or not flags & os.O_RDWR)
+        self.files[path] = Opened(before, output, writes)
+
+    def ask(self, path: str, how: How) -> None:
+        """Notes that somebody asks about a path, and how exactly."""
+        if path.startswith(self._ignored) or _PACKAGES in path or (path, how) in self.asked:
+            return
+        self.asked[path, how] = state_of(path, how)
+
+    def list(self, path: str, process: int) -> None:
+        """Notes that a process opens a folder to list it."""
+        if not path.startswith(self._ignored):
+            counts = self.listed.setdefault(path, {})
+            counts[process] = counts.get(process, 0) + 1
+
+    def mark(self) -> None:
+        """Says that what was noted so far is the model's."""
+        self._marked = (len(self.files), len(self.asked))
+
+    def rewind(self) -> None:
+        """Says that what was noted since the mark is not the model's; what it opens later is noted anew."""
+        opened, asked = self._marked
+        for path in [*self.files][opened:]:
+            del self.files[path]
+        for question in [*self.asked][asked:]:
+            del self.asked[question]
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Returns what tells this state of a file from others."""
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def through_links_of_processes(path: str, task: int | None = None) -> str:
+    """Returns where a path leads that goes through a process' folder or descriptor, such as `/proc/self/cwd/data`.
+
+    Args:
+        path: absolute.
+        task: who uses it; None: this process.
+    """
+    if not path.startswith(("/proc/", "/dev/fd/")):
+        return path
+    if path.startswith("/dev/fd/"):
+        path = f"/proc/self/fd/{path.removeprefix('/dev/fd/')}"
+    parts = path.split("/")
+    if len(parts) < 4 or not {"cwd", "root", "fd"}.intersection(parts[3:6]):
+        return path
+    if parts[2] in ("self", "thread-self"):
+        parts[2] = str(task or os.getpid())
+    return os.path.realpath("/".join(parts))
+
+
+def mapped_files() -> set[str]:
+    """Returns the files that are mapped into this process' memory; none where the system does not tell."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return set()
+    fields = (line.split(maxsplit=5) for line in lines)
+    return {found[5] for found in fields if len(found) == 6 and found[5].startswith("/")}

@@ -1,0 +1,61 @@
+"""Which environment variables a model or its builder read, by Python's `os.environ` and `os.environb`.
+
+Names leave, and digests instead of values, which may be secrets. It watches and never changes what is read. Whose reads
+count is for `askers.py` to say; what C code and other programs read is out of reach.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import AnyStr
+
+from batch_export.digest import Digest
+from batch_export.runner.askers import Askers
+from batch_export.sources.recorded import ALL_VARIABLES, VARIABLES_OF_THE_SESSION, variable_digest
+
+
+class ReadVariables:
+    """Watches the reads of environment variables in this process.
+
+    Args:
+        askers: tell whose reads count.
+        at_start: the environment as it was when the process that forked this one started.
+    """
+
+    def __init__(self, askers: Askers, at_start: Mapping[str, str]) -> None:
+        self._askers = askers
+        self._at_start = at_start
+        self._read: set[str] = set()
+
+    def watch(self) -> None:
+        """Starts watching."""
+        note = self._note
+
+        class Watched(os._Environ):  # type: ignore[type-arg]  # of texts or of bytes
+            """`os.environ` with a note of what is asked for."""
+
+            def __getitem__(self, key: AnyStr) -> AnyStr:
+                if isinstance(key, str | bytes):
+                    note(os.fsdecode(key))
+                value: AnyStr = super().__getitem__(key)
+                return value
+
+            def __iter__(self) -> Iterator[AnyStr]:
+                note(ALL_VARIABLES)
+                return super().__iter__()
+
+        os.environ.__class__ = Watched
+        if os.supports_bytes_environ:
+            os.environb.__class__ = Watched
+
+    def _note(self, name: str) -> None:
+        if name in self._read or name in VARIABLES_OF_THE_SESSION or ALL_VARIABLES in self._read:
+            return
+        if self._askers.count(sys._getframe(2)):
+            self._read.add(name)
+
+    def variables(self) -> tuple[tuple[str, Digest], ...]:
+        """Returns what was read so far, with the digests of the values at the start, sorted by name."""
+        return tuple((name, variable_digest(name, self._at_start)) for name in sorted(self._read))

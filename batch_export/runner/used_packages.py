@@ -1,0 +1,97 @@
+"""Which installed distributions a model's step used: those of the modules that the child imported for it.
+
+What was preloaded for another model's sake does not count, and neither does what the runner imports for itself, unless
+the model's own sources name it. The versions of the toolchain are in the keys by name. Names and states leave.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from batch_export.runner.preload import CORE, TORCH
+from batch_export.runner.preloaded import Preloaded, owners_of
+from batch_export.sources import distributions
+from batch_export.sources.import_names import ImportNames
+from batch_export.sources.places import resolve_target
+from batch_export.sources.toolchain import DISTRIBUTIONS
+
+_OURS = "batch_export"
+_IN_ALL_KEYS = frozenset({"torch", "numpy"})
+_IN_KEYS = frozenset(map(distributions.normal, DISTRIBUTIONS))
+
+
+class UsedPackages:
+    """Tells the distributions that count for one child's model.
+
+    Args:
+        preloaded: what this process had imported when it was forked.
+        names: knows what source files import.
+    """
+
+    def __init__(self, preloaded: Preloaded, names: ImportNames) -> None:
+        self._preloaded = preloaded
+        self._names = names
+        self._before = frozenset(sys.modules)
+        self._counted: set[str] = set()
+        self._aside: set[str] = set()
+
+    def set_aside(self) -> None:
+        """Says that what was imported since the model's last step is not the model's."""
+        self._aside |= set(sys.modules) - self._before - self._counted
+
+    def packages(
+        self, targets: Collection[str], requires: Collection[str], local: Mapping[str, str]
+    ) -> tuple[tuple[str, str], ...]:
+        """Returns names and states of the distributions that count, sorted by name.
+
+        Args:
+            targets: the builder and the exporter, as configs write them.
+            requires: what the model's config says that it needs.
+            local: the local modules, name -> file.
+        """
+        named = {resolve_target(target)[0].partition(".")[0] for target in targets} | set(requires)
+        for module, file in local.items():
+            named |= self._imports(Path(file), module)
+        named -= {_OURS, *_IN_ALL_KEYS}
+        new = set(sys.modules) - self._before - self._aside
+        self._counted |= new
+        explicit = owners_of(name for name in sys.modules if name.partition(".")[0] in named)
+        found = (owners_of(new) | self._preloaded_for(named | {name.partition(".")[0] for name in new})) - _IN_KEYS
+        found |= explicit
+        found.discard(distributions.normal(_OURS))
+        states = {name: distributions.state(name) for name in found}
+        states |= {distributions.WITHOUT_METADATA + top: distributions.ABSENT for top in named if _is_absent(top)}
+        return tuple(sorted(states.items()))
+
+    def _preloaded_for(self, tops: set[str]) -> set[str]:
+        """The owners of what was preloaded for models that use `tops`, or packages that ask for them."""
+        found: set[str] = set()
+        for entry, owners in self._preloaded.owners.items():
+            if entry == CORE:
+                continue
+            if entry == TORCH or entry.partition(".")[0] in tops or self._is_asked_for(entry, tops):
+                found |= owners
+        return found
+
+    def _is_asked_for(self, entry: str, tops: set[str]) -> bool:
+        library = distributions.normal(entry.partition(".")[0])
+        installed = owners_of(name for name in sys.modules if name.partition(".")[0] in tops)
+        return any(library in distributions.requirements(name) for name in installed - _IN_KEYS)
+
+    def _imports(self, file: Path, module: str) -> set[str]:
+        try:
+            return {name.partition(".")[0] for name in self._names.of(file, module)}
+        except OSError:
+            return set()  # it was removed meanwhile
+
+
+def _is_absent(top: str) -> bool:
+    if top in sys.modules or top in sys.stdlib_module_names:
+        return False
+    try:
+        return PathFinder.find_spec(top) is None
+    except (ImportError, ValueError, AttributeError):
+        return True

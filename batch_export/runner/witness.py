@@ -1,0 +1,267 @@
+"""Every file that a child, and the processes that it starts, open or ask about: by the kernel's own word, whoever does.
+
+In the child a seccomp filter makes the kernel tell a listener of each call that opens, executes, makes or asks about a
+file, and hold the call until the listener answers. The keeper listens: it notes the path, and what is there at that
+moment, and lets the call go on. So Python, Rust, C, a static binary and a subprocess are seen alike, nothing that
+another child does is, and nothing is forbidden but io_uring, whose calls the kernel does not tell of (it is said to be
+missing, as in old kernels). Linux only, from 5.5 on; where it cannot be had, `be_watched` says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import platform
+import socket
+import struct
+import sys
+
+import msgspec
+
+from batch_export.runner.calls import MACHINES, Call, Machine
+from batch_export.runner.opened import Notes, Opened, through_links_of_processes
+from batch_export.sources.asked import How
+
+_SET_MODE_FILTER = 1
+_NEW_LISTENER = 1 << 3
+_WAIT_KILLABLE = 1 << 5
+_NO_NEW_PRIVS = 38
+_ALLOW, _NOTIFY, _ERROR = 0x7FFF0000, 0x7FC00000, 0x00050000
+_LOAD_WORD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
+_RECEIVE, _ANSWER, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
+_SYNCHRONOUS_WAKE_UP = 1
+_GO_ON = 1
+_NOTICE = struct.Struct("=QIIiIQ6Q")
+_REPLY = struct.Struct("=QqiI")
+_AT_FDCWD = -100
+_AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = 0x100, 0x1000
+_PATH_BYTES = 4096
+_OPEN_FLAGS_OF_A_LISTING = getattr(os, "O_DIRECTORY", 0)
+_WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_ASK, _LISTEN, _REWIND = b"?", b"L", b"R"
+
+
+class _Instruction(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.POINTER(_Instruction)))
+
+
+def be_watched(channel: socket.socket) -> str:
+    """Puts this process, and all that it will start, under the eyes of whoever has the other end of `channel`.
+
+    Returns:
+        Why it cannot be, as part of a sentence; empty when all went well. There is no way back.
+    """
+    machine = MACHINES.get(platform.machine())
+    if sys.platform != "linux" or machine is None:
+        return f"not on {platform.system()} {platform.machine()}"
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = _filter(machine)
+    listener = _install(libc, machine, program, _WAIT_KILLABLE)
+    if listener < 0 and ctypes.get_errno() == errno.EACCES:
+        libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+        listener = _install(libc, machine, program, _WAIT_KILLABLE)
+    if listener < 0 and ctypes.get_errno() == errno.EINVAL:  # before 5.19
+        listener = _install(libc, machine, program, 0)
+    if listener < 0:
+        return f"this kernel or container refuses it ({os.strerror(ctypes.get_errno())})"
+    socket.send_fds(channel, [_LISTEN], [listener])
+    os.close(listener)
+    return ""
+
+
+def _install(libc: ctypes.CDLL, machine: Machine, program: _Program, more: int) -> int:
+    return int(libc.syscall(machine.seccomp, _SET_MODE_FILTER, _NEW_LISTENER | more, ctypes.byref(program)))
+
+
+def _filter(machine: Machine) -> _Program:
+    tests: list[tuple[int, int, int, int]] = []
+    for number, call in machine.calls.items():
+        if call.by_descriptor:  # what is asked of an open file is no news
+            low_half = 16 + 8 * call.flags + (4 if sys.byteorder == "big" else 0)
+            asked = [(_LOAD_WORD, 0, 0, low_half), (_JUMP_IF_SET, 0, 1, _AT_EMPTY_PATH)]
+            tests += [(_JUMP_IF_EQUAL, 0, 4, number), *asked, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)]
+        else:
+            tests += [(_JUMP_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _NOTIFY)]
+    lines = [
+        (_LOAD_WORD, 0, 0, 4),  # the kind of processor that the call is for
+        (_JUMP_IF_EQUAL, 1, 0, machine.audit),
+        (_RETURN, 0, 0, _ALLOW),
+        (_LOAD_WORD, 0, 0, 0),  # the call's number
+        (_JUMP_IF_EQUAL, 0, 1, machine.io_uring_setup),
+        (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
+        *tests,
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    instructions = (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))
+    return _Program(len(lines), instructions)
+
+
+class Testimony(msgspec.Struct):
+    """What the keeper has seen.
+
+    Attributes:
+        files: path -> note.
+        asked: path, how it was asked about, and what was there.
+        listed: folder -> process -> how often it was opened to be listed.
+        interpreters: those of the processes that execute Python, which lists folders to find modules.
+        blind: why something may have been missed; empty when nothing was.
+    """
+
+    files: dict[str, Opened]
+    asked: list[tuple[str, How, str]] = msgspec.field(default_factory=list)
+    listed: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
+    interpreters: set[int] = msgspec.field(default_factory=set)
+    blind: str = ""
+
+
+def ask(channel: socket.socket) -> Testimony:
+    """Returns all that was opened before this call; asked by the child."""
+    try:
+        channel.sendall(_ASK)
+        _, handles, _, _ = socket.recv_fds(channel, 1, 1)
+    except OSError:  # a model may close what is not its own
+        handles = []
+    if not handles:
+        return Testimony({}, blind="the process that watches cannot be asked any more")
+    with os.fdopen(handles[0], "rb") as stream:
+        return msgspec.msgpack.decode(stream.read(), type=Testimony)
+
+
+def forget_since(channel: socket.socket) -> None:
+    """Makes the keeper forget what was opened since the last `ask`; asked by the child."""
+    with contextlib.suppress(OSError):
+        channel.sendall(_REWIND)
+        channel.recv(1)
+
+
+class Witness:
+    """The keeper's side.
+
+    Args:
+        channel: the other end of the child's.
+        ignored: folders, with a separator at the end, of which nothing is noted.
+    """
+
+    def __init__(self, channel: socket.socket, ignored: tuple[str, ...]) -> None:
+        self._channel = channel
+        self._notes = Notes(ignored)
+        self._listener = -1
+        self._interpreters: set[int] = set()
+        self._blind = ""
+        self._machine = MACHINES.get(platform.machine())
+
+    @property
+    def handles(self) -> list[int]:
+        """What has to be waited for; `serve` is to be called with those that became readable."""
+        return [handle for handle in (self._channel.fileno(), self._listener) if handle >= 0]
+
+    def serve(self, handle: int, *, over: bool) -> None:
+        """Deals with one handle.
+
+        Args:
+            handle: one of `handles`.
+            over: whether its other end is gone and nothing is left to read.
+        """
+        if handle == self._listener:
+            if over:
+                os.close(self._listener)
+                self._listener = -1
+            else:
+                self._notice()
+            return
+        message, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
+        if not message:
+            self._channel.close()
+        elif message == _ASK:
+            self._testify()
+        elif message == _REWIND:
+            self._notes.rewind()
+            self._channel.sendall(_REWIND)
+        elif handles:
+            self._listener = handles[0]
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.ioctl(self._listener, ctypes.c_ulong(_SET_FLAGS), ctypes.c_ulong(_SYNCHRONOUS_WAKE_UP))  # since 6.6
+
+    def _testify(self) -> None:
+        """Answers through a file in memory: whoever asks may not read before another of its threads may go on."""
+        self._notes.mark()
+        asked = [(path, how, state) for (path, how), state in self._notes.asked.items()]
+        told = Testimony(self._notes.files, asked, self._notes.listed, self._interpreters, self._blind)
+        handle = os.memfd_create("opened")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(msgspec.msgpack.encode(told))
+            stream.flush()
+            stream.seek(0)
+            socket.send_fds(self._channel, [_ASK], [handle])
+
+    def _notice(self) -> None:
+        import fcntl  # lazy: there is none on Windows
+
+        notice = bytearray(_NOTICE.size)
+        try:
+            fcntl.ioctl(self._listener, _RECEIVE, notice)
+        except OSError:
+            return  # whoever called was killed meanwhile
+        token, task, _, number, _, _, *arguments = _NOTICE.unpack(notice)
+        try:
+            self._note(task, number, arguments)
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # likewise
+        except OSError as error:
+            self._blind = f"a process could not be looked into ({error.strerror})"
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._listener, _ANSWER, _REPLY.pack(token, 0, 0, _GO_ON))
+
+    def _note(self, task: int, number: int, arguments: list[int]) -> None:
+        assert self._machine is not None
+        call = self._machine.calls[number]
+        memory = os.open(f"/proc/{task}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            name = os.fsdecode(os.pread(memory, _PATH_BYTES, arguments[call.path]).split(b"\0", 1)[0])
+            flags = arguments[call.flags] if call.flags >= 0 else 0
+            if call.flags_in_memory:
+                flags = int.from_bytes(os.pread(memory, 8, flags), sys.byteorder)
+        except OSError as error:
+            if error.errno == errno.EIO:  # no such address: the call will fail
+                return
+            raise
+        finally:
+            os.close(memory)
+        if not name:
+            return  # by the descriptor alone, whose opening was seen
+        if not name.startswith("/"):
+            start = _signed(arguments[call.folder]) if call.folder >= 0 else _AT_FDCWD
+            base = os.readlink(f"/proc/{task}/cwd" if start == _AT_FDCWD else f"/proc/{task}/fd/{start}")
+            name = os.path.join(base, name)
+        self._enter(task, call, through_links_of_processes(name, task), flags)
+
+    def _enter(self, task: int, call: Call, path: str, flags: int) -> None:
+        if call.does == "makes":
+            self._notes.add(path, _WRITTEN_ANEW)
+        elif call.does != "opens":
+            self._notes.ask(path, "link" if flags & _AT_SYMLINK_NOFOLLOW and call.does == "status" else call.does)
+        elif flags & _OPEN_FLAGS_OF_A_LISTING:
+            process = _process_of(task)
+            self._notes.list(path, process)
+            if os.path.basename(os.readlink(f"/proc/{process}/exe")).startswith(("python", "pypy")):
+                self._interpreters.add(process)
+        else:
+            self._notes.add(path, flags)
+
+
+def _process_of(task: int) -> int:
+    """The process that a thread belongs to."""
+    with open(f"/proc/{task}/status", encoding="utf-8") as stream:
+        return next((int(line.split()[1]) for line in stream if line.startswith("Tgid:")), task)
+
+
+def _signed(word: int) -> int:
+    """The int that the low half of a register holds."""
+    value = word & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value

@@ -1,0 +1,29 @@
+"""Where a file is run, as frozen plain data: what `open_session` takes. Nothing is imported or opened here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSpec:
+    """Where a file is run.
+
+    Attributes:
+        kind: `onnxruntime` or `reference` (onnx's reference evaluator).
+        execution_provider: ONNX Runtime's name, e.g. `CPUExecutionProvider`; empty for `reference`.
+        options: the execution provider's options.
+        graph_optimization: ONNX Runtime's level: `disabled`, `basic`, `extended`, `all`.
+        max_parameters: models with more weights than this are skipped (the reference evaluator is slow); 0: no limit.
+        opsets: the lowest and the highest opset that the provider loads.
+        measure: whether latency is measured there.
+    """
+
+    name: str
+    kind: str
+    execution_provider: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    graph_optimization: str = "all"
+    max_parameters: int = 0
+    opsets: tuple[int, int] = (1, 26)
+    measure: bool = True

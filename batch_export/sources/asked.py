@@ -1,0 +1,51 @@
+"""What a path is to whoever asks about it without opening it: nothing, a file of some size, a folder, a link.
+
+Paths arrive, short texts leave, which say by themselves how exactly somebody has asked.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Literal
+
+How = Literal["kind", "status", "link"]
+"""access(2) learns what kind a path is, stat(2) its size too, lstat(2) and readlink(2) where a link leads."""
+
+ABSENT = "absent"
+"""There is nothing; in place of the digest of a file that was looked for, too."""
+_FILE, _LINK = "file", "link"
+
+
+def state_of(path: str, how: How) -> str:
+    """Returns what is at `path`. Times do not count, and a size only where it is a file's."""
+    if how == "link":
+        try:
+            return f"{_LINK} {os.readlink(path)}"
+        except (OSError, ValueError):
+            pass  # no link
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ABSENT
+    if stat.S_ISREG(found.st_mode):
+        return _FILE if how == "kind" else f"{_FILE} {found.st_size}"
+    return "folder" if stat.S_ISDIR(found.st_mode) else "other"
+
+
+def state_now(path: str, state: str) -> str:
+    """Returns what is at `path` now, as exactly as `state` was learned."""
+    if state == ABSENT:
+        return state_of(path, "link") if os.path.lexists(path) else ABSENT  # a link to nowhere is something
+    word, _, more = state.partition(" ")
+    return state_of(path, "link" if word == _LINK else "status" if more else "kind")
+
+
+def without_size(state: str) -> str:
+    """Returns the state of a file as one learns it who does not ask for its size; others as they are."""
+    return _FILE if state.startswith(f"{_FILE} ") else state
+
+
+def leads_on(state: str) -> bool:
+    """Whether it is a link's."""
+    return state.startswith(f"{_LINK} ")

@@ -1,0 +1,202 @@
+"""Installed packages: whose a module is, and what tells one state of a distribution from another.
+
+Names of modules and distributions arrive, short texts leave. Only metadata is read, and listings of folders on
+`sys.path`: nothing is imported.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from batch_export.digest import digest_value
+from batch_export.sources.file_digests import file_digest, folder_digest
+
+ABSENT = "absent"
+WITHOUT_METADATA = "module:"
+"""Begins the name of a package that no distribution's metadata lists; its files' content stands for it."""
+
+CONTENT = "content "
+"""Begins the state of such a package."""
+
+_METADATA_SUFFIXES = (".dist-info", ".egg-info")
+
+
+def state(name: str) -> str:
+    """Returns the present state of a distribution: its version, and a digest where that does not say all.
+
+    A version stands for what comes from an index. What was installed from a path, an archive or a repository may
+    change under one version: its list of files with their digests is added. An editable install's files are local
+    sources, recorded one by one.
+
+    Args:
+        name: as `owners` returns it.
+    """
+    if name.startswith(WITHOUT_METADATA):
+        return _content(name.removeprefix(WITHOUT_METADATA))
+    for entry in sys.path:
+        found = _listed(entry or os.getcwd(), _changed(entry or os.getcwd())).get(name)
+        if found is not None:
+            return _state(found, _changed(found))
+    return ABSENT
+
+
+def path_stamp() -> tuple[tuple[str, int], ...]:
+    """Returns what changes whenever a package is installed into a folder on `sys.path`, or removed from it."""
+    return tuple((entry, _changed(entry or os.getcwd())) for entry in sys.path)
+
+
+def owners(modules: Iterable[tuple[str, str]]) -> set[str]:
+    """Returns the names of the distributions that modules belong to.
+
+    Args:
+        modules: each one's dotted name and file, all of installed packages.
+    """
+    entries = sorted({os.path.abspath(entry or os.getcwd()) for entry in sys.path}, key=len, reverse=True)
+    tops: dict[tuple[str, str], None] = {}
+    for _, file in modules:
+        entry = next((one for one in entries if file.startswith(one + os.sep)), None)
+        if entry is not None:
+            tops[entry, _unit(entry, file)] = None
+    return {_owner(entry, unit, _changed(entry)) for entry, unit in tops}
+
+
+@cache
+def requirements(name: str) -> set[str]:
+    """Returns the names of the distributions that one asks for."""
+    try:
+        asked = importlib.metadata.requires(name) or []
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return set()
+    return {normal(re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]) for text in asked}
+
+
+def normal(name: str) -> str:
+    """Returns a distribution's name as comparisons use it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _unit(entry: str, file: str) -> str:
+    """The part of a module's path that tells whose it is: `numpy`, `google/protobuf` (of many owners), `six`."""
+    first, *rest = file[len(entry) + 1 :].split(os.sep)
+    if not rest:
+        return first.partition(".")[0]
+    if _is_regular(entry, first):
+        return first
+    return f"{first}/{rest[0].partition('.')[0]}"
+
+
+@cache
+def _is_regular(entry: str, folder: str) -> bool:
+    return os.path.exists(os.path.join(entry, folder, "__init__.py"))
+
+
+@cache
+def _owner(entry: str, unit: str, changed: int) -> str:
+    listed = _listed(entry, changed)
+    guess = normal(unit.replace("/", "-"))
+    first = normal(unit.partition("/")[0])
+    likely = [name for name in dict.fromkeys((guess, first)) if name in listed]
+    others = (name for name in listed if name not in likely)
+    for name in (*likely, *others):
+        if _holds(listed[name], unit, by_name=name == guess):
+            return name
+    return WITHOUT_METADATA + unit.replace("/", ".")
+
+
+def _holds(metadata: str, unit: str, *, by_name: bool) -> bool:
+    changed = _changed(metadata)
+    record = _text(os.path.join(metadata, "RECORD"), changed) or _text(os.path.join(metadata, "SOURCES.txt"), changed)
+    if record:
+        lines = f"\n{record}"
+        return f"\n{unit}/" in lines or f"\n{unit}." in lines
+    tops = _text(os.path.join(metadata, "top_level.txt"), changed).split()
+    return unit.partition("/")[0] in tops if tops else by_name
+
+
+@cache
+def _text(path: str, changed: int) -> str:
+    del changed  # it is there for the cache
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@cache
+def _listed(entry: str, changed: int) -> dict[str, str]:
+    """The metadata folders in a folder: normal name -> path."""
+    del changed  # it is there for the cache
+    try:
+        names = os.listdir(entry)
+    except OSError:
+        return {}
+    return {
+        normal(name.partition("-")[0].removesuffix(".egg-info")): os.path.join(entry, name)
+        for name in sorted(names)
+        if name.endswith(_METADATA_SUFFIXES)
+    }
+
+
+@cache
+def _state(metadata: str, changed: int) -> str:
+    del changed  # it is there for the cache
+    version = os.path.basename(metadata).rpartition(".")[0].partition("-")[2]
+    if not version or metadata.endswith(".egg-info"):
+        version = _version(metadata)
+    try:
+        direct = json.loads(Path(metadata, "direct_url.json").read_text(encoding="utf-8"))
+        editable = bool(direct.get("dir_info", {}).get("editable"))
+    except (OSError, ValueError, AttributeError):
+        return version
+    return version if editable else f"{version} {_installed_files(metadata)}"
+
+
+def _version(metadata: str) -> str:
+    try:
+        return importlib.metadata.PathDistribution(Path(metadata)).version or "unknown"
+    except (OSError, KeyError, ValueError):
+        return "unknown"
+
+
+def _installed_files(metadata: str) -> str:
+    """A digest of the package's own files: scripts and bytecode differ from one environment to the next."""
+    own = os.path.basename(metadata) + "/"
+    lines = sorted(
+        line
+        for line in _text(os.path.join(metadata, "RECORD"), _changed(metadata)).splitlines()
+        if not line.startswith(("..", "/", own)) and ".pyc," not in line
+    )
+    return digest_value(lines)[:16]
+
+
+def _content(module: str) -> str:
+    """The state of a package without metadata, found on the path but not imported."""
+    places: list[str] | None = None
+    spec = None
+    for name in module.split("."):
+        spec = PathFinder.find_spec(name, places)
+        if spec is None:
+            return ABSENT
+        places = list(spec.submodule_search_locations or ())
+    try:
+        folders = [Path(place) for place in places or ()]
+        if folders:
+            return CONTENT + digest_value([folder_digest(folder) for folder in folders])[:16]
+        return CONTENT + file_digest(Path(spec.origin or ""))[:16] if spec else ABSENT
+    except OSError as error:
+        return f"unreadable: {error.strerror}"

@@ -1,0 +1,164 @@
+"""Digests of files and folders on the disk, each read once as long as its time, size and inode stay.
+
+Paths arrive, digests leave. Within a process they are remembered in memory; those of large files and of folders also in
+small files in a folder that `remember_in` names, so that an unchanged sweep reads no checkpoint twice. Files that were
+written within the last two seconds are not remembered: they may be written again without their time changing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from batch_export.digest import Digest, digest_file, digest_value
+from batch_export.nouns import counted
+
+REMEMBERED_FROM_BYTES = 1 << 20
+LARGE_BYTES, LARGE_FILES = 1 << 30, 10_000
+"""Reading more than that takes a while, which is said."""
+WHOLE_BYTES, WHOLE_FILES = 4 << 30, 20_000
+"""Of a folder with more than that only names and sizes are in its digest."""
+DERIVED_SUFFIXES = (".pyc", ".pyo", ".lock", ".log")
+_LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__"})
+_SETTLED_NS = 2_000_000_000
+
+
+class _Remembered:
+    """Where this process remembers digests from run to run, and who is told that reading takes a while."""
+
+    folder: Path | None = None
+    tell: Callable[[str], None] = staticmethod(lambda _: None)
+
+
+def remember_in(folder: Path, tell: Callable[[str], None] | None = None) -> None:
+    """Makes this process remember digests in `folder`, and tell `tell` when reading takes a while."""
+    _Remembered.folder = folder
+    if tell is not None:
+        _Remembered.tell = staticmethod(tell)
+
+
+def file_digest(path: Path) -> Digest:
+    """Returns the digest of a file's bytes."""
+    status = path.stat()
+    return _file_digest(os.path.abspath(path), _stamp(status), status.st_size, _newest(status))
+
+
+@cache
+def _file_digest(path: str, stamp: str, size: int, newest: int) -> Digest:
+    if size < REMEMBERED_FROM_BYTES:
+        return digest_file(Path(path))
+    known = _recall(path, stamp)
+    if known is not None:
+        return known
+    if size >= LARGE_BYTES:
+        _Remembered.tell(f"reading {path} ({size / 1e9:.1f} GB), once for as long as it does not change")
+    found = digest_file(Path(path))
+    if _stamp(os.stat(path)) == stamp:
+        _remember(path, stamp, newest, found)
+    return found
+
+
+def folder_digest(path: Path, avoided: Collection[Path] = ()) -> Digest:
+    """Returns the digest of a folder's files by name and content, those in its folders included.
+
+    Of a very large one (`WHOLE_FILES`, `WHOLE_BYTES`) names and sizes stand for the content. Caches and locks are left
+    out; a file that cannot be read counts as that.
+
+    Args:
+        path: the folder.
+        avoided: folders that are left out where they lie in it.
+    """
+    aside = frozenset(os.path.realpath(one) for one in avoided)
+    start = len(os.path.join(path, ""))
+    found = sorted(((name[start:], status) for name, status in _files(str(path), aside)), key=_name)
+    sizes = sum(status.st_size for _, status in found)
+    what = f"{path} ({counted(len(found), 'file')}, {sizes / 1e9:.1f} GB)"
+    if len(found) > WHOLE_FILES or sizes > WHOLE_BYTES:
+        _Remembered.tell(f"of {what} names and sizes are compared, and the content of the files that a model opens")
+        return digest_value([(name, status.st_size) for name, status in found])
+    stamp = digest_value([(name, _stamp(status)) for name, status in found])
+    place = f"{os.path.abspath(path)}{os.sep}"
+    known = _recall(place, stamp)
+    if known is not None:
+        return known
+    if len(found) > LARGE_FILES or sizes > LARGE_BYTES:
+        _Remembered.tell(f"reading {what}, once for as long as nothing in it changes")
+    digest = digest_value([(name, _content(path / name)) for name, _ in found])
+    _remember(place, stamp, max((_newest(status) for _, status in found), default=0), digest)
+    return digest
+
+
+def _name(entry: tuple[str, os.stat_result]) -> str:
+    return entry[0]
+
+
+def _content(path: Path) -> str:
+    try:
+        return file_digest(path)
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+def _files(folder: str, avoided: frozenset[str], above: tuple[str, ...] = ()) -> Iterator[tuple[str, os.stat_result]]:
+    """Yields path and status of the regular files in a folder; links are followed, never in a circle."""
+    real = os.path.realpath(folder)
+    if real in above or real in avoided:
+        return
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name in _LEFT_OUT or entry.name.endswith(DERIVED_SUFFIXES):
+            continue
+        try:
+            status = entry.stat()
+        except OSError:
+            continue  # a link to nowhere
+        if stat.S_ISDIR(status.st_mode):
+            yield from _files(entry.path, avoided, (*above, real))
+        elif stat.S_ISREG(status.st_mode):
+            yield entry.path, status
+
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
+
+
+def _newest(status: os.stat_result) -> int:
+    return max(status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _place(path: str) -> Path | None:
+    return None if _Remembered.folder is None else _Remembered.folder / f"{digest_value(path)}.json"
+
+
+def _recall(path: str, stamp: str) -> Digest | None:
+    place = _place(path)
+    if place is None:
+        return None
+    try:
+        before, digest = msgspec.json.decode(place.read_bytes(), type=tuple[str, Digest])
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return digest if before == stamp else None
+
+
+def _remember(path: str, stamp: str, newest: int, digest: Digest) -> None:
+    place = _place(path)
+    if place is None or time.time_ns() - newest < _SETTLED_NS:
+        return
+    with contextlib.suppress(OSError):  # it is read again next time
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=place.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(msgspec.json.encode((stamp, digest)))
+        os.replace(temporary, place)

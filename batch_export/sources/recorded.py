@@ -1,0 +1,146 @@
+"""Whether what a stored result was seen to use is still as it was: files, folders' listings, packages, variables.
+
+A result arrives, short texts on what has changed leave. A child records (`runner/evidence.py`); this is how everyone
+checks. Nothing is executed or imported.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from batch_export.action import ActionResult
+from batch_export.digest import Digest, digest_value
+from batch_export.sources import distributions
+from batch_export.sources.asked import ABSENT, state_now
+from batch_export.sources.file_digests import DERIVED_SUFFIXES, file_digest
+from batch_export.sources.places import ZOO_PACKAGE, models_dir
+
+UNREADABLE = "unreadable"
+CHANGED = "changed while it was read"
+"""In place of the digest of a file of which nobody can say what was read: no later state equals it."""
+
+ALL_VARIABLES = "*"
+"""The name under which the whole environment is recorded, for a model that went through all of it."""
+_SESSION = """
+PATH PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR TEMP TMP LANG LANGUAGE LC_ALL LC_CTYPE
+LC_MESSAGES HOSTNAME SSH_AUTH_SOCK SSH_CLIENT SSH_CONNECTION SSH_TTY TMUX TMUX_PANE STY WINDOWID DISPLAY
+DBUS_SESSION_BUS_ADDRESS XDG_SESSION_ID XDG_RUNTIME_DIR INVOCATION_ID JOURNAL_STREAM VIRTUAL_ENV VIRTUAL_ENV_PROMPT PS1
+PYTEST_CURRENT_TEST PYTEST_VERSION PYTEST_XDIST_WORKER PYTEST_XDIST_WORKER_COUNT PYTEST_XDIST_TESTRUNUID
+PYTHONPATH PYTHONHASHSEED PYTHONUNBUFFERED OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS KMP_INIT_AT_FORK
+TOKENIZERS_PARALLELISM
+"""
+VARIABLES_OF_THE_SESSION = frozenset(_SESSION.split())
+"""Environment variables that are in no record: they tell of a terminal or a session, or children have them set for
+them.
+"""
+
+
+def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterator[str]:
+    """Yields what is no longer as the action saw it; nothing when its result may be used.
+
+    Args:
+        result: with what its action was seen to use.
+        roots: folders of local modules.
+        store: the store that the result lies in.
+    """
+    for name, digest in result.sources:
+        now = current_digest(name, roots, store)
+        if now != digest:
+            yield f"{'folder' if name.endswith(os.sep) else 'file'} {name} {_told(digest, now)}"
+    for name, state in result.asked:
+        found = state_now(_place(name, roots), state)
+        if found != state:
+            yield f"{name}: {state} -> {found}"
+    if result.packages and not _all_as(result.packages, distributions.path_stamp()):
+        for name, state in result.packages:
+            present = distributions.state(name)
+            if present != state:
+                yield f"package {name.removeprefix(distributions.WITHOUT_METADATA)}: {state} -> {present}"
+    for name, digest in result.variables:
+        if variable_digest(name, os.environ) != digest:
+            yield f"environment variable {name if name != ALL_VARIABLES else '(any: all were read)'} has another value"
+
+
+def _told(before: str, now: str) -> str:
+    if before == CHANGED:
+        return before
+    if ABSENT in (before, now):
+        return "is new" if before == ABSENT else "is gone"
+    return "is no longer readable" if now == UNREADABLE else "has changed"
+
+
+@cache
+def _all_as(packages: tuple[tuple[str, str], ...], stamp: tuple[tuple[str, int], ...]) -> bool:
+    """Whether all have that state; most of a store's results name the same ones."""
+    del stamp  # it is there for the cache
+    if any(state.startswith(distributions.CONTENT) for _, state in packages):
+        return False  # files may change without anything being installed
+    return all(distributions.state(name) == state for name, state in packages)
+
+
+def variable_digest(name: str, environment: Mapping[str, str]) -> Digest:
+    """Returns what stands for a variable's value, which may be a secret."""
+    if name != ALL_VARIABLES:
+        return digest_value([name, environment.get(name)])
+    names = sorted(set(environment) - VARIABLES_OF_THE_SESSION)
+    return digest_value([(one, environment[one]) for one in names])
+
+
+def current_digest(name: str, roots: Sequence[Path], store: Path) -> str:
+    """Returns the present digest of a file or, with a separator at its name's end, of a folder's listing."""
+    path = first_of(name, roots)
+    if path is None:
+        return ABSENT
+    try:
+        return listing_digest(path, (store,)) if name.endswith(os.sep) else file_digest(path)
+    except OSError:
+        return UNREADABLE
+
+
+def first_of(name: str, roots: Sequence[Path]) -> Path | None:
+    """Returns the file or folder of that name: in the zoo, in the first root that has it, or by its absolute path."""
+    if name.startswith(ZOO_PACKAGE + "/"):
+        candidates = [models_dir() / name.removeprefix(ZOO_PACKAGE + "/")]
+    elif os.path.isabs(name):
+        candidates = [Path(name)]
+    else:
+        candidates = [root / name for root in roots]
+    kind = stat.S_ISDIR if name.endswith(os.sep) else stat.S_ISREG
+    return next((path for path in candidates if kind(_mode(path))), None)
+
+
+def _place(name: str, roots: Sequence[Path]) -> str:
+    """Where that name is in the first root that has anything of it; in the last one, if none has."""
+    if name.startswith(ZOO_PACKAGE + "/"):
+        return os.path.join(models_dir(), name.removeprefix(ZOO_PACKAGE + "/"))
+    place = name
+    for root in roots:
+        place = os.path.join(root, name)
+        if os.path.lexists(place):
+            break
+    return place
+
+
+def is_first(name: str, path: str, roots: Sequence[Path]) -> bool:
+    """Whether the name leads to that path, or nowhere."""
+    place = _place(name, roots)
+    return place == path or not os.path.lexists(place)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return os.stat(path).st_mode
+    except OSError:
+        return 0
+
+
+def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
+    """Returns the digest of the names in a folder, but for caches, logs and what leads to one of `avoided`."""
+    real = Path(os.path.realpath(folder))
+    aside = {one.relative_to(real).parts[:1] for one in map(Path.resolve, avoided) if one.is_relative_to(real)}
+    names = (name for name in os.listdir(folder) if name != "__pycache__" and not name.endswith(DERIVED_SUFFIXES))
+    return digest_value(sorted(name for name in names if not name.startswith(".") and (name,) not in aside))

@@ -1,0 +1,138 @@
+"""What the results of actions depend on besides their inputs: versions, our own sources, the host. Plain data leaves.
+
+Versions come from package metadata and sources from files, so that nothing heavy (torch above all) is imported here.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from batch_export.digest import Digest, digest_value
+from batch_export.runtime.kinds import RUNTIMES
+from batch_export.sources.closure import local_roots, source_closure, source_digest
+from batch_export.sources.file_digests import file_digest
+from batch_export.sources.import_names import ImportNames
+from batch_export.sources.named_files import named_digests
+from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
+from batch_export.steps import STEPS
+
+DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
+"""Packages whose versions are in keys; which of them are in which key is `keys.py`'s to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """Everything of `toolchain_for`, as it was when the run started; the same value serves the parent and its children.
+
+    Attributes:
+        versions: `python`, `DISTRIBUTIONS`, the runtimes' packages and the models' libraries -> version (`absent` when
+            not installed).
+        own: step -> digest of our own sources.
+        targets: builder or exporter, as configs write it -> digest of the local sources that it stands on.
+        host: what latency depends on.
+        roots: folders of local modules.
+        named: what builders' and exporters' arguments name -> digest (see `named_files`).
+    """
+
+    versions: dict[str, str]
+    own: dict[str, Digest]
+    targets: dict[str, Digest]
+    host: dict[str, str]
+    roots: tuple[str, ...] = field(default=())
+    named: dict[str, Digest] = field(default_factory=dict)
+
+
+def toolchain_for(
+    models: Iterable[ModelSpec],
+    exporters: Iterable[ExporterSpec],
+    roots: tuple[str, ...] | None = None,
+    names: ImportNames | None = None,
+    store: Path | None = None,
+) -> Toolchain:
+    """Looks at the installed packages, our own files, the models' and exporters' sources, and the machine.
+
+    Args:
+        models: those of the run.
+        exporters: the points of its exporter axis.
+        roots: folders of local modules; by default this process'.
+        names: knows what source files import; anew if None.
+        store: the run's store, which is in no digest.
+
+    Raises:
+        UsageError: a `_target_` is no dotted name.
+    """
+    models, exporters = list(models), list(exporters)
+    folders = local_roots() if roots is None else tuple(map(Path, roots))
+    targets = {model.target for model in models}
+    targets |= {exporter.target for exporter in exporters if exporter.target != CORE_EXPORTER_TARGET}
+    libraries = {library for model in models for library in model.requires}
+    runtimes = {package for runtime in RUNTIMES.values() for package in runtime.packages}
+    names = names or ImportNames()
+    avoided = [] if store is None else [store.resolve()]
+    versions = {name: distribution_version(name) for name in sorted({*DISTRIBUTIONS, *runtimes, *libraries})}
+    return Toolchain(
+        versions={"python": platform.python_version(), **versions},
+        own={step: own_sources(step, names) for step in STEPS},
+        targets={target: source_digest(target, folders, names) for target in sorted(targets)},
+        host=host(),
+        roots=tuple(map(str, folders)),
+        named={
+            text: digest
+            for arguments in (*(model.arguments for model in models), *(one.arguments for one in exporters))
+            for text, digest in named_digests(arguments, folders, names, avoided).items()
+        },
+    )
+
+
+@cache
+def distribution_version(library: str) -> str:
+    """Returns the version of an installed package, given by import name or distribution name, or `absent`."""
+    for name in (library, library.replace("_", "-"), library.split(".")[0]):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    names = _distributions_by_import_name().get(library.split(".")[0], [])
+    return ",".join(f"{name} {importlib.metadata.version(name)}" for name in sorted(set(names))) or "absent"
+
+
+@cache
+def _distributions_by_import_name() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+def own_sources(step: str, names: ImportNames | None = None) -> Digest:
+    """Returns the digest of the files of ours that a step's results depend on: its module and all that this imports."""
+    closure = source_closure(STEPS[step].module, (), names)
+    return digest_value(sorted((name, file_digest(path)) for name, path in closure.items()))
+
+
+@cache
+def host() -> dict[str, str]:
+    """Returns what latency depends on: the machine's name and architecture, its CPU model and the cores we may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {
+        "name": platform.node(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cpu": _cpu_model(),
+        "cores": str(cores),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Hardware", "CPU part"):
+            return value.strip()
+    return platform.processor()

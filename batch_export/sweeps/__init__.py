@@ -1,0 +1,1 @@
+"""A sweep from its configuration to its exit code."""

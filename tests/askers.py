@@ -1,0 +1,151 @@
+"""Ways to learn something of a path without opening it, each as `write(path, number)` and `ask(path)`.
+
+`ask` runs in a child, as a model's builder would. The path lies under the current folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import os
+import pkgutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """One way; `counts` is whether the second writing is to be noticed."""
+
+    write: Callable[[Path, int], Any]
+    ask: Callable[[Path], Any]
+    counts: bool = True
+
+
+def _appears(path: Path, number: int) -> None:
+    if number == 2:
+        path.touch()
+
+
+def _vanishes(path: Path, number: int) -> None:
+    if number == 1:
+        path.touch()
+    else:
+        path.unlink()
+
+
+def _folder_appears(path: Path, number: int) -> None:
+    if number == 2:
+        path.mkdir()
+
+
+def _grows(path: Path, number: int) -> None:
+    path.write_text("1" * number)
+
+
+def _same_size(path: Path, number: int) -> None:
+    path.write_text(str(number))
+    os.utime(path, ns=(number, number))
+
+
+def _link(path: Path, number: int) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(f"to{number}")
+
+
+def _link_appears(path: Path, number: int) -> None:
+    if number == 2:
+        path.symlink_to("nowhere")
+
+
+def _another_name(path: Path, number: int) -> None:
+    path.mkdir(exist_ok=True)
+    (path / f"{number}.py").touch()
+
+
+def _module(path: Path, number: int) -> None:
+    if number == 2:
+        Path(f"{path.name}_later.py").touch()
+
+
+def _import(path: Path) -> bool:
+    try:
+        importlib.import_module(f"{path.name}_later")
+    except ImportError:
+        return False
+    return True
+
+
+def _c_listed(path: Path) -> int:
+    libc = ctypes.CDLL(None)
+    libc.opendir.restype = libc.readdir.restype = ctypes.c_void_p
+    folder = ctypes.c_void_p(libc.opendir(os.fsencode(path)))
+    count = 0
+    while libc.readdir(folder):
+        count += 1
+    libc.closedir(folder)
+    return count
+
+
+def _listed_by_descriptor(path: Path) -> list[str]:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return sorted(os.listdir(handle))
+    finally:
+        os.close(handle)
+
+
+def _shell(line: str) -> Callable[[Path], str]:
+    return lambda path: subprocess.run(["sh", "-c", line.format(path)], capture_output=True, text=True).stdout
+
+
+def _variable(path: Path, number: int) -> None:
+    os.environ[f"ASKED_{path.name}"] = str(number)
+
+
+def _made_by_itself(path: Path) -> bool:
+    known = path.exists()
+    path.mkdir(exist_ok=True)
+    (path / "part").write_text("1")
+    (path / "part").rename(path / "whole")
+    return known and (path / "whole").exists()
+
+
+ASKERS: dict[str, Asker] = {
+    "exists": Asker(_appears, os.path.exists),
+    "path_exists": Asker(_appears, Path.exists),
+    "vanishes": Asker(_vanishes, os.path.exists),
+    "lexists": Asker(_link_appears, os.path.lexists),
+    "isdir": Asker(_folder_appears, os.path.isdir),
+    "access": Asker(_appears, lambda path: os.access(path, os.R_OK)),
+    "access_vanishes": Asker(_vanishes, lambda path: os.access(path, os.R_OK)),
+    "getsize": Asker(_grows, os.path.getsize),
+    "readlink": Asker(_link, os.readlink),
+    "resolve": Asker(_link, lambda path: str(path.resolve())),
+    "c_access": Asker(_appears, lambda path: ctypes.CDLL(None).access(os.fsencode(path), 0)),
+    "dirfd": Asker(_appears, lambda path: os.access(path.name, os.F_OK, dir_fd=os.open(path.parent, os.O_RDONLY))),
+    "in_a_subprocess": Asker(_appears, _shell("test -e {} && echo yes")),
+    "listed_by_a_subprocess": Asker(_another_name, _shell("ls {}")),
+    "listed_by_c": Asker(_another_name, _c_listed),
+    "listed_by_descriptor": Asker(_another_name, _listed_by_descriptor),
+    "iter_modules": Asker(_another_name, lambda path: len(list(pkgutil.iter_modules([str(path)])))),
+    "find_spec": Asker(_module, lambda path: importlib.util.find_spec(f"{path.name}_later") is not None),
+    "import_in_vain": Asker(_module, _import),
+    "opened_through_proc": Asker(_grows, lambda path: Path("/proc/self/cwd", path).read_text()),
+    "asked_through_proc": Asker(_appears, lambda path: os.path.exists(f"/proc/self/cwd/{path}")),
+    "environb": Asker(_variable, lambda path: os.environb[f"ASKED_{path.name}".encode()]),
+    "only_its_time": Asker(_same_size, os.path.getsize, counts=False),
+    "only_its_size": Asker(_grows, lambda path: os.access(path, os.F_OK), counts=False),
+    "only_names_in_it": Asker(_another_name, os.path.isdir, counts=False),
+    "made_by_itself": Asker(lambda path, number: None, _made_by_itself, counts=False),
+    "some_other_module": Asker(lambda path, number: None, lambda path: importlib.import_module("json").__name__, False),
+}
+
+
+def build(asker: str) -> str:
+    """A builder: asks in its own way."""
+    return repr(ASKERS[asker].ask(Path("asked") / asker))

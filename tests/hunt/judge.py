@@ -1,0 +1,243 @@
+"""What became of one program: exported, run three ways at several sizes and values, and compared with eager.
+
+A program and its cases arrive, a `Finding` leaves. Outcomes:
+
+| outcome | what it means | whose |
+|---|---|---|
+| `ok` | every run agrees | |
+| `refused` | the exporter said in one of its own errors that it cannot | |
+| `skipped` | eager itself cannot run it | |
+| `silent` | wrong numbers, shapes or dtypes, by onnx's reference evaluator too (or where that cannot say) | ours |
+| `warned` | as `silent`, but the export warned of an assumption | ours |
+| `not running` | the file does not load, or fails at a size or a value at which eager runs | ours |
+| `invalid` | onnx's full check refuses the file | ours |
+| `raw error` | the export ended in an error that is not one of ours | ours |
+| `crash`, `timeout` | the process died, or took too long | ours |
+| `zero sign` | only the sign of a zero is wrong, by the reference evaluator too | ours |
+| `upstream` | the reference evaluator agrees with eager, onnxruntime does not | onnxruntime |
+| `reference` | onnxruntime agrees with eager, the reference evaluator does not | onnx |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from batch_export.errors import OnnxExporterError
+from hunt import runs, sensitivity
+from hunt.compare import ZERO_SIGN, Allowance, Difference, difference, worst
+from hunt.programs import Program, Tensors
+
+OURS = ("silent", "not running", "raw error", "crash", "timeout", "invalid", "warned", "zero sign")
+"""Outcomes that are defects of the exporter, most serious first."""
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Values of the leaves, the sizes they have, and what kind of values they are."""
+
+    values: Tensors
+    sizes: Mapping[str, int]
+    mode: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of one program.
+
+    Attributes:
+        outcome: see the module's table.
+        kind: of the difference or error, in a few words that are the same for the same cause.
+        detail: one line with the numbers.
+        case: index of the case that shows it.
+        output: index of the file's output that shows it, -1 where none does.
+    """
+
+    outcome: str
+    kind: str = ""
+    detail: str = ""
+    case: int = 0
+    output: int = -1
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a defect of the exporter."""
+        return self.outcome in OURS
+
+    @property
+    def cause(self) -> tuple[str, str]:
+        """What has to stay the same while the program is shrunk."""
+        return self.outcome, self.kind
+
+
+def judge(program: Program, cases: Sequence[Case], *, reference: bool = False) -> Finding:
+    """Judges a program at its cases, of which the first is the example.
+
+    Args:
+        program: to export.
+        cases: the example first.
+        reference: ask the reference evaluator also where onnxruntime agrees.
+    """
+    try:
+        runs.eager(program, cases[0].values)
+    except Exception as error:
+        return Finding("skipped", _words(error), str(error))
+    try:
+        exported = runs.export(program, cases[0].values)
+    except OnnxExporterError as error:
+        return Finding("refused", f"{type(error).__name__}: {error.operator or _words(error)}", _line(error))
+    except Exception as error:
+        return Finding("raw error", _words(error), _line(error))
+    files = runs.Files(exported)
+    try:
+        files.check()
+    except Exception as error:
+        return Finding("invalid", _words(error), _line(error))
+    judged = [_at(program, case, index, exported, files, reference) for index, case in enumerate(cases)]
+    order = (*OURS, "upstream", "reference", "skipped", "ok")
+    found = min(judged, key=lambda one: order.index(one.outcome))
+    return found if found.outcome != "skipped" else Finding("ok")
+
+
+def _at(program: Program, case: Case, index: int, exported: runs.Export, files: runs.Files, reference: bool) -> Finding:
+    if not _holds(exported.restrictions, case.sizes):
+        return Finding("skipped", "outside its guards", case=index)
+    try:
+        expected = runs.eager(program, case.values)
+    except Exception as error:
+        return Finding("skipped", _words(error), case=index)
+    try:
+        mapped = runs.places(program, exported)
+    except ValueError as error:
+        return Finding("silent", "count", f"outputs that are not the program's: {error}", index)
+    wanted = [expected[place] for place in mapped]
+    found: dict[str, Any] = {}
+    for runtime in (runs.OPTIMISED, runs.PLAIN):
+        found[runtime] = _differs(files, runtime, program, case, wanted, None)
+    differing = {name: one for name, one in found.items() if one is not None}
+    if not differing:
+        if reference and isinstance(one := _differs(files, runs.REFERENCE, program, case, wanted, None), tuple):
+            return Finding("reference", one[1].kind, one[1].detail, index, one[0])
+        return Finding("ok", case=index)
+    return _settled(program, case, index, exported, files, expected, mapped, differing)
+
+
+def _settled(
+    program: Program,
+    case: Case,
+    index: int,
+    exported: runs.Export,
+    files: runs.Files,
+    expected: list[torch.Tensor],
+    mapped: list[int],
+    differing: Mapping[str, Any],
+) -> Finding:
+    """Whether a difference stands once eager's own rounding is known, and whose it is."""
+    allowances = _allowances(program, case, expected)
+    if allowances is None:
+        return Finding("skipped", "undefined", case=index)
+    allowed = [allowances[place] for place in mapped]
+    wanted = [expected[place] for place in mapped]
+    left = {name: _differs(files, name, program, case, wanted, allowed) for name in differing}
+    left = {name: one for name, one in left.items() if one is not None}
+    if not left:
+        return Finding("ok", case=index)
+    by_reference = _differs(files, runs.REFERENCE, program, case, wanted, allowed)
+    name, first = next(iter(left.items()))
+    if isinstance(first, tuple) and isinstance(by_reference, tuple) and first[0] != by_reference[0]:
+        by_reference = _at_output(files, program, case, wanted, allowed, first[0])
+    where = f"{name} ({', '.join(left)})" if len(left) > 1 else name
+    if isinstance(first, Exception):
+        kind = "optimised only: " if list(left) == [runs.OPTIMISED] and runs.PLAIN not in left else ""
+        return Finding("not running", kind + _words(first), f"{where}: {_line(first)}", index)
+    output, one = first
+    detail = f"{where}, output {output}, {case.mode} values at {dict(case.sizes) or 'the sizes'}: {one.detail}"
+    if by_reference is None or (len(left) == 1 and not isinstance(by_reference, tuple)):
+        only = "optimised only: " if list(left) == [runs.OPTIMISED] else ""
+        return Finding("upstream", only + one.kind, detail, index, output)
+    if one.kind == ZERO_SIGN:
+        return Finding("zero sign", one.kind, detail, index, output)
+    unsure = " (no word of the reference)" if isinstance(by_reference, Exception) else ""
+    return Finding("warned" if exported.warned else "silent", one.kind, detail + unsure, index, output)
+
+
+def _differs(
+    files: runs.Files,
+    runtime: str,
+    program: Program,
+    case: Case,
+    wanted: list[torch.Tensor],
+    allowed: list[Allowance] | None,
+) -> tuple[int, Difference] | Exception | None:
+    """The worst difference of a runtime's results, or the error in which it ended."""
+    try:
+        actual = files.run(runtime, program, case.values)
+    except Exception as error:
+        return error
+    if len(actual) != len(wanted):
+        return 0, Difference("count", f"{len(actual)} outputs instead of {len(wanted)}")
+    excused = allowed or [None] * len(wanted)
+    return worst([difference(*three) for three in zip(wanted, actual, excused, strict=True)])
+
+
+def _at_output(
+    files: runs.Files,
+    program: Program,
+    case: Case,
+    wanted: list[torch.Tensor],
+    allowed: list[Allowance],
+    output: int,
+) -> tuple[int, Difference] | None:
+    """The reference's difference at one output: another output's is another matter."""
+    actual = files.run(runs.REFERENCE, program, case.values)
+    found = difference(wanted[output], actual[output], allowed[output])
+    return None if found is None else (output, found)
+
+
+def _allowances(program: Program, case: Case, expected: list[torch.Tensor]) -> list[Allowance] | None:
+    """What eager's own sensitivity excuses; None where the program does what nobody defines."""
+    try:
+        exact: list[Any] = list(runs.eager(program, case.values, float64=True))
+    except Exception:  # the program may name what float64 lacks; then nothing is excused by it
+        exact = [None] * len(expected)
+    try:
+        moved = sensitivity.run(program, case.values, expected, runs.collected)
+    except Exception:  # control flow refuses dispatch modes
+        moved = sensitivity.Sensitivity(
+            [torch.zeros(one.shape, dtype=torch.float64) for one in expected],
+            [torch.zeros(one.shape, dtype=torch.bool) for one in expected],
+        )
+    if moved.undefined:
+        return None
+    return [
+        Allowance(slack, loose, value if value is not None and value.is_floating_point() else None)
+        for slack, loose, value in zip(moved.slack, moved.loose, exact, strict=True)
+    ]
+
+
+def _holds(conditions: Sequence[str], sizes: Mapping[str, int]) -> bool:
+    """Whether the sizes are among those for which the file was exported with guards."""
+    for condition in conditions:
+        try:
+            if not eval(condition, {"Max": max, "Min": min, "Mod": lambda a, b: a % b}, dict(sizes)):
+                return False
+        except Exception:  # a condition in words of torch's own
+            return False
+    return True
+
+
+def _line(error: Exception) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:400]
+
+
+def _words(error: Exception) -> str:
+    """The error without its numbers and names, so that equal causes read alike."""
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|/\S+", "_", _line(error))
+    text = re.sub(r"Name:\S+|[a-z_]*\d+\w*", "_", text)
+    return _NUMBER.sub("_", text)[:150]

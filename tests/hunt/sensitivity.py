@@ -1,0 +1,201 @@
+"""How far eager's own values move when every rounded element moves by a few units in the last place.
+
+A difference between file and eager says something only where it is larger than that: sums that cancel, a comparison
+or a `floor` at the edge, a sort of equals. Each operator runs in float64 as well; what it does not round stays,
+all other results are moved a little, and so are the inputs of an operator that rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hunt.programs import Program, Tensors, arguments, module
+
+_RUNS = 6
+_ULPS = 4.0
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@dataclass
+class Sensitivity:
+    """What moved.
+
+    Attributes:
+        slack: per result, how far each element moved in float64; None where the result's shape or dtype changed.
+        loose: per result, where NaN-ness, infinity, sign of zero or an exact value changed.
+        undefined: whether a step did what neither torch nor ONNX defines (a cast of a float that does not fit).
+    """
+
+    slack: list[torch.Tensor | None] = field(default_factory=list)
+    loose: list[torch.Tensor | None] = field(default_factory=list)
+    undefined: bool = False
+
+
+class _Moving(TorchDispatchMode):
+    """Moves what each operator rounds."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = torch.Generator().manual_seed(seed)
+        self.undefined = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self._watch(func, args, kwargs)
+        if _moves_nothing(func):
+            return func(*args, **kwargs)
+        wide = _in_float64(func, args, kwargs)
+        writes = func._schema.is_mutable
+        rounded = None if wide is None else not _same(pytree.tree_leaves(wide), func, args, kwargs, writes)
+        if rounded is False:
+            return self._with_either_zero(func, func(*args, **kwargs))
+        if not writes:
+            args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved, (args, kwargs))
+        result = func(*args, **kwargs)
+        for one in pytree.tree_leaves(result):
+            if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
+                one.copy_(self._moved(one))
+        return self._with_either_zero(func, result)
+
+    def _with_either_zero(self, func: Any, result: Any) -> Any:
+        """The larger of two zeros, or a sum of them in some order, may have either sign."""
+        if func._schema.name.removeprefix("aten::") in _EITHER_ZERO:
+            for one in pytree.tree_leaves(result):
+                if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
+                    turned = torch.rand(one.shape, generator=self._random) < 0.5
+                    one.copy_(torch.where((one == 0) & turned, -one, one))
+        return result
+
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dtype not in _FLOATS or not tensor.numel():
+            return tensor
+        noise = torch.rand(tensor.shape, generator=self._random, dtype=torch.float64) * 2 - 1
+        return (tensor.double() * (1 + noise * _ULPS * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+
+    def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Notes casts of floats that do not fit."""
+        self.undefined |= _asks_for_the_sign_of_nan(func, args)
+        target = kwargs.get("dtype")
+        if "copy_" in str(func) and len(args) > 1 and isinstance(args[1], torch.Tensor):
+            target, args = args[0].dtype, args[1:]
+        if not isinstance(target, torch.dtype) or target.is_floating_point or target.is_complex or target is torch.bool:
+            return
+        for one in pytree.tree_leaves((args, kwargs)):
+            if isinstance(one, torch.Tensor) and one.is_floating_point() and one.numel():
+                limits = torch.iinfo(target)
+                wide = one.double()
+                fits = (wide > limits.min - 1) & (wide < float(limits.max) + (1 if limits.max < 2**53 else 0))
+                self.undefined |= not bool(fits.all())
+
+
+def _asks_for_the_sign_of_nan(func: Any, args: Any) -> bool:
+    """Which sign a NaN has is the processor's choice."""
+    asked = {"signbit": 0, "copysign": 1}.get(func._schema.name.removeprefix("aten::"))
+    if asked is None or not isinstance(args[asked], torch.Tensor) or not args[asked].is_floating_point():
+        return False
+    return bool(args[asked].isnan().any())
+
+
+_EXACT = ("view", "reshape", "permute", "expand", "slice", "select", "alias", "detach", "clone", "unsqueeze", "squeeze")
+
+_EITHER_ZERO = {
+    *("maximum", "minimum", "fmax", "fmin", "max", "min", "amax", "amin", "aminmax", "clamp", "clamp_", "clamp_min"),
+    *("clamp_max", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin", "_cummax_helper", "sum", "cumsum"),
+    *(
+        "mm",
+        "bmm",
+        "addmm",
+        "baddbmm",
+        "dot",
+        "mv",
+        "convolution",
+        "logsumexp",
+        "_cummin_helper",
+        "prod",
+        "mean",
+        "softshrink",
+    ),
+}
+
+
+def _moves_nothing(func: Any) -> bool:
+    name = func._schema.name.removeprefix("aten::")
+    return name.startswith(_EXACT) or name in ("t", "transpose", "as_strided", "split", "unbind", "copy_", "lift_fresh")
+
+
+def _wide(one: torch.Tensor) -> torch.Tensor:
+    return one.double() if one.dtype in _FLOATS else one.clone()
+
+
+def _in_float64(func: Any, args: Any, kwargs: Any) -> Any:
+    """The operator's result on wider inputs; None where it takes none."""
+    try:
+        wide_args, wide_kwargs = pytree.tree_map_only(torch.Tensor, _wide, (args, kwargs))
+        wide_kwargs = {k: torch.float64 if v in _FLOATS else v for k, v in wide_kwargs.items()}
+        return func(*wide_args, **wide_kwargs)
+    except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
+        return None
+
+
+def _same(wide: list[Any], func: Any, args: Any, kwargs: Any, writes: bool) -> bool:
+    """Whether the operator rounds nothing here."""
+    if writes:
+        args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+    narrow = pytree.tree_leaves(func(*args, **kwargs))
+    for one, other in zip(narrow, wide, strict=True):
+        if isinstance(one, torch.Tensor) and one.dtype in _FLOATS:
+            if one.shape != other.shape:
+                return False
+            if not torch.equal(one.double().nan_to_num(7.0), other.double().nan_to_num(7.0)):
+                return False
+    return True
+
+
+def _is_overlapping(tensor: torch.Tensor) -> bool:
+    return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
+
+
+def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: Any) -> Sensitivity:
+    """Runs the program several times and tells how its results move.
+
+    Args:
+        program: to run.
+        values: of its leaves.
+        base: eager's results.
+        collect: (module, arguments) -> results, in the order of `base`.
+    """
+    found = Sensitivity(
+        [torch.zeros(one.shape, dtype=torch.float64) for one in base],
+        [torch.zeros(one.shape, dtype=torch.bool) for one in base],
+    )
+    for seed in range(_RUNS):
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"), _Moving(seed) as mode:
+            moved = collect(module(program, values), arguments(program, values))
+        found.undefined |= mode.undefined
+        for index, (one, other) in enumerate(zip(base, moved, strict=True)):
+            _widen(found, index, one, other)
+    return found
+
+
+def _widen(found: Sensitivity, index: int, base: torch.Tensor, moved: torch.Tensor) -> None:
+    slack, loose = found.slack[index], found.loose[index]
+    if slack is None or loose is None or base.shape != moved.shape or base.dtype != moved.dtype:
+        found.slack[index] = found.loose[index] = None
+        return
+    if base.is_complex():
+        found.slack[index] = torch.maximum(slack, (base - moved).abs().nan_to_num().double())
+        return
+    if not base.is_floating_point():
+        found.loose[index] = loose | (base != moved)
+        return
+    one, other = base.double(), moved.double()
+    both = torch.isfinite(one) & torch.isfinite(other)
+    same = both | (torch.isnan(one) & torch.isnan(other)) | (one == other)
+    found.loose[index] = loose | ~same | (both & (torch.signbit(one) != torch.signbit(other)))
+    moved_by = torch.where(both, (one - other).abs(), torch.zeros_like(one))
+    found.slack[index] = torch.maximum(slack, moved_by)

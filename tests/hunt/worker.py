@@ -1,0 +1,95 @@
+"""What one process of the hunt does: seeds come in, records go out; a failing program is shrunk on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+import warnings
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from batch_export.exporter import warm
+from hunt import runs, script, sensitivity, shrink
+from hunt.cases import cases
+from hunt.generate import generate
+from hunt.judge import Finding, judge
+
+
+def work(pipe: Connection, stage: Any, quiet: bool = True) -> None:
+    """Answers `(seed, reference, known causes)` with a record until the pipe closes."""
+    runs.STAGE = stage
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    if quiet:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            seed, reference, known = pipe.recv()
+            try:
+                pipe.send(record(seed, reference, known))
+            except Exception as error:
+                pipe.send(
+                    {"seed": seed, "outcome": "hunter error", "kind": repr(error)[:300], "detail": "", "seconds": 0}
+                )
+
+
+def warm_all(seeds: range = range(12)) -> None:
+    """Fills caches and imports what only some programs need, before processes are forked; no session is opened."""
+    warm()
+    for seed in seeds:
+        hunted = generate(seed)
+        made = cases(hunted)
+        with contextlib.suppress(Exception):
+            runs.export(hunted.program, made[0].values)
+            sensitivity.run(hunted.program, made[0].values, runs.eager(hunted.program, made[0].values), runs.collected)
+
+
+def record(
+    seed: int, reference: bool = False, known: frozenset[str] = frozenset(), seconds: float = 40.0
+) -> dict[str, Any]:
+    """Generates, judges and, when the program fails in a way not seen often enough, shrinks it."""
+    begun = time.process_time()
+    hunted = generate(seed)
+    made = cases(hunted)
+    finding = judge(hunted.program, made, reference=reference)
+    found: dict[str, Any] = {
+        "seed": seed,
+        "outcome": finding.outcome,
+        "kind": finding.kind,
+        "detail": finding.detail,
+        "operators": list(hunted.program.operators),
+        "seconds": round(time.process_time() - begun, 3),
+    }
+    if finding.is_ours or finding.outcome == "upstream":
+        found |= _cause(seed, hunted.program, made, finding, known, seconds)
+    return found
+
+
+def _cause(
+    seed: int, program: Any, made: Any, finding: Finding, known: frozenset[str], seconds: float
+) -> dict[str, Any]:
+    """The shrunk program, unless one step of it alone is enough to recognise a known cause."""
+    begun = time.process_time()
+    subject, small = shrink.shrunk(program, made, finding, lambda one, what: name_of(one, what) in known, seconds)
+    cause = name_of(subject, small)
+    return {
+        "cause": cause,
+        "detail": small.detail,
+        "steps": len(subject.program.steps),
+        "script": None if cause in known else script.script(subject, small, seed),
+        "shrink_seconds": round(time.process_time() - begun, 3),
+    }
+
+
+def name_of(subject: shrink.Subject, finding: Finding) -> str:
+    """What failures of one cause share: outcome, kind and the operators that are left."""
+    return f"{finding.outcome} | {finding.kind} | {' ; '.join(subject.program.operators)}"

@@ -1,0 +1,66 @@
+"""The fields of a cell are the axes: another field is another axis, for names, tables and the places of files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import pytest
+
+from batch_export.cli.export import _folder as folder
+from batch_export.config.schema import ExclusionConfig, ExpectationConfig, MatrixConfig
+from batch_export.record import AXES, Cell
+from batch_export.report.spreadsheet import COLUMNS
+from batch_export.spec import Exclusion, Expectation, MatrixSpec, Pattern
+
+HERE = Cell("bert", "full", 20, "cpu", "core")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finer(Cell):
+    """A cell of a matrix with one axis more."""
+
+    precision: str = field(default="float32", metadata={"key": "precisions"})
+
+
+FINER = Finer("bert", "full", 20, "cpu", "core", "float16")
+
+
+@pytest.mark.parametrize("cell", [HERE, FINER])
+def test_a_name_stands_for_one_cell(cell: Cell) -> None:
+    assert type(cell).parse(cell.name) == cell
+    assert cell.name.startswith("bert/full/opset20/cpu/core")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "bert", "bert/full/20/cpu/core", "bert/full/opset/cpu/core", "bert/full/opset20/cpu/", f"{HERE.name}/x"],
+)
+def test_what_is_no_name_is_told_the_form(name: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of a cell, which is model/dynamic/opsetN/provider/exporter"):
+        Cell.parse(name)
+
+
+def test_another_axis_is_in_the_name_the_table_and_the_place_of_the_file() -> None:
+    other = Finer("bert", "full", 20, "cpu", "core")
+    assert FINER.name == "bert/full/opset20/cpu/core/float16"
+    assert (HERE.table, FINER.table) == (("cpu", "core"), ("cpu", "core", "float16"))
+    assert folder(HERE) == "bert/full"
+    assert len({folder(cell) for cell in (HERE, FINER, other)}) == 3
+    assert list(Finer.axes().items())[-1] == ("precision", "precisions")
+
+
+def test_everything_that_lists_axes_lists_these() -> None:
+    for kind in (Pattern, Exclusion, Expectation, ExclusionConfig, ExpectationConfig):
+        assert set(AXES) <= {item.name for item in fields(kind)}, kind
+    assert set(Cell.axes().values()) <= {item.name for item in fields(MatrixSpec)}
+    assert set(Cell.axes().values()) <= {item.name for item in fields(MatrixConfig)}
+    assert [column for column in COLUMNS if column in AXES] == list(AXES)
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_a_pattern_looks_at_every_axis(axis: str) -> None:
+    assert Pattern().matches(HERE)
+    assert Pattern(**{axis: HERE.words[axis][:1] + "*"}).matches(HERE)
+    assert not Pattern(**{axis: "other"}).matches(HERE)
+    assert not Expectation("why", **{axis: "other"}).matches(HERE)
+    assert Exclusion("why").matches(HERE)

@@ -1,0 +1,294 @@
+"""What a file cannot follow: decisions by data, changed attributes, shared memory, squeezed free axes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning, TranslationError, VerificationError
+from batch_export.exporter import export
+from batch_export.exporter.capture.capture import capture
+from tests.exporting import export_and_compare
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+ONES = torch.ones(3, 4)
+
+
+class Branch(torch.nn.Module):
+    def __init__(self, limit: float) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > self.limit:
+            return x * 2
+        return x - 1
+
+
+class Spaced(torch.nn.Module):
+    def forward(self, n: torch.Tensor) -> torch.Tensor:
+        return torch.linspace(0, 1, int(n.item()))
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "line"),
+    [
+        (Branch(0.0), ONES, r"what `if x\.sum\(\) > self\.limit:` finds \(at .*test_exporter_assumptions\.py:\d+\)"),
+        (Spaced(), torch.tensor(4), r"what `return torch\.linspace\(0, 1, int\(n\.item\(\)\)\)` finds \(at "),
+    ],
+)
+def test_a_decision_by_data_is_refused_with_its_line(module: torch.nn.Module, given: torch.Tensor, line: str) -> None:
+    with pytest.raises(CaptureError, match=line) as caught:
+        export(module, (given,))
+    assert "allow_guards=True" in str(caught.value)
+
+
+def test_an_allowed_assumption_is_in_the_metadata_after_a_comparison() -> None:
+    with pytest.warns(ExportWarning, match=r"the data decide as in the example"):
+        program = export(Branch(1e9), (X,), allow_guards=True)
+    assert "x.sum() > self.limit" in program.model.metadata_props["batch_export.assumptions"]
+    torch.testing.assert_close(program(X * 3)[0], X * 3 - 1)
+
+
+def test_an_assumption_that_other_inputs_break_is_refused_even_when_allowed() -> None:
+    with pytest.raises(CaptureError, match=r"is not the model: at random inputs like the example's \(number \d\)"):
+        export(Branch(0.0), (X + 0.01,), allow_guards=True)
+
+
+def test_a_program_that_is_wrong_at_the_example_is_refused() -> None:
+    other = torch.export.export(torch.nn.Softplus(), (X,))
+    with pytest.raises(CaptureError, match=r"is not the model: at the example inputs"):
+        capture(torch.nn.Sigmoid(), (X,), strategies=[("draft_export", lambda *_: other)])
+
+
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps, self.seen, self.sizes = 0, [], {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        self.seen.append(1)
+        self.sizes["x"] = 3
+        return x * self.steps
+
+
+class Remembering(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Identity()
+        self.inner.h = torch.zeros(3, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.inner.h = self.inner.h + x
+        return self.inner.h
+
+
+class Caching(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "cache"):
+            self.cache = x * 2
+        return self.cache + x
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [(Counting, ["steps", "seen", "sizes"]), (Remembering, ["inner.h"]), (Caching, ["cache"])],
+)
+def test_attributes_that_forward_changes_are_named_and_put_back(
+    make: Callable[[], torch.nn.Module], names: list[str]
+) -> None:
+    module = make()
+    with pytest.warns(ExportWarning) as heard:
+        export(module, (X,))
+    said = [str(one.message) for one in heard if issubclass(one.category, ExportWarning)]
+    assert [text.split()[4].rstrip(",") for text in said] == names
+    assert getattr(module, "steps", 0) == 0
+    assert not hasattr(module, "cache")
+
+
+class Setting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.shape = 3, [1, 2]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.scale, self.shape = 3, [1, 2]
+        return x * self.scale
+
+
+def test_an_attribute_set_to_what_it_was_is_no_change() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export(Setting(), (X,))
+
+
+class Shared(torch.nn.Module):
+    def __init__(self, written: str) -> None:
+        super().__init__()
+        self.written = written
+        self.register_buffer("a", torch.arange(6.0))
+        self.register_buffer("b", self.a.view(2, 3))  # type: ignore[operator]
+        memory = torch.arange(12.0)
+        self.register_buffer("left", memory[:6])
+        self.register_buffer("right", memory[6:])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.written:
+            getattr(self, self.written).view(-1)[0] += x.sum()
+        return self.b.sum() * x + self.a.sum() + self.left.sum() * self.right.sum()  # type: ignore[operator]
+
+
+def test_a_write_to_shared_memory_is_refused_with_both_names() -> None:
+    with pytest.raises(TranslationError, match=r"the buffer a and the buffer b share memory"):
+        export(Shared("a"), (X,))
+    for harmless in ("", "left"):
+        export_and_compare(Shared(harmless), (X,), (2 * X,))
+
+
+def test_inputs_that_share_memory() -> None:
+    def writing(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return y * 2
+
+    with pytest.raises(TranslationError, match=r"the input x and the input y share memory"):
+        export(writing, (X, X.view(4, 3)))
+    one = X.clone()
+    program = export(lambda x, y: x - 2 * y, (one, one))
+    torch.testing.assert_close(program(X, ONES)[0], X - 2 * ONES)
+
+
+class Weighted(torch.nn.Module):
+    def __init__(self, shared: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("a", shared)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2 + self.a
+
+
+def test_an_example_that_is_a_weight_of_the_model_stays_an_input() -> None:
+    given = X.clone()
+    program = export(Weighted(given), (given,))
+    torch.testing.assert_close(program(ONES)[0], ONES * 2 + X)
+
+
+@pytest.mark.parametrize("axes", [(), (0,), ((0, 1),)])
+def test_a_squeeze_that_would_drop_a_free_axis_is_refused_or_asked_for(axes: tuple[Any, ...]) -> None:
+    def squeezing(x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze(*axes) + 1
+
+    example = (torch.ones(3, 1, 4),)
+    with pytest.raises(DynamicShapeError, match=r"it holds only while `batch != 1`"):
+        export(squeezing, example, dynamic_shapes=({0: "batch"},))
+    with pytest.warns(ExportWarning, match=r"the file holds only while `batch != 1`"):
+        program = export(squeezing, example, dynamic_shapes=({0: "batch"},), allow_guards=True)
+    assert program.model.metadata_props["batch_export.guards"] == "batch != 1"
+    other = torch.ones(5, 1, 4)
+    torch.testing.assert_close(program(other)[0], squeezing(other))
+    export(squeezing, example, dynamic_shapes=({0: Dim("batch", min=2)},))
+    with pytest.warns(ExportWarning, match=r"x.shape\[0\] is fixed in the file"):
+        program = export(squeezing, example, dynamic_shapes=({0: Dim.AUTO},))
+    assert next(iter(program.model.graph.inputs[0].shape or ())) == 3
+
+
+LIMITED: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "below": (lambda x: x + 1 if x.shape[0] <= 8 else x - 1, "x.shape[0] <= 8"),
+    "above": (lambda x: x + 1 if x.shape[0] > 3 else x - 1, "x.shape[0] > 3"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+@pytest.mark.parametrize("form", [({0: Dim.AUTO},), True])
+def test_a_limit_of_an_axis_left_to_the_exporter_fixes_it_or_is_told(name: str, form: Any) -> None:
+    model, condition = LIMITED[name]
+    with pytest.warns(ExportWarning, match="is fixed in the file") as told:
+        program = export(model, (torch.ones(4, 2),), dynamic_shapes=form)
+    assert condition in str(told[0].message)
+    assert __file__ in str(told[0].message)
+    assert next(iter(program.model.graph.inputs[0].shape or ())) == 4
+    with pytest.warns(ExportWarning, match="the file holds only while"):
+        program = export(model, (torch.ones(4, 2),), dynamic_shapes=form, allow_guards=True)
+    assert program.model.metadata_props["batch_export.guards"] == condition
+    assert not isinstance(next(iter(program.model.graph.inputs[0].shape or ())), int)
+
+
+def test_a_limit_that_the_model_has_itself_is_none_of_the_files() -> None:
+    table = torch.arange(16.0).reshape(8, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(lambda x: x + table[: x.shape[0]], (torch.ones(4, 2),), dynamic_shapes=({0: Dim.AUTO},))
+    torch.testing.assert_close(program(torch.ones(8, 2))[0], torch.ones(8, 2) + table)
+
+
+def test_a_squeeze_of_an_axis_that_is_one_is_silent() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export(lambda x: x.squeeze(1), (torch.ones(3, 1, 4),), dynamic_shapes=({0: "batch"},))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_output_without_a_finite_value_proves_nothing(value: float) -> None:
+    with pytest.raises(VerificationError, match=r"none of its 12 elements is finite"):
+        export(lambda x: x * value, (ONES,), verify=True)
+
+
+@pytest.mark.parametrize("example", [torch.tensor(4), torch.tensor(3.0), torch.full((2,), -2.0)])
+def test_an_example_of_one_value_is_varied(example: torch.Tensor) -> None:
+    def deciding(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() == example.sum() else x - 1
+
+    with pytest.raises(CaptureError, match="is not the model: at random inputs"):
+        export(deciding, (example,), allow_guards=True)
+
+
+PRINTS_NOTHING = """
+import subprocess
+import sys
+import warnings
+import torch
+from batch_export.errors import CaptureError, ExportWarning
+from batch_export.exporter import export
+
+
+class Branch(torch.nn.Module):
+    def __init__(self, limit):
+        super().__init__()
+        self.limit = limit
+
+    def forward(self, x):
+        if x.sum() > self.limit:
+            return x * 2
+        return x - 1
+
+
+x = torch.linspace(-1, 1, 12).reshape(3, 4)
+try:
+    export(Branch(0.0), (torch.ones(3, 4),))
+    raise SystemExit("a branch on data was taken without a word")
+except CaptureError:
+    pass
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("default")
+    export(Branch(1e9), (x,), allow_guards=True)
+others = {one.category.__name__ for one in told} - {"ResourceWarning", "ExportWarning"}
+assert any(one.category is ExportWarning for one in told) and not others, others
+"""
+
+
+def test_an_export_prints_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", PRINTS_NOTHING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_torchs_own_books_of_a_layer_are_no_changed_attributes() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export(torch.nn.LSTM(3, 4), (torch.ones(5, 2, 3),))

@@ -1,0 +1,179 @@
+"""Free axes stay free through writes to views and int(), or the export says what fixes them; verify sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from torch.export import Dim
+
+from batch_export.errors import DynamicShapeError, OnnxExporterError, VerificationError
+from batch_export.exporter import export
+from batch_export.exporter.capture import dynamic_shapes
+from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.diagnostics.verify import verify_other_size
+from tests.exporting import export_and_compare
+
+
+class Written(torch.nn.Module):
+    def __init__(self, write: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.write = write
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        self.write(y)
+        return y
+
+
+WRITES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "unbind": lambda y: y.unbind(1)[0].add_(y[:, 1]),
+    "unbind, last": lambda y: y.unbind(-1)[-1].mul_(2),
+    "unbind of a transpose": lambda y: y.t().unbind(0)[2].mul_(2),
+    "unbind of a permutation": lambda y: y.view(-1, 2, 3).permute(2, 0, 1).unbind(0)[1].zero_(),
+    "unfold": lambda y: y.unfold(1, 2, 2)[:, 0].mul_(3),
+    "unfold, select": lambda y: y.unfold(1, 3, 3).select(1, 1).copy_(y[:, :3] + 1),
+    "split": lambda y: y.split(3, 1)[0].mul_(2),
+    "split by sizes": lambda y: y.split([1, 2, 3], -1)[1].mul_(2),
+    "chunk": lambda y: y.chunk(2, 1)[1].zero_(),
+    "tensor_split": lambda y: torch.tensor_split(y, (1, 3), dim=1)[1].mul_(2),
+    "diagonal": lambda y: y.view(-1, 2, 3).diagonal(dim1=1, dim2=2).fill_(7),
+    "narrow with broadcast": lambda y: y.view(-1, 2, 3).narrow(2, 0, 1).copy_(torch.ones(1, 1)),
+    "movedim": lambda y: y.movedim(0, 1)[2].fill_(5),
+    "flat": lambda y: y.flatten()[::2].zero_(),
+    "every piece": lambda y: [piece.add_(number) for number, piece in enumerate(y.unbind(1))],
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_through_views_keep_the_batch_free(name: str) -> None:
+    x = torch.arange(18.0).reshape(3, 6)
+    others = [(torch.arange(6.0 * size).reshape(size, 6),) for size in (5, 2, 8)]
+    program = export_and_compare(Written(WRITES[name]), (x,), *others, dynamic_shapes=({0: "batch"},))
+    assert not isinstance(program.model.graph.inputs[0].shape[0], int)  # type: ignore[index]
+
+
+class Padded(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        height, width = int(x.shape[-2]), int(x.shape[-1])
+        return torch.nn.functional.pad(x, (0, (4 - width % 4) % 4, 0, (4 - height % 4) % 4)) * 2
+
+
+@pytest.mark.parametrize("form", [{2: "h", 3: "w"}, {2: Dim.AUTO, 3: Dim.AUTO}])
+def test_int_of_a_size_keeps_its_axis_free(form: dict[int, Any]) -> None:
+    images = [(torch.rand(1, 2, height, width),) for height, width in ((8, 8), (6, 9), (12, 5))]
+    export_and_compare(Padded(), *images, dynamic_shapes=(form,))
+
+
+class Table(torch.nn.Module):
+    """Positions that are used as they are at 64 places, and resized at any other number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = torch.nn.Parameter(torch.rand(1, 64, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        height, width = x.shape[2:]
+        positions: torch.Tensor = self.positions
+        if height * width != 64:
+            grid = positions.view(1, 8, 8, 4).permute(0, 3, 1, 2)
+            positions = torch.nn.functional.interpolate(grid, (height, width)).flatten(2).transpose(1, 2)
+        return x.flatten(2).transpose(1, 2) + positions
+
+
+def test_a_branch_of_the_native_size_is_refused_or_fixed() -> None:
+    x = torch.rand(1, 4, 8, 8)
+    with pytest.raises(DynamicShapeError, match=r"holds only while `\(?h\*w\)? == 64` \(at .*free_axes\.py:\d+\)"):
+        export(Table(), (x,), dynamic_shapes=({2: "h", 3: "w"},))
+    program = export_and_compare(Table(), (x,), dynamic_shapes=({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},))
+    assert list(program.model.graph.inputs[0].shape)[2:] == [8, 8]  # type: ignore[arg-type]
+
+
+def test_an_axis_left_to_the_exporter_that_is_divided_stays_free() -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return x.view(2, -1, x.shape[1]) + 1
+
+    program = export(halves, (torch.rand(4, 3),), dynamic_shapes=({0: Dim.AUTO},))
+    assert program(torch.rand(10, 3))[0].shape == (2, 5, 3)
+
+
+def test_a_guard_on_python_floats_restricts() -> None:
+    def shortened(x: torch.Tensor) -> torch.Tensor:
+        return x[: int(x.shape[0] * 0.29) + 1]
+
+    with pytest.raises(DynamicShapeError, match=r"holds only while `.*trunc.*== 0`"):
+        export(shortened, (torch.rand(3, 2),), dynamic_shapes=({0: "n"},))
+
+
+def test_a_file_that_fixes_a_free_axis_is_refused() -> None:
+    program = capture(torch.nn.ReLU(), (torch.rand(3, 4),), dynamic_shapes=({0: "batch"},)).program
+    dynamic_shapes.require_free(program, [["batch", 4]])
+    with pytest.raises(DynamicShapeError, match=r"axis 0 of the input .* is free in the captured program and fixed"):
+        dynamic_shapes.require_free(program, [[3, 4]])
+
+
+def test_verification_sees_what_is_wrong_at_another_size_only() -> None:
+    model, x = torch.nn.ReLU(), torch.rand(3, 4)
+    program = export(model, (x,), dynamic_shapes=({0: "batch"},), verify=True)
+    assert [facts.actual_shape for facts in verify_other_size(program, model, (x,), {})] == [(4, 4)]
+
+    def other(given: torch.Tensor) -> torch.Tensor:
+        return given.relu() if given.shape[0] == 3 else given.relu() + 1
+
+    with pytest.raises(VerificationError, match=r"^at batch=4 output .* differs by 1"):
+        verify_other_size(program, other, (x,), {})
+
+    def limited(given: torch.Tensor) -> torch.Tensor:
+        if given.shape[0] != 3:
+            raise ValueError("three rows only")
+        return given.relu()
+
+    assert verify_other_size(program, limited, (x,), {}) == []
+
+
+def test_a_file_that_does_not_run_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = torch.nn.ReLU(), torch.rand(3, 4)
+    program = export(model, (x,), dynamic_shapes=({0: "batch"},))
+    program.model.graph.inputs[0].shape = program.model.graph.outputs[0].shape = None
+    program.model.graph[0].op_type = "Inverse"
+    with pytest.raises(VerificationError, match=r"the file does not run at batch=4: \w+"):
+        verify_other_size(program, model, (x,), {})
+
+
+def test_equal_outputs_keep_their_shapes() -> None:
+    def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (x * 3).trunc(), (x * 3).sign()
+
+    for optimize in (True, False):
+        program = export(rounded, (torch.rand(3, 4),), dynamic_shapes=({0: "n"},), optimize=optimize)
+        onnx.checker.check_model(program.model_proto, full_check=True)
+
+
+MEMORY: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], bool]] = {
+    "as it is": (lambda x: x.as_strided((2, 3), (4, 1), 2), True),
+    "transposed": (lambda x: x.t().as_strided((2, 3), (1, 2), 1), True),
+    "of rows": (lambda x: x[1:].as_strided((1, 2), (4, 1), 5), True),
+    "of columns": (lambda x: x[:, 1:].as_strided((2,), (1,)), False),
+    "beyond its rows": (lambda x: x[:1].as_strided((2, 2), (4, 1)), False),
+    "written to": (lambda x: x.clone().t().as_strided((2,), (1,)).mul_(2), False),
+}
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_as_strided_reads_what_lies_in_memory_or_is_refused(name: str) -> None:
+    function, is_known = MEMORY[name]
+    x = torch.arange(12.0).reshape(3, 4)
+    if is_known:
+        torch.testing.assert_close(export(function, (x,))(x)[0], function(x))
+    else:
+        with pytest.raises(OnnxExporterError):
+            export(function, (x,))
+
+
+def test_as_strided_of_an_input_that_is_laid_out_otherwise() -> None:
+    turned = torch.arange(24.0).reshape(4, 3, 2).permute(2, 0, 1)
+    read = export(lambda x: x.as_strided((2, 3), (4, 1), 2), (turned,))(turned)[0]
+    torch.testing.assert_close(read, turned.as_strided((2, 3), (4, 1), 2))

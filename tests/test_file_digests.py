@@ -1,0 +1,102 @@
+"""Digests of files and folders: by content, remembered by time and size, by need where there is very much."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from batch_export.sources import file_digests
+from batch_export.sources.file_digests import file_digest, folder_digest, remember_in
+from batch_export.sources.named_files import named_digests
+
+HOUR_NS = 3_600_000_000_000
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[list[str]]:
+    messages: list[str] = []
+    remember_in(tmp_path / "memo", messages.append)
+    yield messages
+    file_digests._Remembered.folder = None
+    remember_in(tmp_path / "memo", lambda _: None)
+    file_digests._Remembered.folder = None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "data"
+    for name in ("a.w", "deep/b.w", ".git/config", "__pycache__/x.pyc", "a.lock"):
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text("1")
+    (made / "circle").symlink_to(made)
+    (made / "nowhere").symlink_to(made / "none")
+    os.mkfifo(made / "pipe")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "counts"),
+    [
+        ("a.w", "2", True),
+        ("deep/b.w", "2", True),
+        ("deep/c.w", "", True),
+        (".git/config", "2", False),
+        ("a.lock", "2", False),
+        ("out/store", "2", False),
+    ],
+)
+def test_a_folder_is_what_its_files_are(folder: Path, name: str, text: str, counts: bool) -> None:
+    before = folder_digest(folder, [folder / "out"])
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    assert (folder_digest(folder, [folder / "out"]) != before) is counts
+
+
+def test_what_is_large_is_read_once_and_what_is_very_large_by_need(
+    folder: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_digests, "LARGE_FILES", 1)
+    for path in folder.rglob("*.w"):
+        os.utime(path, ns=(path.stat().st_mtime_ns - HOUR_NS,) * 2)
+    monkeypatch.setattr(file_digests.time, "time_ns", lambda: path.stat().st_ctime_ns + HOUR_NS)
+    first = folder_digest(folder)
+    assert [text for text in told if "(2 files, 0.0 GB), once for as long as nothing in it changes" in text]
+    read: list[Path] = []
+    monkeypatch.setattr(file_digests, "digest_file", read.append)
+    assert folder_digest(folder) == first
+    assert (len(told), read) == (1, [])
+    monkeypatch.setattr(file_digests, "WHOLE_FILES", 1)
+    assert folder_digest(folder) != first
+    assert "names and sizes are compared" in told[-1]
+    assert read == []
+
+
+def test_a_large_file_is_read_once_by_all_processes_unless_it_was_written_just_now(
+    tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_digests, "REMEMBERED_FROM_BYTES", 1)
+    path = tmp_path / "w.bin"
+    path.write_text("1")
+    monkeypatch.setattr(file_digests.time, "time_ns", lambda: path.stat().st_ctime_ns)
+    first = file_digest(path)
+    assert not list((tmp_path / "memo").glob("*"))
+    monkeypatch.setattr(file_digests.time, "time_ns", lambda: path.stat().st_ctime_ns + HOUR_NS)
+    file_digests._file_digest.cache_clear()
+    assert file_digest(path) == first
+    file_digests._file_digest.cache_clear()
+    monkeypatch.setattr(file_digests, "digest_file", lambda _: pytest.fail("read again"))
+    assert file_digest(path) == first
+    (memo,) = (tmp_path / "memo").glob("*")
+    memo.write_text("damaged")
+    file_digests._file_digest.cache_clear()
+    monkeypatch.undo()
+    assert file_digest(path) == first
+
+
+def test_arguments_name_folders_but_not_those_that_the_run_writes_into(folder: Path, tmp_path: Path) -> None:
+    arguments = {"path": str(folder), "root": str(tmp_path), "empty": "", "dot": "/", "word": "none\0such"}
+    assert set(named_digests(arguments, [tmp_path / "src"])) == {str(folder)}
+    assert named_digests(arguments, [], avoided=[folder / "store"]).keys() <= {str(tmp_path)}

@@ -1,0 +1,203 @@
+"""Every kind of input, one perturbed after the other: exactly the model that uses it runs again, and `changes` says
+why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from sweeping import STAGES, by_name, cells, model, sweep
+
+from batch_export.sources.recorded import changes
+from batch_export.spec import ModelSpec
+from batch_export.store import open_store, read_entry
+
+BUILT = {**STAGES, "Reference": "fake_stages.built"}
+VARIABLE = "HERMETIC_MODE"
+SOURCES = {
+    "mine/source.py": "from mine.constants import NUMBER\ndef build(): return NUMBER\n",
+    "mine/constants.py": "NUMBER = 1\n",
+    "mine/data.py": "from pathlib import Path\ndef build(): return Path('data.txt').read_text()\n",
+    "mine/outside.py": "def build(place): return open(place.removeprefix('at ')).read()\n",
+    "mine/missing.py": "def build():\n    try: return open('missing.txt').read()\n    except OSError: return 'none'\n",
+    "mine/asked.py": "from pathlib import Path\ndef build(): return Path('maybe.w').exists()\n",
+    "mine/plugin.py": "import importlib.util\ndef build(): return importlib.util.find_spec('plug' + '_in') is None\n",
+    "mine/listing.py": "import os\ndef build(): return os.listdir('shards')\n",
+    "mine/folder.py": "from pathlib import Path\ndef build(path): return [p.name for p in Path(path).rglob('*.w')]\n",
+    "mine/weights.py": "def build(path): return open(path).read()\n",
+    "mine/imports.py": "import importlib\ndef build(): return importlib.import_module('libbar.inner').make()\n",
+    "mine/bare.py": "import libbare\ndef build(): return libbare.NUMBER\n",
+    "mine/optional.py": "def build():\n    try: import libnew\n    except ImportError: return 0\n    return 1\n",
+    "mine/variable.py": f"import os\ndef build(): return os.getenv('{VARIABLE}')\n",
+    "mine/every.py": "import os\ndef build(): return sorted(k for k in os.environ if k.startswith('HERMETIC_ALL'))\n",
+    "mine/config.py": "def build(size): return size\n",
+    "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
+}
+DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
+PACKAGES = {
+    "libfoo/__init__.py": "def make(): return 1\n",
+    "libbar/__init__.py": "",
+    "libbar/inner.py": "import os\nMODE = os.environ.get('LIBBAR_MODE')\ndef make(): return MODE\n",
+    "libbare/__init__.py": "NUMBER = 1\n",
+    "libnone.py": "",
+}
+
+
+def install(packages: Path, name: str, version: str, *, direct: str = "") -> None:
+    """Writes a distribution's metadata, in the place of an older one's."""
+    for old in packages.glob(f"{name}-*.dist-info"):
+        for file in old.iterdir():
+            file.unlink()
+        old.rmdir()
+    folder = packages / f"{name}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    files = sorted(path.relative_to(packages).as_posix() for path in packages.glob(f"{name}/*.py"))
+    (folder / "RECORD").write_text("".join(f"{file},sha256={direct},1\n" for file in files or [f"{name}.py"]))
+    if direct:
+        (folder / "direct_url.json").write_text('{"url": "file:///somewhere", "dir_info": {}}')
+
+
+@dataclass
+class Project:
+    """A user's folder with installed packages, its models, and how many sweeps it has seen."""
+
+    root: Path
+    models: dict[str, ModelSpec]
+    monkeypatch: pytest.MonkeyPatch
+
+    @property
+    def packages(self) -> Path:
+        return self.root / "venv/site-packages"
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def ran(self) -> set[str]:
+        """Sweeps, and returns the models whose reference was executed."""
+        result = by_name(sweep(self.root / "runs", cells(self.models.values(), opsets=(18,)), stages=BUILT))
+        assert {record.verdict for record in result.values()} == {"pass"}, [one.message for one in result.values()]
+        return {record.cell.model for record in result.values() if record.actions[0].origin == "ran"}
+
+    def reasons(self) -> list[str]:
+        """What has changed since results were stored."""
+        store = open_store(self.root / "runs/store")
+        entries = (read_entry(path) for path in store.actions.glob("*/*.json"))
+        roots = (self.root, *(Path(entry) for entry in sys.path if entry))
+        return sorted({text for entry in entries if entry for text in changes(entry.result, roots, store.root)})
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    monkeypatch = pytest.MonkeyPatch()
+    root = tmp_path_factory.mktemp("hermetic")
+    outside = root / "outside"
+    root = root / "project"
+    packages = root / "venv/site-packages"
+    arguments = {
+        "folder": {"path": "folder"},
+        "weights": {"path": "weights.bin"},
+        "outside": {"place": f"at {outside / 'w.bin'}"},
+        "config": {"size": 1},
+    }
+    names = [name.removeprefix("mine/").removesuffix(".py") for name in SOURCES if name != "mine/constants.py"]
+    models = {
+        name: replace(model(name), target=f"mine.{name}.build", arguments=arguments.get(name, {})) for name in names
+    }
+    models["package"] = replace(model("package"), target="libfoo.make", arguments={})
+    made = Project(root, models, monkeypatch)
+    for name, text in {"mine/__init__.py": "", **SOURCES, **DATA}.items():
+        made.write(name, text)
+    for name, text in PACKAGES.items():
+        made.write(f"venv/site-packages/{name}", text)
+    (root / "outside").rename(outside)
+    install(packages, "libfoo", "1.0")
+    install(packages, "libbar", "1.0", direct="aa")
+    install(packages, "libnone", "1.0")
+    monkeypatch.chdir(root)
+    for path in (packages, root):
+        monkeypatch.syspath_prepend(str(path))
+    path = os.pathsep.join([str(root), str(packages), os.path.dirname(__file__)])
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setenv(VARIABLE, "one secret")
+    assert made.ran() == set(models)
+    yield made
+    monkeypatch.undo()
+
+
+def _config(project: Project) -> None:
+    project.models["config"] = replace(project.models["config"], arguments={"size": 2})
+
+
+def _outside(project: Project) -> None:
+    (project.root.parent / "outside/w.bin").write_text("2")
+
+
+def _newly_installed(project: Project) -> None:
+    project.write("venv/site-packages/libnew.py", "")
+    install(project.packages, "libnew", "1.0")
+
+
+Perturb = Callable[[Project], object]
+PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
+    "nothing": (set(), "", lambda project: None),
+    "source": (
+        {"source"},
+        "file mine/constants.py has changed",
+        lambda p: p.write("mine/constants.py", "NUMBER = 2 #\n"),
+    ),
+    "data": ({"data"}, "file data.txt has changed", lambda p: p.write("data.txt", "2")),
+    "outside": ({"outside"}, "outside/w.bin has changed", _outside),
+    "missing": ({"missing"}, "file missing.txt is new", lambda p: p.write("missing.txt", "here")),
+    "asked": ({"asked"}, "maybe.w: absent -> file 4", lambda p: p.write("maybe.w", "here")),
+    "plugin": ({"plugin"}, "plug_in.py: absent -> file 0", lambda p: p.write("plug_in.py", "")),
+    "listing": ({"listing"}, "folder shards/ has changed", lambda p: p.write("shards/2", "")),
+    "folder": ({"folder"}, "", lambda p: p.write("folder/a/c.w", "new")),
+    "weights": ({"weights"}, "file weights.bin has changed", lambda p: p.write("weights.bin", "2")),
+    "package": ({"package"}, "package libfoo: 1.0 -> 2.0", lambda p: install(p.packages, "libfoo", "2.0")),
+    "path install": ({"imports"}, "package libbar: 1.0 ", lambda p: install(p.packages, "libbar", "1.0", direct="bb")),
+    "without metadata": (
+        {"bare"},
+        "package libbare: content ",
+        lambda p: p.write("venv/site-packages/libbare/__init__.py", "NUMBER = 22\n"),
+    ),
+    "newly installed": ({"optional"}, "package libnew: absent -> content ", _newly_installed),
+    "variable": (
+        {"variable", "every"},
+        f"environment variable {VARIABLE} has another value",
+        lambda p: p.monkeypatch.setenv(VARIABLE, "two"),
+    ),
+    "any variable": (
+        {"every"},
+        "environment variable (any: all were read) has another value",
+        lambda p: p.monkeypatch.setenv("HERMETIC_ALL_1", "1"),
+    ),
+    "a package's variable": (
+        {"imports", "every"},
+        "environment variable LIBBAR_MODE has another value",
+        lambda p: p.monkeypatch.setenv("LIBBAR_MODE", "1"),
+    ),
+    "config": ({"config"}, "", _config),
+}
+
+
+@pytest.mark.parametrize("kind", PERTURBATIONS)
+def test_exactly_what_is_concerned_runs_again(project: Project, kind: str) -> None:
+    concerned, reason, perturb = PERTURBATIONS[kind]
+    perturb(project)
+    reasons = project.reasons()
+    assert not reason or any(reason in text for text in reasons), reasons
+    assert project.ran() == concerned
+
+
+def test_no_value_of_a_variable_is_stored(project: Project) -> None:
+    entries = list((project.root / "runs/store/actions").rglob("*.json"))
+    assert any(VARIABLE in path.read_text() for path in entries)
+    assert not any("secret" in path.read_text() for path in entries)

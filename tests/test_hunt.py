@@ -1,0 +1,133 @@
+"""The hunter: one seed is one program; it finds planted faults, none where there is none, and shrinks to a script."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hunt import runs, values
+from hunt.cases import cases
+from hunt.compare import Allowance, difference
+from hunt.generate import generate
+from hunt.judge import OURS, Case, judge
+from hunt.pool import Pool
+from hunt.programs import Leaf, Program, Step, source
+from hunt.script import script
+from hunt.shrink import shrunk
+from hunt.worker import name_of
+
+AGREEING = (0, 1, 2, 3, 4, 7)
+"""Seeds of programs that are right; what the hunter finds elsewhere is not this test's matter."""
+
+
+def program(*steps: Step, shape: tuple[int | str, ...] = ("n", 3), dtype: str = "float32") -> Program:
+    return Program((Leaf("x", dtype, shape),), steps, (steps[-1].writes or steps[-1].reads)[:1])
+
+
+def step(code: str, result: str, *reads: str) -> Step:
+    return Step(code, code, reads, (result,))
+
+
+def made(one: Program, *sizes: dict[str, int]) -> list[Case]:
+    return [Case(values.case(one, size, mode, 7), size, mode) for size in sizes for mode in ("plain", "special")]
+
+
+def test_one_seed_is_one_program() -> None:
+    for seed in range(20):
+        one, again = generate(seed), generate(seed)
+        assert source(one.program) == source(again.program)
+        assert one.assignments == again.assignments
+        pairs = zip(cases(one), cases(again), strict=True)
+        for here, there in pairs:
+            assert all(
+                torch.equal(here.values[name].nan_to_num(), there.values[name].nan_to_num()) for name in here.values
+            )
+
+
+@pytest.mark.parametrize("seed", AGREEING)
+def test_programs_that_are_right_are_found_right(seed: int) -> None:
+    hunted = generate(seed)
+    found = judge(hunted.program, cases(hunted))
+    assert found.outcome not in OURS, found
+
+
+def test_a_planted_fault_is_found_shrunk_and_written_as_a_script(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = runs.Files.run
+
+    def wrong(self: runs.Files, runtime: str, *given: object) -> list[torch.Tensor]:
+        results = real(self, runtime, *given)  # type: ignore[arg-type]
+        if any(node.op_type == "Cos" for node in self._exported.proto.graph.node):
+            return [one + 0.01 if one.is_floating_point() else one for one in results]
+        return results
+
+    monkeypatch.setattr(runs.Files, "run", wrong)
+    one = program(step("{0} * 2", "a", "x"), step("{0}.cos()", "b", "a"), step("{0}.sum(1)", "c", "b"))
+    given = made(one, {"n": 3}, {"n": 5})
+    found = judge(one, given)
+    assert (found.outcome, found.kind) == ("silent", "number")
+    subject, small = shrunk(one, given, found, lambda *_: False, seconds=60)
+    assert subject.program.operators == ("{0}.cos()",)
+    assert name_of(subject, small) == "silent | number | {0}.cos()"
+    path = tmp_path / "found.py"
+    path.write_text(script(subject, small, 7), encoding="utf-8")
+    monkeypatch.undo()
+    ran = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr  # without the planted fault the file is right
+    assert "onnx.reference" in ran.stdout
+
+
+def test_rounding_at_an_edge_is_no_difference() -> None:
+    one = program(step("{0} / 3 * 3", "a", "x"), step("{0}.floor()", "b", "a"))
+    given = [Case({"x": torch.tensor([[1.0, 2.0, 7.0], [5.0, 11.0, 13.0]])}, {"n": 2}, "plain")]
+    assert judge(one, given).outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "kind"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], None),
+        ([1.0, 2.0], [1.0, 2.001], "number"),
+        ([1.0, float("nan")], [1.0, 2.0], "nan"),
+        ([1.0, float("inf")], [1.0, float("-inf")], "infinity"),
+        ([0.0], [-0.0], "sign of zero"),
+        ([1e-9], [0.0], "number"),
+        ([100.0, 1e-9], [100.0, 0.0], None),
+        ([1.0], [1.0, 1.0], "shape"),
+    ],
+)
+def test_kinds_of_difference(expected: list[float], actual: list[float], kind: str | None) -> None:
+    found = difference(torch.tensor(expected), torch.tensor(actual))
+    assert (found.kind if found else None) == kind
+
+
+def test_integers_are_equal_or_different() -> None:
+    assert difference(torch.tensor([2**53 + 1]), torch.tensor([2**53])) is not None
+    assert difference(torch.tensor([1]), torch.tensor([1], dtype=torch.int32)) is not None
+
+
+def test_what_moves_in_eager_is_excused() -> None:
+    expected, actual = torch.tensor([1.0]), torch.tensor([1.5])
+    moved = Allowance(torch.tensor([0.1], dtype=torch.float64), torch.tensor([False]), None)
+    assert difference(expected, actual, moved) is None
+    assert difference(expected, torch.tensor([2.0]), moved) is not None
+
+
+def test_a_process_that_dies_leaves_a_record_and_the_hunt_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import signal
+
+    import hunt.worker
+
+    def recorded(seed: int, *_: object) -> dict[str, object]:
+        if seed == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"seed": seed, "outcome": "ok"}
+
+    monkeypatch.setattr(hunt.worker, "record", recorded)
+    found = {one["seed"]: one["outcome"] for one in Pool(2, limit=60).run(iter(range(4)), lambda: True)}
+    assert found == {0: "ok", 1: "crash", 2: "ok", 3: "ok"}

@@ -1,0 +1,80 @@
+"""Integers stay integers: division, powers, shifts and products beyond 2^24, in every dtype."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_ops_special_values import Function, check
+
+DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+def operands(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    limits = torch.iinfo(dtype)
+    negative = -7 if limits.min else 7
+    a = torch.tensor([limits.max, limits.min, limits.max - 1, 5, 100, negative, 0, limits.max // 3], dtype=dtype)
+    b = torch.tensor([3, 2, 7, -3 if limits.min else 3, 7, 2, 5, 3], dtype=dtype)
+    return a, b
+
+
+FUNCTIONS: dict[str, Function] = {
+    "floor division": lambda a, b: a // b,
+    "truncated division": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "floor division by a number": lambda a, b: torch.div(a, 3, rounding_mode="floor"),
+    "truncated division by a number": lambda a, b: torch.div(a, 3, rounding_mode="trunc"),
+    "floor division by a negative number": lambda a, b: a // -3,
+    "remainder": lambda a, b: a % b,
+    "remainder by a negative number": lambda a, b: a % -3,
+    "fmod": torch.fmod,
+    "square": torch.square,
+    "seventh power": lambda a, b: a**7,
+    "powers": lambda a, b: torch.pow(a, b.abs()),
+    "negative powers": torch.pow,
+    "a number's powers": lambda a, b: 3 ** b.abs(),
+    "shift left": lambda a, b: a << 2,
+    "shift right": lambda a, b: a >> 3,
+    "shifts left": lambda a, b: torch.bitwise_left_shift(a, b.abs()),
+    "shifts right": lambda a, b: torch.bitwise_right_shift(a, b.abs()),
+    "sign": lambda a, b: a.sign(),
+    "relu": lambda a, b: torch.relu(a),
+    "clamp": lambda a, b: a.clamp(1, 3),
+    "square of one argument": lambda a, b: a.square(),
+    "sum of products": lambda a, b: torch.dot(a, b),
+    "product of matrices": lambda a, b: torch.addmm(a.reshape(4, 2)[:2], a.reshape(2, 4), b.reshape(4, 2), beta=2),
+    "linear": lambda a, b: torch.nn.functional.linear(a.reshape(2, 4), b.reshape(2, 4)),
+}
+FUNCTIONS["square"] = FUNCTIONS.pop("square of one argument")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_integers_stay_integers(dtype: torch.dtype) -> None:
+    check(FUNCTIONS, operands(dtype))
+
+
+def test_division_beyond_what_float32_holds() -> None:
+    a = torch.tensor([25010001, -25010001, 2**53 + 1, -(2**62) - 1])
+    modes: dict[str, Function] = {
+        "floor": lambda a: torch.div(a, 3, rounding_mode="floor"),
+        "trunc": lambda a: torch.div(a, torch.tensor([3, -3, 5, 7]), rounding_mode="trunc"),
+    }
+    check(modes, (a,))
+
+
+MOVES: dict[str, Function] = {
+    "scatter of part of a source": lambda a: a.scatter(1, torch.tensor([[0, 1], [2, 3]]), a.flip(1)),
+    "addition of part of a source": lambda a: a.scatter_add(1, torch.tensor([[0, 0], [2, 3]]), a),
+    "addition at places": lambda a: a.index_add(0, torch.tensor([0, 0]), a),
+    "accumulation": lambda a: a.index_put((torch.tensor([0, 0]),), a, accumulate=True),
+    "every row added to": lambda a: a.index_put((torch.tensor([0, 1]),), a, accumulate=True),
+    "padding": lambda a: torch.nn.functional.pad(a, (1, 2)),
+    "triangle": lambda a: a.tril(),
+    "maxima": lambda a: torch.maximum(a, a.flip(0)),
+    "choice": lambda a: torch.where(a > 2, a, a.flip(1)),
+    "places": lambda a: a.argmax(1),
+    "running sum": lambda a: a.cumsum(1),
+}
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_every_dtype_has_a_kernel(dtype: torch.dtype) -> None:
+    check(MOVES, (torch.tensor([[1, 5, 2, 4], [3, 1, 6, 2]]).to(dtype),))

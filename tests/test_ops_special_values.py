@@ -1,0 +1,165 @@
+"""Elementwise operators at the ends of their range: tiny and huge numbers, infinities, NaN and both zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from exporting import eager
+from torch.nn import functional as F  # noqa: N812
+
+from batch_export.exporter import export
+
+Function = Callable[..., Any]
+INF, NAN = float("inf"), float("nan")
+NUMBERS = [
+    *(0.0, -0.0, 1e-30, -1e-30, 1e-9, -1e-7, 1e-6, -1e-4, 0.01, -0.1, 0.25, -0.4, 0.5, -0.5, 0.9, -0.9, 1.0, -1.0),
+    *(1.5, -1.5, 2.5, -2.5, 3.0, -3.0, 4.0, -7.0, 8.0, 12.5, -20.0, 50.0, -88.0, 100.0, -300.0, 700.0, 1000.0),
+    *(1e10, -1e15, 1e30, -1e30, INF, -INF, NAN),
+]
+TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 3e-6, torch.float64: 1e-12}
+
+
+class Calls(torch.nn.Module):
+    """Several functions in one file, which is quicker than a file for each."""
+
+    def __init__(self, functions: dict[str, Function]) -> None:
+        super().__init__()
+        self.functions = list(functions.values())
+
+    def forward(self, *given: torch.Tensor) -> list[torch.Tensor]:
+        return [function(*given) for function in self.functions]
+
+
+def check(functions: dict[str, Function], given: tuple[torch.Tensor, ...], opset: int = 20) -> None:
+    module = Calls(functions).eval()
+    program = export(module, given, None, opset_version=opset)
+    for name, actual, expected in zip(functions, program(*given), eager(module, given), strict=True):
+        assert actual.dtype == expected.dtype, name
+        tolerance = TOLERANCE.get(expected.dtype, 0)
+        tiny = torch.finfo(expected.dtype).tiny if expected.is_floating_point() else 0
+        np.testing.assert_allclose(
+            actual.to(torch.float64).numpy(), expected.to(torch.float64).numpy(), tolerance, tiny, err_msg=name
+        )
+    program.release()
+
+
+def grid(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    some = torch.tensor([*NUMBERS[::3], INF, -INF, NAN], dtype=torch.float64).to(dtype)
+    return some.repeat_interleave(len(some)), some.repeat(len(some))
+
+
+STABLE: dict[str, Function] = {
+    **{name: getattr(torch, name) for name in ("expm1", "log1p", "erfc", "log2", "log10", "logit", "sgn", "trunc")},
+    **{name: getattr(torch, name) for name in ("frac", "nan_to_num", "deg2rad", "asinh", "acosh", "atanh", "sinh")},
+    **{name: getattr(torch, name) for name in ("cosh", "atan", "asin", "acos", "isfinite", "signbit", "floor", "ceil")},
+    "logsigmoid": F.logsigmoid,
+    "softplus": F.softplus,
+    "remainder": lambda x: x % 2,
+    "remainder by a negative number": lambda x: x % -3.0,
+    "remainder by infinity": lambda x: x % INF,
+    "floor division": lambda x: x // 2,
+    "floor division by infinity": lambda x: x // INF,
+    "truncated division": lambda x: torch.div(x, 3, rounding_mode="trunc"),
+    "fmod": lambda x: torch.fmod(x, -3.5),
+    "square root as a power": lambda x: torch.where(x == 0, 1.0, x) ** -0.5,
+    "logit with eps": lambda x: torch.logit(x, 0.0625),
+    "xlogy": lambda x: torch.xlogy(0.0, x),
+    "xlog1py": lambda x: torch.special.xlog1py(2.0, x),
+    "heaviside": lambda x: torch.heaviside(x, torch.full_like(x, 0.5)),
+    "nan_to_num with numbers": lambda x: torch.nan_to_num(x, 1.0, 2.0, -3.0),
+    "i0e": torch.special.i0e,
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_functions_of_one_argument(dtype: torch.dtype) -> None:
+    check(STABLE, (torch.tensor(NUMBERS, dtype=torch.float64).to(dtype),))
+
+
+PAIRS: dict[str, Function] = {
+    **{name: getattr(torch, name) for name in ("logaddexp", "logaddexp2", "atan2", "copysign", "hypot", "xlogy")},
+    **{name: getattr(torch, name) for name in ("maximum", "minimum", "fmax", "fmin", "heaviside", "isclose")},
+    "xlog1py": torch.special.xlog1py,
+    "largest written": lambda a, b: a.scatter_reduce(0, torch.arange(a.numel()), b, "amax"),
+    "smallest written": lambda a, b: a.scatter_reduce(0, torch.arange(a.numel()), b, "amin", include_self=False),
+    "logcumsumexp": lambda a, b: torch.stack([a, b, a]).logcumsumexp(0),
+    "logsumexp": lambda a, b: torch.stack([a, b]).logsumexp(0),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("opset", [18, 23])
+def test_functions_of_two_arguments(dtype: torch.dtype, opset: int) -> None:
+    check(PAIRS, grid(dtype), opset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_division_is_exact_where_the_quotient_is_rounded(dtype: torch.dtype) -> None:
+    a = torch.tensor([5.0, 1.0, -1.0, 7.5, -7.5, INF, -0.0, 3.0], dtype=dtype)
+    b = torch.tensor([0.1, 0.1, 0.1, -2.5, 2.5, 2.0, 3.0, INF], dtype=dtype)
+    modes = {mode: (lambda a, b, mode=mode: torch.div(a, b, rounding_mode=mode)) for mode in ("floor", "trunc")}
+    check({**modes, "remainder": torch.remainder, "fmod": torch.fmod, "by a number": lambda a, b: a // 0.1}, (a, b))
+
+
+def test_signs_of_zeros_stay() -> None:
+    x = torch.tensor([-0.0, 0.0, -0.4, 0.4, 2.0])
+    functions: dict[str, Function] = {
+        "plus zero": lambda x: x + 0.0,
+        "minus zero": lambda x: x - 0.0,
+        "trunc": torch.trunc,
+        "remainder": lambda x: x % 2,
+        "floor division": lambda x: x // 2,
+        "expm1": torch.expm1,
+        "angle": lambda x: torch.atan2(torch.zeros_like(x), x),
+        "angle below": lambda x: torch.atan2(x, -torch.ones_like(x)),
+    }
+    module = Calls(functions).eval()
+    program = export(module, (x,), None)
+    for name, actual, expected in zip(functions, program(x), eager(module, (x,)), strict=True):
+        assert torch.signbit(actual).tolist() == torch.signbit(expected).tolist(), name
+    program.release()
+
+
+def test_float64_never_goes_through_float32() -> None:
+    x = torch.linspace(-0.95, 0.95, 20, dtype=torch.float64)
+    functions: dict[str, Function] = {
+        **{name: getattr(torch, name) for name in ("erf", "erfinv", "tan", "sinc", "angle")},
+        **{name: getattr(F, name) for name in ("gelu", "elu", "selu", "celu", "mish", "hardswish", "hardsigmoid")},
+        "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
+        "prelu": lambda x: F.prelu(x, torch.tensor([0.1], dtype=torch.float64)),
+        "nonzero": lambda x: torch.nonzero(x > 0),
+    }
+    check(functions, (x,))
+
+
+@pytest.mark.parametrize("mask", ["float", "bool"])
+@pytest.mark.parametrize("opset", [18, 23])
+def test_a_row_that_a_mask_excludes_gives_zeros_and_nan_stays_nan(mask: str, opset: int) -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 4, 8) for _ in range(3))
+    query[0, 0, 0, 0] = NAN
+    bias = torch.zeros(4, 4)
+    bias[1], bias[2, 3] = -INF, -INF
+    given = (query, key, value, bias if mask == "float" else bias == 0)
+    module = Calls({"attention": F.scaled_dot_product_attention})
+    program = export(module, given, None, opset_version=opset)
+    np.testing.assert_allclose(program(*given)[0].numpy(), eager(module, given)[0].numpy(), 1e-4, 1e-5)
+    program.release()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.bfloat16], ids=str)
+def test_beta_of_zero_leaves_the_addend_out(dtype: torch.dtype) -> None:
+    a, b, nothing = torch.ones(3, 4).to(dtype), torch.ones(4, 3).to(dtype), torch.full((3, 3), NAN).to(dtype)
+    functions: dict[str, Function] = {
+        "addmm": lambda n, a, b: torch.addmm(n, a, b, beta=0),
+        "baddbmm": lambda n, a, b: torch.baddbmm(n[None], a[None], b[None], beta=0, alpha=2),
+        "addbmm": lambda n, a, b: torch.addbmm(n, a[None], b[None], beta=0),
+        "addmv": lambda n, a, b: torch.addmv(n[0], a, b[:, 0], beta=0),
+        "addr": lambda n, a, b: torch.addr(n, a[:, 0], b[0], beta=0),
+        "an empty sum": lambda n, a, b: torch.addmm(a[:, :3], a[:, :0], b[:0], beta=0.5),
+    }
+    check(functions, (nothing, a, b))
