@@ -23,6 +23,7 @@ from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise import opset
 from batch_export.exporter.optimise import passes as optimise
+from batch_export.exporter.optimise.weight_folding import GROWTH
 from batch_export.exporter.program import naming
 from batch_export.exporter.program.older_path import TorchScriptExporter, export_torchscript
 from batch_export.exporter.program.program import ONNXProgram
@@ -61,6 +62,8 @@ def export(
     fallback: bool = False,
     allow_guards: bool = False,
     passes: Sequence[Any] = (),
+    fold_weights: bool = True,
+    fold_growth: float = GROWTH,
     registry: OnnxRegistry | None = None,
     torchscript: TorchScriptExporter | None = None,
     **deprecated: Any,
@@ -98,6 +101,11 @@ def export(
             the data for granted (it is then run against the model first); its guards and assumptions are in the model's
             metadata (`batch_export.guards`, `batch_export.assumptions`) and in the report.
         passes: onnx-ir passes to run after the optimiser.
+        fold_weights: compute what depends on weights alone when a file is written: BatchNormalization merged into a
+            convolution, transposed and concatenated weights, position tables, masks. The program keeps the nodes, so
+            `apply_weights` works as before.
+        fold_growth: how much the weights in a file may grow by that, as a share of their bytes; what would grow more
+            stays a node.
         registry: translations to use; `opset_version` is its own when not given.
         torchscript: the TorchScript exporter; `batch_export.export` brings it along.
         **deprecated: `training`, `operator_export_type`, `do_constant_folding`, `custom_opsets`,
@@ -138,6 +146,8 @@ def export(
             custom_translation_table=custom_translation_table,
             optimize=optimize,
             passes=passes,
+            fold_weights=fold_weights,
+            fold_growth=fold_growth,
             registry=registry,
             story=story,
         )
@@ -226,6 +236,8 @@ def to_onnx(
     custom_translation_table: Mapping[Callable[..., Any], Any] | None = None,
     optimize: bool = True,
     passes: Sequence[Any] = (),
+    fold_weights: bool = True,
+    fold_growth: float = GROWTH,
     registry: OnnxRegistry | None = None,
     story: Story | None = None,
 ) -> ONNXProgram:
@@ -244,6 +256,7 @@ def to_onnx(
     program = ONNXProgram(translated.model, captured.program)
     story.program = program
     program.operators, program.output_kinds, program.captured = translated.operators, translated.output_kinds, captured
+    program.fold_weights, program.fold_growth = fold_weights, fold_growth
     program.operator_seconds, program.fake_context = translated.operator_seconds, context_of(captured.program)
     if optimize or passes:
         with story.stage("optimise"):
