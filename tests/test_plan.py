@@ -46,7 +46,7 @@ FACTS: dict[str, Any] = {
 MAKERS: dict[str, Callable[[ModelSpec, Toolchain], Action]] = {
     "reference": lambda m, t: keys.reference_action(m, t),
     "capture": lambda m, t: keys.capture_action(m, "full", CORE, t),
-    "translate": lambda m, t: keys.translate_action(m, "full", "graph", "weights", 18, CORE, t),
+    "translate": lambda m, t: keys.translate_action(m, "full", "graph", 18, CORE, t),
     "plugin": lambda m, t: keys.plugin_action(m, "full", 18, PLUGIN, t),
     "check": lambda m, t: keys.check_action(FILE, ASKED, t),
     "run": lambda m, t: keys.run_action(FILE, "reference", (0, 1), CPU, 1, ASKED, t),
@@ -123,7 +123,7 @@ def test_a_file_that_an_exporters_or_a_models_argument_names_is_in_its_keys() ->
         return {
             "reference": keys.reference_action(model, tools).key,
             "capture": keys.capture_action(model, "full", core, tools).key,
-            "translate": keys.translate_action(model, "full", "graph", "weights", 18, core, tools).key,
+            "translate": keys.translate_action(model, "full", "graph", 18, core, tools).key,
             "plugin": keys.plugin_action(model, "full", 18, exporter, tools).key,
         }
 
@@ -192,7 +192,7 @@ def results(step: plan.Step, **failing: Failure) -> ActionResult:
     action = step.action
     if action.mnemonic in failing:
         return ActionResult(action.mnemonic, action.key, failure=failing[action.mnemonic])
-    artifacts = {"Reference": {"reference": "r"}, "Capture": {"weights": "w"}}.get(action.mnemonic, {})
+    artifacts = {"Reference": {"reference": "r"}}.get(action.mnemonic, {})
     facts = {"Reference": FACTS, "Capture": {"graph_digest": "g"}}.get(action.mnemonic, {})
     file = FILE if action.mnemonic == "Translate" else None
     return ActionResult(action.mnemonic, action.key, facts, artifacts, file)
