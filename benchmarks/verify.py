@@ -32,7 +32,9 @@ from batch_export.errors import BatchExportError
 from batch_export.exporter.api import to_onnx, warm
 from batch_export.exporter.diagnostics.localise import localise
 from batch_export.judge import oracle_need
+from batch_export.plan.matrix import PlannedCell
 from batch_export.plan.walk import requested_contract
+from batch_export.record import Cell
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 from batch_export.stages import capture, oracle, reference, run, translate
@@ -106,9 +108,13 @@ def _costs(patterns: Sequence[str], settings: Sequence[str], opset: int) -> floa
     return together.ratio
 
 
+def _planned(spec: ModelSpec, setting: str, opset: int) -> PlannedCell:
+    return PlannedCell(Cell(spec.name, setting, opset, CPU.name, CORE.name), spec, CPU, CORE)
+
+
 def _one(spec: ModelSpec, settings: Sequence[str], opset: int) -> Cost:
     with tempfile.TemporaryDirectory() as folder:
-        bench = Workbench(spec, settings[0], CORE, Path(folder))
+        bench = Workbench(_planned(spec, settings[0], opset), Path(folder))
         _ = bench.module
         begun = time.process_time()
         made = reference.execute(bench)
@@ -161,7 +167,7 @@ def _in_float64(bench: Workbench, values: Path, cases: Sequence[int], known: dic
 def _localisation(opset: int) -> float:
     spec = zoo.models(["bert_base"])[0]
     with tempfile.TemporaryDirectory() as folder:
-        bench = Workbench(spec, "static", CORE, Path(folder))
+        bench = Workbench(_planned(spec, "static", opset), Path(folder))
         capture.execute(bench)
         program = to_onnx(bench.captured, opset)
         gelus = [node for node in program.model.graph if node.op_type == "Gelu"]

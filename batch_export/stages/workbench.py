@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batch_export.spec import ExporterSpec, ModelSpec
+from batch_export.plan.matrix import PlannedCell
 from batch_export.stages import model as model_room
 from batch_export.stages.built import built
 
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
 
 
 class Workbench:
-    """One model at one dynamic-shape setting under one exporter.
+    """One capture: one model at one dynamic-shape setting under one exporter.
 
     Args:
-        model: the model's spec.
-        dynamic: the dynamic-shape setting, e.g. `static` or `full`.
-        exporter: the point on the exporter axis.
+        cell: one of the cells that share the capture.
         scratch: an existing, empty folder for files on their way to the store.
     """
 
-    def __init__(self, model: ModelSpec, dynamic: str, exporter: ExporterSpec, scratch: Path) -> None:
-        self.model = model
-        self.dynamic = dynamic
-        self.exporter = exporter
+    def __init__(self, cell: PlannedCell, scratch: Path) -> None:
+        self.model = cell.model
+        self.dynamic = cell.cell.dynamic
+        self.exporter = cell.exporter
         self.scratch = scratch
         self.captured: Any = None
         """What `stages.capture` leaves for `stages.translate`."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from batch_export.spec import ExporterSpec, ModelSpec
+from batch_export.plan.matrix import PlannedCell
 
 
 class Workbench:
     """Carries the specs; `captured` as in the real one."""
 
-    def __init__(self, model: ModelSpec, dynamic: str, exporter: ExporterSpec, scratch: Path) -> None:
-        self.model = model
-        self.dynamic = dynamic
-        self.exporter = exporter
+    def __init__(self, cell: PlannedCell, scratch: Path) -> None:
+        self.model = cell.model
+        self.dynamic = cell.cell.dynamic
+        self.exporter = cell.exporter
         self.scratch = scratch
         self.captured: Any = None
