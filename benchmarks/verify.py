@@ -32,7 +32,6 @@ from batch_export.errors import BatchExportError
 from batch_export.exporter.api import to_onnx, warm
 from batch_export.exporter.diagnostics.localise import localise
 from batch_export.judge import oracle_need
-from batch_export.plan.matrix import PlannedCell
 from batch_export.plan.walk import requested_contract
 from batch_export.record import Cell
 from batch_export.runtime.provider_spec import ProviderSpec
@@ -108,13 +107,13 @@ def _costs(patterns: Sequence[str], settings: Sequence[str], opset: int) -> floa
     return together.ratio
 
 
-def _planned(spec: ModelSpec, setting: str, opset: int) -> PlannedCell:
-    return PlannedCell(Cell(spec.name, setting, opset, CPU.name, CORE.name), spec, CPU, CORE)
+def _cell(spec: ModelSpec, setting: str, opset: int) -> Cell:
+    return Cell(spec.name, setting, opset, CPU.name, CORE.name)
 
 
 def _one(spec: ModelSpec, settings: Sequence[str], opset: int) -> Cost:
     with tempfile.TemporaryDirectory() as folder:
-        bench = Workbench(_planned(spec, settings[0], opset), Path(folder))
+        bench = Workbench(_cell(spec, settings[0], opset), spec, CORE, Path(folder))
         _ = bench.module
         begun = time.process_time()
         made = reference.execute(bench)
@@ -167,7 +166,7 @@ def _in_float64(bench: Workbench, values: Path, cases: Sequence[int], known: dic
 def _localisation(opset: int) -> float:
     spec = zoo.models(["bert_base"])[0]
     with tempfile.TemporaryDirectory() as folder:
-        bench = Workbench(_planned(spec, "static", opset), Path(folder))
+        bench = Workbench(_cell(spec, "static", opset), spec, CORE, Path(folder))
         capture.execute(bench)
         program = to_onnx(bench.captured, opset)
         gelus = [node for node in program.model.graph if node.op_type == "Gelu"]

@@ -24,13 +24,14 @@ from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise import opset
 from batch_export.exporter.optimise import passes as optimise
 from batch_export.exporter.program import naming
-from batch_export.exporter.program.older_path import TorchScriptExporter, export_torchscript
+from batch_export.exporter.program.older_path import export_torchscript
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report import markdown
 from batch_export.exporter.report.story import Story
 from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
+from batch_export.plugin import Exporter
 
 DEFAULT_OPSET = 20
 
@@ -63,7 +64,7 @@ def export(
     allow_guards: bool = False,
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
-    torchscript: TorchScriptExporter | None = None,
+    torchscript: Exporter | None = None,
     **deprecated: Any,
 ) -> ONNXProgram:
     """Exports a model to ONNX.

@@ -221,7 +221,7 @@ class Worker:
             scratch = Path(self._order.scratch) / "bench"
             scratch.mkdir(parents=True, exist_ok=True)  # someone may have removed the store under us
             bench_class = importlib.import_module(self._order.stages[steps.WORKBENCH]).Workbench
-            self._benches[name] = bench_class(cell, scratch)
+            self._benches[name] = bench_class(cell.cell, cell.model, cell.exporter, scratch)
         return self._benches[name]
 
     def _store_output(self, action: Action, output: StageOutput) -> ActionResult:

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batch_export.plan.matrix import PlannedCell
+from batch_export.record import Cell
+from batch_export.spec import ExporterSpec, ModelSpec
 from batch_export.stages import model as model_room
 from batch_export.stages.built import built
 
@@ -24,13 +25,15 @@ class Workbench:
 
     Args:
         cell: one of the cells that share the capture.
+        model: its model's spec.
+        exporter: its exporter's spec.
         scratch: an existing, empty folder for files on their way to the store.
     """
 
-    def __init__(self, cell: PlannedCell, scratch: Path) -> None:
-        self.model = cell.model
-        self.dynamic = cell.cell.dynamic
-        self.exporter = cell.exporter
+    def __init__(self, cell: Cell, model: ModelSpec, exporter: ExporterSpec, scratch: Path) -> None:
+        self.model = model
+        self.dynamic = cell.dynamic
+        self.exporter = exporter
         self.scratch = scratch
         self.captured: Any = None
         """What `stages.capture` leaves for `stages.translate`."""

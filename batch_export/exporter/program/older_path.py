@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -22,27 +22,11 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report.story import Story
-
-
-class TorchScriptExporter(Protocol):
-    """Writes an ONNX file to `path`; see `peers/torchscript.py`."""
-
-    def __call__(
-        self,
-        module: torch.nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        path: Path,
-        opset_version: int,
-        dynamic_shapes: dict[str, Any] | None,
-        input_names: Sequence[str] | None,
-        output_names: Sequence[str] | None,
-    ) -> None: ...
+from batch_export.plugin import Exporter
 
 
 def export_torchscript(
-    exporter: TorchScriptExporter | None,
+    exporter: Exporter | None,
     model: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
