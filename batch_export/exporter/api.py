@@ -24,12 +24,14 @@ from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise import opset
 from batch_export.exporter.optimise import passes as optimise
 from batch_export.exporter.program import naming
-from batch_export.exporter.program.older_path import TorchScriptExporter, export_torchscript
+from batch_export.exporter.program.older_path import export_torchscript
 from batch_export.exporter.program.program import ONNXProgram
+from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report import markdown
 from batch_export.exporter.report.story import Story
 from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
+from batch_export.plugin import Exporter
 
 DEFAULT_OPSET = 20
 
@@ -62,7 +64,7 @@ def export(
     allow_guards: bool = False,
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
-    torchscript: TorchScriptExporter | None = None,
+    torchscript: Exporter | None = None,
     **deprecated: Any,
 ) -> ONNXProgram:
     """Exports a model to ONNX.
@@ -119,7 +121,7 @@ def export(
     older = _older_form(model, arguments, keywords, dynamic_shapes, dynamic_axes, input_names, output_names)
     if not dynamo:
         program = export_torchscript(
-            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names
+            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names, story
         )
         save(program, story)
         return program
@@ -158,9 +160,8 @@ def export(
             raise
         warnings.warn(f"the export failed and falls back to the TorchScript exporter: {error}", stacklevel=2)
         program = export_torchscript(
-            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names
+            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names, story
         )
-        program.export_exception = error
         save(program, story)
     finally:
         if report:
@@ -241,32 +242,38 @@ def to_onnx(
         registry.register_target(target, functions)
     with story.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
         translated = translate_program(captured.program, registry, captured.axis_names, fold=optimize)
-    program = ONNXProgram(translated.model, captured.program)
-    story.program = program
-    program.operators, program.output_kinds, program.captured = translated.operators, translated.output_kinds, captured
-    program.operator_seconds, program.fake_context = translated.operator_seconds, context_of(captured.program)
+    model, story.operators = translated.model, translated.operators
     if optimize or passes:
         with story.stage("optimise"):
-            program.passes = optimise.optimise(program.model, passes, standard=optimize)
+            story.passes = optimise.optimise(model, passes, standard=optimize)
     with story.stage("opset"):
-        opset.set_opset(program.model, opset_version)
-    naming.rename(program.model, input_names, output_names)
-    graph = program.model.graph
+        opset.set_opset(model, opset_version)
+    naming.rename(model, input_names, output_names)
+    graph = model.graph
     ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]
     graph.metadata_props[metadata.RANGE_CONSTRAINTS] = naming.replace_words(ranges, captured.axis_names)
     shapes.require_free(
         captured.program, [None if value.shape is None else list(value.shape) for value in graph.inputs]
     )
     if captured.derived_names:
-        naming.rename_axes(program.model, captured.derived_names)
+        naming.rename_axes(model, captured.derived_names)
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
-        program.model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
+        model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
     if captured.assumptions:
         taken = "\n".join(one.condition for one in captured.assumptions)  # no path: the file's bytes stay the same
-        program.model.metadata_props[metadata.ASSUMPTIONS] = taken
-    program.seconds, program.diagnostic_context = story.seconds, story
-    return program
+        model.metadata_props[metadata.ASSUMPTIONS] = taken
+    provenance = Provenance(
+        operators=translated.operators,
+        operator_seconds=translated.operator_seconds,
+        output_kinds=tuple(translated.output_kinds),
+        passes=tuple(story.passes),
+        seconds=story.seconds,
+        captured=captured,
+        fake_context=context_of(captured.program),
+        diagnostic_context=story,
+    )
+    return ONNXProgram(model, captured.program, provenance)
 
 
 def warm() -> None:

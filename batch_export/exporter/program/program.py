@@ -12,8 +12,9 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -27,48 +28,33 @@ from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.optimise import passes
 from batch_export.exporter.program import adapters, checkpoint, listing, naming
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
+from batch_export.exporter.program.provenance import Provenance, Traceable
+from batch_export.exporter.report.story import Story
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
-
-if TYPE_CHECKING:
-    from batch_export.exporter.capture.captured import Captured
-    from batch_export.exporter.capture.fake_mode import ONNXFakeContext
 
 _PROTO_LIMIT_BYTES = 2_000_000_000
 _CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 
 
-class ONNXProgram:
+class ONNXProgram(Traceable):
     """An exported model.
 
     Attributes:
         model: the ONNX model as an `onnx_ir.Model`.
         exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
-        exporter: `core`, or `torchscript` where the TorchScript exporter made it.
-        export_exception: what the core raised before the export fell back to another exporter, else None.
-        operators: torch operator -> (how often it occurs, what translated it).
-        operator_seconds: torch operator -> seconds spent on its translation.
-        output_kinds: kind and target of each graph output, in order.
-        passes: what each pass of the optimiser did, in order.
-        seconds: wall time by stage of the export.
-        captured: strategies tried and guards, when this program's capture is known.
-        fake_context: the context in which its weights were made without memory, else None.
-        diagnostic_context: what the export noted on its way (stages, capture attempts, guards, the error).
+        provenance: how it came to be; its fields are also read here, under the same names.
     """
 
-    def __init__(self, model: ir.Model, exported_program: torch.export.ExportedProgram | None) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        exported_program: torch.export.ExportedProgram | None,
+        provenance: Provenance | None = None,
+    ) -> None:
         self.model = model
         self.exported_program: Any = exported_program
-        self.exporter = "core"
-        self.export_exception: Exception | None = None
-        self.operators: dict[str, tuple[int, str]] = {}
-        self.operator_seconds: dict[str, float] = {}
-        self.output_kinds: list[tuple[str, str]] = []
-        self.passes: list[passes.PassReport] = []
-        self.seconds: dict[str, float] = {}
-        self.captured: Captured | None = None
-        self.fake_context: ONNXFakeContext | None = None
-        self.diagnostic_context: Any = None
+        self.provenance = provenance or Provenance()
         self._session: Any = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -205,7 +191,8 @@ class ONNXProgram:
 
     def optimize(self) -> None:
         """Optimises the model in place."""
-        self.passes += passes.optimise(self.model)
+        done = passes.optimise(self.model)
+        self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
     def rename_axes(self, names: Mapping[str, str]) -> None:
@@ -219,8 +206,8 @@ class ONNXProgram:
         """
         naming.rename_axes(self.model, names)
         if self.captured is not None:
-            given = self.captured.axis_names
-            self.captured.axis_names = {symbol: names.get(name, name) for symbol, name in given.items()}
+            renamed = {symbol: names.get(name, name) for symbol, name in self.captured.axis_names.items()}
+            self.provenance = replace(self.provenance, captured=replace(self.captured, axis_names=renamed))
         self.release()
 
     def apply_weights(self, state_dict: checkpoint.ModelState) -> None:
@@ -385,4 +372,5 @@ class ONNXProgram:
             raise ValueError(f"a SARIF log ends in .sarif, and the destination is {os.fspath(destination)}")
         from batch_export.exporter.report import sarif  # lazy: needed for this alone
 
-        sarif.write(Path(destination), self.diagnostic_context)
+        story = self.diagnostic_context or Story(self.model.graph.name or "", self.model.opset_imports.get("", 0))
+        sarif.write(Path(destination), story)
