@@ -15,6 +15,7 @@ from sweeping import sweep
 
 from batch_export.runtime.measuring import MeasureSpec
 from faults.scene import (
+    FIRST_ACTION_LIMIT_S,
     Fault,
     Outcome,
     blamed,
@@ -173,8 +174,8 @@ def _clock(folder: Path) -> Outcome:
     real = time.time
     jumps = iter([365 * 86400.0, -365 * 86400.0, 0.0] * 100_000)
     with mock.patch("time.time", side_effect=lambda: real() + next(jumps)):
-        result, _ = disturbed(folder, matrix(do={"Translate@20": "hang"}, limit_s=4.0))
-    assert blamed(result) == "fail timeout Timeout, pass"
+        result, _ = disturbed(folder, matrix(do={"Reference": "hang"}, limit_s=FIRST_ACTION_LIMIT_S))
+    assert blamed(result) == "fail timeout Timeout"
     return Outcome(blamed(result), require_neighbours(folder, result))
 
 

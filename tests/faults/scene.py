@@ -27,6 +27,8 @@ TIMES = ("seconds", "load_s")
 CULPRIT = "culprit"
 NEIGHBOURS = ("left", "right")
 OPSETS = (18, 20)
+FIRST_ACTION_LIMIT_S = 1.0
+"""The limit of a culprit whose first action hangs: no action of its has to be done within it."""
 
 
 @dataclass(frozen=True, slots=True)
