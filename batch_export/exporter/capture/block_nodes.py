@@ -1,7 +1,7 @@
 """The nodes that one call of a block wrote into a graph, and the same nodes written for another block.
 
-Arrives: the tracer of a capture, a block and how it was called. Leaves: a `Recording` of the call's nodes with what they
-stand on (inputs, weights, sizes), or the reason why they could not stand for another call; and copies of them that
+Arrives: the tracer of a capture, a block and how it was called. Leaves: a `Recording` of the call's nodes with what
+they stand on (inputs, weights, sizes), or the reason why they could not stand for another call; and copies of them that
 stand on the other block's inputs and weights. Sizes are the same symbols in both, so every guard is the same as well.
 """
 
@@ -76,7 +76,7 @@ class Recording:
 def node_of(value: Any, tracer: Any) -> torch.fx.Node | None:
     """The node that stands for a tensor in the graph; None when there is none."""
     found = get_proxy_slot(value, tracer, None)
-    node: torch.fx.Node | None = None if found is None else found.proxy.node  # type: ignore[attr-defined]
+    node: torch.fx.Node | None = None if found is None else found.proxy.node
     return node
 
 
@@ -89,7 +89,7 @@ def described_call(args: Sequence[Any], kwargs: Mapping[str, Any], tracer: Any) 
     leaves, spec = _flat((tuple(args), dict(kwargs)), "is given")
     nodes = [node_of(leaf, tracer) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
     firsts = {node: index for index, node in reversed(list(enumerate(nodes))) if node is not None}
-    key = []
+    key: list[Hashable] = []
     for leaf, node in zip(leaves, nodes, strict=True):
         if isinstance(leaf, torch.Tensor):
             key.append((facts(leaf), id(leaf) if node is None else firsts[node]))
@@ -104,24 +104,21 @@ def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
 
 
 def _flat(value: Any, verb: str) -> tuple[list[Any], pytree.TreeSpec]:
-    leaves, spec = pytree.tree_flatten(value, is_leaf=lambda one: _is_foreign(one))
+    leaves, spec = pytree.tree_flatten(value, is_leaf=_is_leaf)
     for leaf in leaves:
         if not isinstance(leaf, (torch.Tensor, *_PLAIN, *_SYMBOLIC)):
             raise NotSharedError(f"it {verb} a {type(leaf).__name__}")
     return leaves, spec
 
 
-def _is_foreign(value: Any) -> bool:
-    """A container that a block could change without anybody's knowing."""
-    return not isinstance(value, _CONTAINERS) and not isinstance(value, torch.Tensor) and not _is_frozen(value)
-
-
-def _is_frozen(value: Any) -> bool:
-    return isinstance(value, (*_PLAIN, *_SYMBOLIC)) or type(value) in pytree.SUPPORTED_NODES and hasattr(value, "keys")
+def _is_leaf(value: Any) -> bool:
+    """Anything but plain containers: another one (a cache) is no tree whose tensors tell everything."""
+    return not isinstance(value, _CONTAINERS)
 
 
 def _expression(value: Any) -> Hashable:
-    return value.node.expr if isinstance(value, _SYMBOLIC) else value
+    found: Hashable = value.node.expr if isinstance(value, _SYMBOLIC) else value
+    return found
 
 
 def facts(tensor: torch.Tensor) -> Hashable:
@@ -269,10 +266,17 @@ def _refuse_writes(nodes: Sequence[torch.fx.Node], outer: Mapping[torch.fx.Node,
     for node in nodes:
         if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
             continue
-        for argument in node.all_input_nodes:
+        for argument in _written_to(node):
             written = argument.meta.get("val")
             if argument in outer or any(_shares(written, one.meta.get("val")) for one in outer):
                 raise NotSharedError(f"{node.name} may write to what the block is given")
+
+
+def _written_to(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    for at, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name)
+            yield from (one for one in pytree.tree_leaves(_lists(given)) if isinstance(one, torch.fx.Node))
 
 
 def _shares(one: Any, other: Any) -> bool:
@@ -331,16 +335,29 @@ def _lists(argument: Any) -> Any:
 
 
 def _described(node: torch.fx.Node) -> list[Hashable]:
-    return [facts(one) if isinstance(one, torch.Tensor) else str(one) for one in pytree.tree_leaves(node.meta.get("val"))]
+    return [
+        facts(one) if isinstance(one, torch.Tensor) else str(one) for one in pytree.tree_leaves(node.meta.get("val"))
+    ]
+
+
+def require_weights(model: Recording, block: torch.nn.Module, tracer: Any) -> None:
+    """Looks whether another block's weights can stand for a recording's.
+
+    Raises:
+        NotSharedError: when one of them is not in the graph.
+    """
+    found = weights(block, tracer)
+    for kind, where in (*model.outer.values(), *model.moved):
+        if kind == "weight" and where not in found:
+            raise NotSharedError(f"its weight {where} is not in the graph")
 
 
 def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Any) -> Any:
-    """Writes a recording's nodes for another call and returns that call's result.
-
-    Raises:
-        NotSharedError: before anything is written, when the other block's weights cannot stand for the recording's.
-    """
-    known = dict(_counterparts(model, call, weights(block, tracer)))
+    """Writes a recording's nodes for another call and returns that call's result; `require_weights` comes first."""
+    found = weights(block, tracer)
+    known: dict[torch.fx.Node, Any] = {
+        node: call.nodes[where] if kind == "input" else found[where] for node, (kind, where) in model.outer.items()
+    }
     calls = tracer.num_calls
     for node in model.nodes:
         copy = tracer.graph.create_node(
@@ -351,8 +368,11 @@ def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tra
             type_expr=node.type,
         )
         copy.meta = dict(node.meta)
-        if "val" in copy.meta:
-            copy.meta["val"] = pytree.tree_map_only(torch.Tensor, snapshot_fake, copy.meta["val"])
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            copy.meta["val"] = snapshot_fake(value)
+        elif value is not None:
+            copy.meta["val"] = pytree.tree_map_only(torch.Tensor, snapshot_fake, value)
         copy.meta["nn_module_stack"] = _stack(node, model, path, tracer)
         known[node] = copy
     for inner, (before, after) in model.calls.items():
@@ -371,6 +391,7 @@ def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tra
         else:
             if output not in fresh:
                 fresh[output] = _like(leaf)
+                known[output].meta["val"] = snapshot_fake(fresh[output])
                 track_tensor(fresh[output], torch.fx.Proxy(known[output], tracer), constant=None, tracer=tracer)
             leaves.append(fresh[output])
     return pytree.tree_unflatten(leaves, model.spec)
@@ -382,19 +403,6 @@ def _outside(place: Place, block: torch.nn.Module, call: Call) -> Any:
         return call.leaves[where]
     owner, _, name = where.rpartition(".")
     return getattr(block.get_submodule(owner), name)
-
-
-def _counterparts(
-    model: Recording, call: Call, found: Mapping[str, torch.fx.Node]
-) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
-    for node, (kind, where) in model.outer.items():
-        if kind == "input":
-            twin = call.nodes[where]
-        else:
-            twin = found.get(where)
-        if twin is None:
-            raise NotSharedError(f"its {where} is not in the graph")
-        yield node, twin
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:

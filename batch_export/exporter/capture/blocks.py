@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.proxy_tensor import _AttrProxy
 
 from batch_export.exporter.capture import alike, block_nodes
 from batch_export.exporter.capture.block_nodes import NotSharedError
@@ -62,12 +63,14 @@ class _Sharing:
     def call(
         self, tracer: Any, module: torch.nn.Module, proceed: Callable[[], Any], args: tuple[Any, ...], kwargs: Any
     ) -> Any:
-        base: torch.nn.Module = module.get_base() if hasattr(module, "get_base") else module
+        base: torch.nn.Module = module.get_base() if isinstance(module, _AttrProxy) else module  # type: ignore[operator]
         group = self._groups.get(id(base))
         if group is None:
             return proceed()
-        block = self.blocks.setdefault(id(group), Block(type(base).__name__))
         path = tracer.path_of_module(module)
+        if len(group.members) < _LEAST and not tracer.num_calls.get(path):
+            return proceed()
+        block = self.blocks.setdefault(id(group), Block(type(base).__name__))
         try:
             if group.reason:
                 raise NotSharedError(group.reason)
@@ -76,12 +79,10 @@ class _Sharing:
             fitting = [one for one in self._known[key] if alike.agree(one.owner, base, one.read)]
             for known in fitting:
                 if known.confirmed:
-                    result = block_nodes.stamped(known.recording, path, base, call, tracer)
-                    self.reads.noted |= {
-                        (id(vars(base.get_submodule(where))), name) for where, name in known.read
-                    }
+                    block_nodes.require_weights(known.recording, base, tracer)
                     block.stamped.append(path)
-                    return result
+                    self.reads.noted |= {(id(vars(base.get_submodule(where))), name) for where, name in known.read}
+                    return block_nodes.stamped(known.recording, path, base, call, tracer)
         except NotSharedError as error:
             block.reason = block.reason or str(error)
             block.traced.append(path)
@@ -89,8 +90,18 @@ class _Sharing:
         return self._traced(tracer, base, path, proceed, args, kwargs, call, key, fitting, group, block)
 
     def _traced(
-        self, tracer: Any, base: Any, path: str, proceed: Any, args: Any, kwargs: Any, call: Any, key: Any,
-        fitting: list[_Known], group: Any, block: Block,
+        self,
+        tracer: Any,
+        base: Any,
+        path: str,
+        proceed: Any,
+        args: Any,
+        kwargs: Any,
+        call: Any,
+        key: Any,
+        fitting: list[_Known],
+        group: Any,
+        block: Block,
     ) -> Any:
         block.traced.append(path)
         outer_reads = set(self.reads.noted)
@@ -100,7 +111,7 @@ class _Sharing:
         of_weights = block_nodes.weights(base, tracer)
         result = proceed()
         try:
-            if any(one is not other for one, other in zip(block_nodes.leaves(args, kwargs), call.leaves, strict=True)):
+            if list(map(id, block_nodes.leaves(args, kwargs))) != list(map(id, call.leaves)):
                 raise NotSharedError("it changes a list or dict that it is given")
             recording = block_nodes.recorded(
                 path, base, call, of_weights, result, block_nodes.written_since(last, tracer.graph), tracer
@@ -132,7 +143,7 @@ def sharing(model: torch.nn.Module) -> Iterator[list[Block]]:
 
     NOTE: stands in a private method of torch's tracer; without that method every block is traced.
     """
-    tracer_class = getattr(proxy_tensor, "_ModuleStackTracer", None)
+    tracer_class: Any = getattr(proxy_tensor, "_ModuleStackTracer", None)
     original = getattr(tracer_class, "call_module", None)
     told: list[Block] = []
     if original is None or sum(1 for _ in model.modules()) < _LEAST:
@@ -150,3 +161,25 @@ def sharing(model: torch.nn.Module) -> Iterator[list[Block]]:
     finally:
         tracer_class.call_module = original
         told.extend(block for block in shared.blocks.values() if len(block.traced) + len(block.stamped) >= _LEAST)
+
+
+def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable[..., torch.export.ExportedProgram]:
+    """A strategy that captures repeated blocks once, and everything as it is where that fails.
+
+    The program has what was shared in the attribute `_blocks`.
+    """
+
+    def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+        told: list[Block] = []
+        try:
+            with sharing(module) as told:
+                program = strategy(module, args, kwargs, form)
+        except Exception as error:
+            if not any(block.stamped for block in told):
+                raise
+            program = strategy(module, args, kwargs, form)
+            told = [replace(block, stamped=[], reason=f"{type(error).__name__} while sharing") for block in told]
+        program._blocks = told  # type: ignore[attr-defined]
+        return program
+
+    return run
