@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from batch_export import export
 from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.captured import Captured
@@ -257,3 +259,8 @@ def test_a_failure_while_sharing_is_a_capture_of_everything(monkeypatch: pytest.
     assert captured.attempts[0].error == ""
     assert [block.reason for block in captured.blocks] == ["RuntimeError while sharing"]
     assert stamped(captured.blocks) == 0
+
+
+def test_the_report_tells_what_was_shared(tmp_path: Path) -> None:
+    export(Stack(*layers(Layer)), (X,), report=True, artifacts_dir=tmp_path)
+    assert "| Layer | 2 | 3 |  |" in next(tmp_path.glob("*.md")).read_text()

@@ -58,6 +58,7 @@ class _Sharing:
         self._groups = alike.groups(model)
         self.reads = alike.Reads(model, self._groups)
         self._known: dict[Hashable, list[_Known]] = defaultdict(list)
+        self._called: dict[int, int] = defaultdict(int)
         self.blocks: dict[int, Block] = {}
 
     def call(
@@ -68,7 +69,8 @@ class _Sharing:
         if group is None:
             return proceed()
         path = tracer.path_of_module(module)
-        if len(group.members) < _LEAST and not tracer.num_calls.get(path):
+        self._called[id(base)] += 1
+        if len(group.members) < _LEAST and self._called[id(base)] == 1:
             return proceed()
         block = self.blocks.setdefault(id(group), Block(type(base).__name__))
         try:
