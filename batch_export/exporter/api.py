@@ -62,6 +62,7 @@ def export(
     artifacts_dir: str | os.PathLike[str] = ".",
     fallback: bool = False,
     allow_guards: bool = False,
+    capture_blocks: bool = True,
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
     torchscript: Exporter | None = None,
@@ -99,6 +100,8 @@ def export(
         allow_guards: accept a program that holds for some sizes of a dynamic axis only, or that takes something about
             the data for granted (it is then run against the model first); its guards and assumptions are in the model's
             metadata (`batch_export.guards`, `batch_export.assumptions`) and in the report.
+        capture_blocks: capture blocks that are alike (the layers of a transformer) twice and write the nodes again for
+            the others; the graph is the same as by tracing each, and `program.captured.blocks` says what was shared.
         passes: onnx-ir passes to run after the optimiser.
         registry: translations to use; `opset_version` is its own when not given.
         torchscript: the TorchScript exporter; `batch_export.export` brings it along.
@@ -128,7 +131,14 @@ def export(
     try:
         opset.check_opset(target_opset)
         with story.stage("capture"):
-            captured = capturing.capture(model, arguments, keywords, dynamic_shapes=older, allow_guards=allow_guards)
+            captured = capturing.capture(
+                model,
+                arguments,
+                keywords,
+                dynamic_shapes=older,
+                allow_guards=allow_guards,
+                capture_blocks=capture_blocks,
+            )
             story.captured = captured
         if dump_exported_program:
             artifacts.dump_program(captured.program, folder)
