@@ -247,7 +247,9 @@ def to_onnx(
     program.operator_seconds, program.fake_context = translated.operator_seconds, context_of(captured.program)
     if optimize or passes:
         with story.stage("optimise"):
-            program.passes = optimise.optimise(program.model, passes, standard=optimize)
+            program.passes = naming.optimised(
+                program.model, lambda: optimise.optimise(program.model, passes, standard=optimize)
+            )
     with story.stage("opset"):
         opset.set_opset(program.model, opset_version)
     naming.rename(program.model, input_names, output_names)

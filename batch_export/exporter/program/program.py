@@ -205,7 +205,7 @@ class ONNXProgram:
 
     def optimize(self) -> None:
         """Optimises the model in place."""
-        self.passes += passes.optimise(self.model)
+        self.passes += naming.optimised(self.model, lambda: passes.optimise(self.model))
         self.release()
 
     def rename_axes(self, names: Mapping[str, str]) -> None:
@@ -232,11 +232,11 @@ class ONNXProgram:
             SaveError: if a tensor has another shape or dtype than the weight, or a file cannot be read.
         """
         given = checkpoint.load(state_dict)
-        initializers = self.model.graph.initializers
+        known = weights.by_module_name(self.model)
         for name, tensor in given.items():
-            if name in initializers:
-                self._fit(initializers[name], name, tensor)
-        unknown = [name for name in given if name not in initializers and not self._is_weight(name)]
+            if name in known:
+                self._fit(known[name], name, tensor)
+        unknown = [name for name in given if name not in known and not self._is_weight(name)]
         if unknown:
             warnings.warn(f"the model has no weights named {', '.join(unknown)}", stacklevel=2)
         self.release()

@@ -34,12 +34,15 @@ def bind_inputs(translator: Translator) -> dict[torch.fx.Node, Any]:
     program = translator.program
     env: dict[torch.fx.Node, Any] = {}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
-    for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True):
+    specs = list(zip(placeholders, program.graph_signature.input_specs, strict=True))
+    # An input keeps the name of its parameter of forward; a weight of that name is the one that gives way.
+    names = {node: translator.recorder.unique_name(node.name) for node, spec in specs if _is_given(spec)}
+    for node, spec in specs:
         fake = node.meta.get("val")
         if isinstance(fake, torch.Tensor) and translator._fake_mode is None:
             translator._fake_mode = getattr(fake, "fake_mode", None)
         if spec.kind == InputKind.USER_INPUT:
-            env[node] = _user_input(translator, node, spec, fake)
+            env[node] = _user_input(translator, node, spec, fake, names.get(node, node.name))
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             assert spec.target is not None
             source = program.state_dict if spec.target in program.state_dict else program.constants
@@ -49,10 +52,15 @@ def bind_inputs(translator: Translator) -> dict[torch.fx.Node, Any]:
     return env
 
 
-def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: Any) -> Any:
+def _is_given(spec: Any) -> bool:
+    """Whether the caller passes this input when the program runs."""
+    return spec.kind == InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
+
+
+def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: Any, name: str) -> Any:
     if isinstance(spec.arg, ConstantArgument):
         return spec.arg.value
-    value = RecordedValue(name=translator.recorder.unique_name(node.name))
+    value = RecordedValue(name=name)
     translator.describe(value, fake)
     if value.type is None:
         if not isinstance(fake, (bool, int, float)):
@@ -123,7 +131,6 @@ def bind_outputs(
         value.metadata_props[metadata.KIND.format(side="Output")] = kind_name
         value.metadata_props[metadata.ORIGINAL_NAME] = target or (value.name or "")
     for value, _, target in mutations:
-        value.name = translator.recorder.unique_name(
-            f"{target}_mutated" if value.name != f"{target}_mutated" else target
-        )
+        if value.name != f"{target}_mutated":
+            value.name = translator.recorder.unique_name(f"{target}_mutated")
     return [value for value, _, _ in listed], [(kind_name, target) for _, kind_name, target in listed]
