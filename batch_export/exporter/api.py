@@ -62,6 +62,7 @@ def export(
     allow_guards: bool = False,
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
+    prefer_native: str = "auto",
     torchscript: TorchScriptExporter | None = None,
     **deprecated: Any,
 ) -> ONNXProgram:
@@ -99,6 +100,9 @@ def export(
             metadata (`batch_export.guards`, `batch_export.assumptions`) and in the report.
         passes: onnx-ir passes to run after the optimiser.
         registry: translations to use; `opset_version` is its own when not given.
+        prefer_native: operators that newer opsets have whole (`GroupNormalization` from 21 on, `Attention` and
+            `RMSNormalization` from 23 on) are written as those where ONNX Runtime's kernel is known to run right
+            (`auto`), `always` (an error where ONNX has none), or `never`.
         torchscript: the TorchScript exporter; `batch_export.export` brings it along.
         **deprecated: `training`, `operator_export_type`, `do_constant_folding`, `custom_opsets`,
             `export_modules_as_functions` and `autograd_inlining` only warn.
@@ -139,6 +143,7 @@ def export(
             optimize=optimize,
             passes=passes,
             registry=registry,
+            prefer_native=prefer_native,
             story=story,
         )
         if dynamic_axes and dynamic_shapes is None:
@@ -227,6 +232,7 @@ def to_onnx(
     optimize: bool = True,
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
+    prefer_native: str = "auto",
     story: Story | None = None,
 ) -> ONNXProgram:
     """Turns a captured program into ONNX at one opset; one capture may be turned into several.
@@ -236,7 +242,7 @@ def to_onnx(
     """
     story = story or Story(model="", opset_version=opset_version)
     opset.check_opset(opset_version)
-    registry = registry.at(opset_version) if registry is not None else OnnxRegistry(opset_version)
+    registry = (registry or OnnxRegistry()).at(opset_version, None if prefer_native == "auto" else prefer_native)
     for target, functions in (custom_translation_table or {}).items():
         registry.register_target(target, functions)
     with story.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not

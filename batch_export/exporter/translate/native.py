@@ -10,6 +10,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
@@ -34,7 +35,14 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
     if target.namespace == "onnx_symbolic":
         return _symbolic(translator, node, env)
     version = int(target._overloadname.removeprefix("opset"))
-    if version > translator.registry.opset_version:
+    preferred = translator.registry.prefer_native
+    if preferred == "always" and version > translator.registry.opset_version:
+        raise TranslationError(
+            f"ONNX's {target._opname}, which prefer_native='always' asks for, does not exist at opset "
+            f"{translator.registry.opset_version}",
+            next_step=f"pass opset_version={version} or a higher one, or prefer_native='auto'",
+        )
+    if version > translator.registry.opset_version or preferred == "never":
         return _decomposed(translator, node, env)
     positional = [argument for argument in target._schema.arguments if not argument.kwarg_only]
     given = {formal.name: argument for formal, argument in zip(positional, node.args, strict=False)}
@@ -44,7 +52,7 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
         argument = given.get(formal.name, node.kwargs.get(formal.name, formal.default_value))
         if "Tensor" in str(formal.type):
             values.append(translator.convert(argument, env))
-        elif argument is not None:
+        elif argument is not None and argument != _default(target._opname, formal.name, version):
             attributes[formal.name] = int(argument) if isinstance(argument, bool) else argument
     for heads in _HEADS & attributes.keys():
         if attributes[heads] == 0:
@@ -52,6 +60,14 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
     while values and values[-1] is None:
         values.pop()
     return _record(translator, node, "", target._opname, values, attributes, version, {})
+
+
+def _default(operator_name: str, attribute: str, version: int) -> Any:
+    """What ONNX's operator takes when the attribute is not there; None where it has no such value."""
+    declared = onnx.defs.get_schema(operator_name, version, "").attributes.get(attribute)
+    if declared is None or not declared.default_value.name:
+        return None
+    return onnx.helper.get_attribute_value(declared.default_value)
 
 
 def _symbolic(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> Any:

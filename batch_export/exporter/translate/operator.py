@@ -180,7 +180,7 @@ class OperatorTranslator:
         fakes = pytree.tree_leaves(kwargs.get("__fakes__", ()))
         is_complex = any(_is_complex(leaf) for leaf in fakes)
         kwargs = {key: value for key, value in kwargs.items() if key != "__fakes__"}
-        function = self.registry.lookup(target, is_complex=is_complex)
+        function = self.registry.lookup_for(target, args, kwargs, is_complex=is_complex)
         qualified = qualified_name(target)
         if function is not None and _is_taken_apart(function, qualified, [args, kwargs]):
             return None
