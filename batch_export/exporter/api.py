@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,12 @@ from batch_export.exporter import artifacts
 from batch_export.exporter.capture import capture as capturing
 from batch_export.exporter.capture import dynamic_axes as older_axes
 from batch_export.exporter.capture import dynamic_shapes as shapes
-from batch_export.exporter.capture.arguments import example_inputs, warn_deprecated
+from batch_export.exporter.capture.arguments import (
+    example_inputs,
+    of_exportable_module,
+    warn_deprecated,
+    warn_of_older_ways,
+)
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.diagnostics import verify as verification
@@ -37,7 +43,7 @@ DEFAULT_OPSET = 20
 def export(
     model: Any,
     args: Any = (),
-    f: str | os.PathLike[str] | None = None,
+    f: str | os.PathLike[str] | io.BufferedIOBase | None = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
     export_params: bool = True,
@@ -69,10 +75,11 @@ def export(
     """Exports a model to ONNX.
 
     Args:
-        model: a module, a callable, an exported program (taken as it is), or a scripted module or function.
+        model: a module, a callable, an exported program (taken as it is), or a scripted module or function. A
+            `torch.onnx.ExportableModule` brings its inputs, shapes and names along.
         args: positional example inputs, or a single one; tensors become inputs of the ONNX model, other values are
             fixed. A dict of parameter names at the end stands for `kwargs` when those are not given.
-        f: where to write the model; nothing is written when None.
+        f: where to write the model, a path (or a binary file object, without external data); nothing when None.
         kwargs: keyword example inputs.
         export_params: whether weights are written to `f`.
         verbose: print each stage with its time.
@@ -115,6 +122,10 @@ def export(
         TypeError: for a parameter that does not exist.
     """
     warn_deprecated(deprecated)
+    warn_of_older_ways(f, dynamic_axes, dynamo)
+    args, kwargs, dynamic_shapes, input_names, output_names = of_exportable_module(
+        model, args, kwargs, dynamic_shapes, input_names, output_names
+    )
     arguments, keywords = example_inputs(model, args, kwargs)
     target_opset = _opset(opset_version, registry)
     story = Story(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
@@ -191,12 +202,12 @@ class _Saving:
     """Writes a program to `f`, if there is one, as the caller of `export` wants it."""
 
     def __init__(
-        self, f: str | os.PathLike[str] | None, weights: bool, weights_as_inputs: bool, external_data: bool
+        self, f: str | os.PathLike[str] | io.BufferedIOBase | None, weights: bool, weights_as_inputs: bool, external_data: bool
     ) -> None:
         self._options: dict[str, Any] = {
             "include_initializers": weights,
             "keep_initializers_as_inputs": weights_as_inputs,
-            "external_data": external_data,
+            "external_data": external_data if f is None or isinstance(f, (str, os.PathLike)) else None,
         }
         self._f = f
 

@@ -14,6 +14,14 @@ from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
 
+TORCH_STRATEGIES = {
+    "ExportedProgram": "ExportedProgram",
+    "torch.export(strict=False)": "TorchExportNonStrictStrategy",
+    "torch.export(strict=True)": "TorchExportStrictStrategy",
+}
+"""Our names of the ways of capture -> those of torch's exporter, for its public test helper."""
+
+
 def flat_inputs(
     program: torch.export.ExportedProgram | None, names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> list[torch.Tensor]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
@@ -23,7 +22,7 @@ from torch.export.graph_signature import (
 )
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.graph import complex_parts, metadata
+from batch_export.exporter.graph import complex_parts, metadata, torch_tensors
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.translate import shared_memory
 from batch_export.exporter.translate.walk import Translator
@@ -74,7 +73,7 @@ def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: An
 
 def _weight(translator: Translator, spec: Any, tensor: torch.Tensor) -> ir.Value:
     shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-    value = translator.recorder.initializer(spec.target, tensor_adapters.TorchTensor(shown, name=spec.target))
+    value = translator.recorder.initializer(spec.target, torch_tensors.tensor_of(shown, name=spec.target))
     if tensor.is_complex():
         complex_parts.mark(value)
     value.metadata_props[metadata.KIND.format(side="Input")] = spec.kind.name

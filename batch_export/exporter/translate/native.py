@@ -7,7 +7,7 @@ asked for, or, where the opset does not have that operator yet, what torch's own
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -28,11 +28,16 @@ def is_native(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target.namespace in ("onnx", "onnx_symbolic")
 
 
+def is_symbolic(target: Any) -> bool:
+    """Whether the target is an operator of any domain that the model names, with the dtypes of its outputs."""
+    return is_native(target) and target.namespace == "onnx_symbolic"
+
+
 def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> Any:
     """The ONNX value (or values) of a native node."""
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
-    if target.namespace == "onnx_symbolic":
+    if is_symbolic(target):
         return _symbolic(translator, node, env)
     version = int(target._overloadname.removeprefix("opset"))
     preferred = translator.registry.prefer_native
@@ -86,7 +91,9 @@ def _symbolic(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
         zip(_strings(given.get("metadata_props_keys")), _strings(given.get("metadata_props_values")), strict=True)
     )
     domain, version = str(given.get("domain") or ""), given.get("version")
-    return _record(translator, node, domain, op_type, values, attributes, version, properties)
+    asked: Any = node.args[2]
+    dtypes = list(asked) if isinstance(asked, (list, tuple)) else [asked]  # torch has no tensors of some (INT4)
+    return _record(translator, node, domain, op_type, values, attributes, version, properties, dtypes)
 
 
 def _strings(given: Any) -> list[str]:
@@ -114,6 +121,7 @@ def _record(
     attributes: Mapping[str, Any],
     version: Any,
     properties: Mapping[str, str],
+    dtypes: Sequence[int] = (),
 ) -> Any:
     fakes = node.meta.get("val")
     several = isinstance(fakes, (list, tuple))
@@ -121,6 +129,8 @@ def _record(
     for index, fake in enumerate(fakes if isinstance(fakes, (list, tuple)) else [fakes]):
         value = RecordedValue(name=translator.recorder.unique_name(f"{node.name}_{index}" if several else node.name))
         translator.describe(value, fake)
+        if index < len(dtypes):
+            value.type = ir.TensorType(ir.DataType(dtypes[index]))
         outputs.append(value)
     needed = _needed(node, len(outputs)) if several and not domain else len(outputs)
     made = ir.Node(

@@ -148,7 +148,9 @@ class Translator(OperatorTranslator):
         if isinstance(target, torch._ops.HigherOrderOperator):
             return control_flow.translate(self, node, env)
         if native.is_native(target):
-            return self.settle(native.translate(self, node, env), node.meta.get("val"), node.name)
+            made = native.translate(self, node, env)
+            named = native.is_symbolic(target)  # with the dtypes that it was given
+            return made if named else self.settle(made, node.meta.get("val"), node.name)
         fake = node.meta.get("val")
         written = decompose.mutated_arguments(target)
         if written and not qualified.startswith("aten::detach"):

@@ -13,10 +13,9 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.graph import complex_parts, promote
+from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.translate import aliasing, decompose, memory_layout
 from batch_export.exporter.translate.operator import OperatorTranslator
@@ -80,7 +79,7 @@ class Writes:
             if before.is_complex():
                 content = op.Expand(complex_parts.paired(args[1], env[changed]), [*self._shape_of(before), 2])
             else:
-                content = promote.cast_to(args[1], tensor_adapters.from_torch_dtype(before.dtype))
+                content = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
                 content = op.Expand(content, self._shape_of(before))
             result = self._translator.settle(content, before, node.name)
         else:
