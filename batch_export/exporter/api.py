@@ -34,6 +34,7 @@ from batch_export.exporter.program.older_path import TorchScriptExporter, export
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.report import markdown
 from batch_export.exporter.report.story import Story
+from batch_export.exporter.translate.boundary import MUTATIONS
 from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
 
@@ -69,6 +70,7 @@ def export(
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
     prefer_native: str = "auto",
+    mutations: str = "outputs",
     torchscript: TorchScriptExporter | None = None,
     **deprecated: Any,
 ) -> ONNXProgram:
@@ -110,6 +112,8 @@ def export(
         prefer_native: operators that newer opsets have whole (`GroupNormalization` from 21 on, `Attention` and
             `RMSNormalization` from 23 on) are written as those where ONNX Runtime's kernel is known to run right
             (`auto`), `always` (an error where ONNX has none), or `never`.
+        mutations: buffers and inputs that forward changes are further outputs called `<name>_mutated` (`outputs`), an
+            error (`error`), or left out of the file (`drop`).
         torchscript: the TorchScript exporter; `batch_export.export` brings it along.
         **deprecated: `training`, `operator_export_type`, `do_constant_folding`, `custom_opsets`,
             `export_modules_as_functions` and `autograd_inlining` only warn.
@@ -120,8 +124,11 @@ def export(
     Raises:
         OnnxExporterError: the subclass names the stage; the message names node, operator, source line and next step.
         TypeError: for a parameter that does not exist.
+        ValueError: for a choice that does not exist.
     """
     warn_deprecated(deprecated)
+    if mutations not in MUTATIONS:
+        raise ValueError(f"mutations={mutations!r}: choose {', '.join(MUTATIONS)}")
     warn_of_older_ways(f, dynamic_axes, dynamo)
     args, kwargs, dynamic_shapes, input_names, output_names = of_exportable_module(
         model, args, kwargs, dynamic_shapes, input_names, output_names
@@ -155,6 +162,7 @@ def export(
             passes=passes,
             registry=registry,
             prefer_native=prefer_native,
+            mutations=mutations,
             story=story,
         )
         if dynamic_axes and dynamic_shapes is None:
@@ -202,7 +210,11 @@ class _Saving:
     """Writes a program to `f`, if there is one, as the caller of `export` wants it."""
 
     def __init__(
-        self, f: str | os.PathLike[str] | io.BufferedIOBase | None, weights: bool, weights_as_inputs: bool, external_data: bool
+        self,
+        f: str | os.PathLike[str] | io.BufferedIOBase | None,
+        weights: bool,
+        weights_as_inputs: bool,
+        external_data: bool,
     ) -> None:
         self._options: dict[str, Any] = {
             "include_initializers": weights,
@@ -244,6 +256,7 @@ def to_onnx(
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
     prefer_native: str = "auto",
+    mutations: str = "outputs",
     story: Story | None = None,
 ) -> ONNXProgram:
     """Turns a captured program into ONNX at one opset; one capture may be turned into several.
@@ -257,7 +270,9 @@ def to_onnx(
     for target, functions in (custom_translation_table or {}).items():
         registry.register_target(target, functions)
     with story.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
-        translated = translate_program(captured.program, registry, captured.axis_names, fold=optimize)
+        translated = translate_program(
+            captured.program, registry, captured.axis_names, fold=optimize, mutations=mutations
+        )
     program = ONNXProgram(translated.model, captured.program)
     story.program = program
     program.operators, program.output_kinds, program.captured = translated.operators, translated.output_kinds, captured

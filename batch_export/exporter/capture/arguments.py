@@ -29,6 +29,7 @@ _DEPRECATED: Mapping[str, tuple[Any, str]] = {
 }
 
 
+_PACKAGE = __name__.split(".")[0]
 _TORCHS_DEFAULTS = {"training": "EVAL", "operator_export_type": "ONNX", "operator_export_types": "ONNX"}
 
 
@@ -80,7 +81,16 @@ def warn_of_older_ways(f: Any, dynamic_axes: Any, dynamo: bool) -> None:
     }
     for name, (given, instead) in older.items():
         if given:
-            warnings.warn(f"export(): {name} is deprecated; use {instead}", DeprecationWarning, stacklevel=3)
+            message = f"export(): {name} is deprecated; use {instead}"
+            warnings.warn(message, DeprecationWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """How far up the caller of `export` is: Python shows deprecations where they are in the user's own script."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def example_inputs(model: Any, args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Our errors and warnings are torch's too: `except torch.onnx.OnnxExporterError` goes on to work.
 
-`errors.py` imports nothing, so the base is added here, where torch is at hand. Nothing else of torch's exporter is used.
+`errors.py` imports nothing, so the base is added here, where torch is at hand.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
-
 TORCH_STRATEGIES = {
     "ExportedProgram": "ExportedProgram",
     "torch.export(strict=False)": "TorchExportNonStrictStrategy",

@@ -18,7 +18,7 @@ from batch_export.exporter.optimise.passes import PassReport
 def rename(model: ir.Model, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> None:
     """Renames inputs and outputs in order; fewer names than values leave the rest as they are.
 
-    Whatever else of the model has one of these names (a weight, an inner value, the other side's default name) gives way.
+    Whatever else has one of these names (a weight, an inner value, a default name of the other side) gives way.
 
     Raises:
         OnnxExporterError: if there are more names than values, or a name is given twice.

@@ -154,8 +154,7 @@ class ONNXProgram:
     def _feeds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
         tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
         return {
-            value.name or "": to_value(tensor)
-            for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)
+            value.name or "": to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)
         }
 
     def adapt_torch_inputs_to_onnx(

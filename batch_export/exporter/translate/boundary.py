@@ -6,7 +6,7 @@ the user's in order, then each buffer and input that the program changed, as a n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -82,14 +82,41 @@ def _weight(translator: Translator, spec: Any, tensor: torch.Tensor) -> ir.Value
     return value
 
 
+MUTATIONS = ("outputs", "error", "drop")
+"""What may become of buffers and inputs that the model changes: outputs of the file, an error, nothing."""
+
+
+def _refused(written: Sequence[tuple[str, str, torch.fx.Node, torch.fx.Node]]) -> TranslationError:
+    names = ", ".join(
+        f"the {'input' if kind == 'USER_INPUT_MUTATION' else 'buffer'} {target}" for target, kind, _, _ in written
+    )
+    writer = written[0][3]
+    return TranslationError(
+        f"the model changes {names}, which mutations='error' refuses",
+        node=writer.name,
+        operator=metadata.target_name(writer.target),
+        source=metadata.source_location(writer),
+        next_step="pass mutations='outputs' to get the new contents as outputs, or mutations='drop' to leave them out",
+    )
+
+
 def bind_outputs(
-    translator: Translator, env: Mapping[torch.fx.Node, Any]
+    translator: Translator, env: Mapping[torch.fx.Node, Any], mutations: str = "outputs"
 ) -> tuple[list[ir.Value], list[tuple[str, str]]]:
-    """User outputs in order, then buffers and inputs that the model changed, each a value of its own."""
+    """User outputs in order, then buffers and inputs that the model changed, each a value of its own.
+
+    Args:
+        translator: which has walked the program.
+        env: the value of each node.
+        mutations: what becomes of changed buffers and inputs, one of `MUTATIONS`.
+
+    Raises:
+        TranslationError: if there are some, and they are not wanted.
+    """
     program = translator.program
     by_name = {node.name: node for node in env}
     user: list[tuple[ir.Value, str, str]] = []
-    mutations: list[tuple[ir.Value, str, str]] = []
+    written: list[tuple[str, str, torch.fx.Node, torch.fx.Node]] = []
     taken: set[ir.Value] = {*translator.inputs, *translator.recorder.initializers.values()}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
 
@@ -111,25 +138,31 @@ def bind_outputs(
             continue
         if not isinstance(argument, (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)):
             continue
-        value = own(env[by_name[argument.name]], f"{argument.name}_output")
+        node = by_name[argument.name]
         if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
-            mutations.append((value, spec.kind.name, spec.target or ""))
+            written.append((spec.target or "", spec.kind.name, node, node))
         else:
-            user.append((value, spec.kind.name, ""))
-    for node in translator.writes.mutated:
+            user.append((own(env[node], f"{argument.name}_output"), spec.kind.name, ""))
+    for node, writer in translator.writes.mutated.items():
         spec = specs.get(node.name)
         if spec is None:
             continue
         is_input = spec.kind == InputKind.USER_INPUT
         kind = OutputKind.USER_INPUT_MUTATION if is_input else OutputKind.BUFFER_MUTATION
         name = node.name if is_input else str(spec.target)
-        mutations.append((own(env[node], f"{name}_mutated"), kind.name, name))
-    shared_memory.refuse_shared(program, [target for _, _, target in mutations])
-    listed = [*user, *mutations]
+        written.append((name, kind.name, node, writer))
+    shared_memory.refuse_shared(program, [target for target, _, _, _ in written])
+    if written and mutations == "error":
+        raise _refused(written)
+    changed = [
+        (own(env[node], f"{target}_mutated"), kind, target)
+        for target, kind, node, _ in (written if mutations == "outputs" else ())
+    ]
+    listed = [*user, *changed]
     for value, kind_name, target in listed:
         value.metadata_props[metadata.KIND.format(side="Output")] = kind_name
         value.metadata_props[metadata.ORIGINAL_NAME] = target or (value.name or "")
-    for value, _, target in mutations:
+    for value, _, target in changed:
         if value.name != f"{target}_mutated":
             value.name = translator.recorder.unique_name(f"{target}_mutated")
     return [value for value, _, _ in listed], [(kind_name, target) for _, kind_name, target in listed]

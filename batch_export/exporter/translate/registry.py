@@ -201,9 +201,9 @@ class OnnxRegistry:
             if not is_complex or entry.is_complex or not self._has_real_variant(name):
                 return entry
         for entry in standard_functions().get(name, ()):
-            if entry.is_complex == is_complex and entry.lowest_opset <= self._opset_version:
-                if native or not entry.native:
-                    return entry
+            fits = entry.is_complex == is_complex and entry.lowest_opset <= self._opset_version
+            if fits and (native or not entry.native):
+                return entry
         return None
 
     def lookup_for(
