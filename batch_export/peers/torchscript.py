@@ -50,14 +50,20 @@ def export(
     **options: Any,
 ) -> None:
     """Writes `path`; `options` go to `torch.onnx.export` as they are."""
-    flat = _Flat(module, (args, kwargs)).train(module.training)
-    names = list(input_names) if input_names else [f"input_{index}" for index in range(len(flat.tensors))]
+    if isinstance(module, torch.jit.ScriptModule) and not kwargs:  # it cannot be called inside a trace
+        flat: Any = module
+        tensors = tuple(leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor))
+        given = args
+    else:
+        flat = _Flat(module, (args, kwargs)).train(module.training)
+        given = tensors = flat.tensors
+    names = list(input_names) if input_names else [f"input_{index}" for index in range(len(tensors))]
     with warnings.catch_warnings():
         # The path is deprecated and tracing warns at every Python number; neither is news to whoever chose it.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             flat,
-            flat.tensors,
+            given,
             str(path),
             kwargs={},
             opset_version=opset_version,

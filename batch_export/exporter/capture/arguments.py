@@ -52,7 +52,7 @@ def warn_deprecated(given: Mapping[str, Any]) -> None:
 def is_default(name: str, value: Any) -> bool:
     """Whether a deprecated parameter is given what it has anyway: None, or torch's own default."""
     default, _ = _DEPRECATED[name]
-    return value is None or value == default or getattr(value, "name", None) == _TORCHS_DEFAULTS.get(name)
+    return value is None or value == default or getattr(value, "name", "") == _TORCHS_DEFAULTS.get(name)
 
 
 def of_exportable_module(
