@@ -40,14 +40,20 @@ class _Flat(torch.nn.Module):
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **wanted: Unpack[Wanted]) -> None:
     """Writes the file; what is given besides goes to `torch.onnx.export` as it is."""
-    flat = _Flat(module, (args, kwargs)).train(module.training)
-    names = list(wanted["input_names"] or ()) or [f"input_{index}" for index in range(len(flat.tensors))]
+    if isinstance(module, torch.jit.ScriptModule) and not kwargs:  # it cannot be called inside a trace
+        flat: Any = module
+        tensors = tuple(leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor))
+        given = args
+    else:
+        flat = _Flat(module, (args, kwargs)).train(module.training)
+        given = tensors = flat.tensors
+    names = list(wanted["input_names"] or ()) or [f"input_{index}" for index in range(len(tensors))]
     with warnings.catch_warnings():
         # The path is deprecated and tracing warns at every Python number; neither is news to whoever chose it.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             flat,
-            flat.tensors,
+            given,
             str(wanted["path"]),
             kwargs={},
             opset_version=wanted["opset_version"],

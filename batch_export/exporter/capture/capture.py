@@ -108,12 +108,14 @@ def capture(
     if torchscript.is_scripted(model):
         begun = time.perf_counter()
         with in_onnx_export():
-            model = torchscript.as_eager(model, arguments, keywords)
+            eager = torchscript.as_eager(model, arguments, keywords)
+        every = torchscript.every_input(model, arguments, keywords)
+        if isinstance(dynamic_shapes, (tuple, list)):
+            dynamic_shapes = (*dynamic_shapes, *[None] * (len(every) - len(dynamic_shapes)))
         taken = time.perf_counter() - begun
         captured = capture(
-            model,
-            args,
-            kwargs,
+            eager,
+            every,
             dynamic_shapes=dynamic_shapes,
             allow_guards=allow_guards,
             capture_blocks=capture_blocks,
