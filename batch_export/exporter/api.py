@@ -59,6 +59,7 @@ def export(
     dump_exported_program: bool = False,
     artifacts_dir: str | os.PathLike[str] = ".",
     fallback: bool = False,
+    guards: capturing.GuardMode | None = None,
     allow_guards: bool = False,
     passes: Sequence[Any] = (),
     registry: OnnxRegistry | None = None,
@@ -94,9 +95,13 @@ def export(
         dump_exported_program: write the captured program into `artifacts_dir`, as `.pt2` and as text.
         artifacts_dir: where reports, profiles and programs go.
         fallback: use the TorchScript exporter, with a warning, when this one fails; the result's `exporter` says so.
-        allow_guards: accept a program that holds for some sizes of a dynamic axis only, or that takes something about
-            the data for granted (it is then run against the model first); its guards and assumptions are in the model's
-            metadata (`batch_export.guards`, `batch_export.assumptions`) and in the report.
+        guards: what becomes of a captured program that holds for some sizes of a dynamic axis only, where the model
+            itself takes more, as running both at such sizes shows. "warn" (when None) takes limits such as `n >= 3`
+            beyond which the program fails, with a warning, and refuses a program that would give wrong numbers; "error"
+            refuses both; "allow" takes both, and also what the program takes for granted about the data (it is then run
+            against the model first). Guards and assumptions that were taken are in the model's metadata
+            (`batch_export.guards`, `batch_export.assumptions`) and in the report.
+        allow_guards: the older spelling of `guards="allow"`.
         passes: onnx-ir passes to run after the optimiser.
         registry: translations to use; `opset_version` is its own when not given.
         torchscript: the TorchScript exporter; `batch_export.export` brings it along.
@@ -109,8 +114,10 @@ def export(
     Raises:
         OnnxExporterError: the subclass names the stage; the message names node, operator, source line and next step.
         TypeError: for a parameter that does not exist.
+        ValueError: for a value of `guards` that does not exist, or that contradicts `allow_guards`.
     """
     warn_deprecated(deprecated)
+    guard_mode = _guard_mode(guards, allow_guards)
     arguments, keywords = example_inputs(model, args, kwargs)
     target_opset = _opset(opset_version, registry)
     story = Story(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
@@ -126,7 +133,7 @@ def export(
     try:
         opset.check_opset(target_opset)
         with story.stage("capture"):
-            captured = capturing.capture(model, arguments, keywords, dynamic_shapes=older, allow_guards=allow_guards)
+            captured = capturing.capture(model, arguments, keywords, dynamic_shapes=older, guards=guard_mode)
             story.captured = captured
         if dump_exported_program:
             artifacts.dump_program(captured.program, folder)
@@ -166,6 +173,16 @@ def export(
         if report:
             markdown.write(story, folder)
     return program
+
+
+def _guard_mode(guards: capturing.GuardMode | None, allow_guards: bool) -> capturing.GuardMode:
+    """What becomes of guards, by the parameter and its older spelling."""
+    mode = guards if guards is not None else "allow" if allow_guards else "warn"
+    if mode not in capturing.GUARD_MODES:
+        raise ValueError(f"guards is {mode!r}; it is one of {', '.join(map(repr, capturing.GUARD_MODES))}")
+    if allow_guards and mode != "allow":
+        raise ValueError(f"allow_guards=True means guards='allow', and guards is {mode!r}; leave out allow_guards")
+    return mode
 
 
 def _refuse_fake(program: ONNXProgram) -> None:
