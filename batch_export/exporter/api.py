@@ -276,6 +276,8 @@ def to_onnx(
     )
     if captured.derived_names:
         naming.rename_axes(program.model, captured.derived_names)
+    if broadcast := [guard.unites[0] for guard in captured.united if guard.holds_beyond]:
+        naming.keep_apart(program.model, broadcast)
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
         program.model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)

@@ -63,7 +63,9 @@ def check(
     for where, (given, keywords) in candidates:
         trial = tried(as_module, module, given, keywords)
         problem = trial.problem
-        if trial.outcome is Outcome.REFUSED:  # elsewhere than at the example it may
+        if trial.outcome is Outcome.NOTHING:
+            problem = "none of the model's numbers is finite, so that agreement proves nothing"
+        elif trial.outcome is Outcome.REFUSED:  # elsewhere than at the example it may
             problem = f"the model itself fails: {problem}" if given is args else ""
         if problem:
             raise CaptureError(

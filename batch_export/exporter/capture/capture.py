@@ -165,7 +165,7 @@ class _Course:
         Raises:
             CaptureError, DynamicShapeError: as `capture`.
         """
-        examples = Examples(self.asked, self.module, *self.given)
+        examples = Examples(self.asked, self.module, self.given)
         try:
             captured = self._from_first(examples)
         except DynamicShapeError as error:
@@ -186,7 +186,7 @@ class _Course:
                 if captured is not None and self._are_free(captured, left):
                     return captured
             self.asked.fix([(axis.where, axis.axis) for axis in self.asked.axes if axis.text in left])
-            examples = Examples(self.asked, self.module, *self.given)
+            examples = Examples(self.asked, self.module, self.given)
         inputs = examples.lifted(firm)
         if inputs is None:
             raise _one_only(self.asked, examples, firm)
@@ -219,9 +219,7 @@ def _one_only(asked: shapes.DynamicShapes, examples: Examples, axes: Sequence[st
     )
 
 
-def _by_strategies(
-    course: _Course, inputs: Inputs, strategies: Sequence[tuple[str, Callable[..., Any]]]
-) -> Captured:
+def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[str, Callable[..., Any]]]) -> Captured:
     """The first strategy's program that may be given to the caller."""
     module, asked, allow_assumptions = course.module, course.asked, course.allow_assumptions
     args, kwargs = inputs
@@ -380,7 +378,7 @@ def _hold_against_given(captured: Captured, asked: shapes.DynamicShapes, trial: 
         raise CaptureError(
             f"the model fails at the example inputs: {trial.problem}", next_step="pass inputs that the model takes"
         )
-    if trial.outcome is Outcome.AGREES:
+    if trial.outcome in (Outcome.AGREES, Outcome.NOTHING):
         return
     if captured.harmful:
         raise _narrower(captured.harmful, asked)
@@ -410,12 +408,13 @@ def _narrower(restrictions: Sequence[Guard], asked: shapes.DynamicShapes) -> Dyn
         for axis in reversed(asked.axes)
     }
     listed = " and ".join(places.get(text, text) for text in first.axes)
+    united = " give both axes one name," if first.is_equality else ""
     return DynamicShapeError(
         f"{listed} {'was' if len(first.axes) == 1 else 'were'} asked for as dynamic, but the captured program holds "
         f"only while `{first.condition}`{more}",
         source=first.source or None,
-        next_step="declare the range that you need (torch.export.Dim(name, min=..., max=...)), change the model at "
-        "that line, or pass guards='allow' to keep the guard in the model's metadata and in the report",
+        next_step=f"declare the range that you need (torch.export.Dim(name, min=..., max=...)),{united} change the "
+        "model at that line, or pass guards='allow' to keep the guard in the model's metadata and in the report",
     )
 
 

@@ -9,7 +9,6 @@ from another size the general branch is captured. What is captured so is held ag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -38,11 +37,9 @@ class Examples:
         given: the sizes of the asked axes in the example that was given; an axis without a name is called by its place.
     """
 
-    def __init__(
-        self, asked: DynamicShapes, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, asked: DynamicShapes, module: torch.nn.Module, given: Inputs) -> None:
         self._module = module
-        self._inputs: Inputs = (tuple(args), dict(kwargs))
+        self._inputs = given
         self._names = Names(asked.axes)
         self._places = asked.positions
         self._axes = [axis for axis in asked.axes if axis.where in self._places]
@@ -61,14 +58,25 @@ class Examples:
         """The given example with two elements or more in some axes; None where the model takes no such inputs."""
         if not axes:
             return self._inputs
-        other = sorted({size for axis, size in self.given.items() if size > 1 and axis not in axes})
-        each = [dict(zip(axes, _FIRST, strict=False))] if len(axes) <= len(_FIRST) else []
-        alike = [dict.fromkeys(axes, size) for size in dict.fromkeys((*_ALIKE[:1], *other, *_ALIKE))]
-        for sizes in [*each, *alike]:
+        for sizes in self._candidates(axes):
             made = self._at({**self.given, **sizes})
-            if made is not None and (len(axes) == 1 and sizes == each[0] or not refusal(self._module, *made)):
+            if made is not None and (len(self.given) == 1 or not refusal(self._module, *made)):
                 return made
         return None
+
+    def _candidates(self, axes: Sequence[str]) -> Iterator[Sizes]:
+        """Sizes to try for some axes; others may have to follow (the length of a mask for both past and new tokens)."""
+        rest = {axis: size for axis, size in self.given.items() if axis not in axes}
+        each = [dict(zip(axes, _FIRST, strict=False))] if len(axes) <= len(_FIRST) else []
+        alike = [
+            dict.fromkeys(axes, size)
+            for size in dict.fromkeys((*_ALIKE[:1], *sorted({*rest.values()} - {0, 1}), *_ALIKE))
+        ]
+        yield from (*each, *alike)
+        for sizes in (*each, *alike[:1]):
+            growths = {axis: size - self.given[axis] for axis, size in sizes.items()}
+            for growth in dict.fromkeys((sum(growths.values()), *growths.values())):
+                yield from ({**sizes, axis: size + growth} for axis, size in rest.items())
 
     def others(self) -> Iterator[Inputs]:
         """Examples of other sizes that the model takes, a few."""

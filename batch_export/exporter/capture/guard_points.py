@@ -57,9 +57,7 @@ def against(expression: Any, symbols: Symbols, example: Mapping[str, int]) -> li
     return found
 
 
-def _candidates(
-    bounds: Sequence[tuple[int, int | None]], near: Sequence[int | None]
-) -> Iterator[tuple[int, ...]]:
+def _candidates(bounds: Sequence[tuple[int, int | None]], near: Sequence[int | None]) -> Iterator[tuple[int, ...]]:
     choices = _FINE if len(bounds) == 1 else _COARSE if len(bounds) == 2 else _FEW
     sizes = [_within(choices, low, high, at) for (low, high), at in zip(bounds, near, strict=True)]
     if len(bounds) <= 3:
@@ -76,9 +74,7 @@ def _within(sizes: Sequence[int], low: int, high: int | None, near: int | None) 
     return sorted({one for one in (*sizes, *further, *ends) if one >= low and (high is None or one <= high)})
 
 
-def likely(
-    points: Sequence[Point], others: Sequence[Any], symbols: Symbols, example: Mapping[str, int]
-) -> list[Point]:
+def likely(points: Sequence[Point], others: Sequence[Any], symbols: Symbols, example: Mapping[str, int]) -> list[Point]:
     """Those of many sizes that a model is more likely to take: multiples of the example's, and where other guards hold.
 
     Args:

@@ -8,7 +8,7 @@ file would be wrong. Each size is run once, however many guards are false there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import AskedAxis, Symbols
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_sizes import Resizing
-from batch_export.exporter.capture.trial import Outcome, Trial, is_fake, refusal, tried, unchecked
+from batch_export.exporter.capture.trial import Outcome, Trial, accepts, is_fake, refusal, tried, unchecked
 
 _TRIED = 6
 """Sizes at which one guard is tried."""
@@ -54,6 +54,7 @@ class Trials:
         self._exported = program
         self._program: torch.nn.Module | None = None
         self._known: dict[tuple[tuple[str, int], ...], Trial] = {}
+        self._takes: dict[bool, bool] = {}
 
     def at(self, point: Point) -> Trial | None:
         """What comes of some sizes; None where no such inputs can be made, or enough was run."""
@@ -62,11 +63,22 @@ class Trials:
         if key not in self._known:
             if not self.can_run or len(self._known) >= _RUNS:
                 return None
-            inputs = self.resizing.at(sizes)
+            spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
+            inputs = self.resizing.at(sizes, spread=spread)
             if inputs is None:
                 return None
-            self._known[key] = self._run(*inputs, is_large=self._is_large(sizes))
+            trial = self._run(*inputs, is_large=self._is_large(sizes))
+            if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
+                trial = Trial(Outcome.NOTHING, trial.problem)
+            self._known[key] = trial
         return self._known[key]
+
+    def _takes_other_values(self, *, spread: bool) -> bool:
+        """Whether the model takes made-up values at the example's sizes; what it refuses otherwise are not the sizes."""
+        if spread not in self._takes:
+            inputs = self.resizing.at({}, anew=True, spread=spread)
+            self._takes[spread] = inputs is not None and accepts(self._module, *inputs)
+        return self._takes[spread]
 
     def beside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trial:
         """What comes of some inputs."""
@@ -102,12 +114,14 @@ def judge(captured: Captured, trials: Trials) -> None:
     symbols = captured.symbols
     if symbols is None or not trials.can_run:
         return
-    order = sorted(captured.guards, key=lambda guard: (not _united(guard, symbols), not _is_equality(guard)))
+    kept = frozenset(captured.axis_names.values())
+    order = sorted(captured.guards, key=lambda guard: (not _united(guard, symbols, kept), not _is_equality(guard)))
     pending = [guard.expression for guard in order if _is_pending(guard)]
     judged: list[Guard] = []
     for guard in order:
         if _is_pending(guard):
-            guard = _judged(guard, trials, symbols, [one for one in pending if one is not guard.expression])
+            others = [one for one in pending if one is not guard.expression]
+            guard = _judged(guard, trials, symbols, others, _united(guard, symbols, kept))
         judged.append(guard)
         if guard.unites:
             symbols.names.unite(guard.unites[1], guard.unites[0])
@@ -117,14 +131,14 @@ def judge(captured: Captured, trials: Trials) -> None:
 
 
 def _is_pending(guard: Guard) -> bool:
-    return guard.expression is not None and (guard.restricts or bool(guard.narrows))
+    return guard.expression is not None and (guard.restricts or bool(guard.narrows or guard.fixes))
 
 
 def _is_equality(guard: Guard) -> bool:
     return isinstance(guard.expression, sympy.Eq)
 
 
-def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[Any]) -> Guard:
+def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[Any], united: tuple[str, ...]) -> Guard:
     points = guard_points.against(guard.expression, symbols, trials.resizing.example)
     if points is None:
         return guard
@@ -132,13 +146,13 @@ def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[Any
     if all(trial.outcome is Outcome.REFUSED for _, trial in made):  # perhaps for another reason: not a multiple, say
         likely = guard_points.likely(points, others, symbols, trials.resizing.example)
         made += trials.at_some(likely)
+    made = [(point, trial) for point, trial in made if trial.outcome is not Outcome.NOTHING]
     if points and not made:
         return guard
     filled = [(point, trial.outcome) for point, trial in made if 0 not in point.values()]
     outcomes = {outcome for _, outcome in filled}
     if Outcome.DIFFERS in outcomes:
         return guard
-    united = _united(guard, symbols)
     if Outcome.FAILS in outcomes:
         failing = [point for point, outcome in filled if outcome is Outcome.FAILS]
         if united and all(1 in point.values() for point in failing):
@@ -146,7 +160,7 @@ def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[Any
         return replace(guard, is_limit=_is_limit(guard, points, symbols))
     if any(trial.outcome is Outcome.DIFFERS for _, trial in made):
         return replace(guard, is_limit=True)
-    return replace(guard, restricts=False, narrows=(), unites=united, holds_beyond=Outcome.AGREES in outcomes)
+    return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=Outcome.AGREES in outcomes)
 
 
 def _is_limit(guard: Guard, points: Sequence[Point], symbols: Symbols) -> bool:
@@ -158,11 +172,12 @@ def _is_limit(guard: Guard, points: Sequence[Point], symbols: Symbols) -> bool:
     return len(variables) > 1 and all(isinstance(part, _RELATIONS) for part in parts)
 
 
-def _united(guard: Guard, symbols: Symbols) -> tuple[str, ...]:
-    """The names of two axes that an equality makes one."""
-    expression = guard.expression
-    if not isinstance(expression, sympy.Eq) or not all(side.is_Symbol for side in expression.args):
+def _united(guard: Guard, symbols: Symbols, kept: Collection[str]) -> tuple[str, ...]:
+    """The names of two axes that an equality makes one, that which the file has first."""
+    if not guard.is_equality:
         return ()
-    axes: list[AskedAxis | None] = [symbols.axes.get(str(side)) for side in expression.args]
+    axes: list[AskedAxis | None] = [symbols.axes.get(str(side)) for side in guard.expression.args]
     names = [axis.name for axis in axes if axis is not None and axis.name and not axis.derived]
-    return tuple(names) if len(names) == 2 and names[0] != names[1] else ()
+    if len(names) != 2 or names[0] == names[1]:
+        return ()
+    return (names[0], names[1]) if names[0] in kept else (names[1], names[0])

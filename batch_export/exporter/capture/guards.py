@@ -64,6 +64,12 @@ class Guard:
     narrows: tuple[tuple[str, int], ...] = ()
     expression: Any = field(default=None, compare=False, repr=False)
 
+    @property
+    def is_equality(self) -> bool:
+        """Whether it says that two axes have one size."""
+        expression = self.expression
+        return isinstance(expression, sympy.Eq) and all(side.is_Symbol for side in expression.args)
+
 
 # Collecting -----------------------------------------------------------------------------------------------------------
 
@@ -152,9 +158,7 @@ def _judge(guard: Any, symbols: Symbols) -> Guard:
     if fixes and _holds_at_large_sizes(expression, names, symbols):
         fixes = ()
     narrows = left if limits and not required and not isinstance(expression, sympy.Eq) else ()
-    return Guard(
-        condition, axes, _source(guard), restricts, fixes=fixes, narrows=narrows, expression=expression
-    )
+    return Guard(condition, axes, _source(guard), restricts, fixes=fixes, narrows=narrows, expression=expression)
 
 
 def _is_false_somewhere(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:

@@ -20,6 +20,7 @@ Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 _WIDENED = ((0, 0), (-1, -1), (0, 0), (1, 1), (0, 0), (-1, 0), (0, 0), (-1, 1))
 """Steps beyond an example of one value, for each input in turn."""
 
+
 def other_values(args: Sequence[Any], kwargs: Mapping[str, Any], count: int) -> Iterator[Inputs]:
     """Inputs of the example's sizes, spread over the range of the example's values, or a little more.
 

@@ -59,8 +59,14 @@ class Resizing:
         if {variable for one in used for variable in symbols.variables(one)} <= set(found):
             self.example = found
 
-    def at(self, sizes: Mapping[str, int]) -> Inputs | None:
-        """The inputs at other sizes of some axes; None where an axis would have less than nothing, or far too much."""
+    def at(self, sizes: Mapping[str, int], *, anew: bool = False, spread: bool = False) -> Inputs | None:
+        """The inputs at other sizes of some axes; None where an axis would have less than nothing, or far too much.
+
+        Args:
+            sizes: axis -> size, for those that differ from the example's.
+            anew: whether inputs that keep their sizes get other values too.
+            spread: whether floats that are all one value in the example get others beside it.
+        """
         values = {**self.example, **sizes}
         shapes = [[self._size(axis, values) for axis in axes] for axes in self._expressions]
         if min(size for shape in shapes for size in (*shape, 0)) < 0:
@@ -69,10 +75,18 @@ class Resizing:
             return None
         made = list(self._leaves)
         for position, shape in zip(self._positions, shapes, strict=True):
-            if list(self._leaves[position].shape) != shape:
-                made[position] = within(self._leaves[position], shape, self._generator)
+            leaf = self._leaves[position]
+            if anew or list(leaf.shape) != shape:
+                widened = (-1, 1) if spread and leaf.is_floating_point() else (0, 0)
+                made[position] = within(leaf, shape, self._generator, widened)
         inputs: Inputs = pytree.tree_unflatten(made, self._tree)
         return inputs
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether some input of floats is one value throughout."""
+        floats = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+        return any(leaf.numel() and bool((leaf == leaf.reshape(-1)[0]).all()) for leaf in floats)
 
     def elements(self, sizes: Mapping[str, int]) -> int:
         """How many numbers the inputs have at some sizes."""

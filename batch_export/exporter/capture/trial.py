@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.errors import VerificationError
 from batch_export.exporter.capture.quiet import quiet
-from batch_export.exporter.graph.agreement import require_one
+from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
 from batch_export.numbers.compare import compare
 
@@ -46,6 +46,7 @@ class Outcome(enum.Enum):
     AGREES = "program and model give the same"
     FAILS = "the program fails, and the model does not"
     DIFFERS = "the program gives something else than the model"
+    NOTHING = "no number is finite, so that agreement proves nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,7 @@ def unchecked(program: torch.export.ExportedProgram) -> torch.nn.Module:
     return module
 
 
-def tried(
-    program: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Trial:
+def tried(program: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trial:
     """Runs both at some inputs.
 
     Args:
@@ -92,12 +91,17 @@ def tried(
         return Trial(Outcome.FAILS, f"it fails: {type(error).__name__}: {lines[0] if lines else ''}")
     if len(expected) != len(actual):
         return Trial(Outcome.DIFFERS, f"it has {len(actual)} outputs in place of {len(expected)}")
+    facts = [
+        compare(str(index), to_value(one), to_value(other))
+        for index, (one, other) in enumerate(zip(expected, actual, strict=True))
+    ]
     try:
-        for index, (one, other) in enumerate(zip(expected, actual, strict=True)):
-            require_one(compare(str(index), to_value(one), to_value(other)))
+        for one in facts:
+            if not proves_nothing(one):
+                require_one(one)
     except VerificationError as error:
         return Trial(Outcome.DIFFERS, error.problem)
-    return Trial(Outcome.AGREES)
+    return Trial(Outcome.NOTHING if any(map(proves_nothing, facts)) else Outcome.AGREES)
 
 
 def _run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
@@ -113,6 +117,15 @@ def _run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, An
             if name in buffers:
                 buffer.data = buffers[name]
     return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def accepts(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the model runs at some inputs."""
+    try:
+        _run(module, args, kwargs)
+    except Exception:
+        return False
+    return True
 
 
 def refusal(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
