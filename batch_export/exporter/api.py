@@ -68,6 +68,7 @@ def export(
     dump_exported_program: bool = False,
     artifacts_dir: str | os.PathLike[str] = ".",
     fallback: bool = False,
+    guards: capturing.GuardMode | None = None,
     allow_guards: bool = False,
     capture_blocks: bool = True,
     passes: Sequence[Any] = (),
@@ -107,9 +108,13 @@ def export(
         dump_exported_program: write the captured program into `artifacts_dir`, as `.pt2` and as text.
         artifacts_dir: where reports, profiles and programs go.
         fallback: use the TorchScript exporter, with a warning, when this one fails; the result's `exporter` says so.
-        allow_guards: accept a program that holds for some sizes of a dynamic axis only, or that takes something about
-            the data for granted (it is then run against the model first); its guards and assumptions are in the model's
-            metadata (`batch_export.guards`, `batch_export.assumptions`) and in the report.
+        guards: what becomes of a captured program that holds for some sizes of a dynamic axis only, where the model
+            itself takes more, as running both at such sizes shows. "warn" (when None) takes limits such as `n >= 3`
+            beyond which the program fails, with a warning, and refuses a program that would give wrong numbers; "error"
+            refuses both; "allow" takes both, and also what the program takes for granted about the data (it is then run
+            against the model first). Guards and assumptions that were taken are in the model's metadata
+            (`batch_export.guards`, `batch_export.assumptions`) and in the report.
+        allow_guards: the older spelling of `guards="allow"`.
         capture_blocks: capture blocks that are alike (the layers of a transformer) twice and write the nodes again for
             the others; the graph is the same as by tracing each, and `program.captured.blocks` says what was shared.
         passes: onnx-ir passes to run after the optimiser.
@@ -129,7 +134,7 @@ def export(
     Raises:
         OnnxExporterError: the subclass names the stage; the message names node, operator, source line and next step.
         TypeError: for a parameter that does not exist.
-        ValueError: for a choice that does not exist.
+        ValueError: for a choice that does not exist, or `guards` that contradict `allow_guards`.
     """
     warn_deprecated(deprecated)
     if mutations not in MUTATIONS:
@@ -138,6 +143,7 @@ def export(
     args, kwargs, dynamic_shapes, input_names, output_names = of_exportable_module(
         model, args, kwargs, dynamic_shapes, input_names, output_names
     )
+    guard_mode = _guard_mode(guards, allow_guards)
     arguments, keywords = example_inputs(model, args, kwargs)
     target_opset = _opset(opset_version, registry)
     story = Story(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
@@ -158,7 +164,7 @@ def export(
                 arguments,
                 keywords,
                 dynamic_shapes=older,
-                allow_guards=allow_guards,
+                guards=guard_mode,
                 capture_blocks=capture_blocks,
             )
             story.captured = captured
@@ -201,6 +207,16 @@ def export(
         if report:
             markdown.write(story, folder)
     return program
+
+
+def _guard_mode(guards: capturing.GuardMode | None, allow_guards: bool) -> capturing.GuardMode:
+    """What becomes of guards, by the parameter and its older spelling."""
+    mode = guards if guards is not None else "allow" if allow_guards else "warn"
+    if mode not in capturing.GUARD_MODES:
+        raise ValueError(f"guards is {mode!r}; it is one of {', '.join(map(repr, capturing.GUARD_MODES))}")
+    if allow_guards and mode != "allow":
+        raise ValueError(f"allow_guards=True means guards='allow', and guards is {mode!r}; leave out allow_guards")
+    return mode
 
 
 def _refuse_fake(program: ONNXProgram) -> None:
@@ -299,6 +315,8 @@ def to_onnx(
     )
     if captured.derived_names:
         naming.rename_axes(model, captured.derived_names)
+    if broadcast := [guard.unites[0] for guard in captured.united if guard.holds_beyond]:
+        naming.keep_apart(model, broadcast)
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
         model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
