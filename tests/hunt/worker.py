@@ -69,7 +69,7 @@ def record(
         "operators": list(hunted.program.operators),
         "seconds": round(time.process_time() - begun, 3),
     }
-    if finding.is_ours or finding.outcome == "upstream":
+    if finding.is_ours or finding.outcome in ("upstream", "declared"):
         found |= _cause(seed, hunted.program, made, finding, known, seconds)
     return found
 
