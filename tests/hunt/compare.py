@@ -55,13 +55,16 @@ def difference(expected: torch.Tensor, actual: torch.Tensor, allowance: Allowanc
 
 
 def wrong(expected: torch.Tensor, actual: torch.Tensor, allowance: Allowance | None = None) -> dict[str, torch.Tensor]:
-    """Which elements differ, by the kind of difference; of a complex number its parts. Shapes are equal."""
+    """Which elements differ, by the kind of difference; of a complex number its parts. Shapes are equal.
+
+    Signs of zeros in complex numbers are not looked at: torch multiplies them by real numbers as by complex ones.
+    """
     if expected.is_complex():
         if allowance is not None and allowance.slack is not None and allowance.loose is not None:
             parts = (*expected.shape, 2)
             loose = allowance.loose[..., None].expand(parts)
             allowance = Allowance(allowance.slack[..., None].expand(parts), loose, None)
-        expected, actual = (_with_whole_nan(_as_real(one)) for one in (expected, actual))
+        expected, actual = (_not_finite_as_nan(_as_real(one)) + 0.0 for one in (expected, actual))
     loose = torch.zeros(expected.shape, dtype=torch.bool) if allowance is None else allowance.loose
     assert loose is not None
     if not expected.is_floating_point():
@@ -69,9 +72,9 @@ def wrong(expected: torch.Tensor, actual: torch.Tensor, allowance: Allowance | N
     return {kind: where & ~loose for kind, where in _floats(expected, actual, allowance).items()}
 
 
-def _with_whole_nan(parts: torch.Tensor) -> torch.Tensor:
-    """A complex number of which one part is NaN is NaN: a product of such numbers may lose either part."""
-    return torch.where(parts.isnan().any(-1, keepdim=True), torch.full_like(parts, torch.nan), parts)
+def _not_finite_as_nan(parts: torch.Tensor) -> torch.Tensor:
+    """A complex number with a part that is not finite is NaN: products of such numbers may give either part anything."""
+    return torch.where(torch.isfinite(parts).all(-1, keepdim=True), parts, torch.full_like(parts, torch.nan))
 
 
 def _as_real(tensor: torch.Tensor) -> torch.Tensor:

@@ -115,7 +115,7 @@ def _widen_graph(graph: onnx.GraphProto) -> None:
                 _widen_tensor(attribute.t)
             if attribute.HasField("g"):
                 _widen_graph(attribute.g)
-            if attribute.name in ("to", "dtype", "stash_type") and attribute.i in _NARROW:
+            if attribute.name in ("to", "dtype") and attribute.i in _NARROW:
                 attribute.i = TensorProto.DOUBLE
 
 

@@ -56,7 +56,12 @@ class _Moving(TorchDispatchMode):
         if rounded is False:
             return self._with_either_zero(func, func(*args, **kwargs))
         if not writes:
+            given, named = args, kwargs
             args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved, (args, kwargs))
+            if wide is not None and any(one.dtype in _FLOATS for one in pytree.tree_leaves(wide) if _is_tensor(one)):
+                args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved_integers, (args, kwargs))
+                if not _is_defined(func, args, kwargs):
+                    args, kwargs = given, named
         result = func(*args, **kwargs)
         for one in pytree.tree_leaves(result):
             if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
@@ -79,9 +84,16 @@ class _Moving(TorchDispatchMode):
         noise = torch.rand(tensor.shape, generator=self._random, dtype=torch.float64) * 2 - 1
         return (tensor.double() * (1 + noise * _ULPS * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
 
+    def _moved_integers(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Integers that float32 rounds, which what makes floats of them does."""
+        if tensor.dtype not in (torch.int32, torch.int64) or not bool((tensor.abs() > 2**22).any()):
+            return tensor
+        noise = torch.rand(tensor.shape, generator=self._random, dtype=torch.float64) * 2 - 1
+        return tensor + (tensor.double() * noise * _ULPS * torch.finfo(torch.float32).eps).to(tensor.dtype)
+
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Notes casts of floats that do not fit."""
-        self.undefined |= _asks_for_the_sign_of_nan(func, args)
+        self.undefined |= any(asked(func, args) for asked in _UNDEFINED)
         target = kwargs.get("dtype")
         if "copy_" in str(func) and len(args) > 1 and isinstance(args[1], torch.Tensor):
             target, args = args[0].dtype, args[1:]
@@ -101,6 +113,50 @@ def _asks_for_the_sign_of_nan(func: Any, args: Any) -> bool:
     if asked is None or not isinstance(args[asked], torch.Tensor) or not args[asked].is_floating_point():
         return False
     return bool(args[asked].isnan().any())
+
+
+def _sorts_nan(func: Any, args: Any) -> bool:
+    """The most frequent of numbers with NaN depends on how a sort that takes none meets it."""
+    return func._schema.name == "aten::mode" and args[0].is_floating_point() and bool(args[0].isnan().any())
+
+
+def _reads_what_it_writes(func: Any, args: Any) -> bool:
+    """Rows written one by one from the same memory."""
+    if func._schema.name not in ("aten::index_copy_", "aten::index_add_", "aten::index_put_"):
+        return False
+    there = args[0].untyped_storage().data_ptr()
+    others = [one for one in pytree.tree_leaves(args[1:]) if isinstance(one, torch.Tensor)]
+    return any(one.untyped_storage().data_ptr() == there for one in others if one.numel())
+
+
+def _takes_a_large_exponent(func: Any, args: Any) -> bool:
+    """What C does not fit into an int."""
+    if func._schema.name != "aten::ldexp" or args[1].dtype != torch.int64:
+        return False
+    return bool(((args[1] > 2**31 - 1) | (args[1] < -(2**31))).any())
+
+
+def _antialiases_to_one_column(func: Any, args: Any) -> bool:
+    """torch then repeats the first row (docs/upstream.md)."""
+    if func._schema.name not in ("aten::_upsample_bilinear2d_aa", "aten::_upsample_bicubic2d_aa"):
+        return False
+    return bool(args[1]) and args[1][-1] == 1
+
+
+_UNDEFINED = (_asks_for_the_sign_of_nan, _sorts_nan, _reads_what_it_writes, _takes_a_large_exponent, _antialiases_to_one_column)
+
+
+def _is_tensor(one: Any) -> bool:
+    return isinstance(one, torch.Tensor)
+
+
+def _is_defined(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether the operator takes these numbers: moved integers may be indices that are out of range."""
+    try:
+        func(*args, **kwargs)
+    except (RuntimeError, IndexError):
+        return False
+    return True
 
 
 _EXACT = ("view", "reshape", "permute", "expand", "slice", "select", "alias", "detach", "clone", "unsqueeze", "squeeze")
