@@ -103,7 +103,8 @@ class _Moving(TorchDispatchMode):
             if isinstance(one, torch.Tensor) and one.is_floating_point() and one.numel():
                 limits = torch.iinfo(target)
                 wide = one.double()
-                fits = (wide > limits.min - 1) & (wide < float(limits.max) + (1 if limits.max < 2**53 else 0))
+                low = float(limits.min) - (1 if limits.max < 2**53 else 2**11)
+                fits = (wide > low) & (wide < float(limits.max) + (1 if limits.max < 2**53 else 0))
                 self.undefined |= not bool(fits.all())
 
 
@@ -136,6 +137,14 @@ def _takes_a_large_exponent(func: Any, args: Any) -> bool:
     return bool(((args[1] > 2**31 - 1) | (args[1] < -(2**31))).any())
 
 
+def _takes_the_smallest(func: Any, args: Any) -> bool:
+    """The smallest integer has no absolute value."""
+    if func._schema.name not in ("aten::gcd", "aten::lcm"):
+        return False
+    both = [one for one in args if isinstance(one, torch.Tensor) and one.dtype.is_signed]
+    return any(bool((one == torch.iinfo(one.dtype).min).any()) for one in both)
+
+
 def _antialiases_to_one_column(func: Any, args: Any) -> bool:
     """torch then repeats the first row (docs/upstream.md)."""
     if func._schema.name not in ("aten::_upsample_bilinear2d_aa", "aten::_upsample_bicubic2d_aa"):
@@ -143,7 +152,14 @@ def _antialiases_to_one_column(func: Any, args: Any) -> bool:
     return bool(args[1]) and args[1][-1] == 1
 
 
-_UNDEFINED = (_asks_for_the_sign_of_nan, _sorts_nan, _reads_what_it_writes, _takes_a_large_exponent, _antialiases_to_one_column)
+_UNDEFINED = (
+    _asks_for_the_sign_of_nan,
+    _sorts_nan,
+    _reads_what_it_writes,
+    _takes_a_large_exponent,
+    _takes_the_smallest,
+    _antialiases_to_one_column,
+)
 
 
 def _is_tensor(one: Any) -> bool:
@@ -179,8 +195,25 @@ _EITHER_ZERO = {
         "softshrink",
         "lerp",
         "scatter_reduce",
+        "asin",
+        "atan",
+        "sinh",
+        "addmv",
+        "addbmm",
+        "addr",
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+        "_fused_rms_norm",
+        "nansum",
+        "nanmedian",
+        "logcumsumexp",
     ),
 }
+
+
+_SELDOM_EXACT = ("lgamma", "digamma", "special_", "erfinv", "polygamma", "logaddexp")
+"""An exact result, such as the 0 of lgamma(1), is what a sum of rounded terms happens to give."""
 
 
 def _moves_nothing(func: Any) -> bool:
@@ -206,6 +239,8 @@ def _same(wide: list[Any], func: Any, args: Any, kwargs: Any, writes: bool) -> b
     """Whether the operator rounds nothing here."""
     if writes:
         args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+    if func._schema.name.removeprefix("aten::").startswith(_SELDOM_EXACT):
+        return False
     narrow = pytree.tree_leaves(func(*args, **kwargs))
     for one, other in zip(narrow, wide, strict=True):
         if isinstance(one, torch.Tensor) and one.dtype == torch.float64 and not _is_short(one, args, kwargs):

@@ -18,6 +18,7 @@ from hunt import runs, script, sensitivity, shrink
 from hunt.cases import cases
 from hunt.generate import generate
 from hunt.judge import Finding, judge
+from hunt.known import declared
 
 
 def work(pipe: Connection, stage: Any, quiet: bool = True) -> None:
@@ -69,7 +70,7 @@ def record(
         "operators": list(hunted.program.operators),
         "seconds": round(time.process_time() - begun, 3),
     }
-    if finding.is_ours or finding.outcome in ("upstream", "declared"):
+    if seconds and (finding.is_ours or finding.outcome in ("upstream", "declared")):
         found |= _cause(seed, hunted.program, made, finding, known, seconds)
     return found
 
@@ -80,8 +81,13 @@ def _cause(
     """The shrunk program, unless one step of it alone is enough to recognise a known cause."""
     begun = time.process_time()
     subject, small = shrink.shrunk(program, made, finding, lambda one, what: name_of(one, what) in known, seconds)
+    outcome = small.outcome
     cause = name_of(subject, small)
+    if outcome in ("silent", "zero sign") and declared(small.kind, small.detail, cause):
+        outcome = "declared"
+        cause = f"{outcome} | {cause.split(' | ', 1)[1]}"
     return {
+        "outcome": outcome,
         "cause": cause,
         "detail": small.detail,
         "steps": len(subject.program.steps),
