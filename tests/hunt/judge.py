@@ -9,13 +9,13 @@ A program and its cases arrive, a `Finding` leaves. Outcomes:
 | `skipped` | eager itself cannot run it | |
 | `silent` | wrong numbers, shapes or dtypes, by onnx's reference evaluator too (or where that cannot say) | ours |
 | `warned` | as `silent`, but the export warned of an assumption | ours |
-| `assumed` | the export was allowed to take something about the data for granted, and said so; it does not hold here | |
+| `assumed` | the export was allowed to take something about the data for granted; here it does not hold | |
 | `not running` | the file does not load, or fails at a size or a value at which eager runs | ours |
 | `invalid` | onnx's full check refuses the file | ours |
 | `raw error` | the export ended in an error that is not one of ours | ours |
 | `crash`, `timeout` | the process died, or took too long | ours |
 | `zero sign` | only the sign of a zero is wrong, by the reference evaluator too | ours |
-| `declared` | only where torch disagrees with its own decomposition at NaN and infinities, or numbers overflow on the way | see `excuses.py` |
+| `declared` | at NaN and infinities torch disagrees with itself, or numbers overflow on the way (`excuses.py`) | |
 | `upstream` | the reference evaluator agrees with eager, onnxruntime does not | onnxruntime |
 | `reference` | onnxruntime agrees with eager, the reference evaluator does not | onnx |
 """

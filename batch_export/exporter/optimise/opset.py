@@ -123,7 +123,7 @@ def _cast_around(node: ir.Node, opset_version: int, variable: str, dtype: ir.Dat
             back.metadata_props.update(node.metadata_props)
             node.graph.insert_after(node, back)
             if output.is_graph_output():
-                output.name, back.outputs[0].name = None, output.name
+                output.name, back.outputs[0].name = f"{output.name}_wide", output.name
             ir.convenience.replace_all_uses_with(output, back.outputs[0], replace_graph_outputs=True)
             back.replace_input_with(0, output)
             output.type = ir.TensorType(_WIDER[dtype])
