@@ -73,7 +73,7 @@ def wrong(expected: torch.Tensor, actual: torch.Tensor, allowance: Allowance | N
 
 
 def _not_finite_as_nan(parts: torch.Tensor) -> torch.Tensor:
-    """A complex number with a part that is not finite is NaN: products of such numbers may give either part anything."""
+    """A complex number with a part that is not finite as NaN: its products may have anything in either part."""
     return torch.where(torch.isfinite(parts).all(-1, keepdim=True), parts, torch.full_like(parts, torch.nan))
 
 

@@ -6,8 +6,8 @@ An element is somebody else's, or declared, for one of these reasons:
 - `torch's own decomposition`: torch, with its operators decomposed, has the file's value and not eager's, and NaN or an
   infinity is among the program's numbers, or the sign of a zero is all that differs. Fused kernels of eager say
   something else about these than their formulas.
-- `overflow`: in float64 file and eager agree, and the program has finite numbers above 1e12 in float32 or bfloat16, whose
-  squares or cubes do not fit: eager computes some operators in float64, ONNX's have the dtype of their inputs.
+- `overflow`: in float64 file and eager agree, and the program has finite numbers above 1e12 in float32 or bfloat16,
+  whose squares or cubes do not fit: eager computes some operators in float64, ONNX's have the dtype of their inputs.
 
 None of these excuses a wrong finite number of a program of ordinary numbers.
 """

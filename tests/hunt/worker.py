@@ -17,12 +17,15 @@ from batch_export.exporter import warm
 from hunt import runs, script, sensitivity, shrink
 from hunt.cases import cases
 from hunt.generate import generate
-from hunt.judge import Finding, judge
+from hunt.judge import OURS, Finding, judge
 from hunt.known import declared
+
+SHRUNK = frozenset({*OURS, "declared", "upstream"})
+"""Outcomes with a cause."""
 
 
 def work(pipe: Connection, stage: Any, quiet: bool = True) -> None:
-    """Answers `(seed, reference, known causes)` with a record until the pipe closes."""
+    """Answers `(seed, reference, known causes, outcomes to shrink)` with a record until the pipe closes."""
     runs.STAGE = stage
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
@@ -34,9 +37,9 @@ def work(pipe: Connection, stage: Any, quiet: bool = True) -> None:
         os.dup2(silence, 2)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            seed, reference, known = pipe.recv()
+            seed, reference, known, shrinks = pipe.recv()
             try:
-                pipe.send(record(seed, reference, known))
+                pipe.send(record(seed, reference, known, shrinks))
             except Exception as error:
                 pipe.send(
                     {"seed": seed, "outcome": "hunter error", "kind": repr(error)[:300], "detail": "", "seconds": 0}
@@ -55,7 +58,11 @@ def warm_all(seeds: range = range(12)) -> None:
 
 
 def record(
-    seed: int, reference: bool = False, known: frozenset[str] = frozenset(), seconds: float = 40.0
+    seed: int,
+    reference: bool = False,
+    known: frozenset[str] = frozenset(),
+    shrinks: frozenset[str] = SHRUNK,
+    seconds: float = 40.0,
 ) -> dict[str, Any]:
     """Generates, judges and, when the program fails in a way not seen often enough, shrinks it."""
     begun = time.process_time()
@@ -70,7 +77,7 @@ def record(
         "operators": list(hunted.program.operators),
         "seconds": round(time.process_time() - begun, 3),
     }
-    if seconds and (finding.is_ours or finding.outcome in ("upstream", "declared")):
+    if finding.outcome in shrinks:
         found |= _cause(seed, hunted.program, made, finding, known, seconds)
     return found
 
