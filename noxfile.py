@@ -21,6 +21,8 @@ SCHEMAS = {
     "gitlab-ci": "examples/gitlab/gitlab-ci.yml",
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+RARER = ("tests/test_exporter_architectures.py", "tests/test_exporter_pipeline.py")
+"""The files with tests marked `ops`."""
 
 
 def group(name: str) -> tuple[str, ...]:
@@ -113,7 +115,7 @@ def ops(session: nox.Session) -> None:
     out = session.create_tmp() + "/ops.jsonl"
     pathlib.Path(out).unlink(missing_ok=True)
     session.run("python", "tests/op_database.py", "--check", "--out", out, *session.posargs, env=ONE_THREAD)
-    session.run("pytest", "-m", "ops", "tests/test_exporter_architectures.py", env=ONE_THREAD)
+    session.run("pytest", "-m", "ops", *RARER, env=ONE_THREAD)
 
 
 @nox.session

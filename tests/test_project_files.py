@@ -54,6 +54,14 @@ def test_the_sessions_are_there() -> None:
     assert "pip install" not in text
 
 
+def test_what_is_left_to_the_session_ops_is_run_by_it() -> None:
+    marked = {
+        f"tests/{path.name}" for path in (ROOT / "tests").glob("test_*.py") if "mark.ops" in path.read_text("utf-8")
+    } - {f"tests/{Path(__file__).name}"}
+    (named,) = re.findall(r"^RARER = \((.*)\)$", (ROOT / "noxfile.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(re.findall(r'"(.+?)"', named)) == marked
+
+
 def test_the_version_is_written_once_more_only() -> None:
     import batch_export
 

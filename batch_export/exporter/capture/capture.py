@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import assumptions, attributes, narrowing, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
@@ -80,6 +81,7 @@ def capture(
     dynamic_shapes: Any = None,
     allow_guards: bool = False,
     allow_assumptions: bool | None = None,
+    capture_blocks: bool = True,
     strategies: Sequence[tuple[str, Callable[..., Any]]] = STRATEGIES,
 ) -> Captured:
     """Captures a model.
@@ -92,6 +94,7 @@ def capture(
         allow_guards: keep a program that holds for some sizes of a dynamic axis only, with its guards.
         allow_assumptions: keep a program that takes something about the data for granted, after it was run against the
             model; as `allow_guards` when None.
+        capture_blocks: trace blocks that are alike once, see `blocks.py`.
         strategies: what to try, in order.
 
     Raises:
@@ -105,10 +108,18 @@ def capture(
     if torchscript.is_scripted(model):
         begun = time.perf_counter()
         with in_onnx_export():
-            model = torchscript.as_eager(model, arguments, keywords)
+            eager = torchscript.as_eager(model, arguments, keywords)
+        every = torchscript.every_input(model, arguments, keywords)
+        if isinstance(dynamic_shapes, (tuple, list)):
+            dynamic_shapes = (*dynamic_shapes, *[None] * (len(every) - len(dynamic_shapes)))
         taken = time.perf_counter() - begun
         captured = capture(
-            model, args, kwargs, dynamic_shapes=dynamic_shapes, allow_guards=allow_guards, strategies=strategies[:1]
+            eager,
+            every,
+            dynamic_shapes=dynamic_shapes,
+            allow_guards=allow_guards,
+            capture_blocks=capture_blocks,
+            strategies=strategies[:1],
         )
         captured.attempts[0] = Attempt("TorchScript converter", taken + captured.attempts[0].seconds)
         return captured
@@ -116,6 +127,8 @@ def capture(
     _check_call(module, arguments, keywords)
     arguments, keywords = _one_tensor_each(module, arguments, _in_forward_order(module, keywords))
     asked = shapes.canonical(dynamic_shapes, module, arguments, keywords)
+    if capture_blocks:
+        strategies = [(name, by_blocks(one) if name == NON_STRICT else one) for name, one in strategies]
     with attributes.watching(module) as changed:
         captured = _by_strategies(module, arguments, keywords, asked, strategies, allow_guards, allow_assumptions)
         fixes = [place for guard in captured.guards for place in guard.fixes]
@@ -166,6 +179,7 @@ def _by_strategies(
         attempts.append(Attempt(name, time.perf_counter() - begun))
         try:
             captured = _finished(program, asked, list(attempts), allow_guards, (module, args, kwargs))
+            captured.blocks = getattr(program, "_blocks", [])
         except DynamicShapeError as error:
             held = held or _Held(None, error)
             if not (seen.made_plain or seen.made_index):
