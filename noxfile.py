@@ -70,8 +70,9 @@ def sweep(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Everything, with latency measured afresh."""
-    install(session)
+    """The test of five nights, then everything, with latency measured afresh."""
+    install(session, "test")
+    session.run("pytest", "-m", "nightly", "tests/test_nightly_real.py", env=ONE_THREAD)
     session.run("python", "-m", "batch_export", "+sweep=nightly", *session.posargs)
 
 
