@@ -48,7 +48,7 @@ _ELSEWHERE = ("model", "environment")
 def answer(request: Request, scratch: Path) -> Answer:
     """Answers a request; `scratch` is an existing, empty folder."""
     planned = request.planned
-    bench = Workbench(planned.model, planned.cell.dynamic, planned.exporter, scratch)
+    bench = Workbench(planned.cell, planned.model, planned.exporter, scratch)
     stage = request.record.stage
     if stage in _ELSEWHERE:
         words = f"{planned.cell.name} failed before the export, in stage {stage}: {request.record.message}"
@@ -151,7 +151,7 @@ class _After:
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir()
-        bench = Workbench(self._bench.model, self._cell.dynamic, self._bench.exporter, folder)
+        bench = Workbench(self._cell, self._bench.model, self._bench.exporter, folder)
         return plugin.execute(bench, self._cell.opset)
 
     def _refusal(self) -> Answer | None:

@@ -6,14 +6,16 @@ well, up to the stage that failed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.captured import Captured
-from batch_export.exporter.report.story import Made, Story
+from batch_export.exporter.optimise.passes import PassReport
+from batch_export.exporter.report.story import Story
 
 _STAGES = ("capture", "translate", "optimise", "opset", "save", "verify")
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
@@ -46,8 +48,8 @@ def text(story: Story) -> str:
         lines += _capture_lines(story.captured)
     elif getattr(story.error, "attempts", ()):
         lines += _attempt_lines(story.error.attempts)  # type: ignore[union-attr]
-    if story.program is not None:
-        lines += _program_lines(story.program)
+    if story.operators is not None:
+        lines += _program_lines(story.operators, story.passes)
     if story.verification:
         lines += [
             "",
@@ -64,6 +66,13 @@ def text(story: Story) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _block_lines(blocks: Sequence[Block]) -> list[str]:
+    if not blocks:
+        return []
+    lines = ["", "## Repeated blocks", "", "| block | traced | written again | why not more |", "|---|---|---|---|"]
+    return [*lines, *(f"| {one.kind} | {len(one.traced)} | {len(one.stamped)} | {one.reason} |" for one in blocks)]
+
+
 def _attempt_lines(attempts: Sequence[Any]) -> list[str]:
     lines = ["", "## Capture strategies", "", "| strategy | seconds | result |", "|---|---|---|"]
     for attempt in attempts:
@@ -73,7 +82,7 @@ def _attempt_lines(attempts: Sequence[Any]) -> list[str]:
 
 
 def _capture_lines(captured: Captured) -> list[str]:
-    lines = _attempt_lines(captured.attempts)
+    lines = [*_attempt_lines(captured.attempts), *_block_lines(captured.blocks)]
     lines += ["", "## Dynamic axes and guards", ""]
     lines += [f"- {name} (torch's {symbol})" for symbol, name in captured.axis_names.items()] or ["- no named axes"]
     lines += [
@@ -87,13 +96,13 @@ def _capture_lines(captured: Captured) -> list[str]:
     return lines
 
 
-def _program_lines(program: Made) -> list[str]:
+def _program_lines(operators: Mapping[str, tuple[int, str]], passes: Sequence[PassReport]) -> list[str]:
     lines = ["", "## Operators", "", "| operator | count | translated by |", "|---|---|---|"]
-    for name, (count, origin) in sorted(program.operators.items()):
+    for name, (count, origin) in sorted(operators.items()):
         lines.append(f"| {name} | {count} | {origin} |")
-    if program.passes:
+    if passes:
         lines += ["", "## Optimiser", "", "| pass | nodes before | nodes after | changes |", "|---|---|---|---|"]
-        for one in program.passes:
+        for one in passes:
             lines.append(f"| {one.name} | {one.nodes_before} | {one.nodes_after} | {one.changes} |")
     return lines
 
