@@ -39,7 +39,8 @@ def install(session: nox.Session, *groups: str) -> None:
 def tests(session: nox.Session) -> None:
     """The tests, two at a time: `nox -s tests -- tests/test_matrix.py -x`."""
     install(session, "test")
-    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs, env=ONE_THREAD)
+    shared_out = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    session.run("pytest", *shared_out, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session
@@ -70,8 +71,9 @@ def sweep(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Everything, with latency measured afresh."""
-    install(session)
+    """The test of five nights, then everything, with latency measured afresh."""
+    install(session, "test")
+    session.run("pytest", "-m", "nightly", "tests/test_nightly_real.py", env=ONE_THREAD)
     session.run("python", "-m", "batch_export", "+sweep=nightly", *session.posargs)
 
 
