@@ -33,8 +33,8 @@ from batch_export.report.junit import junit_xml
 from batch_export.report.markdown import markdown
 from batch_export.report.sarif import sarif_text
 from batch_export.report.spreadsheet import csv_text
-from batch_export.report.story import tell
 from batch_export.report.summary import Counts, summarise
+from batch_export.report.terminal import tell
 from batch_export.runner import remeasure
 from batch_export.runner.units import Unit
 from batch_export.store import open_store

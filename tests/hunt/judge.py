@@ -124,10 +124,10 @@ def _at(program: Program, case: Case, index: int, exported: runs.Export, files: 
         if reference and isinstance(one := _differs(files, runs.REFERENCE, program, case, wanted, None), tuple):
             return Finding("reference", one[1].kind, one[1].detail, index, one[0])
         return Finding("ok", case=index)
-    return _settled(program, case, index, exported, files, expected, mapped, differing)
+    return _blamed(program, case, index, exported, files, expected, mapped, differing)
 
 
-def _settled(
+def _blamed(
     program: Program,
     case: Case,
     index: int,

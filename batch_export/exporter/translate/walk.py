@@ -131,11 +131,11 @@ class Translator(OperatorTranslator):
             container, index = env[node.args[0]], node.args[1]  # type: ignore[index]
             if isinstance(container, (list, tuple)):
                 return container[index]  # type: ignore[index]
-            return self.settle(op.SequenceAt(container, index), node.meta.get("val"), node.name)
+            return self.conform(op.SequenceAt(container, index), node.meta.get("val"), node.name)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return control_flow.translate(self, node, env)
         if native.is_native(target):
-            return self.settle(native.translate(self, node, env), node.meta.get("val"), node.name)
+            return self.conform(native.translate(self, node, env), node.meta.get("val"), node.name)
         fake = node.meta.get("val")
         written = decompose.mutated_arguments(target)
         if written and not qualified.startswith("aten::detach"):

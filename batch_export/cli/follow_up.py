@@ -9,8 +9,8 @@ import msgspec
 from batch_export.cli.arguments import VerbParser, add_outputs
 from batch_export.report import run_folder as files
 from batch_export.report.runs import records_of, resolve_run
-from batch_export.runner.after import ask
-from batch_export.stages.after_request import Question
+from batch_export.runner.follow_up import ask
+from batch_export.stages.follow_up_request import Question
 
 
 def answer(question: Question, description: str, arguments: list[str]) -> int:
