@@ -143,8 +143,8 @@ def _blamed(
         return Finding("skipped", "undefined", case=index)
     allowed = [allowances[place] for place in mapped]
     wanted = [expected[place] for place in mapped]
-    left = {name: _differs(files, name, program, case, wanted, allowed) for name in differing}
-    left = {name: one for name, one in left.items() if one is not None}
+    again = {name: _differs(files, name, program, case, wanted, allowed) for name in differing}
+    left = {name: one for name, one in again.items() if one is not None}
     if not left:
         return Finding("ok", case=index)
     by_reference = _differs(files, runs.REFERENCE, program, case, wanted, allowed)
@@ -181,7 +181,7 @@ def _differs(
         return error
     if len(actual) != len(wanted):
         return 0, Difference("count", f"{len(actual)} outputs instead of {len(wanted)}")
-    excused = allowed or [None] * len(wanted)
+    excused: Sequence[Allowance | None] = allowed or [None] * len(wanted)
     return worst([difference(*three) for three in zip(wanted, actual, excused, strict=True)])
 
 
