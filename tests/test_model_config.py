@@ -85,7 +85,7 @@ REMOVE = object()
         (
             "inputs.mask.dtype",
             "flaot32",
-            "'inputs.mask.dtype' is 'flaot32', which is no dtype of torch; did you mean 'float32'?",
+            "'inputs.mask.dtype' is 'flaot32', which is not a dtype of torch; did you mean 'float32'?",
         ),
         ("inputs.mask.dtype", 1, "'inputs.mask.dtype' is 1, which is no dtype"),
         ("inputs.mask.shape", REMOVE, "'inputs.mask' needs 'shape', a list of axis names and sizes"),

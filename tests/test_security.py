@@ -139,7 +139,7 @@ def test_no_name_leads_out_of_the_folder_of_logs(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize("key", ["../../secret", "/etc/passwd", "a/b", "", ".."])
 def test_a_key_that_is_none_is_no_path(tmp_path: Path, key: str) -> None:
-    with pytest.raises(StoreError, match="is no action's key"):
+    with pytest.raises(StoreError, match="is not the key of an action"):
         open_store(tmp_path).entry_path(key)
     folder = tmp_path / "outputs" / "2026-11-01" / "1"
     write_run(folder, [passed(cell())])

@@ -14,7 +14,7 @@ from batch_export.stages.follow_up_request import Question
 
 
 def answer(question: Question, description: str, arguments: list[str]) -> int:
-    """Parses the arguments, asks, and prints; 0 when something was found, 1 when the failure did not come again."""
+    """Parses the arguments, asks, and prints; 0 when something was found, 1 when the failure did not occur again."""
     parser = VerbParser(question, description)
     parser.add_argument("cell", help="model/dynamic/opset20/provider/exporter, as `plan` and the reports name it")
     parser.add_argument("--run", default="latest", help="the run's folder, latest (default), or latest~1")
