@@ -31,7 +31,7 @@ class StepKind:
         exports: whether its time is part of what the export of a cell takes.
         alone: whether it is executed alone on the machine, after everything else.
         local: whether its result says something about one host: it never leaves its store.
-        excused: whether a cell goes on without it: it then has no float64 values to be excused by, or no speed-up to show.
+        excused: whether a cell goes on without it: it then has no values in float64, or no speed-up to show.
         reads: what of the arguments of `execute` is stored content: it is given the path of the file.
         refers_to: what of them names stored content that has to be there: it is given the digest.
     """
