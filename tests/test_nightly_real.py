@@ -1,6 +1,6 @@
 """Five real nights through the command line: a user's models and exporter, faults switched on and off by files.
 
-What `test_nightly_story.py` tells with made-up records happens here: every night is a process that exports, runs,
+What `test_nightly_records.py` tells with made-up records happens here: every night is a process that exports, runs,
 measures and compares. Each event is reported exactly once, and nothing else is. The nox session `nightly` runs it.
 """
 

@@ -284,7 +284,7 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
     tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in attempts)
     raise CaptureError(
         f"the model could not be captured. {first.strategy} said {first.error}",
-        next_step=f"all strategies: {tried}. Export with report=True for the whole story",
+        next_step=f"all strategies: {tried}. Export with report=True for all that happened",
         attempts=tuple(attempts),
     ) from first.exception
 

@@ -84,7 +84,7 @@ def rnn_relu_cell(
 
 
 class _Batch:
-    """A batch of at least one for kernels that end the process on a batch of none (onnxruntime 1.31: LSTM and GRU).
+    """A batch of at least one for kernels that end the process on an empty batch (onnxruntime 1.31: LSTM and GRU).
 
     Where the batch is fixed and not 0 nothing is recorded.
     """

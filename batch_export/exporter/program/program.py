@@ -29,7 +29,7 @@ from batch_export.exporter.optimise import passes, weight_folding
 from batch_export.exporter.program import adapters, checkpoint, listing, naming
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.provenance import Provenance, Traceable
-from batch_export.exporter.report.story import Story
+from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
@@ -414,5 +414,5 @@ class ONNXProgram(Traceable):
             raise ValueError(f"a SARIF log ends in .sarif, and the destination is {os.fspath(destination)}")
         from batch_export.exporter.report import sarif  # lazy: needed for this alone
 
-        story = self.diagnostic_context or Story(self.model.graph.name or "", self.model.opset_imports.get("", 0))
-        sarif.write(Path(destination), story)
+        journal = self.diagnostic_context or Journal(self.model.graph.name or "", self.model.opset_imports.get("", 0))
+        sarif.write(Path(destination), journal)
