@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions, attributes, narrowing, torchscript
+from batch_export.exporter.capture import assumptions, attributes, caches, narrowing, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.export_switch import in_onnx_export
@@ -62,6 +62,7 @@ def as_module(model: Any) -> torch.nn.Module:
 
 def named_inputs(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The example inputs by parameter name, whatever kind of model it is."""
+    caches.register()
     if isinstance(model, torch.export.ExportedProgram):
         module: torch.nn.Module = model.module(check_guards=False)
     elif torchscript.is_scripted(model):
@@ -98,6 +99,7 @@ def capture(
         CaptureError: if every strategy failed; the first informative error is its cause.
         DynamicShapeError: if the dynamic shapes do not fit the inputs, or the model fixes an axis asked for as dynamic.
     """
+    caches.register()
     arguments, keywords = tuple(args), dict(kwargs or {})
     allow_assumptions = allow_guards if allow_assumptions is None else allow_assumptions
     if isinstance(model, torch.export.ExportedProgram):
