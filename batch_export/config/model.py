@@ -107,6 +107,7 @@ class _Reader:
             tags=self._words("tags", config.get("tags")),
             requires=self._words("requires", config.get("requires")),
             seed=self._whole("seed", config.get("seed", 0)),
+            seed_given="seed" in config,
             tolerances=self._tolerances(config.get("tolerances") or {}),
             output_names=self._words("output_names", config.get("output_names")),
             timeout_s=self._limit("timeout_s", config.get("timeout_s", 0.0)),

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions, attributes, caches, narrowing, torchscript
+from batch_export.exporter.capture import assumptions, attributes, caches, exported_inputs, narrowing, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.export_switch import in_onnx_export
@@ -243,6 +243,8 @@ def _as_it_is(
     attempts = [Attempt("ExportedProgram", 0.0)]
     if not args and not kwargs and program.example_inputs:
         args, kwargs = program.example_inputs
+    args, given = exported_inputs.by_position(program, args, kwargs)
+    kwargs = dict(given)
     if dynamic_shapes is None:
         return Captured(program, {}, collect(program, [], {}), attempts)
     if not args and not kwargs:

@@ -57,7 +57,7 @@ def _by_position(
     """Forward's parameters, and their values in its order."""
     method: Any = model.forward if isinstance(model, torch.nn.Module) else model
     schema = method.schema
-    formals = [formal for formal in schema.arguments if formal.name != "self"]
+    formals = list(schema.arguments)[1 if isinstance(model, torch.nn.Module) else 0 :]  # the first one is the module
     listed = ", ".join(formal.name for formal in formals)
     given = dict(zip([formal.name for formal in formals], args, strict=False))
     unknown = [name for name in kwargs if name not in {formal.name for formal in formals} or name in given]
