@@ -49,6 +49,21 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """A place among a model's inputs where forward takes a cache object in place of a dict of tensors.
+
+    Attributes:
+        path: where it sits, as `InputSpec.path`.
+        target: dotted name of its class, e.g. `transformers.DynamicCache`.
+        arguments: keyword arguments of the class (plain data).
+    """
+
+    path: tuple[str | int, ...]
+    target: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AxisSpec:
     """A named axis: the size in the example inputs and the sizes at which a dynamic file is checked as well."""
 
@@ -66,6 +81,7 @@ class ModelSpec:
         arguments: keyword arguments of the builder (plain data).
         requires: import names of the libraries that the builder needs beyond torch; a missing one skips the cells.
         seed: seed of torch's generator before the builder runs and before inputs are drawn.
+        caches: which of the inputs' dicts forward takes as cache objects.
         seed_given: whether the config names it; a builder's argument of that name is given it then.
         tolerances: by dtype name, in place of the run's.
         output_names: names of the ONNX outputs, or empty to keep the exporter's.
@@ -96,6 +112,7 @@ class ModelSpec:
     allow_nonfinite: bool = False
     allow_guards: bool = False
     seed_given: bool = False
+    caches: tuple[CacheSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 
+from batch_export import axes
 from batch_export.config.model import model_spec
-from batch_export.errors import ModelError
+from batch_export.errors import ModelError, UsageError
 from batch_export.peers import torchscript
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 from batch_export.stages import capture, reference, translate
@@ -56,6 +58,16 @@ def frozen():
 def seeded(seed):
     return Net(seed=seed)
 
+class Step(torch.nn.Module):
+    def forward(self, x, past):
+        keys, values = past.update(x, 2 * x, 0)
+        return (keys * values).sum(-1), past
+
+class Cross(torch.nn.Module):
+    def forward(self, x, past):
+        keys, _ = past.self_attention_cache.update(x, x, 0)
+        return keys.sum(2) + past.cross_attention_cache.layers[0].values.sum(2)
+
 def maybe_seeded(seed=42):
     return Net(seed=seed)
 """
@@ -75,8 +87,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def spec_of(target: str, **others: Any) -> ModelSpec:
-    axes = {"batch": {"example": 2, "check": [5]}}
-    return model_spec("sample", {"_target_": target, "inputs": INPUTS, "axes": axes, **others})
+    batch = {"batch": {"example": 2, "check": [5]}}
+    return model_spec("sample", {"_target_": target, "inputs": INPUTS, "axes": batch, **others})
 
 
 def exported(spec: ModelSpec, dynamic: str, folder: Path) -> list[Any]:
@@ -87,9 +99,7 @@ def exported(spec: ModelSpec, dynamic: str, folder: Path) -> list[Any]:
     assert made.model is not None
     assert reference.execute(bench).failure is None
     assert bench.captured is not None
-    import onnx
-
-    (x, _) = onnx.load(made.model.onnx, load_external_data=False).graph.input
+    x = onnx.load(made.model.onnx, load_external_data=False).graph.input[0]
     assert x.name == "x"
     return [size.dim_param or size.dim_value for size in x.type.tensor_type.shape.dim]
 
@@ -136,3 +146,57 @@ def test_the_older_exporter_takes_scripted_modules_by_name(module: str, tmp_path
     names: dict[str, Any] = {"input_names": ["x", "y"], "output_names": None}
     torchscript.export(built, (), kwargs, path=path, opset_version=17, dynamic_shapes=None, **names)
     assert path.stat().st_size > 0
+
+
+CACHE = {"cache": "transformers.DynamicCache", "layers": 1, "keys": {"dtype": "float32", "shape": ["batch", 2, 3, 4]}}
+HEADS = {"dtype": "float32", "shape": ["batch", 2, 1, 4]}
+
+
+@pytest.mark.parametrize(
+    ("builder", "past", "names"),
+    [
+        ("Step", CACHE, ["x", "past_key_cache_0", "past_value_cache_0"]),
+        (
+            "Cross",
+            {
+                "cache": "transformers.EncoderDecoderCache",
+                "self_attention_cache": CACHE,
+                "cross_attention_cache": CACHE,
+            },
+            [
+                "x",
+                "past_self_attention_cache_key_cache_0",
+                "past_self_attention_cache_value_cache_0",
+                "past_cross_attention_cache_key_cache_0",
+                "past_cross_attention_cache_value_cache_0",
+            ],
+        ),
+    ],
+)
+def test_caches_are_named_in_the_config(
+    module: str, builder: str, past: dict[str, Any], names: list[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    spec = spec_of(f"{module}.{builder}", inputs={"x": HEADS, "past": past})
+    assert list(axes.input_names(spec)) == names
+    assert exported(spec, "full", tmp_path) == ["batch", 2, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cache": "DynamicCache"}, r"'inputs\.past\.cache' must be a dotted name such as transformers\.DynamicCache"),
+        ({"layers": 0}, r"'inputs\.past\.layers' is 0, and a size there must be at least 1"),
+        ({"keys": {"shape": [2]}}, r"'inputs\.past' is a cache and needs 'keys'"),
+        ({"self_attention_cache": CACHE}, r"'inputs\.past\.cross_attention_cache' is none"),
+    ],
+)
+def test_a_cache_that_is_described_wrongly(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        spec_of("a.b", inputs={"x": HEADS, "past": {**CACHE, **change}})
+
+
+def test_a_class_that_is_no_cache(module: str) -> None:
+    spec = spec_of(f"{module}.Step", inputs={"x": HEADS, "past": {**CACHE, "cache": f"{module}.Net"}})
+    with pytest.raises(ModelError, match=r"'cache' names .*\.Net, which is no class of a cache"):
+        model_room.build(spec)

@@ -25,6 +25,7 @@ from batch_export.exporter.capture import caches, exported_inputs
 from batch_export.numbers.tolerances import LARGE_SCALE
 from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
+from batch_export.stages.cache_inputs import class_named, take_caches
 from batch_export.words import class_and_line, did_you_mean
 
 
@@ -67,6 +68,7 @@ def build(spec: ModelSpec) -> torch.nn.Module:
         for parameter in module.parameters():
             parameter.requires_grad_(False)
     _fitting_inputs(spec, module)
+    take_caches(module, spec.caches, lambda dotted: class_named(spec.name, dotted, _found(spec, dotted)))
     _name_open_keywords(spec, module)
     return module
 
@@ -131,7 +133,12 @@ def _installed(library: str) -> bool:
 
 
 def _builder(spec: ModelSpec) -> Any:
-    module_name, attribute = resolve_target(spec.target)
+    return _found(spec, spec.target)
+
+
+def _found(spec: ModelSpec, target: str) -> Any:
+    """What a dotted name of the config stands for; it can be called."""
+    module_name, attribute = resolve_target(target)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -141,7 +148,7 @@ def _builder(spec: ModelSpec) -> Any:
             return _member(spec, *owner, attribute)
         if module_name == missing or module_name.startswith(f"{missing}."):
             raise ModelError(
-                f"model {spec.name!r}: there is no module {missing!r} for its builder {spec.target}; "
+                f"model {spec.name!r}: there is no module {missing!r} for its builder {target}; "
                 "the current folder, PYTHONPATH and the installed packages were searched"
             ) from error
         raise ModelError(
@@ -157,7 +164,7 @@ def _builder(spec: ModelSpec) -> Any:
             f"model {spec.name!r}: module {module_name!r} has no {attribute!r}{did_you_mean(attribute, names)}"
         )
     if not callable(builder):
-        raise ModelError(f"model {spec.name!r}: {spec.target} is {_described(builder)}, which cannot be called")
+        raise ModelError(f"model {spec.name!r}: {target} is {_described(builder)}, which cannot be called")
     return builder
 
 
