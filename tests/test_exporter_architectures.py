@@ -301,9 +301,6 @@ class CacheToCache(nn.Module):
 @pytest.mark.parametrize("opset", [pytest.param(20, marks=pytest.mark.ops), 25])
 def test_a_decoder_step_from_dynamic_cache_to_dynamic_cache(opset: int) -> None:
     torch.manual_seed(0)
-    from transformers.integrations.executorch import register_dynamic_cache_export_support
-
-    register_dynamic_cache_export_support()
 
     def inputs(batch: int, seq: int, past: int) -> tuple[Any, ...]:
         ids, pairs = step(batch, seq, past)

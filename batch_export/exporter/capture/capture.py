@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions, attributes, torchscript
+from batch_export.exporter.capture import assumptions, attributes, caches, exported_inputs, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
@@ -72,6 +72,7 @@ def as_module(model: Any) -> torch.nn.Module:
 
 def named_inputs(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The example inputs by parameter name, whatever kind of model it is."""
+    caches.register()
     if isinstance(model, torch.export.ExportedProgram):
         module: torch.nn.Module = model.module(check_guards=False)
     elif torchscript.is_scripted(model):
@@ -115,6 +116,7 @@ def capture(
     """
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
+    caches.register()
     arguments, keywords = tuple(args), dict(kwargs or {})
     allow_assumptions = guards == "allow" if allow_assumptions is None else allow_assumptions
     if isinstance(model, torch.export.ExportedProgram):
@@ -335,6 +337,8 @@ def _as_it_is(
     attempts = [Attempt("ExportedProgram", 0.0)]
     if not args and not kwargs and program.example_inputs:
         args, kwargs = program.example_inputs
+    args, given = exported_inputs.by_position(program, args, kwargs)
+    kwargs = dict(given)
     if dynamic_shapes is None:
         symbols = symbols_of(program, [], {})
         return Captured(program, {}, collect(program, symbols), attempts, symbols=symbols)
