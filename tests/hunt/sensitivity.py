@@ -196,6 +196,7 @@ _EITHER_ZERO = {
         "lerp",
         "scatter_reduce",
         "asin",
+        "special_log_ndtr",
         "atan",
         "sinh",
         "addmv",
@@ -265,7 +266,7 @@ def _is_overlapping(tensor: torch.Tensor) -> bool:
     return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 
-def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: Any) -> Sensitivity:
+def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: Any, times: int = _RUNS) -> Sensitivity:
     """Runs the program several times and tells how its results move.
 
     Args:
@@ -273,12 +274,13 @@ def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: An
         values: of its leaves.
         base: eager's results.
         collect: (module, arguments) -> results, in the order of `base`.
+        times: how often.
     """
     found = Sensitivity(
         [torch.zeros(one.shape, dtype=torch.float64) for one in base],
         [torch.zeros(one.shape, dtype=torch.bool) for one in base],
     )
-    for seed in range(_RUNS):
+    for seed in range(times):
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), _Moving(seed) as mode:
             moved = collect(module(program, values), arguments(program, values))
         found.undefined |= mode.undefined
