@@ -104,7 +104,7 @@ class Cell:
         """Returns the cell that a name stands for.
 
         Raises:
-            ValueError: it is no such name.
+            ValueError: it is not such a name.
         """
         parts, axes = name.split("/"), fields(cls)
         if len(parts) == len(axes):

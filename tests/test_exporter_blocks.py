@@ -17,6 +17,7 @@ from batch_export.exporter.capture.captured import Captured
 
 X = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
 DEPTH = 5
+OUTSIDE = torch.ones(4)
 
 
 class Layer(nn.Module):
@@ -43,6 +44,20 @@ class Indexed(Layer):
 class Cast(Layer):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.inner(x.to(torch.float32)).clone().add_(self.offset.float())
+
+
+class Constant(Layer):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) / torch.sqrt(torch.tensor(4.0)) + OUTSIDE
+
+
+class OwnConstant(Layer):
+    def __init__(self, index: int = 0, scale: float = 1.0) -> None:
+        super().__init__(index, scale)
+        self.plain = torch.tensor(float(max(index, 1)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * self.plain
 
 
 class Several(Layer):
@@ -164,6 +179,7 @@ SHARED: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "one number in all": (lambda: Stack(*layers(Scaled, lambda index: 3.0)), DEPTH - 2),
     "two numbers in turn": (lambda: Stack(*layers(Scaled, lambda index: index % 2)), 1),
     "a cast that changes nothing, and a write of its own": (lambda: Stack(*layers(Cast)), DEPTH - 2),
+    "constants": (lambda: Stack(*layers(Constant)), DEPTH - 2),
     "results of every kind": (lambda: Unpacking(*layers(Several)), DEPTH - 2),
     "one layer again and again": (lambda: repeated(Layer()), DEPTH - 3),
     "one weight in all": (lambda: tied(*layers(Layer)), DEPTH - 2),
@@ -175,12 +191,13 @@ SHARED: dict[str, tuple[Callable[[], nn.Module], int]] = {
 }
 TRACED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "numbers of their own": (lambda: Stack(*layers(Indexed)), ""),
+    "tensors of their own that are no buffers": (lambda: Stack(*layers(OwnConstant)), ""),
     "hooks": (lambda: hooked(*layers(Layer)), "has hooks"),
     "a write to the input": (lambda: Stack(*layers(Writing)), "may write to what the block is given"),
     "a write to a buffer": (lambda: Stack(*layers(Remembering)), "may write to what the block is given"),
     "a list that grows": (lambda: Passing(*layers(Collecting)), "changes a list or dict"),
     "sizes by data": (lambda: Stack(*layers(Sized)), "depends on data"),
-    "a branch": (lambda: Stack(*layers(Branching)), "reads the constant"),
+    "a branch": (lambda: Stack(*layers(Branching)), "has a cond"),
     "a tensor from outside": (Closing, "neither its input nor its weight"),
     "a global number": (lambda: Stack(*layers(Counting)), "wrote different nodes"),
 }

@@ -97,6 +97,13 @@ def test_an_opset_that_the_provider_does_not_load_is_skipped() -> None:
     assert found["mlp/static/opset20/cpu/core"] == "provider cpu loads opsets 7 to 19, not 20"
 
 
+def test_an_opset_that_one_exporter_does_not_take_is_skipped_there() -> None:
+    early = ExporterSpec("early", "peers.early", opsets=(7, 19))
+    found = skips(replace(MATRIX, exporters=(CORE, early)))
+    assert found["mlp/static/opset18/cpu/early"] == found["mlp/static/opset20/cpu/core"] == ""
+    assert found["mlp/static/opset20/cpu/early"] == "exporter early takes opsets 7 to 19, not 20"
+
+
 def test_a_missing_library_is_named() -> None:
     matrix = replace(MATRIX, models=(model("bert", "batch", requires=("transformers", "timm")),))
     assert set(skips(matrix).values()) == {"the model needs the package timm, which is not installed"}

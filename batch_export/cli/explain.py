@@ -68,7 +68,7 @@ def offers(before: Sequence[str]) -> Iterable[str]:
 
 def _quoted(word: str) -> str:
     if "'" in word or "\\" in word:
-        raise UsageError(f"{word!r} is no name of a configuration")
+        raise UsageError(f"{word!r} is not the name of a configuration")
     return f"'{word}'"
 
 

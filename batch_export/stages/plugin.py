@@ -139,7 +139,7 @@ def _written(exporter: str, path: Path) -> onnx.ModelProto:
         return onnx.load(path, load_external_data=False)
     except Exception as error:
         raise TranslationError(
-            f"exporter {exporter!r} wrote a file that is no ONNX model: {error}",
+            f"exporter {exporter!r} wrote a file that is not an ONNX model: {error}",
             next_step="write a serialised onnx.ModelProto to `path`",
         ) from error
 
@@ -151,7 +151,7 @@ def _files(exporter: str, path: Path) -> ModelFiles:
             continue
         if not entry.is_file() or entry.is_symlink():
             raise TranslationError(
-                f"exporter {exporter!r} left {entry.name!r} beside the model, which is no plain file",
+                f"exporter {exporter!r} left {entry.name!r} beside the model, which is not a plain file",
                 next_step="write external data as files directly beside `path`",
             )
         external[entry.name] = entry

@@ -25,7 +25,7 @@ DEEDS = {
     "output without end": ("Capture", "flood", "fail crash OutputLimit"),
     "an error message of 9 MB": ("Reference", "long_message", "fail model ValueError"),
     "a lone surrogate in a message": ("Reference", "surrogates", "fail model ValueError"),
-    "a result that is no plain data": ("Reference", "not_plain", "fail model TypeError"),
+    "a result that is not plain data": ("Reference", "not_plain", "fail model TypeError"),
     "another folder and environment": ("Reference", "move_away", "pass"),
     "all descriptors closed": ("Capture", "close_everything", "fail crash ProcessExit"),
     "no space left (in a model)": ("Capture", "full_disk", "fail environment OSError"),

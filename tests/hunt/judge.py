@@ -129,10 +129,10 @@ def _at(program: Program, case: Case, index: int, exported: runs.Export, files: 
         if reference and isinstance(one := _differs(files, runs.REFERENCE, program, case, wanted, None), tuple):
             return Finding("reference", one[1].kind, one[1].detail, index, one[0])
         return Finding("ok", case=index)
-    return _settled(program, case, index, exported, files, expected, mapped, differing)
+    return _blamed(program, case, index, exported, files, expected, mapped, differing)
 
 
-def _settled(
+def _blamed(
     program: Program,
     case: Case,
     index: int,
@@ -148,8 +148,8 @@ def _settled(
         return Finding("skipped", "undefined", case=index)
     allowed = [allowances[place] for place in mapped]
     wanted = [expected[place] for place in mapped]
-    left = {name: _differs(files, name, program, case, wanted, allowed) for name in differing}
-    left = {name: one for name, one in left.items() if one is not None}
+    again = {name: _differs(files, name, program, case, wanted, allowed) for name in differing}
+    left = {name: one for name, one in again.items() if one is not None}
     if not left:
         return Finding("ok", case=index)
     where = next(iter(left)) + (f" ({', '.join(left)})" if len(left) > 1 else "")
@@ -208,7 +208,7 @@ def _differs(
         return error
     if len(actual) != len(wanted):
         return 0, Difference("count", f"{len(actual)} outputs instead of {len(wanted)}")
-    excused = allowed or [None] * len(wanted)
+    excused: Sequence[Allowance | None] = allowed or [None] * len(wanted)
     return worst([difference(*three) for three in zip(wanted, actual, excused, strict=True)])
 
 

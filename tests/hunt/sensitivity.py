@@ -40,7 +40,7 @@ class _Moving(TorchDispatchMode):
     """Moves what each operator rounds."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._random = torch.Generator().manual_seed(seed)
         self._zeros = {0: 1.0, 1: -1.0}.get(seed)
         self.undefined = False

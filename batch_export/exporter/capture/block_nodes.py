@@ -7,13 +7,14 @@ stand on the other block's inputs and weights. Sizes are the same symbols in bot
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import (
     _ProxyTensor,
     disable_proxy_modes_tracing,
@@ -59,6 +60,8 @@ class Recording:
         outputs: for each leaf of the result its node, its place outside, or the value itself.
         leaves: the leaves of the result.
         spec: the result's structure.
+        constants: a node -> the tensor that forward made from Python's numbers there, or found outside.
+        is_common: constants that are one object in every call.
         calls: path in the block -> (calls before, calls after) of each module in it.
     """
 
@@ -70,6 +73,8 @@ class Recording:
     outputs: list[Any]
     leaves: list[Any]
     spec: pytree.TreeSpec
+    constants: dict[torch.fx.Node, torch.Tensor]
+    is_common: set[torch.fx.Node] = field(default_factory=set)
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -214,7 +219,11 @@ def recorded(
     for where, node in weights(block, tracer).items():
         if where not in of_weights or of_weights[where] is not node:
             moved["weight", where] = _inner(node, inside)
-    return Recording(path, call, [node for node in nodes if node in inside], outer, moved, outputs, leaves, spec)
+    kept = [node for node in nodes if node in inside]
+    constants = {node: getattr(tracer.root, str(node.target)) for node in kept if node.op == "get_attr"}
+    if any(type(one) is not torch.Tensor for one in constants.values()):
+        raise NotSharedError("it reads a constant that is no plain tensor")
+    return Recording(path, call, kept, outer, moved, outputs, leaves, spec, constants)
 
 
 def _output(
@@ -258,8 +267,6 @@ def _refuse(node: torch.fx.Node) -> None:
         raise NotSharedError(f"it has a {node.target}")
     if node.op not in ("call_function", "get_attr"):
         raise NotSharedError(f"it has a {node.op}")
-    if node.op == "get_attr":
-        raise NotSharedError(f"it reads the constant {node.target}")
 
 
 def _refuse_writes(nodes: Sequence[torch.fx.Node], outer: Mapping[torch.fx.Node, Any]) -> None:
@@ -303,8 +310,27 @@ def equal(one: Recording, other: Recording) -> bool:
         return False
     if {place: known.get(node) for place, node in one.moved.items()} != other.moved:
         return False
+    other.is_common = {known[node] for node, tensor in one.constants.items() if other.constants[known[node]] is tensor}
+    if not all(_is_equal(tensor, other.constants[known[node]]) for node, tensor in one.constants.items()):
+        return False
     results = zip(one.outputs, other.outputs, strict=True)
     return all(_of_result(mine, known) == _of_result(its, {}) for mine, its in results)
+
+
+def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one is other:
+        return True
+    if isinstance(one, FakeTensor) or isinstance(other, FakeTensor) or facts(one) != facts(other):
+        return False
+    with _without_modes():
+        return bool(torch.equal(one, other))
+
+
+@contextlib.contextmanager
+def _without_modes() -> Iterator[None]:
+    """Real tensors are computed with, as outside of a capture."""
+    with unset_fake_temporarily(), disable_proxy_modes_tracing(), torch._C.DisableTorchFunction():
+        yield
 
 
 def _of_result(output: Any, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Hashable:
@@ -320,7 +346,7 @@ def _written(node: torch.fx.Node, known: Mapping[torch.fx.Node, torch.fx.Node]) 
         return ("size", _expression(argument.meta["val"])) if _is_size(argument) else argument
 
     arguments = pytree.tree_map(leaf, (_lists(node.args), _lists(node.kwargs)))
-    return (node.op, node.target, arguments)
+    return (node.op, "" if node.op == "get_attr" else node.target, arguments)
 
 
 def _lists(argument: Any) -> Any:
@@ -362,7 +388,7 @@ def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tra
     for node in model.nodes:
         copy = tracer.graph.create_node(
             node.op,
-            node.target,
+            _own_constant(model, node, tracer) if node.op == "get_attr" else node.target,
             torch.fx.node.map_arg(node.args, lambda one: known.get(one, one)),
             torch.fx.node.map_arg(node.kwargs, lambda one: known.get(one, one)),
             type_expr=node.type,
@@ -395,6 +421,16 @@ def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tra
                 track_tensor(fresh[output], torch.fx.Proxy(known[output], tracer), constant=None, tracer=tracer)
             leaves.append(fresh[output])
     return pytree.tree_unflatten(leaves, model.spec)
+
+
+def _own_constant(model: Recording, node: torch.fx.Node, tracer: Any) -> str:
+    """The name of a copy's constant: one that every call makes anew is a tensor of its own."""
+    if node in model.is_common:
+        return str(node.target)
+    name = next(name for at in itertools.count() if not hasattr(tracer.root, name := f"_tensor_constant{at}"))
+    with _without_modes():
+        setattr(tracer.root, name, model.constants[node].clone())
+    return name
 
 
 def _outside(place: Place, block: torch.nn.Module, call: Call) -> Any:

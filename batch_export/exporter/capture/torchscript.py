@@ -55,8 +55,9 @@ def _by_position(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[inspect.Signature, tuple[Any, ...]]:
     """Forward's parameters, and their values in its order."""
-    schema = model.forward.schema if isinstance(model, torch.nn.Module) else model.schema
-    formals = [formal for formal in schema.arguments if formal.name != "self"]
+    method: Any = model.forward if isinstance(model, torch.nn.Module) else model
+    schema = method.schema
+    formals = list(schema.arguments)[1 if isinstance(model, torch.nn.Module) else 0 :]  # the first one is the module
     listed = ", ".join(formal.name for formal in formals)
     given = dict(zip([formal.name for formal in formals], args, strict=False))
     unknown = [name for name in kwargs if name not in {formal.name for formal in formals} or name in given]
@@ -94,5 +95,5 @@ def _with_names(module: torch.nn.Module, signature: inspect.Signature) -> torch.
         return by_position(*bound.args)
 
     forward.__signature__ = signature  # type: ignore[attr-defined]
-    module.forward = forward  # type: ignore[method-assign]
+    module.forward = forward
     return module

@@ -91,7 +91,7 @@ def group_norm(
     behind = [size for size in list(input.shape)[1:] if isinstance(size, int)]
     if input.shape[0] and isinstance(input.shape[0], int):
         groups = op.Reshape(input, [0, num_groups, -1])
-    elif len(behind) == len(input.shape) - 1:  # not -1, which onnxruntime refuses for a batch of none
+    elif len(behind) == len(input.shape) - 1:  # not -1, which onnxruntime refuses for an empty batch
         groups = op.Reshape(input, [0, num_groups, math.prod(behind) // num_groups])
     else:
         each = op.Div(op.ReduceProd(op.Shape(input, start=1), keepdims=1), [num_groups])

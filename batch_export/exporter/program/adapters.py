@@ -13,6 +13,8 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture import exported_inputs
+
 TORCH_STRATEGIES = {
     "ExportedProgram": "ExportedProgram",
     "torch.export(strict=False)": "TorchExportNonStrictStrategy",
@@ -29,7 +31,7 @@ def flat_inputs(
     Raises:
         ValueError: if their number differs from that of the ONNX inputs, or a number is not the one fixed at capture.
     """
-    args, kwargs = _by_position(program, args, kwargs)
+    args, kwargs = exported_inputs.by_position(program, args, kwargs)
     order = [*_keyword_order(program), *kwargs]
     leaves = pytree.tree_leaves((args, {name: kwargs[name] for name in order if name in kwargs}))
     chosen = _user_leaves(program, leaves)
@@ -66,31 +68,6 @@ def _require_as_captured(argument: ConstantArgument, leaf: Any) -> None:
             f"{argument.name} is fixed in the model as {argument.value!r}, and {now} was given. Next step: export with "
             "that value, or pass a tensor when exporting, which becomes an input"
         )
-
-
-def _by_position(
-    program: torch.export.ExportedProgram | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """Inputs given by name now, and by position when the program was captured, by position."""
-    names = _positional_names(program)
-    if not any(name in kwargs for name in names):
-        return args, kwargs
-    placed = list(args)
-    for name in names[len(args) :]:
-        if name not in kwargs:
-            break
-        placed.append(kwargs[name])
-    taken = names[len(args) : len(placed)]
-    return tuple(placed), {name: value for name, value in kwargs.items() if name not in taken}
-
-
-def _positional_names(program: torch.export.ExportedProgram | None) -> list[str]:
-    """Names of the parameters that were given by position at capture."""
-    if program is None or not program.module_call_graph or program.module_call_graph[0].signature is None:
-        return []
-    signature = program.module_call_graph[0].signature
-    count = signature.in_spec.child(0).num_children if signature.in_spec.num_children else 0
-    return list(signature.forward_arg_names or [])[:count]
 
 
 def _keyword_order(program: torch.export.ExportedProgram | None) -> list[str]:

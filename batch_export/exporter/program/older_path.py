@@ -22,7 +22,7 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import torchscript
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
-from batch_export.exporter.report.story import Story
+from batch_export.exporter.report.journal import Journal
 from batch_export.plugin import Exporter
 
 
@@ -35,7 +35,7 @@ def export_torchscript(
     dynamic_shapes: Any,
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
-    story: Story,
+    journal: Journal,
 ) -> ONNXProgram:
     """Exports with the TorchScript exporter.
 
@@ -48,7 +48,7 @@ def export_torchscript(
         dynamic_shapes: as `export` takes them.
         input_names: names of the ONNX inputs, in order.
         output_names: names of the ONNX outputs, in order.
-        story: what the export noted so far: with the core's error, when this is its fallback.
+        journal: what the export noted so far: with the core's error, when this is its fallback.
 
     Raises:
         OnnxExporterError: if there is no such exporter here, the model is an exported program, or the exporter failed.
@@ -88,10 +88,10 @@ def export_torchscript(
     kinds = [("USER_OUTPUT", "")] * len(loaded.graph.outputs)
     provenance = Provenance(
         exporter="torchscript",
-        export_exception=story.error,
+        export_exception=journal.error,
         output_kinds=kinds,
-        seconds=story.seconds,
-        diagnostic_context=story,
+        seconds=journal.seconds,
+        diagnostic_context=journal,
     )
     return ONNXProgram(loaded, None, provenance)
 

@@ -25,11 +25,11 @@ from batch_export.errors import SaveError
 from batch_export.exporter.graph import metadata, torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
-from batch_export.exporter.optimise import passes
+from batch_export.exporter.optimise import passes, weight_folding
 from batch_export.exporter.program import adapters, checkpoint, listing, naming
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.provenance import Provenance, Traceable
-from batch_export.exporter.report.story import Story
+from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
@@ -55,6 +55,9 @@ class ONNXProgram(Traceable):
         model: the ONNX model as an `onnx_ir.Model`.
         exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
         provenance: how it came to be; its fields are also read here, under the same names.
+        fold_weights: whether files get their weights folded (BatchNormalization merged into a convolution, transposed
+            weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
+        fold_growth: how much weights may grow by that, as a share of their bytes.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class ONNXProgram(Traceable):
         self.model = model
         self.exported_program: Any = exported_program
         self.provenance = provenance or Provenance()
+        self.fold_weights = True
+        self.fold_growth = weight_folding.GROWTH
         self._session: Any = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -83,7 +88,7 @@ class ONNXProgram(Traceable):
 
     @property
     def model_proto(self) -> onnx.ModelProto:
-        """The model as an `onnx.ModelProto`, weights included (up to protobuf's 2 GB)."""
+        """`model` as an `onnx.ModelProto`, weights included and not folded (up to protobuf's 2 GB)."""
         return ir.to_proto(self.model)
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -284,6 +289,7 @@ class ONNXProgram(Traceable):
         keep_initializers_as_inputs: bool = False,
         external_data: bool | None = None,
         model_state: checkpoint.ModelState | None = None,
+        fold_weights: bool | None = None,
     ) -> None:
         """Writes the model.
 
@@ -294,6 +300,8 @@ class ONNXProgram(Traceable):
             external_data: weights in a file of their own (`<destination>.data`); None decides by size.
             model_state: weights to write in place of the model's own: a state dict, a module, or the path of a torch
                 checkpoint or a safetensors file. The program keeps what it has.
+            fold_weights: compute in advance what depends on weights alone; None as the program says. Nothing is folded
+                where the weights are left out, or are inputs too: others may then take their place.
 
         Raises:
             TypeError: if `external_data` is true and `destination` is not a path.
@@ -305,27 +313,32 @@ class ONNXProgram(Traceable):
         if model_state is not None and not include_initializers:
             raise ValueError("model_state gives weights, and include_initializers=False leaves them out: choose one")
         with self._weights_of(model_state), self._initializers(include_initializers, keep_initializers_as_inputs):
-            tensors = weights.model_tensors(self.model)
+            self._refuse_fake(weights.model_tensors(self.model))
+            wanted = self.fold_weights if fold_weights is None else fold_weights
+            folds = wanted and include_initializers and not keep_initializers_as_inputs
+            model = weight_folding.folded(self.model, self.fold_growth)[0] if folds else self.model
+            tensors = weights.model_tensors(model)
             size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-            self._refuse_fake(tensors)
             try:
                 if not isinstance(destination, (str, os.PathLike)):
-                    self._write_stream(destination, size)
+                    self._write_stream(model, destination, size)
                     return
                 outside = size > _PROTO_LIMIT_BYTES if external_data is None else external_data
-                self._write_path(Path(os.fspath(destination)), tensors if outside else {}, size)
+                self._write_path(model, Path(os.fspath(destination)), tensors if outside else {}, size)
             except OSError as error:
                 raise SaveError(f"the model could not be written to {destination}: {error}") from error
 
-    def _write_stream(self, stream: io.BufferedIOBase, size: int) -> None:
+    @staticmethod
+    def _write_stream(model: ir.Model, stream: io.BufferedIOBase, size: int) -> None:
         if size > _PROTO_LIMIT_BYTES:
             raise SaveError(
                 f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
                 next_step="save to a path, so that the weights go to a file of their own",
             )
-        stream.write(self.model_proto.SerializeToString())
+        stream.write(ir.to_proto(model).SerializeToString())
 
-    def _write_path(self, path: Path, tensors: Mapping[str, torch.Tensor], size: int) -> None:
+    @staticmethod
+    def _write_path(model: ir.Model, path: Path, tensors: Mapping[str, torch.Tensor], size: int) -> None:
         if not tensors and size > _PROTO_LIMIT_BYTES:
             raise SaveError(
                 f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
@@ -336,8 +349,8 @@ class ONNXProgram(Traceable):
         if laid_out.tensors:
             with data.open("wb") as stream:
                 weights.write(stream, laid_out)
-        with weights.referring(self.model, laid_out, data.name, path.parent):
-            path.write_bytes(self.model_proto.SerializeToString())
+        with weights.referring(model, laid_out, data.name, path.parent):
+            path.write_bytes(ir.to_proto(model).SerializeToString())
 
     @staticmethod
     def _refuse_fake(tensors: Mapping[str, torch.Tensor]) -> None:
@@ -401,5 +414,5 @@ class ONNXProgram(Traceable):
             raise ValueError(f"a SARIF log ends in .sarif, and the destination is {os.fspath(destination)}")
         from batch_export.exporter.report import sarif  # lazy: needed for this alone
 
-        story = self.diagnostic_context or Story(self.model.graph.name or "", self.model.opset_imports.get("", 0))
-        sarif.write(Path(destination), story)
+        journal = self.diagnostic_context or Journal(self.model.graph.name or "", self.model.opset_imports.get("", 0))
+        sarif.write(Path(destination), journal)

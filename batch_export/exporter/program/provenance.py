@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import ONNXFakeContext
 from batch_export.exporter.optimise.passes import PassReport
-from batch_export.exporter.report.story import Story
+from batch_export.exporter.report.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Provenance:
     seconds: Mapping[str, float] = field(default_factory=dict)
     captured: Captured | None = None
     fake_context: ONNXFakeContext | None = None
-    diagnostic_context: Story | None = None
+    diagnostic_context: Journal | None = None
 
 
 class Traceable:
@@ -95,6 +95,6 @@ class Traceable:
         return self.provenance.fake_context
 
     @property
-    def diagnostic_context(self) -> Story | None:
+    def diagnostic_context(self) -> Journal | None:
         """What the export noted on its way (stages, capture attempts, guards, the error)."""
         return self.provenance.diagnostic_context

@@ -1,6 +1,6 @@
 """The Markdown report of one export: stages with times, capture attempts, operators, guards, passes, verification.
 
-Arrives: the story of an export. Leaves: one file, named by the time and the outcome. A failed export has a report as
+Arrives: the journal of an export. Leaves: one file, named by the time and the outcome. A failed export has a report as
 well, up to the stage that failed.
 """
 
@@ -15,42 +15,42 @@ from typing import Any
 from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.optimise.passes import PassReport
-from batch_export.exporter.report.story import Story
+from batch_export.exporter.report.journal import Journal
 
 _STAGES = ("capture", "translate", "optimise", "opset", "save", "verify")
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
 
 
-def write(story: Story, folder: Path) -> Path:
+def write(journal: Journal, folder: Path) -> Path:
     """Writes the report; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    outcome = f"failed_{story.failed_stage or 'export'}" if story.error else "success"
+    outcome = f"failed_{journal.failed_stage or 'export'}" if journal.error else "success"
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
     path = folder / f"onnx_export_{stamp}_{outcome}.md"
-    path.write_text(text(story), encoding="utf-8")
+    path.write_text(text(journal), encoding="utf-8")
     return path
 
 
-def text(story: Story) -> str:
+def text(journal: Journal) -> str:
     """The report."""
-    lines = [f"# ONNX export of {story.model}: {'failed' if story.error else 'success'}", ""]
-    if story.error:
-        lines += ["## Error", "", "```", str(story.error), "```", ""]
+    lines = [f"# ONNX export of {journal.model}: {'failed' if journal.error else 'success'}", ""]
+    if journal.error:
+        lines += ["## Error", "", "```", str(journal.error), "```", ""]
     lines += ["## Stages", "", "| stage | result | seconds |", "|---|---|---|"]
     for name in _STAGES:
-        if name in story.seconds:
+        if name in journal.seconds:
             lines.append(
-                f"| {name} | {'failed' if name == story.failed_stage else 'done'} | {story.seconds[name]:.3f} |"
+                f"| {name} | {'failed' if name == journal.failed_stage else 'done'} | {journal.seconds[name]:.3f} |"
             )
-    lines += ["", "## Environment", "", f"- opset {story.opset_version}"]
+    lines += ["", "## Environment", "", f"- opset {journal.opset_version}"]
     lines += [f"- {package} {_version(package)}" for package in _PACKAGES]
-    if story.captured is not None:
-        lines += _capture_lines(story.captured)
-    elif getattr(story.error, "attempts", ()):
-        lines += _attempt_lines(story.error.attempts)  # type: ignore[union-attr]
-    if story.operators is not None:
-        lines += _program_lines(story.operators, story.passes)
-    if story.verification:
+    if journal.captured is not None:
+        lines += _capture_lines(journal.captured)
+    elif getattr(journal.error, "attempts", ()):
+        lines += _attempt_lines(journal.error.attempts)  # type: ignore[union-attr]
+    if journal.operators is not None:
+        lines += _program_lines(journal.operators, journal.passes)
+    if journal.verification:
         lines += [
             "",
             "## Verification",
@@ -58,11 +58,11 @@ def text(story: Story) -> str:
             "| output | max abs | max rel | non-finite | elements |",
             "|---|---|---|---|---|",
         ]
-        for facts in story.verification:
+        for facts in journal.verification:
             measured = (facts.name, facts.max_abs, facts.max_rel, facts.non_finite_mismatches, facts.count)
             lines.append(f"| {' | '.join(map(str, measured))} |")
-    if story.captured is not None:
-        lines += ["", "## Exported program", "", "```python", str(story.captured.program), "```"]
+    if journal.captured is not None:
+        lines += ["", "## Exported program", "", "```python", str(journal.captured.program), "```"]
     return "\n".join(lines) + "\n"
 
 

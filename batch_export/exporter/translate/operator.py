@@ -96,17 +96,17 @@ class OperatorTranslator:
             value.shape = ir.Shape([])
             self.sizes.learn_scalar(fake, value)
 
-    def settle(self, result: Any, fake: Any, name: str) -> Any:
+    def conform(self, result: Any, fake: Any, name: str) -> Any:
         """Holds a result against what torch computed: dtype cast where needed, shape and name written."""
         if isinstance(fake, (tuple, list)):
             if isinstance(result, ir.Value):
                 if not isinstance(result.type, ir.SequenceType) and len(fake) == 1:
-                    return [self.settle(result, fake[0], name)]
+                    return [self.conform(result, fake[0], name)]
                 return result  # an ONNX sequence
             pairs = zip(result, fake, strict=False)
-            return [self.settle(one, of, f"{name}_{index}") for index, (one, of) in enumerate(pairs)]
+            return [self.conform(one, of, f"{name}_{index}") for index, (one, of) in enumerate(pairs)]
         if isinstance(result, (list, tuple)) and len(result) >= 1 and not isinstance(fake, (list, tuple)):
-            return self.settle(result[0], fake, name)
+            return self.conform(result[0], fake, name)
         if not isinstance(result, ir.Value):
             if isinstance(fake, torch.Tensor):
                 result = self.recorder.constant(result, torch_tensors.data_type(fake.dtype))
@@ -187,9 +187,9 @@ class OperatorTranslator:
             return self._by_parts(call) if is_complex else None
         base = promote.base_name(qualified)
         if function.origin != "custom" and _is_empty(fake):
-            return self.settle(self._nothing(fake), fake, call.name)
+            return self.conform(self._nothing(fake), fake, call.name)
         if not is_complex and _is_complex(fake) and base in complex_parts.FACTORIES:
-            return self.settle(complex_parts.filled(base, call.args, fake), fake, call.name)
+            return self.conform(complex_parts.filled(base, call.args, fake), fake, call.name)
         arguments, kwargs = list(call.args), dict(call.kwargs)
         if not is_complex and function.origin != "custom":
             arguments = promote.promote(qualified, arguments, call.result_dtype)
@@ -225,7 +225,7 @@ class OperatorTranslator:
             result = pytree.tree_map(_as_scalar, result)
         count, _ = self.operators.get(qualified, (0, ""))
         self.operators[qualified] = (count + 1, function.origin)
-        return self.settle(result, fake, call.name)
+        return self.conform(result, fake, call.name)
 
     def _by_parts(self, call: Call) -> Any:
         """Real and imaginary parts by the translation for real tensors; None where there is none."""
@@ -237,7 +237,7 @@ class OperatorTranslator:
             return None
         base = promote.base_name(call.qualified)
         result = complex_parts.by_parts(base, call.args, call.kwargs, call.result, real)
-        return None if result is None else self.settle(result, call.result, call.name)
+        return None if result is None else self.conform(result, call.result, call.name)
 
     def _has_parts(self, target: Any) -> bool:
         base = promote.base_name(qualified_name(target))
@@ -360,7 +360,7 @@ class OperatorTranslator:
         fake_args = torch.fx.map_arg(node.args, fake_of)
         fake_kwargs = torch.fx.map_arg(node.kwargs, fake_of)
         result = self.decompose(target, fake_args, fake_kwargs, values, node.name)
-        return self.settle(result, fake, node.name)
+        return self.conform(result, fake, node.name)
 
 
 def _floats_as_floats(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

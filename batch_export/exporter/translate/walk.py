@@ -150,13 +150,13 @@ class Translator(OperatorTranslator):
             container, index = env[node.args[0]], node.args[1]  # type: ignore[index]
             if isinstance(container, (list, tuple)):
                 return container[index]  # type: ignore[index]
-            return self.settle(op.SequenceAt(container, index), node.meta.get("val"), node.name)
+            return self.conform(op.SequenceAt(container, index), node.meta.get("val"), node.name)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return control_flow.translate(self, node, env)
         if native.is_native(target):
             made = native.translate(self, node, env)
             named = native.is_symbolic(target)  # with the dtypes that it was given
-            return made if named else self.settle(made, node.meta.get("val"), node.name)
+            return made if named else self.conform(made, node.meta.get("val"), node.name)
         fake = node.meta.get("val")
         written = decompose.mutated_arguments(target)
         if written and not qualified.startswith("aten::detach"):

@@ -64,9 +64,9 @@ class Writes:
         target = f"batch_export::{qualified.partition('::')[2]}_training"
         results = self._translator.call(Call(target, args, {}, (None, None, None), node.name))
         for changed, content in zip(statistics, results[1:], strict=True):
-            moved = self._translator.settle(content, changed.meta["val"], f"{node.name}_statistic")
+            moved = self._translator.conform(content, changed.meta["val"], f"{node.name}_statistic")
             self.rebind(changed, moved, env, node)
-        return self._translator.settle(results[0], node.meta["val"], node.name)
+        return self._translator.conform(results[0], node.meta["val"], node.name)
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
         functional = decompose.functional_variant(node.target)
@@ -83,7 +83,7 @@ class Writes:
             else:
                 content = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
                 content = op.Expand(content, self._shape_of(before))
-            result = self._translator.settle(content, before, node.name)
+            result = self._translator.conform(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
         self._views[node] = changed
@@ -104,7 +104,7 @@ class Writes:
         fake_args = torch.fx.map_arg(node.args, lambda argument: argument.meta["val"])
         fake_kwargs = torch.fx.map_arg(node.kwargs, lambda argument: argument.meta["val"])
         made = self._translator.decompose(functional, fake_args, fake_kwargs, values, node.name)
-        return self._translator.settle(made, fake, node.name)
+        return self._translator.conform(made, fake, node.name)
 
     def _shape_of(self, fake: torch.Tensor) -> list[Any]:
         return [self._translator.plain(size) for size in fake.shape]

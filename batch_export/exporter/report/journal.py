@@ -17,7 +17,7 @@ from batch_export.exporter.optimise.passes import PassReport
 
 
 @dataclass(slots=True)
-class Story:
+class Journal:
     """What happened during one export.
 
     Attributes:
