@@ -51,6 +51,7 @@ def test_a_whole_file_is_read() -> None:
         tags=("text",),
         requires=("transformers",),
         seed=7,
+        seed_given=True,
         tolerances={"float32": Tolerance(1e-4, 1e-3)},
         output_names=("hidden",),
         allow_nonfinite=True,

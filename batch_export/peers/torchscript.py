@@ -40,14 +40,20 @@ class _Flat(torch.nn.Module):
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **wanted: Unpack[Wanted]) -> None:
     """Writes the file; what is given besides goes to `torch.onnx.export` as it is."""
-    flat = _Flat(module, (args, kwargs)).train(module.training)
-    names = list(wanted["input_names"] or ()) or [f"input_{index}" for index in range(len(flat.tensors))]
+    if isinstance(module, torch.jit.ScriptModule):  # it cannot be called inside a trace
+        flat: Any = module
+        given = _by_position(module, args, kwargs)
+        tensors = tuple(leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor))
+    else:
+        flat = _Flat(module, (args, kwargs)).train(module.training)
+        given = tensors = flat.tensors
+    names = list(wanted["input_names"] or ()) or [f"input_{index}" for index in range(len(tensors))]
     with warnings.catch_warnings():
         # The path is deprecated and tracing warns at every Python number; neither is news to whoever chose it.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             flat,
-            flat.tensors,
+            given,
             str(wanted["path"]),
             kwargs={},
             opset_version=wanted["opset_version"],
@@ -58,6 +64,14 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
             verbose=False,
             **options(wanted),
         )
+
+
+def _by_position(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The inputs of a scripted module in the order of its forward, up to the last one that is given."""
+    formals = list(module.forward.schema.arguments)[1 + len(args) :]
+    while formals and formals[-1].name not in kwargs:
+        formals.pop()
+    return (*args, *(kwargs.get(formal.name, formal.default_value) for formal in formals))
 
 
 def dynamic_axes(dynamic_shapes: dict[str, Any] | None, input_names: Sequence[str]) -> dict[str, dict[int, str]]:

@@ -152,6 +152,8 @@ def _model_entries(cell: PlannedCell, toolchain: Toolchain) -> dict[str, str]:
         "model.arguments": _text(model.arguments),
         "model.inputs": _text(model.inputs),
         "model.seed": str(model.seed),
+        **({"model.seed_given": "true"} if model.seed_given and not model.seed else {}),
+        **({"model.caches": _text(model.caches)} if model.caches else {}),
         **_named_entries("model.files", model.arguments, toolchain),
         **libraries,
         **_versions(toolchain, "python", "torch", "numpy"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from onnxscript.onnx_opset import opset18, opset20
+from onnxscript.onnx_opset import opset18, opset20, opset21, opset23
 
 from batch_export.exporter.graph.recorded_value import Operators
 
@@ -17,3 +17,9 @@ op = cast(Operators, opset18)
 
 op20 = cast(Operators, opset20)
 """For operators that opset 20 introduced."""
+
+op21 = cast(Operators, opset21)
+"""For operators that opset 21 introduced, or gave another meaning."""
+
+op23 = cast(Operators, opset23)
+"""For operators that opset 23 introduced."""

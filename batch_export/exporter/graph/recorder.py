@@ -29,6 +29,8 @@ from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.graph.signatures import signature_of
 
 _FOLD_ELEMENTS = 1024
+_FIRST_OUTPUT_ONLY = frozenset({"Attention"})
+"""Operators whose further outputs cost something, and that no translation reads."""
 _SHAPE_KEEPING = frozenset(
     (
         *("Cast", "CastLike", "Identity", "Neg", "Abs", "Not", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Relu", "Erf"),
@@ -294,6 +296,8 @@ class Recorder(Draft, evaluator.Evaluator):
 
     def _output_count(self, op: values.Op, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> int:
         if op.domain == "":
+            if op.name in _FIRST_OUTPUT_ONLY:
+                return 1
             if op.name == "BatchNormalization":
                 return 3 if attributes.get("training_mode") else 1
             if op.name == "Split":

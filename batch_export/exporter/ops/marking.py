@@ -16,21 +16,52 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why an operator is not written as ONNX's own of that name.
+
+    Attributes:
+        reason: a sentence without a full stop.
+        formal: whether ONNX's operator cannot say it at all; else a runtime's kernel is known to fail.
+    """
+
+    reason: str
+    formal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Lowering:
-    """A translation and the names that it serves (`aten::name.overload`)."""
+    """A translation and the names that it serves (`aten::name.overload`).
+
+    Attributes:
+        names: the torch operators.
+        function: what translates them.
+        opset: the first opset at which it may be used.
+        is_complex: whether it takes complex tensors.
+        native: the ONNX operator that it writes the torch operator as, where there are other ways; else empty.
+        obstacle: from the operator's arguments to what speaks against that, if anything does.
+    """
 
     names: tuple[str, ...]
     function: Callable[..., Any]
     opset: int
     is_complex: bool
+    native: str = ""
+    obstacle: Callable[..., Obstacle | None] | None = None
 
 
-def lowering(*names: str, opset: int = 18, is_complex: bool = False) -> Callable[[_Function], _Function]:
-    """Marks a function as the translation of the named operators from `opset` on."""
+def lowering(
+    *names: str,
+    opset: int = 18,
+    is_complex: bool = False,
+    native: str = "",
+    obstacle: Callable[..., Obstacle | None] | None = None,
+) -> Callable[[_Function], _Function]:
+    """Marks a function as the translation of the named operators from `opset` on; see `Lowering`."""
 
     def mark(function: _Function) -> _Function:
         marks = getattr(function, "__lowerings__", ())
-        function.__lowerings__ = (*marks, Lowering(names, function, opset, is_complex))  # type: ignore[attr-defined]
+        made = Lowering(names, function, opset, is_complex, native, obstacle)
+        function.__lowerings__ = (*marks, made)  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from batch_export.exporter.graph.operators import op, op20
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import error_function
-from batch_export.exporter.ops.axes import reshaped, shaped
+from batch_export.exporter.ops.axes import rank, reshaped, shaped
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
 
@@ -48,6 +48,26 @@ def batch_norm(
     normal = op.Div(centred, op.Sqrt(op.Add(variance, op.CastLike(eps, input))))
     trailing = [1] * (len(input.shape) - 2)
     return op.Add(op.Mul(normal, op.Reshape(weight, [-1, *trailing])), op.Reshape(bias, [-1, *trailing]))
+
+
+def _of_a_row(self: ir.Value, dim: int, dtype: int | None, operator: Any) -> Any:
+    """An operator along an axis, computed in the dtype that is asked for, not cast to it afterwards."""
+    data = self if dtype is None or dtype == self.dtype else shaped(op.Cast(self, to=dtype), self.shape)
+    if rank(self) == 0:
+        return op.Squeeze(operator(op.Unsqueeze(data, [0]), axis=0), [0])
+    return operator(data, axis=dim)
+
+
+@lowering("aten::softmax.int", "aten::special_softmax")
+def softmax(self: ir.Value, dim: int, dtype: int | None = None) -> Any:
+    """exp(x) over its sum along an axis."""
+    return _of_a_row(self, dim, dtype, op.Softmax)
+
+
+@lowering("aten::log_softmax.int", "aten::special_log_softmax")
+def log_softmax(self: ir.Value, dim: int, dtype: int | None = None) -> Any:
+    """The logarithm of softmax."""
+    return _of_a_row(self, dim, dtype, op.LogSoftmax)
 
 
 @lowering("aten::gelu", opset=20)

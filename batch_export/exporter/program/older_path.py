@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.capture import capture as capturing
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture import torchscript
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report.journal import Journal
@@ -62,6 +63,8 @@ def export_torchscript(
             "an exported program has no TorchScript form", next_step="pass the module that it was captured from"
         )
     module = model if isinstance(model, torch.jit.ScriptModule) else capturing.as_module(model)
+    if isinstance(model, torch.jit.ScriptModule):
+        args, kwargs = torchscript.every_input(model, args, kwargs), {}
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
         path = Path(folder) / "model.onnx"
         try:

@@ -19,22 +19,33 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
-from batch_export.exporter.graph import metadata, weights
+from batch_export.exporter.graph import metadata, torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
-from batch_export.exporter.optimise import passes
+from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
+from batch_export.exporter.optimise import passes, weight_folding
 from batch_export.exporter.program import adapters, checkpoint, listing, naming
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.provenance import Provenance, Traceable
 from batch_export.exporter.report.journal import Journal
+from batch_export.numbers.values import Value
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.reference import ReferenceSession
 
 _PROTO_LIMIT_BYTES = 2_000_000_000
 _CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
+
+
+class NamedTensors(dict[str, torch.Tensor]):
+    """Tensors by name; `values[0]` is the first one that was asked for, as torch's exporter gives them."""
+
+    def __missing__(self, key: Any) -> torch.Tensor:
+        if isinstance(key, int):
+            return list(self.values())[key]
+        raise KeyError(key)
 
 
 class ONNXProgram(Traceable):
@@ -44,6 +55,9 @@ class ONNXProgram(Traceable):
         model: the ONNX model as an `onnx_ir.Model`.
         exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
         provenance: how it came to be; its fields are also read here, under the same names.
+        fold_weights: whether files get their weights folded (BatchNormalization merged into a convolution, transposed
+            weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
+        fold_growth: how much weights may grow by that, as a share of their bytes.
     """
 
     def __init__(
@@ -55,6 +69,8 @@ class ONNXProgram(Traceable):
         self.model = model
         self.exported_program: Any = exported_program
         self.provenance = provenance or Provenance()
+        self.fold_weights = True
+        self.fold_growth = weight_folding.GROWTH
         self._session: Any = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -66,8 +82,13 @@ class ONNXProgram(Traceable):
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
 
     @property
+    def _capture_strategy(self) -> str | None:
+        """What `torch.onnx.testing.assert_onnx_program` asks for: torch's name of the way of the capture."""
+        return adapters.TORCH_STRATEGIES.get(self.captured.strategy) if self.captured is not None else None
+
+    @property
     def model_proto(self) -> onnx.ModelProto:
-        """The model as an `onnx.ModelProto`, weights included (up to protobuf's 2 GB)."""
+        """`model` as an `onnx.ModelProto`, weights included and not folded (up to protobuf's 2 GB)."""
         return ir.to_proto(self.model)
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -106,13 +127,26 @@ class ONNXProgram(Traceable):
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
-        tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
-        feeds = {value.name: to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)}
+        feeds = self._feeds(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
         if isinstance(self._session, OrtSession):
-            return [to_tensor(value) for value in self._session.run(feeds)]  # type: ignore[arg-type]
+            return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
+
+    def call_reference(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        """The same in onnx's reference evaluator, which runs every node in Python."""
+        feeds = self._feeds(args, kwargs)
+        with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
+            path = Path(folder) / "model.onnx"
+            self.save(path, external_data=True)
+            return [to_tensor(value) for value in ReferenceSession(path).run(feeds)]
+
+    def _feeds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+        tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
+        return {
+            value.name or "": to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)
+        }
 
     def adapt_torch_inputs_to_onnx(
         self, *model_args: Any, model_with_state_dict: Any = None, **model_kwargs: Any
@@ -156,15 +190,15 @@ class ONNXProgram(Traceable):
 
     def compute_values(
         self, value_names: Sequence[str], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> dict[str, torch.Tensor]:
-        """Runs the model and returns intermediate values by name.
+    ) -> NamedTensors:
+        """Runs the model and returns intermediate values (inputs and weights too) by name, or by position.
 
         Raises:
             ValueError: if a name is not a value of the main graph.
         """
-        by_name = {value.name: value for node in self.model.graph for value in node.outputs} | {
-            value.name: value for value in self.model.graph.inputs
-        }
+        by_name = dict(self.model.graph.initializers)
+        by_name |= {value.name or "": value for value in self.model.graph.inputs}
+        by_name |= {value.name or "": value for node in self.model.graph for value in node.outputs}
         missing = [name for name in value_names if name not in by_name]
         if missing:
             raise ValueError(f"the model has no values named {', '.join(missing)}")
@@ -178,7 +212,7 @@ class ONNXProgram(Traceable):
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(kept)
             self.release()
-        return dict(zip(value_names, results, strict=True))
+        return NamedTensors(zip(value_names, results, strict=True))
 
     def release(self) -> None:
         """Closes the session and deletes its files."""
@@ -191,7 +225,7 @@ class ONNXProgram(Traceable):
 
     def optimize(self) -> None:
         """Optimises the model in place."""
-        done = passes.optimise(self.model)
+        done = naming.optimised(self.model, lambda: passes.optimise(self.model))
         self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
@@ -219,13 +253,13 @@ class ONNXProgram(Traceable):
             SaveError: if a tensor has another shape or dtype than the weight, or a file cannot be read.
         """
         given = checkpoint.load(state_dict)
-        initializers = self.model.graph.initializers
+        known = weights.by_module_name(self.model)
         for name, tensor in given.items():
-            if name in initializers:
-                self._fit(initializers[name], name, tensor)
-        unknown = [name for name in given if name not in initializers and not self._is_weight(name)]
+            if name in known:
+                self._fit(known[name], name, tensor)
+        unknown = [name for name in given if name not in known and not self._is_weight(name)]
         if unknown:
-            warnings.warn(f"the model has no weights named {', '.join(unknown)}", stacklevel=2)
+            warnings.warn(f"the model has no weights named {', '.join(unknown)}", OnnxExporterWarning, stacklevel=2)
         self.release()
 
     def _is_weight(self, name: str) -> bool:
@@ -235,7 +269,7 @@ class ONNXProgram(Traceable):
 
     def _fit(self, value: ir.Value, name: str, tensor: torch.Tensor) -> None:
         shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-        fitting = tensor_adapters.TorchTensor(shown, name=name)
+        fitting = torch_tensors.tensor_of(shown, name=name)
         before = value.const_value
         if before is not None and (before.dtype, before.shape.numpy()) != (fitting.dtype, fitting.shape.numpy()):
             raise SaveError(
@@ -255,6 +289,7 @@ class ONNXProgram(Traceable):
         keep_initializers_as_inputs: bool = False,
         external_data: bool | None = None,
         model_state: checkpoint.ModelState | None = None,
+        fold_weights: bool | None = None,
     ) -> None:
         """Writes the model.
 
@@ -265,6 +300,8 @@ class ONNXProgram(Traceable):
             external_data: weights in a file of their own (`<destination>.data`); None decides by size.
             model_state: weights to write in place of the model's own: a state dict, a module, or the path of a torch
                 checkpoint or a safetensors file. The program keeps what it has.
+            fold_weights: compute in advance what depends on weights alone; None as the program says. Nothing is folded
+                where the weights are left out, or are inputs too: others may then take their place.
 
         Raises:
             TypeError: if `external_data` is true and `destination` is not a path.
@@ -276,27 +313,32 @@ class ONNXProgram(Traceable):
         if model_state is not None and not include_initializers:
             raise ValueError("model_state gives weights, and include_initializers=False leaves them out: choose one")
         with self._weights_of(model_state), self._initializers(include_initializers, keep_initializers_as_inputs):
-            tensors = weights.model_tensors(self.model)
+            self._refuse_fake(weights.model_tensors(self.model))
+            wanted = self.fold_weights if fold_weights is None else fold_weights
+            folds = wanted and include_initializers and not keep_initializers_as_inputs
+            model = weight_folding.folded(self.model, self.fold_growth)[0] if folds else self.model
+            tensors = weights.model_tensors(model)
             size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-            self._refuse_fake(tensors)
             try:
                 if not isinstance(destination, (str, os.PathLike)):
-                    self._write_stream(destination, size)
+                    self._write_stream(model, destination, size)
                     return
                 outside = size > _PROTO_LIMIT_BYTES if external_data is None else external_data
-                self._write_path(Path(os.fspath(destination)), tensors if outside else {}, size)
+                self._write_path(model, Path(os.fspath(destination)), tensors if outside else {}, size)
             except OSError as error:
                 raise SaveError(f"the model could not be written to {destination}: {error}") from error
 
-    def _write_stream(self, stream: io.BufferedIOBase, size: int) -> None:
+    @staticmethod
+    def _write_stream(model: ir.Model, stream: io.BufferedIOBase, size: int) -> None:
         if size > _PROTO_LIMIT_BYTES:
             raise SaveError(
                 f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
                 next_step="save to a path, so that the weights go to a file of their own",
             )
-        stream.write(self.model_proto.SerializeToString())
+        stream.write(ir.to_proto(model).SerializeToString())
 
-    def _write_path(self, path: Path, tensors: Mapping[str, torch.Tensor], size: int) -> None:
+    @staticmethod
+    def _write_path(model: ir.Model, path: Path, tensors: Mapping[str, torch.Tensor], size: int) -> None:
         if not tensors and size > _PROTO_LIMIT_BYTES:
             raise SaveError(
                 f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
@@ -307,8 +349,8 @@ class ONNXProgram(Traceable):
         if laid_out.tensors:
             with data.open("wb") as stream:
                 weights.write(stream, laid_out)
-        with weights.referring(self.model, laid_out, data.name, path.parent):
-            path.write_bytes(self.model_proto.SerializeToString())
+        with weights.referring(model, laid_out, data.name, path.parent):
+            path.write_bytes(ir.to_proto(model).SerializeToString())
 
     @staticmethod
     def _refuse_fake(tensors: Mapping[str, torch.Tensor]) -> None:

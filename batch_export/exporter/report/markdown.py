@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.optimise.passes import PassReport
 from batch_export.exporter.report.journal import Journal
@@ -65,6 +66,13 @@ def text(journal: Journal) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _block_lines(blocks: Sequence[Block]) -> list[str]:
+    if not blocks:
+        return []
+    lines = ["", "## Repeated blocks", "", "| block | traced | written again | why not more |", "|---|---|---|---|"]
+    return [*lines, *(f"| {one.kind} | {len(one.traced)} | {len(one.stamped)} | {one.reason} |" for one in blocks)]
+
+
 def _attempt_lines(attempts: Sequence[Any]) -> list[str]:
     lines = ["", "## Capture strategies", "", "| strategy | seconds | result |", "|---|---|---|"]
     for attempt in attempts:
@@ -74,7 +82,7 @@ def _attempt_lines(attempts: Sequence[Any]) -> list[str]:
 
 
 def _capture_lines(captured: Captured) -> list[str]:
-    lines = _attempt_lines(captured.attempts)
+    lines = [*_attempt_lines(captured.attempts), *_block_lines(captured.blocks)]
     lines += ["", "## Dynamic axes and guards", ""]
     lines += [f"- {name} (torch's {symbol})" for symbol, name in captured.axis_names.items()] or ["- no named axes"]
     lines += [

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch._guards import detect_fake_mode
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import DecompositionError, TranslationError
-from batch_export.exporter.graph import complex_parts, promote
+from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import give_name, is_unnamed
 from batch_export.exporter.graph.recorder import Recorder
@@ -78,8 +77,8 @@ class OperatorTranslator:
     def describe(self, value: ir.Value, fake: Any) -> None:
         """Writes a fake tensor's dtype and shape onto an ONNX value."""
         if isinstance(fake, torch.Tensor):
-            dtype = tensor_adapters.from_torch_dtype(fake.dtype)
-            shape = self.sizes.shape(fake.shape)
+            dtype = torch_tensors.data_type(fake.dtype)
+            shape = self.sizes.shape(torch_tensors.sizes_of(fake.dtype, fake.shape))
             if fake.is_complex():
                 dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
                 shape = ir.Shape([*shape.dims, 2])
@@ -110,11 +109,11 @@ class OperatorTranslator:
             return self.conform(result[0], fake, name)
         if not isinstance(result, ir.Value):
             if isinstance(fake, torch.Tensor):
-                result = self.recorder.constant(result, tensor_adapters.from_torch_dtype(fake.dtype))
+                result = self.recorder.constant(result, torch_tensors.data_type(fake.dtype))
             return result
         result = self.recorder.as_rounded(result)
         if isinstance(fake, torch.Tensor) and not fake.is_complex():
-            expected = tensor_adapters.from_torch_dtype(fake.dtype)
+            expected = torch_tensors.data_type(fake.dtype)
             if result.dtype is not None and result.dtype != expected and not isinstance(result.type, ir.SequenceType):
                 result = op.Cast(result, to=expected)
         if not isinstance(result.type, ir.SequenceType):
@@ -152,7 +151,7 @@ class OperatorTranslator:
     def plain(self, argument: Any) -> Any:
         """Torch's non-tensor objects as ONNX functions take them."""
         if isinstance(argument, torch.dtype):
-            return int(tensor_adapters.from_torch_dtype(argument))
+            return int(torch_tensors.data_type(argument))
         if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.sizes.scalar(argument)
         if isinstance(argument, (torch.device, torch.layout)):
@@ -168,20 +167,20 @@ class OperatorTranslator:
         data = tensor.detach()
         if data.is_complex():
             pairs = self.recorder.initializer(
-                "tensor", tensor_adapters.TorchTensor(torch.view_as_real(data.resolve_conj()))
+                "tensor", torch_tensors.tensor_of(torch.view_as_real(data.resolve_conj()))
             )
             complex_parts.mark(pairs)  # not a shared constant: equal real numbers are no pairs
             return pairs
         if data.numel() <= 1024 and data.dtype != torch.bfloat16:
             return self.recorder.constant(data.cpu().contiguous().numpy())
-        return self.recorder.initializer("tensor", tensor_adapters.TorchTensor(data))
+        return self.recorder.initializer("tensor", torch_tensors.tensor_of(data))
 
     # One operator -----------------------------------------------------------------------------------------------------
 
     def call(self, call: Call) -> Any:
         """Translates an operator whose arguments are ONNX values and plain numbers; None if it has no translation."""
         is_complex, qualified, fake = call.is_complex, call.qualified, call.result
-        function = self.registry.lookup(call.target, is_complex=is_complex)
+        function = self.registry.lookup_for(call.target, call.args, call.kwargs, is_complex=is_complex)
         if function is not None and adapting.is_taken_apart(function, qualified, [call.args, call.kwargs]):
             return None
         if function is None:
@@ -247,7 +246,7 @@ class OperatorTranslator:
 
     def _nothing(self, fake: Any) -> Any:
         """The tensor without elements that every operator gives there: runtimes refuse many operators on such."""
-        dtype = tensor_adapters.from_torch_dtype(fake.dtype)
+        dtype = torch_tensors.data_type(fake.dtype)
         return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
 
     @staticmethod

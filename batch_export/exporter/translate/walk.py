@@ -29,6 +29,21 @@ Environment = dict[torch.fx.Node, Any]
 """What each node translated so far is: an ONNX value, a list of them, or a plain object."""
 
 
+def _for_checks_only(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """Nodes whose results only assertions read, which a file does not have."""
+    found: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op != "call_function" or not node.users or not all(_is_check(user, found) for user in node.users):
+            continue
+        if isinstance(node.target, torch._ops.OpOverload) and not decompose.mutated_arguments(node.target):
+            found.add(node)
+    return found
+
+
+def _is_check(node: torch.fx.Node, needless: set[torch.fx.Node]) -> bool:
+    return node in needless or (node.op == "call_function" and qualified_name(node.target) in IGNORED_NAMES)
+
+
 class Translator(OperatorTranslator):
     """Translates one exported program; use `program.translate_program`.
 
@@ -55,8 +70,12 @@ class Translator(OperatorTranslator):
 
     def run_nodes(self, graph_module: torch.fx.GraphModule, env: Environment) -> Any:
         """Translates the nodes of a graph whose placeholders are in `env`; returns the converted output."""
+        needless = _for_checks_only(graph_module.graph)
         for node in graph_module.graph.nodes:
             if node.op == "placeholder":
+                continue
+            if node in needless:
+                env[node] = None
                 continue
             if node.op == "get_attr":
                 env[node] = self._attribute(graph_module, str(node.target))
@@ -135,7 +154,9 @@ class Translator(OperatorTranslator):
         if isinstance(target, torch._ops.HigherOrderOperator):
             return control_flow.translate(self, node, env)
         if native.is_native(target):
-            return self.conform(native.translate(self, node, env), node.meta.get("val"), node.name)
+            made = native.translate(self, node, env)
+            named = native.is_symbolic(target)  # with the dtypes that it was given
+            return made if named else self.conform(made, node.meta.get("val"), node.name)
         fake = node.meta.get("val")
         written = decompose.mutated_arguments(target)
         if written and not qualified.startswith("aten::detach"):

@@ -13,10 +13,9 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.graph import complex_parts, promote
+from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.translate import aliasing, decompose, memory_layout
 from batch_export.exporter.translate.call import Call, given_fakes
@@ -36,12 +35,12 @@ class Writes:
     """Views and writes of one program.
 
     Attributes:
-        mutated: placeholders (buffers and inputs) that were written, in order.
+        mutated: placeholders (buffers and inputs) that were written, in order, and the node that wrote to each first.
     """
 
     def __init__(self, translator: OperatorTranslator) -> None:
         self._translator = translator
-        self.mutated: dict[torch.fx.Node, None] = {}
+        self.mutated: dict[torch.fx.Node, torch.fx.Node] = {}
         self._views: dict[torch.fx.Node, torch.fx.Node] = {}
 
     def notice(self, node: torch.fx.Node) -> None:
@@ -64,7 +63,8 @@ class Writes:
         target = f"batch_export::{qualified.partition('::')[2]}_training"
         results = self._translator.call(Call(target, args, {}, (None, None, None), node.name))
         for changed, content in zip(statistics, results[1:], strict=True):
-            self.rebind(changed, self._translator.conform(content, changed.meta["val"], f"{node.name}_statistic"), env)
+            moved = self._translator.conform(content, changed.meta["val"], f"{node.name}_statistic")
+            self.rebind(changed, moved, env, node)
         return self._translator.conform(results[0], node.meta["val"], node.name)
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
@@ -80,13 +80,13 @@ class Writes:
             if before.is_complex():
                 content = op.Expand(complex_parts.paired(args[1], env[changed]), [*self._shape_of(before), 2])
             else:
-                content = promote.cast_to(args[1], tensor_adapters.from_torch_dtype(before.dtype))
+                content = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
                 content = op.Expand(content, self._shape_of(before))
             result = self._translator.conform(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
         self._views[node] = changed
-        self.rebind(changed, result, env)
+        self.rebind(changed, result, env, node)
         return result
 
     def _apply_write(
@@ -108,7 +108,9 @@ class Writes:
     def _shape_of(self, fake: torch.Tensor) -> list[Any]:
         return [self._translator.plain(size) for size in fake.shape]
 
-    def rebind(self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any]) -> None:
+    def rebind(
+        self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any], writer: torch.fx.Node
+    ) -> None:
         """Gives a node, the tensors it is a view of, and their other views the content after a write."""
         env[changed] = content
         chain = [changed]
@@ -121,7 +123,7 @@ class Writes:
             chain.append(parent)
         root = chain[-1]
         if root.op in ("placeholder", "get_attr"):
-            self.mutated[root] = None
+            self.mutated.setdefault(root, writer)
         stale = set(chain)
         with_views = set(self._views.values())
         for view, parent in self._views.items():
