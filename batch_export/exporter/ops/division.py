@@ -13,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
@@ -33,7 +34,7 @@ def _sign(value: Any) -> int:
     return (number > 0) - (number < 0)
 
 
-def _opposed(rest: Any, other: Any) -> Any:
+def _opposed(rest: Any, other: Any) -> RecordedValue:
     """Whether a remainder has the other sign than the divisor; a remainder of 0 has none."""
     zero = axes.like(0, rest)
     sign = _sign(other)
@@ -47,7 +48,7 @@ def _is_unsigned(value: Any) -> bool:
     return value.dtype is not None and not value.dtype.is_signed()
 
 
-def floored(self: Any, other: Any) -> Any:
+def floored(self: Any, other: Any) -> RecordedValue:
     """The quotient of integers, rounded down."""
     quotient = op.Div(self, other)
     if _is_unsigned(self):
@@ -56,7 +57,7 @@ def floored(self: Any, other: Any) -> Any:
     return op.Sub(quotient, op.CastLike(_opposed(rest, other), self))
 
 
-def _floored_float(self: Any, other: Any) -> Any:
+def _floored_float(self: Any, other: Any) -> RecordedValue:
     quotient, rest = op.Div(self, other), op.Mod(self, other, fmod=1)
     one, half, zero = (axes.like(number, self) for number in (1.0, 0.5, 0.0))
     exact = op.Div(op.Sub(self, rest), other)
@@ -68,13 +69,13 @@ def _floored_float(self: Any, other: Any) -> Any:
     return floor if _sign(other) else op.Where(op.Equal(other, zero), quotient, floor)
 
 
-def truncated(value: Any) -> Any:
+def truncated(value: Any) -> RecordedValue:
     """A number without what follows the point; a zero keeps its sign."""
     return op.Where(op.Greater(value, axes.like(0.0, value)), op.Floor(value), op.Ceil(value))
 
 
 @lowering("aten::floor_divide", "aten::floor_divide.Scalar", "aten::div.Tensor_mode", "aten::div.Scalar_mode")
-def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> Any:
+def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> RecordedValue:
     """`aten::div` with its three ways of rounding, and `aten::floor_divide`."""
     left, right = operands(self, other)
     if rounding_mode is None:
@@ -85,7 +86,7 @@ def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> Any:
 
 
 @lowering("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
-def remainder(self: Any, other: Any) -> Any:
+def remainder(self: Any, other: Any) -> RecordedValue:
     """The remainder with the sign of the divisor."""
     left, right = operands(self, other)
     if not axes.is_float(left):
@@ -95,7 +96,7 @@ def remainder(self: Any, other: Any) -> Any:
 
 
 @lowering("aten::fmod.Tensor", "aten::fmod.Scalar", "prims::fmod")
-def fmod(self: Any, other: Any) -> Any:
+def fmod(self: Any, other: Any) -> RecordedValue:
     """The remainder with the sign of the dividend; that of integers by a division, since Mod goes through float64."""
     left, right = operands(self, other)
     if axes.is_float(left):
@@ -104,12 +105,12 @@ def fmod(self: Any, other: Any) -> Any:
 
 
 @lowering("aten::trunc", "aten::fix", "prims::trunc")
-def trunc(self: ir.Value) -> Any:
+def trunc(self: ir.Value) -> RecordedValue:
     """Rounding towards zero, which keeps the sign of a zero."""
     return truncated(self) if axes.is_float(self) else op.Identity(self)
 
 
 @lowering("aten::frac")
-def frac(self: ir.Value) -> Any:
+def frac(self: ir.Value) -> RecordedValue:
     """What follows the point, with the number's sign."""
     return op.Sub(self, truncated(self))

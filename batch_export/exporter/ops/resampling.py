@@ -13,15 +13,16 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _number(value: float) -> Any:
+def _number(value: float) -> RecordedValue:
     return op.Constant(value=ir.tensor(value, dtype=ir.DataType.DOUBLE))
 
 
-def _wide(size: Any) -> Any:
+def _wide(size: Any) -> RecordedValue:
     """A size, `int64[1]`, as float64."""
     return op.Cast(size, to=ir.DataType.DOUBLE)
 
@@ -47,11 +48,11 @@ def _lengths(self: ir.Value, output_size: Any, scales: Sequence[Any], first: int
 # Antialiasing ---------------------------------------------------------------------------------------------------------
 
 
-def _triangle(x: Any) -> Any:
+def _triangle(x: Any) -> RecordedValue:
     return op.Max(op.Sub(_number(1.0), op.Abs(x)), _number(0.0))
 
 
-def _cubic(x: Any) -> Any:
+def _cubic(x: Any) -> RecordedValue:
     """Keys' cubic convolution with a = -1/2."""
     x = op.Abs(x)
     inner = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(_number(1.5), x), _number(2.5)), x), x), _number(1.0))
@@ -64,7 +65,7 @@ def _cubic(x: Any) -> Any:
 
 def _antialiasing(
     length: Any, wanted: Any, scale: float | None, align_corners: bool, reach: float, kernel: Callable[[Any], Any]
-) -> Any:
+) -> RecordedValue:
     """The share of each old element in each new one, `float64[new, old]`.
 
     Source of the rule: the documented behaviour of Pillow's resize, which torch follows: a filter as wide as the
@@ -92,7 +93,7 @@ def _antialiasing(
 
 def _antialiased(
     self: ir.Value, lengths: Sequence[Any], align_corners: bool, scales: Sequence[float | None], mode: str
-) -> Any:
+) -> RecordedValue:
     sizes_decide = all(scale is None or float(scale).is_integer() for scale in scales)
     if sizes_decide and not align_corners and self.dtype != ir.DataType.DOUBLE:
         return op.Resize(
@@ -110,10 +111,10 @@ def _antialiased(
 def _antialiased_by(mode: str) -> tuple[Any, Any]:
     def by_size(
         self: ir.Value, output_size: Any, align_corners: bool, scales_h: Any = None, scales_w: Any = None
-    ) -> Any:
+    ) -> RecordedValue:
         return _antialiased(self, _lengths(self, output_size, ()), align_corners, (scales_h, scales_w), mode)
 
-    def by_either(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
+    def by_either(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> RecordedValue:
         scales = scale_factors or (None, None)
         return _antialiased(input, _lengths(input, output_size, scales), align_corners, scales, mode)
 
@@ -176,7 +177,7 @@ def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors
     return _linear(input, 2, output_size, align_corners, scale_factors)
 
 
-def _linear(input: ir.Value, first: int, output_size: Any, align_corners: bool, scale_factors: Any) -> Any:
+def _linear(input: ir.Value, first: int, output_size: Any, align_corners: bool, scale_factors: Any) -> RecordedValue:
     """Linear interpolation of the axes from `first` on."""
     mode = "align_corners" if align_corners else "half_pixel"
     if scale_factors is None or align_corners:

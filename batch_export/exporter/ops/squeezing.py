@@ -8,24 +8,25 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _without(self: ir.Value, wanted: Sequence[int]) -> Any:
+def _without(self: ir.Value, wanted: Sequence[int]) -> RecordedValue:
     """Torch takes an axis away only where it is 1; one of free size was captured as being something else."""
     gone = sorted({position for position in wanted if axes.fixed_size(self, position) == 1})
     return op.Squeeze(self, gone) if gone else op.Identity(self)
 
 
 @lowering("aten::squeeze")
-def squeeze(self: ir.Value) -> Any:
+def squeeze(self: ir.Value) -> RecordedValue:
     """All axes of size 1 taken away."""
     return _without(self, range(axes.rank(self)))
 
 
 @lowering("aten::squeeze.dim", "aten::squeeze.dims")
-def squeeze_axes(self: ir.Value, dim: Any) -> Any:
+def squeeze_axes(self: ir.Value, dim: Any) -> RecordedValue:
     """Named axes taken away where they are of size 1."""
     if axes.rank(self) == 0:
         return op.Identity(self)
@@ -60,7 +61,7 @@ def slice_scatter(
 
 
 @lowering("aten::select_scatter")
-def select_scatter(self: ir.Value, src: ir.Value, dim: int, index: Any) -> Any:
+def select_scatter(self: ir.Value, src: ir.Value, dim: int, index: Any) -> RecordedValue:
     """Writes a source over one place of an axis; a source that is smaller is repeated."""
     position, count = axes.axis(self, dim), axes.rank(self)
     place = op.Reshape(index, [1]) if isinstance(index, ir.Value) else op.Constant(value_ints=[index])

@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -22,18 +23,18 @@ from batch_export.exporter.ops.marking import lowering
     "aten::resolve_conj",
     "aten::resolve_neg",
 )
-def same(self: ir.Value) -> Any:
+def same(self: ir.Value) -> RecordedValue:
     """Operators that hand their input on: ONNX values have neither layout, nor aliases, nor gradients."""
     return op.Identity(self)
 
 
 @lowering("aten::clone")
-def clone(self: ir.Value, memory_format: str = "") -> Any:
+def clone(self: ir.Value, memory_format: str = "") -> RecordedValue:
     """`aten::clone`: ONNX values are immutable, so a copy is the value itself."""
     return op.Identity(self)
 
 
-def _cast(self: ir.Value, dtype: int) -> Any:
+def _cast(self: ir.Value, dtype: int) -> RecordedValue:
     if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         real = op.Cast(self, to=ir.DataType.FLOAT if dtype == ir.DataType.COMPLEX64 else ir.DataType.DOUBLE)
         pair = op.Unsqueeze(real, [-1])
@@ -42,36 +43,36 @@ def _cast(self: ir.Value, dtype: int) -> Any:
 
 
 @lowering("aten::to.dtype", "aten::to.dtype_layout")
-def to_dtype(self: ir.Value, dtype: int = -1) -> Any:
+def to_dtype(self: ir.Value, dtype: int = -1) -> RecordedValue:
     """`aten::to` with a dtype; layout and device have no counterpart."""
     return _cast(self, dtype)
 
 
 @lowering("aten::to.device")
-def to_device(self: ir.Value, device: str = "", dtype: int = -1) -> Any:
+def to_device(self: ir.Value, device: str = "", dtype: int = -1) -> RecordedValue:
     """`aten::to` with a device, which ONNX files do not name."""
     return _cast(self, dtype)
 
 
 @lowering("aten::to.other", "aten::type_as")
-def to_other(self: ir.Value, other: ir.Value) -> Any:
+def to_other(self: ir.Value, other: ir.Value) -> RecordedValue:
     """The dtype of another tensor."""
     return op.CastLike(self, other)
 
 
 @lowering("aten::amax")
-def amax(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+def amax(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> RecordedValue:
     """The largest element along axes (all of them when none is named)."""
     return _extreme(op.ReduceMax, self, dim, keepdim)
 
 
 @lowering("aten::amin")
-def amin(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+def amin(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> RecordedValue:
     """The smallest element along axes (all of them when none is named)."""
     return _extreme(op.ReduceMin, self, dim, keepdim)
 
 
-def _extreme(reduce: Any, self: ir.Value, dim: Sequence[int], keepdim: bool) -> Any:
+def _extreme(reduce: Any, self: ir.Value, dim: Sequence[int], keepdim: bool) -> RecordedValue:
     if self.shape is not None and len(self.shape) == 0:
         return op.Identity(self)
     is_bool = self.dtype == ir.DataType.BOOL
