@@ -45,8 +45,8 @@ def oracle_action(model: ModelSpec, reference: Digest, case: int, toolchain: Too
 def capture_action(model: ModelSpec, dynamic: str, exporter: ExporterSpec, toolchain: Toolchain) -> Action:
     """The exported program of a model at one dynamic-shape setting."""
     entries = _model_entries(model, toolchain) | _setting_entries(model, dynamic, exporter, toolchain)
-    if model.allow_guards:
-        entries["model.allow_guards"] = "true"
+    if model.guards != "warn":
+        entries["model.guards"] = model.guards
     return _action("Capture", entries, toolchain, f"{model.name}/{dynamic}/{exporter.name}")
 
 

@@ -35,7 +35,7 @@ def has_transforms(program: torch.export.ExportedProgram) -> bool:
 
 
 def holds_example(program: torch.export.ExportedProgram) -> bool:
-    """Whether a constant of the program has free sizes: it was made of the example inputs, and is no constant at all."""
+    """Whether a constant has free sizes: it was made of the example inputs, and is no constant at all."""
     given = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
     values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
     sizes = [size for value in values if isinstance(value, torch.Tensor) for size in list(value.shape)]
