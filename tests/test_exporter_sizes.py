@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
+from torch.nn import functional
 
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import ONNXProgram, export
@@ -212,7 +212,7 @@ def windows(x: torch.Tensor) -> torch.Tensor:
     """Windows of 4 by 4, as window attention has them: padded, cut, put together, cropped."""
     batch, height, width, channels = x.shape
     below, right = (4 - height % 4) % 4, (4 - width % 4) % 4
-    x = F.pad(x, (0, 0, 0, right, 0, below))
+    x = functional.pad(x, (0, 0, 0, right, 0, below))
     tall, wide = height + below, width + right
     y = x.view(batch, tall // 4, 4, wide // 4, 4, channels).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, channels)
     y = (y - y.mean(1, keepdim=True)).view(batch, tall // 4, wide // 4, 4, 4, channels)
@@ -222,7 +222,7 @@ def windows(x: torch.Tensor) -> torch.Tensor:
 def crop(parts: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
     """The left side of a U is cut to the size of the right one."""
     left = parts["down"](x)
-    right = parts["up"](F.max_pool2d(left, 2))
+    right = parts["up"](functional.max_pool2d(left, 2))
     above, before = (left.shape[2] - right.shape[2]) // 2, (left.shape[3] - right.shape[3]) // 2
     return torch.cat([left[:, :, above : above + right.shape[2], before : before + right.shape[3]], right], 1)
 
@@ -236,7 +236,7 @@ def allocated(x: torch.Tensor) -> torch.Tensor:
 
 def padded(x: torch.Tensor) -> torch.Tensor:
     length = int(x.shape[-1])
-    return F.pad(x, (0, -length % 4)).unflatten(-1, (-1, 4)).mean(-1)
+    return functional.pad(x, (0, -length % 4)).unflatten(-1, (-1, 4)).mean(-1)
 
 
 U_NET = {"down": nn.Conv2d(3, 4, 3), "up": nn.ConvTranspose2d(4, 4, 2, 2)}
@@ -247,7 +247,7 @@ HELD: dict[str, tuple[nn.Module, Callable[..., Any], Any, Sizes, int]] = {
     "allocated": (Function(allocated), rows, {0: "n"}, (4,), 5),
     "int in a padding": (Function(padded), lambda n: (torch.randn(2, 3, n),), {2: "n"}, (10,), 5),
     "folded": (
-        Function(lambda x: F.fold(F.unfold(x, 2, stride=2), (x.shape[2], 8), 2, stride=2)),
+        Function(lambda x: functional.fold(functional.unfold(x, 2, stride=2), (x.shape[2], 8), 2, stride=2)),
         lambda height: (torch.randn(1, 2, height, 8),),
         {2: "height"},
         (8,),
@@ -293,7 +293,9 @@ class Resized(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.shape[1] == self.positions.shape[1]:
             return x + self.positions
-        table = F.interpolate(self.positions.transpose(1, 2), size=x.shape[1], mode="linear", align_corners=False)
+        table = functional.interpolate(
+            self.positions.transpose(1, 2), size=x.shape[1], mode="linear", align_corners=False
+        )
         return x + table.transpose(1, 2)
 
 

@@ -66,12 +66,11 @@ def combine(a: tuple[torch.Tensor, torch.Tensor], b: tuple[torch.Tensor, torch.T
     return a[0] * b[0], a[1] * b[0] + b[1]
 
 
-@pytest.mark.parametrize("example", [1, 3])
-def test_an_associative_scan_with_a_free_batch(example: int) -> None:
+def test_an_associative_scan_with_a_free_batch() -> None:
     module = Applied(lambda x: associative_scan(combine, (x, x.sin()), 1, combine_mode="generic")[1])
-    program = export(module, (torch.randn(example, 5, 3),), dynamic_shapes=({0: "batch"},))
+    program = export(module, (torch.randn(1, 3, 2),), dynamic_shapes=({0: "batch"},))
     for size in (1, 2, 4):
-        x = torch.randn(size, 5, 3)
+        x = torch.randn(size, 3, 2)
         torch.testing.assert_close(program(x)[0], module(x), rtol=1e-4, atol=1e-4)
 
 
