@@ -31,9 +31,8 @@ class StepKind:
         exports: whether its time is part of what the export of a cell takes.
         alone: whether it is executed alone on the machine, after everything else.
         local: whether its result says something about one host: it never leaves its store.
-        excused: whether a cell goes on without it: it lacks an excuse then, or a speed-up to show.
+        excused: whether a cell goes on without it: it then has no values in float64, or no speed-up to show.
         reads: what of the arguments of `execute` is stored content: it is given the path of the file.
-        refers_to: what of them names stored content that has to be there: it is given the digest.
     """
 
     name: str
@@ -49,7 +48,6 @@ class StepKind:
     local: bool = False
     excused: bool = False
     reads: tuple[str, ...] = ()
-    refers_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mnemonic", self.mnemonic or self.name)
@@ -65,7 +63,7 @@ STEPS: dict[str, StepKind] = {
         StepKind(
             "Capture", "capture", live=True, builds=True, makes="the captured program", leaves="captured", exports=True
         ),
-        StepKind("Translate", "translate", live=True, exports=True, refers_to=("weights",)),
+        StepKind("Translate", "translate", live=True, exports=True),
         StepKind("Plugin", "translate", "Translate", live=True, builds=True, makes="the exported file", exports=True),
         StepKind("Check", "check", reads=("model",)),
         StepKind("Run", "run", reads=(*_FILE, "oracles")),
@@ -101,7 +99,7 @@ ALONE = _those("alone")
 LOCAL = _those("local")
 """Actions whose results say something about one host: they never leave its store."""
 EXCUSED = _those("excused")
-"""Actions without which a cell lacks an excuse, or a speed-up to show; their failures are none of the cell's."""
+"""Actions that a cell can do without: their failures are not the cell's."""
 MAKES: dict[Mnemonic, str] = {kind.mnemonic: kind.makes for kind in STEPS.values() if kind.makes}
 """What a sentence calls that which a step makes of the model that it builds."""
 FAILURE_STAGE: dict[Mnemonic, Stage] = {kind.mnemonic: kind.failure for kind in STEPS.values()}

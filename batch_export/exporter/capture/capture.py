@@ -19,8 +19,9 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions, attributes, torchscript
+from batch_export.exporter.capture import assumptions, attributes, caches, exported_inputs, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.export_switch import in_onnx_export
@@ -72,6 +73,7 @@ def as_module(model: Any) -> torch.nn.Module:
 
 def named_inputs(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The example inputs by parameter name, whatever kind of model it is."""
+    caches.register()
     if isinstance(model, torch.export.ExportedProgram):
         module: torch.nn.Module = model.module(check_guards=False)
     elif torchscript.is_scripted(model):
@@ -90,6 +92,7 @@ def capture(
     dynamic_shapes: Any = None,
     guards: GuardMode = "warn",
     allow_assumptions: bool | None = None,
+    capture_blocks: bool = True,
     strategies: Sequence[tuple[str, Callable[..., Any]]] = STRATEGIES,
 ) -> Captured:
     """Captures a model.
@@ -104,6 +107,7 @@ def capture(
             wrong numbers; "error" refuses both; "allow" takes both.
         allow_assumptions: keep a program that takes something about the data for granted, after it was run against the
             model; when None, only if `guards` is "allow".
+        capture_blocks: trace blocks that are alike once, see `blocks.py`.
         strategies: what to try, in order.
 
     Raises:
@@ -113,6 +117,7 @@ def capture(
     """
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
+    caches.register()
     arguments, keywords = tuple(args), dict(kwargs or {})
     allow_assumptions = guards == "allow" if allow_assumptions is None else allow_assumptions
     if isinstance(model, torch.export.ExportedProgram):
@@ -120,15 +125,27 @@ def capture(
     if torchscript.is_scripted(model):
         begun = time.perf_counter()
         with in_onnx_export():
-            model = torchscript.as_eager(model, arguments, keywords)
+            eager = torchscript.as_eager(model, arguments, keywords)
+        every = torchscript.every_input(model, arguments, keywords)
+        if isinstance(dynamic_shapes, (tuple, list)):
+            dynamic_shapes = (*dynamic_shapes, *[None] * (len(every) - len(dynamic_shapes)))
         taken = time.perf_counter() - begun
-        captured = capture(model, args, kwargs, dynamic_shapes=dynamic_shapes, guards=guards, strategies=strategies[:1])
+        captured = capture(
+            eager,
+            every,
+            dynamic_shapes=dynamic_shapes,
+            guards=guards,
+            capture_blocks=capture_blocks,
+            strategies=strategies[:1],
+        )
         captured.attempts[0] = Attempt("TorchScript converter", taken + captured.attempts[0].seconds)
         return captured
     module = as_module(model)
     _check_call(module, arguments, keywords)
     arguments, keywords = _one_tensor_each(module, arguments, _in_forward_order(module, keywords))
     asked = shapes.canonical(dynamic_shapes, module, arguments, keywords)
+    if capture_blocks:
+        strategies = [(name, by_blocks(one) if name == NON_STRICT else one) for name, one in strategies]
     course = _Course(module, (arguments, keywords), asked, tuple(strategies), guards, allow_assumptions)
     with attributes.watching(module) as changed:
         captured = course.from_examples()
@@ -249,6 +266,7 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
         attempts.append(Attempt(name, time.perf_counter() - begun))
         try:
             captured = _finished(program, asked, list(attempts), course.guards, _Called(module, inputs, course.given))
+            captured.blocks = getattr(program, "_blocks", [])
         except DynamicShapeError as error:
             held = held or _Held(None, error)
             if not seen.is_freer_strictly:
@@ -271,7 +289,7 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
     tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in attempts)
     raise CaptureError(
         f"the model could not be captured. {first.strategy} said {first.error}",
-        next_step=f"all strategies: {tried}. Export with report=True for the whole story",
+        next_step=f"all strategies: {tried}. Export with report=True for all that happened",
         attempts=tuple(attempts),
     ) from first.exception
 
@@ -322,6 +340,8 @@ def _as_it_is(
     attempts = [Attempt("ExportedProgram", 0.0)]
     if not args and not kwargs and program.example_inputs:
         args, kwargs = program.example_inputs
+    args, given = exported_inputs.by_position(program, args, kwargs)
+    kwargs = dict(given)
     if dynamic_shapes is None:
         symbols = symbols_of(program, [], {})
         return Captured(program, {}, collect(program, symbols), attempts, symbols=symbols)

@@ -14,6 +14,7 @@ import torch
 
 from batch_export.errors import ExportWarning
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.strategies import TRACE, Assumption
@@ -42,6 +43,7 @@ class Captured:
         assumptions: what the program takes for granted about the data.
         not_one: sizes at which eager would drop an axis that the file keeps.
         fixed: guards because of which axes left to the exporter are fixed.
+        blocks: kinds of repeated blocks, and for which of them one's nodes were written again for another.
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
     """
@@ -55,6 +57,7 @@ class Captured:
     changed_attributes: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
     fixed: list[Guard] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
 
     @property

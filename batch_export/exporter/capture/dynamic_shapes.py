@@ -383,7 +383,7 @@ def require_free(program: torch.export.ExportedProgram, shapes: Sequence[Sequenc
 
     Args:
         program: what was captured.
-        shapes: of the file's inputs, in order; a size that is no int is free.
+        shapes: of the file's inputs, in order; a size that is not an int is free.
 
     Raises:
         DynamicShapeError: naming the input and the axis that became fixed.

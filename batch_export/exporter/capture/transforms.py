@@ -36,10 +36,8 @@ def has_transforms(program: torch.export.ExportedProgram) -> bool:
 
 def holds_example(program: torch.export.ExportedProgram) -> bool:
     """Whether a constant has free sizes: it was made of the example inputs, and is no constant at all."""
-    given = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
-    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
-    sizes = [size for value in values if isinstance(value, torch.Tensor) for size in list(value.shape)]
-    return any(isinstance(size, torch.SymInt) and not size.node.expr.is_number for size in sizes)
+    made = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
+    return any(node.name in made for node in _free_placeholders(program))
 
 
 def failed_in_transform(error: BaseException) -> bool:
@@ -61,23 +59,32 @@ def below_dispatcher(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any
 ) -> torch.export.ExportedProgram:
     """Captures a model below torch's dispatcher, where transforms have become plain operators."""
-    return _export(module, args, kwargs or None, form, strict=False, pre_dispatch=False)
+    program: torch.export.ExportedProgram = _export(
+        module, args, kwargs or None, form, strict=False, pre_dispatch=False
+    )
+    return program
 
 
 def _free(program: torch.export.ExportedProgram) -> int:
     """How many sizes of the inputs are free."""
-    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
-    sizes = [size for value in values if isinstance(value, torch.Tensor) for size in list(value.shape)]
-    return sum(isinstance(size, torch.SymInt) and not size.node.expr.is_number for size in sizes)
+    return len(list(_free_placeholders(program)))
+
+
+def _free_placeholders(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
+    """The placeholder of each free size."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val") if node.op == "placeholder" else None
+        sizes: list[Any] = list(value.shape) if isinstance(value, torch.Tensor) else []
+        yield from (node for size in sizes if isinstance(size, torch.SymInt) and not size.node.expr.is_number)
 
 
 @contextlib.contextmanager
 def own_levels() -> Iterator[None]:
     """Closes the levels of transforms that a failed capture leaves open, in which nothing else would run right."""
     functorch = torch._C._functorch
-    depth = functorch.get_dynamic_layer_stack_depth()  # type: ignore[attr-defined]
+    depth = functorch.get_dynamic_layer_stack_depth()
     try:
         yield
     finally:
-        if functorch.get_dynamic_layer_stack_depth() > depth:  # type: ignore[attr-defined]
-            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)  # type: ignore[attr-defined]
+        if functorch.get_dynamic_layer_stack_depth() > depth:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,8 @@ _DTYPE_FROM_ATTRIBUTE = {
     "QuantizeLinear": "output_dtype",
 }
 _FOLD_ELEMENTS = 1024
+_FIRST_OUTPUT_ONLY = frozenset({"Attention"})
+"""Operators whose further outputs cost something, and that no translation reads."""
 _SHAPE_KEEPING = frozenset(
     (
         *("Cast", "CastLike", "Identity", "Neg", "Abs", "Not", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Relu", "Erf"),
@@ -346,6 +349,8 @@ class Recorder(Draft, evaluator.Evaluator):
 
     def _output_count(self, op: values.Op, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> int:
         if op.domain == "":
+            if op.name in _FIRST_OUTPUT_ONLY:
+                return 1
             if op.name == "BatchNormalization":
                 return 3 if attributes.get("training_mode") else 1
             if op.name == "Split":
@@ -367,6 +372,8 @@ class Recorder(Draft, evaluator.Evaluator):
         binding: Mapping[str, ir.DataType],
         count: int,
     ) -> Any:
+        if signature.name == "Clip" and not signature.domain:
+            inputs = self._with_both_bounds(inputs)
         outputs: list[RecordedValue] = []
         for index in range(count):
             formal = signature.outputs[min(index, len(signature.outputs) - 1)]
@@ -388,6 +395,14 @@ class Recorder(Draft, evaluator.Evaluator):
                 sizes = list(shape)[attributes.get("start", 0) : attributes.get("end", len(shape))]
                 outputs[0].shape = ir.Shape([len(sizes)])
         return outputs[0] if count == 1 else tuple(outputs)
+
+    def _with_both_bounds(self, inputs: list[ir.Value | None]) -> list[ir.Value | None]:
+        """Infinite bounds where a Clip of floats has none: onnxruntime then takes the largest finite number."""
+        first = inputs[0] if inputs else None
+        if first is None or first.dtype is None or not first.dtype.is_floating_point():
+            return inputs
+        given = [*inputs, None, None][:3]
+        return [first, *(given[i] or self.constant(end, first.dtype) for i, end in ((1, -math.inf), (2, math.inf)))]
 
     def _unify(
         self, signature: ir.schemas.OpSignature, inputs: list[ir.Value | None], binding: dict[str, ir.DataType]
