@@ -36,6 +36,7 @@ from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES, STRICT, assumed, decision_on_data
+from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.trial import Outcome, Trial, is_fake
 
 GuardMode = Literal["warn", "error", "allow"]
@@ -251,13 +252,15 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
         begun = time.perf_counter()
         with observing() as seen:
             try:
-                program = _run(strategy, module, args, kwargs, asked.torch_form)
+                mode = contextlib.nullcontext() if name in ASSUMING else size_oblivious()
+                with mode:
+                    program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 fixed = _fixed_axis(error, seen, asked)
                 if fixed is not None and held is None:
                     held = _Held(None, fixed)
-                    if not (seen.made_plain or seen.made_index):
+                    if not seen.is_freer_strictly:
                         break
                 continue
         attempts.append(Attempt(name, time.perf_counter() - begun))
@@ -266,7 +269,7 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
             captured.blocks = getattr(program, "_blocks", [])
         except DynamicShapeError as error:
             held = held or _Held(None, error)
-            if not (seen.made_plain or seen.made_index):
+            if not seen.is_freer_strictly:
                 break
             continue
         if held is not None and not captured.is_freer_than(held.captured):
@@ -309,12 +312,12 @@ def _run(
     strategy: Callable[..., Any], module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any
 ) -> torch.export.ExportedProgram:
     with (
-        size_oblivious(),
         in_onnx_export(),
         fake_quantisation(),
         recurrent_shapes(),
         torch.no_grad(),
         unset_fake_temporarily(),
+        own_levels(),
         quiet(),
     ):
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)

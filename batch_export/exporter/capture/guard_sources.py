@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -32,11 +33,18 @@ class Observation:
         environment: torch's environment of sizes, also when the capture failed.
         made_plain: whether Python's `int` or `float` turned a free size into a plain number.
         made_index: whether something else in Python did: `math.sqrt(size)`, `range(size)`, `names[size]`.
+        nested: whether a size was looked at inside a higher-order operator (`associative_scan`).
     """
 
     environment: ShapeEnv | None = None
     made_plain: bool = False
     made_index: bool = False
+    nested: bool = False
+
+    @property
+    def is_freer_strictly(self) -> bool:
+        """Whether a strict capture may keep sizes free that this one fixed."""
+        return self.made_plain or self.made_index or self.nested
 
 
 def is_users(file: str) -> bool:
@@ -75,6 +83,15 @@ def _conversion() -> str:
     return ""
 
 
+def _is_in_higher_order() -> bool:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
+        if frame.f_code.co_filename.startswith(_HIGHER_ORDER):
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextlib.contextmanager
 def observing() -> Iterator[Observation]:
     """While open, torch's guards carry the user's full `file:line`; torch itself shortens it or has none.
@@ -89,6 +106,7 @@ def observing() -> Iterator[Observation]:
 
     def located(self: ShapeEnv, framework_loc: str | None = None) -> Any:
         seen.environment = self
+        seen.nested = seen.nested or _is_in_higher_order()
         given = original(self, framework_loc)
         conversion = _conversion()
         seen.made_plain = seen.made_plain or conversion in ("__int__", "__float__")
