@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,7 +83,7 @@ class ONNXProgram:
         self.fake_context: ONNXFakeContext | None = None
         self.diagnostic_context: Any = None
         self._session: Any = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.model.graph.all_nodes())
@@ -129,8 +131,9 @@ class ONNXProgram:
         if session_options is not None or execution_providers is not None or execution_provider_options is not None:
             options = ONNXRuntimeOptions(session_options, execution_providers, execution_provider_options)
             initializer = initializer or options.initializer()
-        self._folder = tempfile.TemporaryDirectory(prefix="batch_export_")
-        path = Path(self._folder.name) / "model.onnx"
+        folder = tempfile.mkdtemp(prefix="batch_export_")
+        self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = Path(folder) / "model.onnx"
         self.save(path, external_data=True)
         self._session = initializer(str(path)) if initializer is not None else OrtSession(path, provider, threads)
 
@@ -226,9 +229,9 @@ class ONNXProgram:
     def release(self) -> None:
         """Closes the session and deletes its files."""
         self._session = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if self._cleanup is not None:
+            self._cleanup()
+            self._cleanup = None
 
     # Changing ---------------------------------------------------------------------------------------------------------
 
@@ -368,15 +371,15 @@ class ONNXProgram:
             yield
             return
         kept = {name: value.const_value for name, value in self.model.graph.initializers.items()}
-        session, folder = self._session, self._folder
-        self._session, self._folder = None, None  # they stay open: the program itself does not change
+        session, cleanup = self._session, self._cleanup
+        self._session, self._cleanup = None, None  # they stay open: the program itself does not change
         try:
             self.apply_weights(model_state)
             yield
         finally:
             for name, tensor in kept.items():
                 self.model.graph.initializers[name].const_value = tensor
-            self._session, self._folder = session, folder
+            self._session, self._cleanup = session, cleanup
 
     @contextmanager
     def _initializers(self, include: bool, as_inputs: bool) -> Iterator[None]:
