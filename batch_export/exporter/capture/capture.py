@@ -22,6 +22,7 @@ from batch_export.exporter.capture import assumptions, attributes, caches, expor
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.export_switch import in_onnx_export
+from batch_export.exporter.capture.failures import not_captured
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.guard_sources import Observation, observing
 from batch_export.exporter.capture.guard_symbols import readable
@@ -189,13 +190,7 @@ def _by_strategies(
         return captured
     if held is not None:
         return held.result()
-    first = attempts[0]
-    tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in attempts)
-    raise CaptureError(
-        f"the model could not be captured. {first.strategy} said {first.error}",
-        next_step=f"all strategies: {tried}. Export with report=True for the whole story",
-        attempts=tuple(attempts),
-    ) from first.exception
+    raise not_captured(attempts) from attempts[0].exception
 
 
 @dataclass(slots=True)

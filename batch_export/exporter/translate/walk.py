@@ -136,8 +136,9 @@ class Translator(OperatorTranslator):
             if self.missing:
                 env[node] = self._placeholder_result(node)
                 return
+            first = str(error).strip().partition("\n")[0].rstrip(".")
             raise TranslationError(
-                f"the translation failed: {type(error).__name__}: {error}",
+                f"the translation failed: {type(error).__name__}: {first}",
                 node=node.name,
                 operator=metadata.target_name(target),
                 source=metadata.source_location(node),
