@@ -189,7 +189,7 @@ def test_a_function_without_translation_is_named_without_its_address() -> None:
     def nothing(*_: Any) -> Any:
         return None
 
-    with pytest.raises(MissingOperatorError, match="^helper has no ONNX translation and no decomposition"):
+    with pytest.raises(MissingOperatorError, match=r"^helper has no ONNX translation and no decomposition"):
         run_decomposition(helper, [], {}, fake_mode=None, is_translatable=nothing, translate=nothing, rebind=nothing)
 
 
