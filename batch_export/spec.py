@@ -148,14 +148,14 @@ class Pattern:
 class Exclusion(Pattern):
     """Cells left out of the matrix, and the reason that is shown."""
 
-    reason: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation(Pattern):
     """Cells declared to fail: where they fail, why, and where one reads more. Strict."""
 
-    reason: str
+    reason: str = ""
     stage: str = "*"
     error_class: str = "*"
     link: str = ""

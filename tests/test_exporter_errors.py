@@ -15,6 +15,7 @@ from batch_export.errors import (
     MissingOperatorError,
     OpsetError,
     OptimisationError,
+    Place,
     SaveError,
     TranslationError,
     VerificationError,
@@ -101,6 +102,14 @@ def test_a_translation_that_fails_names_the_node_its_operator_and_its_line() -> 
     assert (error.node, error.operator) == ("mul", "aten.mul.Tensor")
     assert error.source == f"{__file__}:{line_of('the multiplication')}"
     assert str(error).endswith(f"Next step: {error.next_step}")
+
+
+def test_an_error_is_located_once_and_keeps_what_it_carries() -> None:
+    error = MissingOperatorError("no translation", ("aten::x",), operator="Neg", next_step="write one")
+    assert error.located_at(Place("inner", "aten.x.default", "model.py:3")) is error
+    error.located_at(Place("outer", "cond", None))
+    assert (error.node, error.operator, error.operators) == ("inner", "aten.x.default", ("aten::x",))
+    assert str(error) == ("no translation (node inner, operator aten.x.default, at model.py:3). Next step: write one")
 
 
 class Refused(torch.nn.Module):

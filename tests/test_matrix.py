@@ -144,7 +144,7 @@ def test_ten_thousand_cells_take_well_under_a_second() -> None:
         exporters=(CORE, TORCH),
         exclude=(Exclusion("slow", model="m1*", opset="2?"),),
     )
-    began = time.perf_counter()
+    began = time.process_time()  # of this process alone: the machine may have other work
     planned = expand(matrix, HERE)
     assert len(planned) == 10_000
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0

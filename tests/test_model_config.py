@@ -86,9 +86,9 @@ REMOVE = object()
         (
             "inputs.mask.dtype",
             "flaot32",
-            "'inputs.mask.dtype' is 'flaot32', which is no dtype of torch; did you mean 'float32'?",
+            "'inputs.mask.dtype' is 'flaot32', which is not a dtype of torch; did you mean 'float32'?",
         ),
-        ("inputs.mask.dtype", 1, "'inputs.mask.dtype' is 1, which is no dtype"),
+        ("inputs.mask.dtype", 1, "'inputs.mask.dtype' is 1, which is not a dtype"),
         ("inputs.mask.shape", REMOVE, "'inputs.mask' needs 'shape', a list of axis names and sizes"),
         ("inputs.mask.shape", "batch", "'inputs.mask' needs 'shape'"),
         ("inputs.mask.shape", ["batch", 1.5], "'inputs.mask.shape' holds 1.5; a shape entry is"),

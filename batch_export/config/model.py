@@ -230,7 +230,7 @@ class _Reader:
         self._known(where, node, _TENSOR_KEYS)
         dtype = node["dtype"]
         if not isinstance(dtype, str) or dtype not in DTYPES:
-            self._fail(f"'{where}.dtype' is {dtype!r}, which is no dtype of torch{did_you_mean(str(dtype), DTYPES)}")
+            self._fail(f"'{where}.dtype' is {dtype!r}, which is not a dtype of torch{did_you_mean(str(dtype), DTYPES)}")
         shape = node.get("shape")
         if not _is_list(shape):
             self._fail(f"'{where}' needs 'shape', a list of axis names and sizes such as [batch, 8] ([] for a scalar)")

@@ -54,7 +54,7 @@ def execute(bench: Workbench) -> StageOutput:
             (),
             inputs,
             dynamic_shapes=model_room.dynamic_shapes(bench.model, bench.dynamic),
-            allow_guards=True,  # they are facts here; the sizes are proven by running
+            guards="allow",  # they are facts here; the sizes are proven by running
             allow_assumptions=bench.model.allow_guards,  # other data are not
         )
     finally:

@@ -22,6 +22,7 @@ from batch_export.config.model import RESERVED_KEYS
 from batch_export.digest import digest_value
 from batch_export.errors import BatchExportError, LibraryMissingError, ModelError
 from batch_export.exporter.capture import caches, exported_inputs
+from batch_export.exporter.capture.axis_words import AxisExpression
 from batch_export.numbers.tolerances import LARGE_SCALE
 from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
@@ -289,7 +290,7 @@ def _child(node: Any, step: str | int, new: Any) -> Any:
 def _dimensions(spec: ModelSpec, leaf: InputSpec, setting: str) -> dict[int, Any]:
     named = {index: dimension(spec, entry, setting) for index, entry in enumerate(leaf.shape)}
     return {
-        index: torch.export.Dim.AUTO if setting == AUTO else name
+        index: torch.export.Dim.AUTO if setting == AUTO else AxisExpression(name)
         for index, name in named.items()
         if isinstance(name, str)
     }

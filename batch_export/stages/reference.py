@@ -55,7 +55,7 @@ def execute(bench: Workbench) -> StageOutput:
     generator moved does so too. If either finds a difference, every case runs twice.
 
     Raises:
-        ModelError: the model fails at its example sizes, or returns something that is no tensor or number.
+        ModelError: the model fails at its example sizes, or returns something that is not a tensor or number.
     """
     path, made = bench.scratch / "reference.tensors", bench.built
     facts, unsure = _written(bench, path, every_twice=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import types
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -83,16 +85,23 @@ class MarkedFunction:
 
 
 def marked_function(function: Callable[..., Any]) -> MarkedFunction:
-    """Reads a function's annotations: parameters annotated with `ir.Value` take tensors, all others plain values."""
+    """Reads a function's type hints: parameters of type `ir.Value` take tensors, all others plain values."""
     parameters: list[ir.schemas.Parameter | ir.schemas.AttributeParameter] = []
+    hints = typing.get_type_hints(function)
     for parameter in inspect.signature(function).parameters.values():
-        annotation = str(parameter.annotation)
+        kinds = _kinds(hints.get(parameter.name, Any))
         required = parameter.default is inspect.Parameter.empty
-        if annotation.startswith("ir.Value"):
+        if kinds == {ir.Value}:
             constraint = ir.schemas.TypeConstraintParam.any_tensor(f"T_{parameter.name}")
             parameters.append(ir.schemas.Parameter(parameter.name, constraint, required=required, variadic=False))
         else:
-            kind = ir.AttributeType.FLOAT if annotation.startswith("float") else ir.AttributeType.INT
+            kind = ir.AttributeType.FLOAT if kinds == {float} else ir.AttributeType.INT
             parameters.append(ir.schemas.AttributeParameter(parameter.name, kind, required=required))
     signature = ir.schemas.OpSignature("pkg.batch_export", function.__name__, "", params=parameters, outputs=[])
     return MarkedFunction(function, signature)
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """The types that a hint allows, without None."""
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return {kind for kind in (typing.get_args(hint) if is_union else (hint,)) if kind is not types.NoneType}

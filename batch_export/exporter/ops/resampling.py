@@ -164,10 +164,23 @@ def nearest_exact_by_size(
 
 @lowering("aten::upsample_linear1d.vec", "aten::upsample_trilinear3d.vec")
 def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
-    """Linear interpolation of one or three axes."""
+    """Linear interpolation of one or three axes.
+
+    One axis gets another of size 1: onnxruntime takes the channels of three axes for rows, and weighs the next row of
+    NaN or infinity with 0.
+    """
+    if axes.rank(input) == 3:
+        rows = axes.shaped(op.Unsqueeze(input, [2]), [*input.shape[:2], 1, input.shape[2]])
+        return op.Squeeze(_linear(rows, 3, output_size, align_corners, scale_factors), [2])
+    return _linear(input, 2, output_size, align_corners, scale_factors)
+
+
+def _linear(input: ir.Value, first: int, output_size: Any, align_corners: bool, scale_factors: Any) -> Any:
+    """Linear interpolation of the axes from `first` on."""
     mode = "align_corners" if align_corners else "half_pixel"
     if scale_factors is None or align_corners:
-        sizes = op.Concat(op.Shape(input, end=2), *_lengths(input, output_size, scale_factors or ()), axis=0)
+        lengths = _lengths(input, output_size, scale_factors or (), first)
+        sizes = op.Concat(op.Shape(input, end=first), *lengths, axis=0)
         return op.Resize(input, None, None, sizes, mode="linear", coordinate_transformation_mode=mode)
-    scales = op.Constant(value_floats=[1.0, 1.0, *scale_factors])
+    scales = op.Constant(value_floats=[*[1.0] * first, *scale_factors])
     return op.Resize(input, None, scales, mode="linear", coordinate_transformation_mode=mode)

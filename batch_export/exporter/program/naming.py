@@ -6,7 +6,7 @@ Arrives: an ONNX model and names. Leaves: the same model, changed in place. Type
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -123,6 +123,30 @@ def _note(names: Mapping[str, str], word: str, found: set[str]) -> str:
     if word in names:
         found.add(word)
     return names.get(word, word)
+
+
+def keep_apart(model: ir.Model, names: Collection[str]) -> None:
+    """Gives axes of inner values names of their own, where they have one of some names now.
+
+    An axis that two inputs share may still have one element in one of them and more in the other, where the model
+    broadcasts. A runtime that takes inner values of the same axes for equally large would let one use the memory of
+    another.
+    """
+    taken = {str(size.value) for value in all_values(model) for size in value.shape or () if not isinstance(size, int)}
+    outside = {*model.graph.inputs, *model.graph.outputs}
+    count = 0
+    for value in all_values(model):
+        if value in outside or value.shape is None:
+            continue
+        sizes: list[int | ir.SymbolicDim] = []
+        for size in value.shape.dims:
+            if isinstance(size, ir.SymbolicDim) and set(_IDENTIFIER.findall(size.value or "")) & set(names):
+                count += 1
+                while f"inner_{count}" in taken:
+                    count += 1
+                size = ir.SymbolicDim(f"inner_{count}")
+            sizes.append(size)
+        value.shape = ir.Shape(sizes)
 
 
 def replace_words(text: str, names: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.translate import aliasing, decompose, memory_layout
+from batch_export.exporter.translate.call import Call, given_fakes
 from batch_export.exporter.translate.operator import OperatorTranslator
 from batch_export.exporter.translate.registry import qualified_name
 
@@ -59,13 +60,12 @@ class Writes:
         """Normalisation in training mode moves its running statistics, which its schema does not say."""
         statistics = [argument for argument in node.args[3:5] if isinstance(argument, torch.fx.Node)]
         args = [self._translator.convert(argument, env) for argument in node.args[:8]]
-        results = self._translator.call(
-            f"batch_export::{qualified.partition('::')[2]}_training", args, {}, (None, None, None), node.name
-        )
+        target = f"batch_export::{qualified.partition('::')[2]}_training"
+        results = self._translator.call(Call(target, args, {}, (None, None, None), node.name))
         for changed, content in zip(statistics, results[1:], strict=True):
-            moved = self._translator.settle(content, changed.meta["val"], f"{node.name}_statistic")
+            moved = self._translator.conform(content, changed.meta["val"], f"{node.name}_statistic")
             self.rebind(changed, moved, env, node)
-        return self._translator.settle(results[0], node.meta["val"], node.name)
+        return self._translator.conform(results[0], node.meta["val"], node.name)
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
         functional = decompose.functional_variant(node.target)
@@ -82,7 +82,7 @@ class Writes:
             else:
                 content = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
                 content = op.Expand(content, self._shape_of(before))
-            result = self._translator.settle(content, before, node.name)
+            result = self._translator.conform(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
         self._views[node] = changed
@@ -92,8 +92,7 @@ class Writes:
     def _apply_write(
         self, node: torch.fx.Node, functional: Any, args: list[Any], kwargs: dict[str, Any], fake: Any, env: Any
     ) -> Any:
-        fakes = [argument.meta.get("val") for argument in node.all_input_nodes]
-        result = self._translator.call(functional, args, {**kwargs, "__fakes__": fakes}, fake, node.name)
+        result = self._translator.call(Call(functional, args, kwargs, fake, node.name, given_fakes(node)))
         if result is not None:
             return result
         values = {
@@ -104,7 +103,7 @@ class Writes:
         fake_args = torch.fx.map_arg(node.args, lambda argument: argument.meta["val"])
         fake_kwargs = torch.fx.map_arg(node.kwargs, lambda argument: argument.meta["val"])
         made = self._translator.decompose(functional, fake_args, fake_kwargs, values, node.name)
-        return self._translator.settle(made, fake, node.name)
+        return self._translator.conform(made, fake, node.name)
 
     def _shape_of(self, fake: torch.Tensor) -> list[Any]:
         return [self._translator.plain(size) for size in fake.shape]
@@ -161,7 +160,7 @@ class Writes:
                 args.append(env[parent])
             else:
                 args.append(self._translator.convert(item, env))
-        result = self._translator.call(target, args, {"__fakes__": [before]}, before, f"{view.name}_written")
+        result = self._translator.call(Call(target, args, {}, before, f"{view.name}_written", [before]))
         if result is None:
             raise FunctionalisationNeededError(str(target))
         return result
@@ -198,9 +197,7 @@ class Writes:
         args = [counted, *(self._translator.convert(argument, env) for argument in maker.args[1:])]
         kwargs = {name: self._translator.convert(argument, env) for name, argument in maker.kwargs.items()}
         fakes = pytree.tree_map_only(torch.Tensor, lambda one: one.to(torch.int64), maker.meta["val"])
-        made = self._translator.call(
-            maker.target, args, {**kwargs, "__fakes__": [before]}, fakes, f"{view.name}_positions"
-        )
+        made = self._translator.call(Call(maker.target, args, kwargs, fakes, f"{view.name}_positions", [before]))
         if made is None:
             raise FunctionalisationNeededError(str(view.target))
         return op.Reshape(made[view.args[1]] if of_list else made, [-1])
