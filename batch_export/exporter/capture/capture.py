@@ -25,6 +25,7 @@ from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.export_switch import in_onnx_export
+from batch_export.exporter.capture.failures import not_captured
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.guard_sources import Observation, observing
 from batch_export.exporter.capture.guard_symbols import readable
@@ -285,13 +286,7 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
         return captured
     if held is not None:
         return held.result()
-    first = attempts[0]
-    tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in attempts)
-    raise CaptureError(
-        f"the model could not be captured. {first.strategy} said {first.error}",
-        next_step=f"all strategies: {tried}. Export with report=True for all that happened",
-        attempts=tuple(attempts),
-    ) from first.exception
+    raise not_captured(attempts) from attempts[0].exception
 
 
 @dataclass(slots=True)
