@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch.export import AdditionalInputs, Dim, ShapesCollection
 
 from batch_export import export
+from batch_export.calling.axis_words import AxisExpression
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter.capture import dynamic_shapes as shapes
-from batch_export.exporter.capture.axis_words import AxisExpression
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.translate import program as translate
 

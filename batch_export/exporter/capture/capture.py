@@ -18,8 +18,9 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
+from batch_export.calling import caches, exported_inputs
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions, attributes, caches, exported_inputs, torchscript
+from batch_export.exporter.capture import assumptions, attributes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
