@@ -172,8 +172,12 @@ def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int =
     rows = op.Range(0, op.Squeeze(axes.size(self, first), [0]), 1)
     columns = op.Range(0, op.Squeeze(axes.size(self, second), [0]), 1)
     on_diagonal = op.Equal(op.Sub(op.Unsqueeze(columns, [0]), op.Unsqueeze(rows, [1])), offset)
-    last = op.Sub(axes.size(src, -1), 1)
-    along = op.Min(rows if offset >= 0 else columns, last)
+    along: Any = rows if offset >= 0 else columns
+    if axes.fixed_size(src, -1):
+        along = op.Min(along, op.Sub(axes.size(src, -1), 1))
+    else:  # one more element, so that there is something to gather off a diagonal of none
+        along = op.Min(along, axes.size(src, -1))
+        src = axes.padded(src, [0], [1], [-1], axes.like(0, src))
     spread = op.Unsqueeze(op.Gather(src, along, axis=count - 2), [count - 1 if offset >= 0 else count - 2])
     merged = op.Where(on_diagonal, spread, data)
     return op.Transpose(merged, perm=[order.index(position) for position in range(count)])

@@ -145,9 +145,9 @@ def mode(self: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
     ascending, _ = op.TopK(last, axes.size(self, position), axis=-1, largest=0, sorted=1)
     same = op.Equal(op.Unsqueeze(ascending, [count]), op.Unsqueeze(ascending, [count - 1]))
     often = op.ReduceSum(op.Cast(same, to=ir.DataType.INT64), [count], keepdims=0)
-    value = op.GatherElements(ascending, op.ArgMax(often, axis=-1, keepdims=1), axis=-1)
+    value = op.GatherElements(ascending, op.ArgMax(often, axis=count - 1, keepdims=1), axis=-1)
     stands = op.Cast(op.Equal(last, value), to=ir.DataType.INT32)
-    index = op.ArgMax(stands, axis=-1, keepdims=1, select_last_index=1)
+    index = op.ArgMax(stands, axis=count - 1, keepdims=1, select_last_index=1)
     if not keepdim:
         return op.Squeeze(value, [count - 1]), op.Squeeze(index, [count - 1])
     return axes.move_back(value, position, count), axes.move_back(index, position, count)

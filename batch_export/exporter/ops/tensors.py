@@ -105,7 +105,10 @@ def unbind(self: ir.Value, dim: int = 0) -> Any:
     "aten::tensor_split.indices",
 )
 def split(self: ir.Value, split_size: Any, dim: int = 0) -> Any:
-    """Pieces along an axis; `translate.py` rewrites the arguments to the sizes that the captured graph shows."""
+    """Pieces along an axis; `operator.py` rewrites the arguments to the sizes that the captured graph shows.
+
+    Sizes are named even where they are equal: onnxruntime divides no axis of 0 into a number of pieces.
+    """
     if len(split_size) == 1:
         return [op.Identity(self)]
     return list(op.Split(self, list(split_size), axis=dim))
@@ -113,9 +116,9 @@ def split(self: ir.Value, split_size: Any, dim: int = 0) -> Any:
 
 @lowering("aten::item", "aten::_local_scalar_dense")
 def item(self: ir.Value) -> Any:
-    """The one element of a tensor, as a scalar; sizes are int64."""
+    """The one element of a tensor, as Python's number of it: sizes are int64, fractions float64."""
     scalar = op.Reshape(self, op.Constant(value_ints=[0][:0])) if self.shape is None or len(self.shape) else self
     if self.dtype in (ir.DataType.BOOL, ir.DataType.INT64):
         return scalar
     is_float = self.dtype is not None and self.dtype.is_floating_point()
-    return op.Cast(scalar, to=ir.DataType.FLOAT if is_float else ir.DataType.INT64)
+    return op.Cast(scalar, to=ir.DataType.DOUBLE if is_float else ir.DataType.INT64)

@@ -24,7 +24,7 @@ from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
 from batch_export.exporter.ops import double_forms
 from batch_export.exporter.translate import decompose, memory_layout, symbolic_scalars
-from batch_export.exporter.translate.registry import ONNXFunction, OnnxRegistry, qualified_name, standard_functions
+from batch_export.exporter.translate.registry import ONNXFunction, OnnxRegistry, qualified_name
 
 IGNORED_NAMES = frozenset(
     {
@@ -203,16 +203,7 @@ class OperatorTranslator:
         if base in _SPLITS and isinstance(fake, (list, tuple)):
             axis = int(kwargs.get("dim", args[2] if len(args) > 2 else 0))
             pieces = [piece.shape[axis] for piece in fake]
-            if all(isinstance(piece, int) for piece in pieces):
-                arguments, kwargs = [arguments[0], pieces, axis], {}
-            else:
-                standard = self._standard_split(qualified)
-                if standard is None:
-                    raise TranslationError(
-                        f"{qualified} makes pieces whose sizes are known only when the model runs",
-                        next_step="keep that axis static, or use narrow() with explicit sizes",
-                    )
-                function = standard
+            arguments, kwargs = [arguments[0], [self.plain(piece) for piece in pieces], axis], {}
         arguments, kwargs = _floats_as_floats(target, arguments, kwargs)
         as_vector = function.origin == "torchlib" and _is_scalar_along_an_axis(target, arguments, fake)
         if as_vector:
@@ -250,11 +241,9 @@ class OperatorTranslator:
     def _nothing(self, fake: Any) -> Any:
         """The tensor without elements that every operator gives there: runtimes refuse many operators on such."""
         dtype = tensor_adapters.from_torch_dtype(fake.dtype)
-        return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
-
-    @staticmethod
-    def _standard_split(qualified: str) -> Any:
-        return next((entry for entry in standard_functions()[qualified] if entry.origin == "torchlib"), None)
+        if all(isinstance(size, int) for size in fake.shape):
+            return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
+        return op.Cast(op.ConstantOfShape([self.plain(size) for size in fake.shape]), to=dtype)
 
     def decompose(
         self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: dict[int, Any], name: str
@@ -424,5 +413,4 @@ def _is_empty(fake: Any) -> bool:
     """Whether the result is one real tensor whose fixed sizes leave it without elements."""
     if not isinstance(fake, torch.Tensor) or fake.is_complex():
         return False
-    sizes = list(fake.shape)
-    return 0 in [size for size in sizes if isinstance(size, int)] and all(isinstance(size, int) for size in sizes)
+    return 0 in [size for size in fake.shape if isinstance(size, int)]
