@@ -23,7 +23,7 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
-from batch_export.exporter.capture.guard_sources import Observation, observing
+from batch_export.exporter.capture.guard_sources import Observation, keep_lines_of, observing, users_line
 from batch_export.exporter.capture.guard_symbols import readable
 from batch_export.exporter.capture.guards import Guard, collect, fixed_sizes
 from batch_export.exporter.capture.quiet import quiet
@@ -39,6 +39,7 @@ class _CallableModule(torch.nn.Module):
         super().__init__()
         self._function = function
         self.forward = function  # type: ignore[method-assign]
+        keep_lines_of(function)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # replaced in __init__; kept for type checkers
         return self._function(*args, **kwargs)
@@ -184,11 +185,13 @@ def _by_strategies(
         return captured
     if held is not None:
         return held.result()
-    first = attempts[0]
-    tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in attempts)
+    first, *others = attempts
+    tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in others)
     raise CaptureError(
-        f"the model could not be captured. {first.strategy} said {first.error}",
-        next_step=f"all strategies: {tried}. Export with report=True for the whole story",
+        f"the model could not be captured. {first.strategy} said {first.error}{f'. And {tried}' if tried else ''}",
+        source=users_line(first.exception) or None,
+        next_step="write that line with operators whose shapes do not depend on data, or hide it in a custom operator "
+        "(torch.library.custom_op) with an entry in custom_translation_table; report=True writes the whole story",
         attempts=tuple(attempts),
     ) from first.exception
 

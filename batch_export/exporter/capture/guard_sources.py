@@ -11,6 +11,7 @@ import dataclasses
 import os
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -44,6 +45,23 @@ def is_users(file: str) -> bool:
     if file.startswith(("<", _TORCH, _HERE)):
         return False
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
+
+
+def users_line(error: BaseException | None) -> str:
+    """`file:line` of the innermost line of the user's model that an error came through; empty where there is none."""
+    frames = [] if error is None else traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_users(frame.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+
+
+def keep_lines_of(function: Callable[..., Any]) -> None:
+    """Has torch note the lines of a function that is a model by itself; of a module it notes those of `forward`.
+
+    NOTE: a private function of torch.fx, without which nodes of such a model have no line.
+    """
+    register = getattr(torch.fx.proxy, "_register_stack_trace_anchor", None)
+    if register is not None:
+        register(function)
 
 
 def _user_location() -> str:

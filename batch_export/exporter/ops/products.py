@@ -35,7 +35,10 @@ def _sum(self: ir.Value, product: Any, beta: Any, alpha: Any) -> Any:
 def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> Any:
     """beta * self + alpha * mat1 @ mat2; as one Gemm where torch's rule for beta = 0 and for empty sums allows it."""
     is_symbolic = isinstance(alpha, ir.Value) or isinstance(beta, ir.Value)
-    is_gemm = axes.is_float(self) and not is_symbolic and beta != 0 and axes.fixed_size(mat1, 1) != 0
+    inner = axes.fixed_size(mat1, 1)
+    is_gemm = axes.is_float(self) and not is_symbolic and beta != 0 and inner != 0
+    if inner is None and self.dtype == ir.DataType.FLOAT16:  # onnxruntime leaves beta out where the inner axis is empty
+        is_gemm = is_gemm and beta == 1
     if is_gemm:
         return op.Gemm(mat1, mat2, self, alpha=alpha, beta=beta)
     return _sum(self, op.MatMul(mat1, mat2), beta, alpha)

@@ -114,6 +114,20 @@ def split(self: ir.Value, split_size: Any, dim: int = 0) -> Any:
     return list(op.Split(self, list(split_size), axis=dim))
 
 
+@lowering("aten::glu")
+def glu(self: ir.Value, dim: int = -1) -> Any:
+    """The first half along an axis times the sigmoid of the second; an axis may turn out to have no elements."""
+    assert self.shape is not None
+    size = self.shape[dim]
+    half: Any = size // 2 if isinstance(size, int) else None
+    if half is None:
+        position = dim % len(self.shape)
+        half = op.Squeeze(op.Div(op.Shape(self, start=position, end=position + 1), [2]), [0])
+        half.shape = ir.Shape([])
+    first, second = op.Split(self, [half, half], axis=dim)
+    return op.Mul(first, op.Sigmoid(second))
+
+
 @lowering("aten::item", "aten::_local_scalar_dense")
 def item(self: ir.Value) -> Any:
     """The one element of a tensor, as Python's number of it: sizes are int64, fractions float64."""
