@@ -21,11 +21,12 @@ from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import assumptions, attributes, narrowing, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
+from batch_export.exporter.capture.decided_at_one import decided_otherwise
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
-from batch_export.exporter.capture.guard_sources import Observation, keep_lines_of, observing, users_line
+from batch_export.exporter.capture.guard_sources import Decision, Observation, keep_lines_of, observing, users_line
 from batch_export.exporter.capture.guard_symbols import readable
-from batch_export.exporter.capture.guards import Guard, collect, fixed_sizes
+from batch_export.exporter.capture.guards import Guard, axes_of_symbols, collect, environment_of, fixed_sizes
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
@@ -166,7 +167,8 @@ def _by_strategies(
                 continue
         attempts.append(Attempt(name, time.perf_counter() - begun))
         try:
-            captured = _finished(program, asked, list(attempts), allow_guards, (module, args, kwargs))
+            called = (module, args, kwargs)
+            captured = _finished(program, asked, list(attempts), allow_guards, called, tuple(seen.decisions))
         except DynamicShapeError as error:
             held = held or _Held(None, error)
             if not (seen.made_plain or seen.made_index):
@@ -258,6 +260,7 @@ def _finished(
     attempts: list[Attempt],
     allow_guards: bool,
     called: tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]] | None = None,
+    decisions: Sequence[Decision] = (),
 ) -> Captured:
     """The program with its guards, which are tried on `called` (the model and its inputs) where it tells something."""
     names = shapes.axis_names(program, asked)
@@ -269,6 +272,11 @@ def _finished(
         captured.guards = [replace(one, restricts=one.restricts and one in real) for one in captured.guards]
     if captured.restrictions and not allow_guards:
         raise _narrower(captured.restrictions, asked)
+    environment = environment_of(program)
+    if called is not None and decisions and environment is not None:
+        symbols = axes_of_symbols(environment, asked.axes, asked.aliases)
+        asked_for = {symbol: axis for symbol, axis in symbols.items() if axis in asked.axes}
+        captured.not_one += decided_otherwise(captured, decisions, asked_for, *called)
     dropped = [guard for guard in captured.not_one if guard.restricts]
     if dropped and not allow_guards:
         raise _other_rank(dropped[0])
@@ -276,12 +284,13 @@ def _finished(
 
 
 def _other_rank(guard: Guard) -> DynamicShapeError:
+    advice = "squeeze axes that are always 1, " if "drops" in guard.consequence else ""
     return DynamicShapeError(
-        f"{' and '.join(guard.axes)} may be 1, and then the model drops an axis, which one file cannot: it holds only "
-        f"while `{guard.condition}`",
+        f"{' and '.join(guard.axes)} may be 1, and then {guard.consequence.replace('that axis', 'an axis')}, which one "
+        f"file cannot: it holds only while `{guard.condition}`",
         source=guard.source or None,
-        next_step="squeeze axes that are always 1, declare the range (torch.export.Dim(name, min=2)), or pass "
-        "allow_guards=True to keep the guard in the model's metadata",
+        next_step=f"{advice}declare the range (torch.export.Dim(name, min=2)), or pass allow_guards=True to keep the "
+        "guard in the model's metadata",
     )
 
 

@@ -103,8 +103,8 @@ def warn(captured: Captured) -> None:
         )
     for limit in captured.not_one:
         warnings.warn(
-            f"the file holds only while `{limit.condition}`: at 1 the model drops that axis"
-            f"{f' (at {limit.source})' if limit.source else ''}, and a file cannot; squeeze axes that are always 1",
+            f"the file holds only while `{limit.condition}`: at 1 {limit.consequence}"
+            f"{f' (at {limit.source})' if limit.source else ''}, and a file cannot",
             ExportWarning,
             stacklevel=5,
         )

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -22,7 +22,22 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_DEPTH = 8
+"""Frames between torch's evaluation of a condition and the truth value that Python asked for."""
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A condition on sizes that Python decided in the model (`if x.shape[0] == 1`), whether or not torch guards on it.
+
+    Attributes:
+        expression: the condition in torch's symbols.
+        source: `file:line` in the model.
+    """
+
+    expression: Any
+    source: str
 
 
 @dataclass(slots=True)
@@ -33,11 +48,13 @@ class Observation:
         environment: torch's environment of sizes, also when the capture failed.
         made_plain: whether Python's `int` or `float` turned a free size into a plain number.
         made_index: whether something else in Python did: `math.sqrt(size)`, `range(size)`, `names[size]`.
+        decisions: conditions that the model's own lines decided, each once.
     """
 
     environment: ShapeEnv | None = None
     made_plain: bool = False
     made_index: bool = False
+    decisions: dict[Decision, None] = field(default_factory=dict)
 
 
 def is_users(file: str) -> bool:
@@ -93,11 +110,27 @@ def _conversion() -> str:
     return ""
 
 
+def _deciding_line() -> str:
+    """The model's line whose `if`, `and` or `not` asks for the truth of a condition on sizes; empty if torch's does."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_DEPTH):
+        if frame is None:
+            return ""
+        code = frame.f_code
+        if code.co_name == "__bool__" and code.co_filename == torch.__file__:
+            frame = frame.f_back
+            file = "" if frame is None else frame.f_code.co_filename
+            return f"{file}:{frame.f_lineno}" if frame is not None and is_users(file) else ""
+        frame = frame.f_back
+    return ""
+
+
 @contextlib.contextmanager
 def observing() -> Iterator[Observation]:
     """While open, torch's guards carry the user's full `file:line`; torch itself shortens it or has none.
 
     NOTE: this replaces a private method of ShapeEnv, and goes when torch keeps the user's frame in `ShapeGuard.sloc`.
+    Decisions are noted since torch knows free sizes as 2 or more, and adds no guard for what is decided by that.
     """
     seen = Observation()
     original: Callable[..., Any] | None = getattr(ShapeEnv, "_get_sloc", None)
@@ -114,8 +147,18 @@ def observing() -> Iterator[Observation]:
         place = _user_location()
         return dataclasses.replace(given, maybe_user_loc=place) if place else given
 
+    evaluate = ShapeEnv.evaluate_expr
+
+    def evaluated(self: ShapeEnv, expression: Any, *args: Any, **kwargs: Any) -> Any:
+        place = _deciding_line() if getattr(expression, "free_symbols", None) else ""
+        if place:
+            seen.decisions[Decision(expression, place)] = None
+        return evaluate(self, expression, *args, **kwargs)
+
     ShapeEnv._get_sloc = located  # type: ignore[method-assign]
+    ShapeEnv.evaluate_expr = evaluated  # type: ignore[method-assign]
     try:
         yield seen
     finally:
         ShapeEnv._get_sloc = original  # type: ignore[method-assign]
+        ShapeEnv.evaluate_expr = evaluate  # type: ignore[method-assign]

@@ -50,6 +50,7 @@ class Guard:
         fixes: axes (input and position) left to the exporter that it holds to a few sizes, such as the example's.
         narrows: axes left to the exporter that it takes some sizes from.
         expression: the condition in torch's symbols.
+        consequence: what the model does at the size 1, where the condition sets that apart.
     """
 
     condition: str
@@ -59,6 +60,7 @@ class Guard:
     fixes: tuple[tuple[str, int], ...] = ()
     narrows: tuple[tuple[str, int], ...] = ()
     expression: Any = field(default=None, compare=False, repr=False)
+    consequence: str = "the model drops that axis"
 
 
 # Collecting -----------------------------------------------------------------------------------------------------------

@@ -110,6 +110,15 @@ def other_sizes(captured: Captured, args: Sequence[Any], kwargs: Mapping[str, An
             yield ", ".join(f"{names[symbol]}={size}" for symbol, size in sizes.items()), made
 
 
+def at_sizes(
+    captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Mapping[str, int]
+) -> Inputs | None:
+    """Inputs at given sizes of some axes, by torch's symbols, and of the example's for the rest; None where not."""
+    resized = _Resized(captured, args, kwargs)
+    wanted = {symbol: sizes.get(str(symbol), size) for symbol, size in resized.example.items()}
+    return resized.at(wanted) if wanted and wanted != resized.example else None
+
+
 def sizes_beyond(
     captured: Captured, expression: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[Inputs]:
