@@ -86,7 +86,7 @@ def _user_location() -> str:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_HERE):
+        if file.startswith(_HERE) and file != __file__:
             break
         if is_users(file):
             return f"{file}:{frame.f_lineno}"
@@ -103,7 +103,7 @@ def _user_location() -> str:
 def _conversion() -> str:
     """The method by which Python is turning a symbolic number into a plain one; empty when it is not."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
+    while frame is not None and frame.f_code.co_filename.startswith((_TORCH, __file__)):
         if frame.f_code.co_name in ("__int__", "__float__", "__index__"):
             return frame.f_code.co_name
         frame = frame.f_back

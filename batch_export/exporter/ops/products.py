@@ -68,5 +68,9 @@ def linear(input: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> A
     count = axes.rank(weight)
     if axes.is_float(input) and axes.rank(input) == 2 and count == 2 and axes.fixed_size(weight, 1) != 0:
         return op.Gemm(input, weight, transB=1) if bias is None else op.Gemm(input, weight, bias, transB=1)
+    if count == 2 and axes.fixed_size(weight, 1) == 0:  # a sum of nothing, which onnxruntime does not load with a bias
+        addend = axes.like(0, input) if bias is None else bias
+        batch = [op.Shape(input, start=0, end=-1)] if axes.rank(input) > 1 else []
+        return op.Expand(addend, op.Concat(*batch, axes.size(weight, 0), axis=0))
     product = op.MatMul(input, op.Transpose(weight, perm=[1, 0]) if count == 2 else weight)
     return product if bias is None else op.Add(product, bias)

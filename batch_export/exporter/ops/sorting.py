@@ -111,16 +111,26 @@ def _flattened(self: ir.Value) -> Any:
     return axes.shaped(axes.flat(self), [None])
 
 
+def _one_at_least(self: ir.Value) -> Any:
+    """The elements in one axis; where there may be none, a NaN in their place."""
+    flat = _flattened(self)
+    if not axes.is_float(self) or all(isinstance(size, int) and size for size in self.shape or [None]):
+        return flat
+    missing = op.Sub([1], op.Min(op.Reshape(op.Size(self), [1]), [1]))
+    nan = op.Expand(axes.like(float("nan"), self), missing)
+    return axes.shaped(op.Concat(flat, nan, axis=0), [None])
+
+
 @lowering("aten::median")
 def median(self: ir.Value) -> Any:
-    """The lower middle of all elements; NaN if one is NaN."""
-    return op.Squeeze(_lower_middle(_flattened(self), 0, False)[0], [0])
+    """The lower middle of all elements; NaN if one is NaN, or there is none."""
+    return op.Squeeze(_lower_middle(_one_at_least(self), 0, False)[0], [0])
 
 
 @lowering("aten::nanmedian")
 def nanmedian(self: ir.Value) -> Any:
     """The lower middle of all elements that are not NaN."""
-    return op.Squeeze(_lower_middle(_flattened(self), 0, True)[0], [0])
+    return op.Squeeze(_lower_middle(_one_at_least(self), 0, True)[0], [0])
 
 
 @lowering("aten::median.dim")
