@@ -7,6 +7,7 @@ so one capture serves every opset.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.decided_at_one import decided_otherwise
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
+from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.guard_sources import Decision, Observation, keep_lines_of, observing, users_line
 from batch_export.exporter.capture.guard_symbols import readable
 from batch_export.exporter.capture.guards import Guard, axes_of_symbols, collect, environment_of, fixed_sizes
@@ -156,7 +158,8 @@ def _by_strategies(
         begun = time.perf_counter()
         with observing() as seen:
             try:
-                program = _run(strategy, module, args, kwargs, asked.torch_form)
+                with free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext():
+                    program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 fixed = _fixed_axis(error, seen, asked)
