@@ -181,3 +181,21 @@ def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int =
     spread = op.Unsqueeze(op.Gather(src, along, axis=count - 2), [count - 1 if offset >= 0 else count - 2])
     merged = op.Where(on_diagonal, spread, data)
     return op.Transpose(merged, perm=[order.index(position) for position in range(count)])
+
+
+@lowering("batch_export::fill_diagonal")
+def fill_diagonal(self: ir.Value, fill_value: float, wrap: bool = False) -> Any:
+    """The tensor with a number where all indices are equal; `wrap` starts again below the square of a tall matrix."""
+    count = axes.rank(self)
+    rows, *others = (
+        op.Unsqueeze(
+            op.Range(0, axes.scalar(axes.size(self, position)), 1), [one for one in range(count) if one != position]
+        )
+        for position in range(count)
+    )
+    if wrap and count == 2:
+        rows = op.Mod(rows, op.Add(axes.size(self, 1), [1]))  # after the last column one row is left out
+    chosen: Any = op.Equal(rows, others[0])
+    for other in others[1:]:
+        chosen = op.And(chosen, op.Equal(rows, other))
+    return op.Where(chosen, axes.like(fill_value, self), self)
