@@ -110,7 +110,7 @@ def run_torch_export(job: Job, folder: Path) -> tuple[float, ...]:
 def run_ours(job: Job, folder: Path) -> tuple[float, ...]:
     """Seconds of our capture, and of the rest up to the closed file."""
     begun = time.perf_counter()
-    captured = capture(job.module, (), job.inputs, dynamic_shapes=job.asked, allow_guards=True)  # as in a sweep
+    captured = capture(job.module, (), job.inputs, dynamic_shapes=job.asked, guards="allow")  # as in a sweep
     between = time.perf_counter()
     to_onnx(captured, OPSET, input_names=axes.input_names(job.spec)).save(folder / "ours.onnx", external_data=True)
     return between - begun, time.perf_counter() - between
@@ -193,7 +193,7 @@ def _row(job: Job, state: ModuleState, repeats: int, row_s: float) -> Row:
 
 def _once(name: str, job: Job, state: ModuleState) -> tuple[float, ...] | str:
     """Runs one side once; returns its seconds, or the first line of its error."""
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder, _quiet():
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, quiet():
         torch.manual_seed(job.spec.seed)
         gc.collect()  # so that nobody pays for another's garbage
         try:
@@ -205,8 +205,8 @@ def _once(name: str, job: Job, state: ModuleState) -> tuple[float, ...] | str:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps warnings and progress lines of the exporters out of the table."""
+def quiet() -> Iterator[None]:
+    """Keeps warnings and progress lines of the exporters out of a table."""
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     torch.set_num_threads(1)
     begun = time.monotonic()
-    with _quiet():
+    with quiet():
         warm()
     print(machine(), flush=True)
     print(table([]), flush=True)

@@ -133,7 +133,9 @@ def test_text_models(name: str, dynamic: bool) -> None:
     export_and_compare(module, args, more, dynamic_shapes={"input_ids": spec, "attention_mask": spec})
 
 
-@pytest.mark.parametrize("name", ["mamba", chosen("funnel"), "deberta"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.ops) for name in ("mamba", "funnel")), "deberta"]
+)
 def test_an_axis_that_the_model_fixes_is_named(name: str) -> None:
     torch.manual_seed(0)
     spec = {0: "batch", 1: "seq"}
@@ -168,7 +170,7 @@ def swin_v2() -> nn.Module:
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("build", [dinov2, swin_v2])
+@pytest.mark.parametrize("build", [dinov2, pytest.param(swin_v2, marks=pytest.mark.ops)])
 def test_image_models(build: Any, dynamic: bool) -> None:
     torch.manual_seed(0)
     module, args = build().eval(), (torch.randn(2, 3, 32, 32),)
@@ -296,12 +298,9 @@ class CacheToCache(nn.Module):
         return out.logits, out.past_key_values
 
 
-@pytest.mark.parametrize("opset", [20, 25])
+@pytest.mark.parametrize("opset", [pytest.param(20, marks=pytest.mark.ops), 25])
 def test_a_decoder_step_from_dynamic_cache_to_dynamic_cache(opset: int) -> None:
     torch.manual_seed(0)
-    from transformers.integrations.executorch import register_dynamic_cache_export_support
-
-    register_dynamic_cache_export_support()
 
     def inputs(batch: int, seq: int, past: int) -> tuple[Any, ...]:
         ids, pairs = step(batch, seq, past)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ import torch
 from batch_export import export
 from batch_export.errors import CaptureError, ExportWarning
 from batch_export.exporter.capture.capture import STRATEGIES, capture
+from batch_export.exporter.capture.draft import draft_export
 
 X = torch.ones(2, 3)
 
@@ -54,10 +58,11 @@ def test_every_strategy_captures_with_a_dynamic_axis(name: str) -> None:
 
 
 def test_a_branch_on_data_is_captured_by_a_later_strategy_with_a_warning() -> None:
+    decided = torch.arange(1.0, 7.0).reshape(2, 3)  # all within its range decide alike
     with pytest.raises(CaptureError, match=r"a data-dependent decision would stay"):
-        export(Branch(), (X,))
+        export(Branch(), (decided,))
     with pytest.warns(ExportWarning, match=r"as long as the data decide as in the example"):
-        program = export(Branch(), (X,), allow_guards=True)
+        program = export(Branch(), (decided,), allow_guards=True)
     assert program.captured is not None
     tried = [attempt.strategy for attempt in program.captured.attempts]
     assert tried[:2] == ["torch.export(strict=False)", "torch.export(strict=True)"]
@@ -69,3 +74,15 @@ def test_a_sound_capture_does_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         export(Plain(), (X,))
+
+
+def test_a_draft_leaves_no_open_file_and_no_log_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = os.listdir("/proc/self/fd")
+    program = draft_export(Branch(), (X,), {}, None)
+    assert not program._report.successful()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    monkeypatch.setenv("TORCH_DTRACE", str(tmp_path / "asked"))
+    draft_export(Branch(), (X,), {}, None)
+    assert [path.parent.name for path in tmp_path.rglob("*") if path.is_file()] == ["asked"]

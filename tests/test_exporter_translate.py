@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -14,6 +15,7 @@ from torch import nn
 from batch_export.errors import MissingOperatorError, TranslationError
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.ops.marking import marked_function
 from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
 
@@ -382,3 +384,22 @@ def test_eager_helper_restores_state() -> None:
 
     module = Counter()
     assert_same(eager(module, (torch.zeros(1),)), eager(module, (torch.zeros(1),)))
+
+
+def test_a_lowering_s_tensors_are_those_of_its_type_hints() -> None:
+    def lowered(
+        self: ir.Value,
+        other: ir.Value | None,
+        exponent: int | float | ir.Value,
+        dims: Sequence[int],
+        scale: float | None = None,
+        keep: bool = False,
+    ) -> Any:
+        return self
+
+    signature = marked_function(lowered).op_signature
+    assert [one.name for one in signature.inputs] == ["self", "other"]
+    assert [one.name for one in signature.attributes] == ["exponent", "dims", "scale", "keep"]
+    assert signature.get("scale").type == ir.AttributeType.FLOAT
+    assert not signature.get("keep").required
+    assert signature.get("other").required

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -75,14 +76,14 @@ def test_a_scale_that_leaves_the_size_as_it_is(mode: str, is_free: bool) -> None
     module = Calls(lambda x: functional.interpolate(x, scale_factor=1.2, mode=mode))
     axes = (({2: "h", 3: "w"},),) if is_free else None
     given = [(torch.randn(1, 2, *size),) for size in sizes]
-    export_and_compare(module, *given, dynamic_shapes=axes, allow_guards=True)
+    export_and_compare(module, *given, dynamic_shapes=axes, guards="allow")
 
 
 def test_a_scale_that_doubles_the_size_in_small_and_in_large_images() -> None:
     module = Calls(lambda x: functional.interpolate(x, scale_factor=2.3, mode="nearest"))
     shapes = (({2: "h", 3: "w"},),)
     given = [(torch.randn(1, 2, *size),) for size in ((3, 5), (3, 80), (2, 2))]
-    export_and_compare(module, *given, dynamic_shapes=shapes, allow_guards=True)
+    export_and_compare(module, *given, dynamic_shapes=shapes, guards="allow")
 
 
 @pytest.mark.parametrize("opset", [18, 23])
@@ -130,3 +131,36 @@ def test_numbers_out_of_tensors_are_python_numbers() -> None:
 
 def test_no_axes_are_none_for_any() -> None:
     export_and_compare(Calls(lambda x: ((x > 0).any(()), (x > 0).all(()))), (torch.randn(3, 2),))
+
+
+def test_fill_diagonal() -> None:
+    def filled(x: Tensor, tall: Tensor, cube: Tensor) -> Any:
+        x, tall, cube = x.clone(), tall.clone(), cube.clone()
+        wrapped = tall.clone().fill_diagonal_(3.0, wrap=True)
+        tall[1:].fill_diagonal_(2.0)
+        return x.fill_diagonal_(7.0), tall, wrapped, cube.fill_diagonal_(0.0)
+
+    export_and_compare(Calls(filled), (torch.randn(2, 4), torch.randn(7, 3), torch.randn(3, 3, 3)))
+
+
+def test_fake_quantisation_to_four_bits() -> None:
+    def quantised(x: Tensor) -> Any:
+        scales, zeros = torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.arange(4, dtype=torch.int32)
+        return (
+            torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 15),
+            torch.fake_quantize_per_tensor_affine(x, scales[0], zeros[1], -8, 7),
+            torch.fake_quantize_per_channel_affine(x, scales, zeros, 1, 0, 15),
+        )
+
+    export_and_compare(Calls(quantised), (torch.randn(5, 4),))
+
+
+def test_functions_of_a_free_size_stay_functions_of_it() -> None:
+    def scaled(x: Tensor) -> Any:
+        n = x.shape[0]
+        factor = math.log(n) + math.log2(n + 1) + math.exp(-n) + math.log(n + 3, 2) + math.sqrt(n)
+        spaced = torch.linspace(-2, n, n)[:, None] * torch.logspace(-1, 1, n, base=2.0)
+        return x * factor, spaced, torch.linspace(0, 1, 2 * n + 1, dtype=torch.float64)
+
+    given = [(torch.randn(n, 4),) for n in (3, 1, 2, 9)]
+    export_and_compare(Calls(scaled), *given, dynamic_shapes=(({0: "n"},),))

@@ -238,7 +238,7 @@ open_session(path, ProviderSpec("mine", "onnxruntime", "NoSuchExecutionProvider"
         "BE222",
         "LoadError",
         "The runtime does not load the file",
-        "An operator or a dtype that it has no kernel for, an opset that it does not know, or a file that is no ONNX.",
+        "An operator or a dtype that it has no kernel for, an opset that it does not know, or a file that is not ONNX.",
         Kind.EXPORTER,
         """
 import onnx

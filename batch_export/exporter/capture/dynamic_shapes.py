@@ -9,6 +9,7 @@ a guard is `guards.py`'s business.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,11 +17,12 @@ from typing import Any
 import sympy
 import torch
 from torch.export import Dim
-from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection, _DimHint
+from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection, _DerivedDim, _DimHint
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import DynamicShapeError, ExportWarning
+from batch_export.exporter.capture.axis_words import AxisExpression, in_words, is_word, of_tree
 from batch_export.exporter.capture.guard_symbols import AskedAxis
 
 
@@ -35,6 +37,7 @@ class DynamicShapes:
         axes: every axis asked for, with its range and whether it has to stay dynamic.
         aliases: other ways in which torch's guards name an input -> the one in `axes`.
         forms: for each tensor, as `axes` names it, the part of `torch_form` that is its own.
+        positions: for each tensor, as `axes` names it, where it is among the flattened `(args, kwargs)`.
     """
 
     torch_form: Any = None
@@ -43,6 +46,7 @@ class DynamicShapes:
     axes: list[AskedAxis] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
     forms: dict[str, dict[int, Any]] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
 
     def fix(self, places: Sequence[tuple[str, int]]) -> None:
         """Makes axes static (input and axis, as in `axes`): torch is told so, and they are no longer asked for."""
@@ -62,12 +66,12 @@ class _Wanted:
     is_dynamic: bool = False
     name: str = ""
     required: bool = False
-    lowest: int = 2
+    lowest: int = 0
     highest: int | None = None
-    never_one: bool = False
+    derived: bool = False
 
 
-def _wanted(given: Any) -> _Wanted | None:
+def _wanted(given: Any, words: Mapping[str, str]) -> _Wanted | None:
     """One entry of a spec; None if it is of no accepted kind.
 
     Names and named Dims become `Dim.DYNAMIC`: torch then rejects an axis that the model fixes, and everything else that
@@ -75,24 +79,25 @@ def _wanted(given: Any) -> _Wanted | None:
     """
     if given is None or isinstance(given, int):
         return _Wanted(given)
+    if isinstance(given, AxisExpression):
+        return _Wanted(Dim.DYNAMIC, True, str(given), True, derived=not is_word(given))
     if isinstance(given, str):
-        return _Wanted(Dim.DYNAMIC, True, given, True) if given else _Wanted(None)
+        return _Wanted(Dim.DYNAMIC, True, words.get(given, given), True) if given else _Wanted(None)
     if isinstance(given, _DimHint):
         if given.type == Dim.STATIC.type:
             return _Wanted(given)
         low, high = getattr(given, "min", None), getattr(given, "max", None)
-        return _Wanted(given, True, "", given.type == Dim.DYNAMIC.type, max(2, low or 0), high, (low or 0) > 1)
+        return _Wanted(given, True, "", given.type == Dim.DYNAMIC.type, low or 0, high)
     if isinstance(given, Dim):
         low, high = (_limit(given.min), _limit(given.max))
         form = Dim.DYNAMIC if low is None and high is None else Dim.DYNAMIC(min=low, max=high)
-        never_one = isinstance(given.min, int) and given.min > 1
-        return _Wanted(form, True, str(given.__name__), True, low or 2, high, never_one)
+        return _Wanted(form, True, str(given.__name__), True, low or 0, high, isinstance(given, _DerivedDim))
     return None
 
 
 def _limit(bound: Any) -> int | None:
-    """A declared bound that says more than torch's own: 3 and up, and not infinity."""
-    return int(bound) if isinstance(bound, int) and 2 < bound < 2**62 else None
+    """A declared bound that says more than torch's own: 1 and up, and not infinity."""
+    return int(bound) if isinstance(bound, int) and 0 < bound < 2**62 else None
 
 
 def _is_axis_map(spec: Any) -> bool:
@@ -102,7 +107,8 @@ def _is_axis_map(spec: Any) -> bool:
 class _Canonical:
     """Walks inputs and specs side by side."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: Mapping[str, str]) -> None:
+        self.words = words
         self.names: list[dict[int, str]] = []
         self.wanted: list[dict[int, _Wanted]] = []
         self.forms: list[dict[int, Any]] = []
@@ -132,17 +138,11 @@ class _Canonical:
             if not -tensor.dim() <= position < tensor.dim():
                 raise DynamicShapeError(f"the input {where} has {tensor.dim()} axes, not an axis {position}")
             axis = position % tensor.dim()
-            wanted = _wanted(given)
+            wanted = _wanted(given, self.words)
             if wanted is None:
                 raise DynamicShapeError(
                     f"dynamic_shapes has {given!r} for axis {axis} of the input {where}",
                     next_step="give a name, a torch.export.Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, an int or None",
-                )
-            if wanted.required and tensor.shape[axis] < 2:
-                raise DynamicShapeError(
-                    f"axis {axis} ({wanted.name or 'dynamic'}) of the input {where} has the example size "
-                    f"{tensor.shape[axis]}, which torch takes for a constant",
-                    next_step="give an example in which a dynamic axis has two elements or more",
                 )
             converted[axis] = wanted.torch_form
             if wanted.is_dynamic:
@@ -155,47 +155,78 @@ class _Canonical:
     def walk(self, spec: Any, value: Any, where: str) -> Any:
         if isinstance(value, torch.Tensor):
             return self.tensor(spec, value, where)
-        if isinstance(value, (list, tuple)):
-            if spec is not None and not isinstance(spec, (list, tuple)):
-                raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is a list")
-            if spec is not None and len(spec) != len(value):
-                raise DynamicShapeError(
-                    f"dynamic_shapes has {len(spec)} entries for the {len(value)} of the input {where}"
-                )
-            specs = [None] * len(value) if spec is None else spec
-            walked = [
-                self.walk(one, item, f"{where}[{index}]")
-                for index, (one, item) in enumerate(zip(specs, value, strict=True))
-            ]
-            return walked if isinstance(value, list) else tuple(walked)
         if isinstance(value, Mapping):
             if spec is not None and not isinstance(spec, Mapping):
                 raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is a dict")
-            unknown = set(spec or ()) - set(value)
-            if unknown:
-                raise DynamicShapeError(
-                    f"dynamic_shapes names {sorted(map(str, unknown))}, which the input {where} does not have",
-                    next_step=f"it has {sorted(map(str, value))}",
-                )
-            return {key: self.walk((spec or {}).get(key), item, f"{where}.{key}") for key, item in value.items()}
+            of_keys = _by_name(spec, list(value), where)
+            return {key: self.walk(of_keys[key], item, f"{where}.{key}") for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return self._sequence(spec, value, where)
         leaves, _ = pytree.tree_flatten(value)
-        if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        if len(leaves) != 1 or leaves[0] is not value:
             return self._registered_container(spec, value, where)
         if isinstance(value, int) and not isinstance(value, bool) and isinstance(spec, (str, Dim, _DimHint)):
             return spec if isinstance(spec, _DimHint) else Dim.DYNAMIC
         return None
 
-    def _registered_container(self, spec: Any, value: Any, where: str) -> Any:
-        """Containers registered with pytree (dataclasses, caches): the spec is like the flattened container."""
-        children = pytree.tree_flatten(value, is_leaf=lambda item: item is not value)[0]
-        specs = spec if isinstance(spec, (list, tuple)) else [None] * len(children)
-        if len(specs) != len(children):
-            raise DynamicShapeError(
-                f"dynamic_shapes has {len(specs)} entries for the {len(children)} of the input {where}"
-            )
-        return [
-            self.walk(one, child, f"{where}[{i}]") for i, (one, child) in enumerate(zip(specs, children, strict=True))
+    def _sequence(self, spec: Any, value: list[Any] | tuple[Any, ...], where: str) -> Any:
+        """Lists, tuples and named tuples; for the latter the spec may have the fields' names."""
+        fields: tuple[str, ...] | None = getattr(type(value), "_fields", None)
+        if fields is not None and isinstance(spec, Mapping):
+            spec = list(_by_name(spec, fields, where).values())
+        specs = _by_position(spec, len(value), where, "a list")
+        walked = [
+            self.walk(one, item, f"{where}.{fields[index]}" if fields is not None else f"{where}[{index}]")
+            for index, (one, item) in enumerate(zip(specs, value, strict=True))
         ]
+        if fields is not None:
+            return type(value)(*walked)
+        return walked if isinstance(value, list) else tuple(walked)
+
+    def _registered_container(self, spec: Any, value: Any, where: str) -> Any:
+        """Containers registered with pytree (dataclasses, caches): a spec for each child, by position or by name."""
+        children = pytree.tree_flatten(value, is_leaf=lambda item: item is not value)[0]
+        fields = _fields(value, len(children))
+        if type(spec) is type(value):
+            spec = pytree.tree_flatten(spec, is_leaf=lambda item: item is not spec)[0]
+        elif fields and isinstance(spec, Mapping):
+            spec = list(_by_name(spec, fields, where).values())
+        specs = _by_position(spec, len(children), where, f"a {type(value).__name__}")
+        return [
+            self.walk(one, child, f"{where}.{fields[index]}" if fields else f"{where}[{index}]")
+            for index, (one, child) in enumerate(zip(specs, children, strict=True))
+        ]
+
+
+def _by_name(spec: Mapping[Any, Any] | None, names: Sequence[Any], where: str) -> dict[Any, Any]:
+    """A spec for each name, None for those that it leaves out."""
+    unknown = set(spec or ()) - set(names)
+    if unknown:
+        raise DynamicShapeError(
+            f"dynamic_shapes names {sorted(map(str, unknown))}, which the input {where} does not have",
+            next_step=f"it has {sorted(map(str, names))}",
+        )
+    return {name: (spec or {}).get(name) for name in names}
+
+
+def _by_position(spec: Any, count: int, where: str, kind: str) -> Sequence[Any]:
+    if spec is None:
+        return [None] * count
+    if not isinstance(spec, (list, tuple)):
+        raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is {kind}")
+    if len(spec) != count:
+        raise DynamicShapeError(f"dynamic_shapes has {len(spec)} entries for the {count} of the input {where}")
+    return spec
+
+
+def _fields(value: Any, count: int) -> tuple[str, ...]:
+    """The names of a container's children, in order; empty where they have none."""
+    try:
+        paths = pytree.tree_flatten_with_path(value, is_leaf=lambda item: item is not value)[0]
+    except ValueError:  # registered without the keys of its children
+        return ()
+    names = tuple(str(getattr(path[-1], "name", getattr(path[-1], "key", ""))) for path, _ in paths if path)
+    return names if len(set(names) - {""}) == count else ()
 
 
 def canonical(
@@ -215,7 +246,10 @@ def canonical(
         return DynamicShapes()
     if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs))  # type: ignore[no-untyped-call]
-    walker = _Canonical()
+    words = of_tree(dynamic_shapes)
+    if told := in_words(words):
+        warnings.warn(f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=5)
+    walker = _Canonical(words)
     if dynamic_shapes is True:
         form = {
             name: pytree.tree_map_only(torch.Tensor, lambda tensor: {a: Dim.AUTO for a in range(tensor.dim())}, value)
@@ -246,7 +280,9 @@ def canonical(
     leaves = pytree.tree_flatten_with_path(dict(by_name))[0]
     places = [pytree.keystr(path) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     forms = dict(zip(places, walker.forms, strict=False))
-    return DynamicShapes(torch_form, walker.names, required, axes, aliases, forms)
+    flat = len(pytree.tree_leaves((tuple(args), dict(kwargs))))
+    positions = {aliases[place]: index for index in range(flat) if (place := f"['flat_args'][{index}]") in aliases}
+    return DynamicShapes(torch_form, walker.names, required, axes, aliases, forms, positions)
 
 
 def _axes(
@@ -256,7 +292,7 @@ def _axes(
     leaves = pytree.tree_flatten_with_path(dict(by_name))[0]
     places = [(pytree.keystr(path), leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     axes = [
-        AskedAxis(place, axis, one.name, one.required, one.lowest, one.highest, one.never_one)
+        AskedAxis(place, axis, one.name, one.required, one.lowest, one.highest, one.derived)
         for (place, _), of_tensor in zip(places, wanted, strict=False)
         for axis, one in of_tensor.items()
     ]
@@ -345,7 +381,7 @@ def require_free(program: torch.export.ExportedProgram, shapes: Sequence[Sequenc
 
     Args:
         program: what was captured.
-        shapes: of the file's inputs, in order; a size that is no int is free.
+        shapes: of the file's inputs, in order; a size that is not an int is free.
 
     Raises:
         DynamicShapeError: naming the input and the axis that became fixed.

@@ -29,7 +29,7 @@ def _log(number: Any, *base: Any) -> Any:
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "sqrt": lambda number: torch._sym_sqrt(number),
+    "sqrt": lambda number: torch._sym_sqrt(number),  # type: ignore[attr-defined]
     "log": _log,
     "log2": _by_tensor(torch.log2),
     "log10": _by_tensor(torch.log10),

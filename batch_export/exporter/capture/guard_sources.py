@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -22,22 +22,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_DEPTH = 8
-"""Frames between torch's evaluation of a condition and the truth value that Python asked for."""
+_BETWEEN = ("__torch_function__", "function")
+"""Functions of this exporter that stand between the model and torch (`free_lengths.py`)."""
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A condition on sizes that Python decided in the model (`if x.shape[0] == 1`), whether or not torch guards on it.
-
-    Attributes:
-        expression: the condition in torch's symbols.
-        source: `file:line` in the model.
-    """
-
-    expression: Any
-    source: str
 
 
 @dataclass(slots=True)
@@ -48,13 +35,11 @@ class Observation:
         environment: torch's environment of sizes, also when the capture failed.
         made_plain: whether Python's `int` or `float` turned a free size into a plain number.
         made_index: whether something else in Python did: `math.sqrt(size)`, `range(size)`, `names[size]`.
-        decisions: conditions that the model's own lines decided, each once.
     """
 
     environment: ShapeEnv | None = None
     made_plain: bool = False
     made_index: bool = False
-    decisions: dict[Decision, None] = field(default_factory=dict)
 
 
 def is_users(file: str) -> bool:
@@ -86,7 +71,7 @@ def _user_location() -> str:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_HERE) and file != __file__:
+        if file.startswith(_HERE) and frame.f_code.co_name not in _BETWEEN:
             break
         if is_users(file):
             return f"{file}:{frame.f_lineno}"
@@ -103,24 +88,9 @@ def _user_location() -> str:
 def _conversion() -> str:
     """The method by which Python is turning a symbolic number into a plain one; empty when it is not."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith((_TORCH, __file__)):
+    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
         if frame.f_code.co_name in ("__int__", "__float__", "__index__"):
             return frame.f_code.co_name
-        frame = frame.f_back
-    return ""
-
-
-def _deciding_line() -> str:
-    """The model's line whose `if`, `and` or `not` asks for the truth of a condition on sizes; empty if torch's does."""
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(_DEPTH):
-        if frame is None:
-            return ""
-        code = frame.f_code
-        if code.co_name == "__bool__" and code.co_filename == torch.__file__:
-            frame = frame.f_back
-            file = "" if frame is None else frame.f_code.co_filename
-            return f"{file}:{frame.f_lineno}" if frame is not None and is_users(file) else ""
         frame = frame.f_back
     return ""
 
@@ -130,7 +100,6 @@ def observing() -> Iterator[Observation]:
     """While open, torch's guards carry the user's full `file:line`; torch itself shortens it or has none.
 
     NOTE: this replaces a private method of ShapeEnv, and goes when torch keeps the user's frame in `ShapeGuard.sloc`.
-    Decisions are noted since torch knows free sizes as 2 or more, and adds no guard for what is decided by that.
     """
     seen = Observation()
     original: Callable[..., Any] | None = getattr(ShapeEnv, "_get_sloc", None)
@@ -147,18 +116,8 @@ def observing() -> Iterator[Observation]:
         place = _user_location()
         return dataclasses.replace(given, maybe_user_loc=place) if place else given
 
-    evaluate = ShapeEnv.evaluate_expr
-
-    def evaluated(self: ShapeEnv, expression: Any, *args: Any, **kwargs: Any) -> Any:
-        place = _deciding_line() if getattr(expression, "free_symbols", None) else ""
-        if place:
-            seen.decisions[Decision(expression, place)] = None
-        return evaluate(self, expression, *args, **kwargs)
-
     ShapeEnv._get_sloc = located  # type: ignore[method-assign]
-    ShapeEnv.evaluate_expr = evaluated  # type: ignore[method-assign]
     try:
         yield seen
     finally:
         ShapeEnv._get_sloc = original  # type: ignore[method-assign]
-        ShapeEnv.evaluate_expr = evaluate  # type: ignore[method-assign]

@@ -20,6 +20,7 @@ from torch.jit._trace import TracerWarning
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import torchscript
+from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import is_users
 
 NON_STRICT, STRICT, DRAFT, TRACE = (
@@ -57,10 +58,6 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     return run
 
 
-def _draft(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
-    return torch.export.draft_export(module, args, kwargs=kwargs or None, dynamic_shapes=form)
-
-
 def _jit_trace(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
     named = shapes.bind_names(module, args, kwargs)
     with _tracer_warnings() as noted:
@@ -88,7 +85,7 @@ def _tracer_warnings() -> Iterator[list[Assumption]]:
 STRATEGIES: tuple[tuple[str, Callable[..., Any]], ...] = (
     (NON_STRICT, _torch_export(strict=False)),
     (STRICT, _torch_export(strict=True)),
-    (DRAFT, _draft),
+    (DRAFT, draft_export),
     (TRACE, _jit_trace),
 )
 """In the documented order; an exported program is taken as it is before any of them."""

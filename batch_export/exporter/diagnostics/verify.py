@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from batch_export.errors import VerificationError
-from batch_export.exporter.capture.other_inputs import other_sizes
+from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.search import Search
 from batch_export.exporter.diagnostics.slices import SlicedFile

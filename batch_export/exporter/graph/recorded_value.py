@@ -16,9 +16,25 @@ from batch_export.exporter.graph.operators import op
 
 
 class RecordedValue(ir.Value):
-    """An ONNX value that takes part in Python arithmetic while a function is being recorded."""
+    """An ONNX value that takes part in Python arithmetic while a function is being recorded.
 
-    __slots__ = ()
+    Attributes:
+        unnamed: whether its name is only a number of the recorder's, so that whoever knows a better one may give it.
+    """
+
+    __slots__ = ("unnamed",)
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        type: ir.TypeProtocol | None = None,
+        shape: ir.Shape | None = None,
+        const_value: ir.TensorProtocol | None = None,
+        unnamed: bool = False,
+    ) -> None:
+        super().__init__(name=name, type=type, shape=shape, const_value=const_value)
+        self.unnamed = unnamed
 
     @property
     def rank(self) -> int | None:
@@ -102,3 +118,15 @@ class RecordedValue(ir.Value):
 
     def __ge__(self, other: Any) -> Any:
         return op.GreaterOrEqual(self, other)
+
+
+def is_unnamed(value: ir.Value) -> bool:
+    """Whether a node makes the value, and it has no name yet but the recorder's number."""
+    return isinstance(value, RecordedValue) and value.unnamed and value.producer() is not None
+
+
+def give_name(value: ir.Value, name: str) -> None:
+    """Names a value for good."""
+    value.name = name
+    if isinstance(value, RecordedValue):
+        value.unnamed = False

@@ -42,6 +42,8 @@ _DTYPE_FROM_ATTRIBUTE = {
     "QuantizeLinear": "output_dtype",
 }
 _FOLD_ELEMENTS = 1024
+_FIRST_OUTPUT_ONLY = frozenset({"Attention"})
+"""Operators whose further outputs cost something, and that no translation reads."""
 _SHAPE_KEEPING = frozenset(
     (
         *("Cast", "CastLike", "Identity", "Neg", "Abs", "Not", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Relu", "Erf"),
@@ -351,14 +353,17 @@ class Recorder(Draft, evaluator.Evaluator):
 
     def _output_count(self, op: values.Op, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> int:
         if op.domain == "":
+            if op.name in _FIRST_OUTPUT_ONLY:
+                return 1
             if op.name == "BatchNormalization":
                 return 3 if attributes.get("training_mode") else 1
             if op.name == "Split":
                 if "num_outputs" in attributes:
                     return int(attributes["num_outputs"])
                 sizes = self.known(inputs[1]) if len(inputs) > 1 else None
-                if sizes is None and inputs[1] is not None and inputs[1].shape is not None:
-                    return int(inputs[1].shape[0])
+                pieces = None if sizes is not None or inputs[1] is None else inputs[1].shape
+                if pieces is not None and isinstance(pieces[0], int):
+                    return pieces[0]
                 if sizes is None:
                     raise TranslationError("the number of pieces of a Split is not known", operator="Split")
                 return int(sizes.size)

@@ -23,19 +23,24 @@ def _repeat_heads(tensor: ir.Value, query: ir.Value) -> Any:
         )
     if heads == wanted:
         return tensor
-    rank = len(tensor.shape)
-    sizes = op.Shape(tensor)
-    grouped = op.Unsqueeze(tensor, [rank - 2])
-    repeated = op.Expand(
-        grouped,
-        op.Concat(op.Slice(sizes, [0], [rank - 2]), [wanted // heads], op.Slice(sizes, [rank - 2], [rank]), axis=0),
-    )
-    merged = op.Concat(op.Slice(sizes, [0], [rank - 3]), [wanted], op.Slice(sizes, [rank - 2], [rank]), axis=0)
-    return op.Reshape(repeated, merged)
+    each = [head for head in range(heads) for _ in range(wanted // heads)]
+    return op.Gather(tensor, each, axis=len(tensor.shape) - 3)
 
 
 def _swap_last(tensor: ir.Value, rank: int) -> Any:
     return op.Transpose(tensor, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+def _scaled(query: ir.Value, key: ir.Value, root: float) -> tuple[Any, Any]:
+    """Queries and keys with a factor of root ** 2 between them.
+
+    torch gives each a factor of the root, so that half precision neither overflows nor underflows; wider dtypes have
+    room for both factors on the queries, which costs one operator less, and leaves the keys to one Transpose.
+    """
+    if query.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+        return op.Mul(query, op.CastLike(root * root, query)), key
+    factor = op.CastLike(root, query)
+    return op.Mul(query, factor), op.Mul(key, factor)
 
 
 def _reached(mask: Any, nothing: float) -> Any:
@@ -56,7 +61,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """softmax(Q @ K^T * scale + mask) @ V over `[..., length, size]`; both factors carry sqrt(scale), as in torch.
+    """softmax(Q @ K^T * scale + mask) @ V over `[..., length, size]`.
 
     A row that a mask excludes entirely gives zeros, as torch does, and NaN elsewhere stays NaN. A dropout above zero
     drops weights at random in every run, as it does in torch even outside training.
@@ -75,8 +80,7 @@ def scaled_dot_product_attention(
             assert scale is not None
             scaled_query, scaled_key = op.Mul(query, op.CastLike(scale, query)), key
         else:
-            root = op.CastLike(factor, query)
-            scaled_query, scaled_key = op.Mul(query, root), op.Mul(key, root)
+            scaled_query, scaled_key = _scaled(query, key, factor)
     else:
         length = op.CastLike(op.Gather(op.Shape(query), -1, axis=0), query)
         root = op.Sqrt(op.Div(op.CastLike(1.0, query), op.Sqrt(length)))
@@ -93,7 +97,7 @@ def scaled_dot_product_attention(
         scores = op.Where(op.Greater(column, row), op.CastLike(float("-inf"), query), scores)
     elif attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
         reached = _reached(op.Cast(attn_mask, to=ir.DataType.INT32), 0)
-        scores = op.Where(op.Not(attn_mask), op.CastLike(float("-inf"), query), scores)
+        scores = op.Where(attn_mask, scores, op.CastLike(float("-inf"), query))
     elif attn_mask is not None:
         reached = _reached(attn_mask, float("-inf"))
         scores = op.Add(scores, attn_mask)

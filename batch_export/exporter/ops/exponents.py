@@ -72,3 +72,22 @@ def power(self: Any, exponent: Any) -> Any:
 def square(self: ir.Value) -> Any:
     """The product with itself."""
     return op.Mul(self, self)
+
+
+@lowering("aten::ldexp.Tensor")
+def ldexp(self: ir.Value, other: ir.Value) -> Any:
+    """x times 2 to the power of a tensor of integers, rounded once: the power alone may be infinite where x is tiny."""
+    wide = ir.DataType.DOUBLE
+    if not axes.is_float(self) or axes.is_float(other):  # torch multiplies by the power
+        base = self if axes.is_float(self) else op.Cast(self, to=ir.DataType.FLOAT)
+        return op.Mul(base, op.Pow(axes.like(2.0, other if axes.is_float(other) else base), other))
+    data = op.Cast(self, to=wide)
+    power = op.Cast(other, to=wide)
+    if self.dtype != wide:  # beyond these, no float32 is left
+        power = op.Max(op.Min(power, axes.like(400.0, power)), axes.like(-400.0, power))
+        return op.CastLike(op.Mul(data, op.Pow(axes.like(2.0, power), power)), self)
+    power = op.Max(op.Min(power, axes.like(2200.0, power)), axes.like(-2200.0, power))
+    third = op.Floor(op.Div(power, axes.like(3.0, power)))
+    part = op.Pow(axes.like(2.0, power), third)
+    rest = op.Pow(axes.like(2.0, power), op.Sub(power, op.Add(third, third)))
+    return op.Mul(op.Mul(op.Mul(data, part), part), rest)

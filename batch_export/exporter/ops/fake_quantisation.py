@@ -42,9 +42,7 @@ def per_tensor(self: ir.Value, scale: float, zero_point: int, quant_min: int, qu
 
 
 @lowering("aten::fake_quantize_per_tensor_affine.tensor_qparams")
-def per_tensor_by_tensors(
-    self: ir.Value, scale: ir.Value, zero_point: ir.Value, quant_min: int, quant_max: int
-) -> Any:
+def per_tensor_by_tensors(self: ir.Value, scale: ir.Value, zero_point: ir.Value, quant_min: int, quant_max: int) -> Any:
     """Fake quantisation with tensors of one element for scale and zero."""
     from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
 
@@ -65,5 +63,5 @@ def per_channel(
         plain: Any = core.aten_fake_quantize_per_channel_affine
         return plain(self, scale, zero_point, axis, quant_min, quant_max)
     others = [other for other in range(axes.rank(self)) if other != axes.axis(self, axis)]
-    spread = [op.Unsqueeze(_float(one), others) if others else _float(one) for one in (scale, zero_point)]
-    return _written_out(self, *spread, quant_min, quant_max)
+    scales, zeros = (op.Unsqueeze(_float(one), others) if others else _float(one) for one in (scale, zero_point))
+    return _written_out(self, scales, zeros, quant_min, quant_max)

@@ -186,7 +186,7 @@ def _adaptive_average(self: ir.Value, output_size: Sequence[int | None]) -> Any:
             behind = op.ReduceProd(op.Slice(sizes, [dim + 1], [rank]), keepdims=1)
             rows = op.Concat(op.Slice(sizes, [0], [dim + 1]), behind, axis=0)
             if any(axes.fixed_size(self, position) in (None, 0) for position in range(dim)):
-                # onnxruntime does not broadcast a table over a batch of none.
+                # onnxruntime does not broadcast a table over an empty batch.
                 table = op.Expand(table, op.Concat(op.Slice(sizes, [0], [dim]), op.Shape(table), axis=0))
             merged = op.MatMul(table, op.Reshape(result, rows, allowzero=1))
             back = op.Concat(op.Slice(sizes, [0], [dim]), [pieces], op.Slice(sizes, [dim + 1], [rank]), axis=0)

@@ -1,4 +1,4 @@
-"""Flattening, repeating, rolling and unfolding with sizes that are computed, so that a batch of none goes through.
+"""Flattening, repeating, rolling and unfolding with sizes that are computed, so that an empty batch goes through.
 
 A Reshape to -1 is refused by onnxruntime where another size is 0, and a remainder by a size of 0 has no value.
 """

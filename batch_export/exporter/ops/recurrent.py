@@ -1,4 +1,4 @@
-"""Recurrent cells, one step at a time, LSTM layers with projections, and plain layers. (The others are torchlib's.)
+"""Recurrent cells, one step at a time, and recurrent layers: one node of ONNX for each, a Scan with projections.
 
 torch decomposes cells in C++, which fixes symbolic sizes on the way; the formulas are those of torch's documentation.
 """
@@ -6,6 +6,7 @@ torch decomposes cells in C++, which fixes symbolic sizes on the way; the formul
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx_ir as ir
@@ -84,14 +85,14 @@ def rnn_relu_cell(
 
 
 class _Batch:
-    """A batch of at least one for kernels that end the process on a batch of none (onnxruntime 1.31: LSTM and GRU).
+    """A batch of at least one for kernels that end the process on an empty batch (onnxruntime 1.31: LSTM and GRU).
 
     Where the batch is fixed and not 0 nothing is recorded.
     """
 
-    def __init__(self, input: ir.Value, axis: int) -> None:
+    def __init__(self, input: ir.Value, axis: int, *, is_needed: bool = True) -> None:
         self.axis = axis
-        fixed = axes.fixed_size(input, axis)
+        fixed = axes.fixed_size(input, axis) or not is_needed
         self._count = None if fixed else axes.size(input, axis)
         self._missing = None if self._count is None else op.Sub(op.Max(self._count, [1]), self._count)
 
@@ -107,6 +108,31 @@ class _Batch:
         return value if self._count is None else op.Slice(value, [0], self._count, [axis])
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One of ONNX's recurrent operators.
+
+    Attributes:
+        name: of the operator.
+        gates: torch's gates in the order in which ONNX has them.
+        states: how many states go from step to step.
+        activation: the one that the operator is told, where it has no kind of its own.
+        attributes: further ones of the operator.
+    """
+
+    name: str
+    gates: tuple[int, ...]
+    states: int = 1
+    activation: str = ""
+    attributes: tuple[tuple[str, int], ...] = ()
+
+
+_LSTM = _Kind("LSTM", (0, 3, 1, 2), states=2)
+_GRU = _Kind("GRU", (1, 0, 2), attributes=(("linear_before_reset", 1),))
+_TANH = _Kind("RNN", (0,), activation="Tanh")
+_RELU = _Kind("RNN", (0,), activation="Relu")
+
+
 @lowering("aten::gru.input")
 def gru(
     input: ir.Value,
@@ -119,23 +145,9 @@ def gru(
     bidirectional: bool,
     batch_first: bool,
 ) -> Any:
-    """GRU layers: torchlib's, on a batch of at least one."""
-    from onnxscript.function_libs.torch_lib.ops import core  # lazy: fills torchlib's registry, which is slow
-
-    whole: Any = core.aten_gru
-    kept = _Batch(input, 0 if batch_first else 1)
-    results = whole(
-        kept.padded(input, kept.axis),
-        kept.padded(hx, 1),
-        list(params),
-        has_biases=has_biases,
-        num_layers=num_layers,
-        dropout=dropout,
-        train=train,
-        bidirectional=bidirectional,
-        batch_first=batch_first,
-    )
-    return tuple(kept.cut(one, axis) for one, axis in zip(results, (kept.axis, 1), strict=True))
+    """GRU layers."""
+    drop = dropout if train else 0.0
+    return _layers(_GRU, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
 
 
 @lowering("aten::lstm.input")
@@ -154,22 +166,8 @@ def lstm(
     directions = 2 if bidirectional else 1
     each = len(params) // (num_layers * directions)
     if each == (4 if has_biases else 2):
-        from onnxscript.function_libs.torch_lib.ops import core  # lazy: fills torchlib's registry, which is slow
-
-        whole: Any = core.aten_lstm
-        kept = _Batch(input, 0 if batch_first else 1)
-        results = whole(
-            kept.padded(input, kept.axis),
-            [kept.padded(state, 1) for state in hx],
-            list(params),
-            has_biases=has_biases,
-            num_layers=num_layers,
-            dropout=dropout,
-            train=train,
-            bidirectional=bidirectional,
-            batch_first=batch_first,
-        )
-        return tuple(kept.cut(one, axis) for one, axis in zip(results, (kept.axis, 1, 1), strict=True))
+        drop = dropout if train else 0.0
+        return _layers(_LSTM, input, hx, params, has_biases, num_layers, drop, bidirectional, batch_first)
     data = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
     hidden_ends, cell_ends = [], []
     for layer in range(num_layers):
@@ -229,9 +227,8 @@ def rnn_tanh(
     batch_first: bool,
 ) -> Any:
     """Plain recurrent layers with tanh."""
-    return _plain(
-        input, hx, params, has_biases, num_layers, dropout if train else 0.0, bidirectional, batch_first, "Tanh"
-    )
+    drop = dropout if train else 0.0
+    return _layers(_TANH, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
 
 
 @lowering("aten::rnn_relu.input")
@@ -247,53 +244,78 @@ def rnn_relu(
     batch_first: bool,
 ) -> Any:
     """Plain recurrent layers with relu."""
-    return _plain(
-        input, hx, params, has_biases, num_layers, dropout if train else 0.0, bidirectional, batch_first, "Relu"
-    )
+    drop = dropout if train else 0.0
+    return _layers(_RELU, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
 
 
-def _plain(
-    input: Any,
-    hx: Any,
-    params: Sequence[Any],
+def _layers(
+    kind: _Kind,
+    input: ir.Value,
+    states: Sequence[ir.Value],
+    params: Sequence[ir.Value],
     has_biases: bool,
     num_layers: int,
     dropout: float,
     bidirectional: bool,
     batch_first: bool,
-    activation: str,
-) -> tuple[Any, Any]:
-    """One RNN node for each layer, `float[length, batch, size]` between them."""
-    directions = 2 if bidirectional else 1
-    each = 4 if has_biases else 2
-    data = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
-    ends = []
+) -> tuple[Any, ...]:
+    """One node for each layer, `float[length, batch, size]` between them: the outputs, then the last states."""
+    directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
+    kept = _Batch(input, 0 if batch_first else 1, is_needed=kind.name != "RNN")
+    data = kept.padded(input, kept.axis)
+    starts = [kept.padded(state, 1) for state in states]
+    data = op.Transpose(data, perm=[1, 0, 2]) if batch_first else data
+    hidden = axes.fixed_size(params[1], 1)
+    ends: list[list[Any]] = [[] for _ in starts]
     for layer in range(num_layers):
-        weights = [
-            params[(layer * directions + direction) * each : (layer * directions + direction + 1) * each]
-            for direction in range(directions)
-        ]
-        stacked = [op.Concat(*(op.Unsqueeze(one[part], [0]) for one in weights), axis=0) for part in (0, 1)]
+        first = layer * directions
+        own = [params[(first + direction) * each : (first + direction + 1) * each] for direction in range(directions)]
+        stacked = [_stacked([_ordered(one[part], kind) for one in own]) for part in (0, 1)]
         biases = (
-            op.Concat(*(op.Unsqueeze(op.Concat(one[2], one[3], axis=0), [0]) for one in weights), axis=0)
+            _stacked([op.Concat(_ordered(one[2], kind), _ordered(one[3], kind), axis=0) for one in own])
             if has_biases
             else None
         )
-        start = op.Slice(hx, [layer * directions], [(layer + 1) * directions], [0])
-        outputs, end = op.RNN(
+        if num_layers == 1:
+            begin = starts
+        else:
+            begin = [op.Slice(state, [first], [first + directions], [0]) for state in starts]
+        activations = {"activations": [kind.activation] * directions} if kind.activation else {}
+        outputs, *last = getattr(op, kind.name)(
             data,
             *stacked,
             biases,
             None,
-            start,
-            activations=[activation] * directions,
+            *begin,
             direction="bidirectional" if bidirectional else "forward",
-            hidden_size=axes.fixed_size(weights[0][1], 1),
+            hidden_size=hidden,
+            **activations,
+            **dict(kind.attributes),
         )
         # [length, directions, batch, hidden] -> [length, batch, directions * hidden]
-        data = op.Reshape(op.Transpose(outputs, perm=[0, 2, 1, 3]), [0, 0, directions * weights[0][1].shape[1]])
+        if directions == 1:
+            data = op.Squeeze(outputs, [1])
+        else:
+            data = op.Reshape(op.Transpose(outputs, perm=[0, 2, 1, 3]), [0, 0, directions * int(hidden or 0)])
         if dropout and layer < num_layers - 1:
             data, _ = op.Dropout(data, dropout, True)
-        ends.append(end)
+        for found, one in zip(ends, last, strict=True):
+            found.append(one)
     data = op.Transpose(data, perm=[1, 0, 2]) if batch_first else data
-    return data, op.Concat(*ends, axis=0) if len(ends) > 1 else ends[0]
+    joined = [op.Concat(*found, axis=0) if len(found) > 1 else found[0] for found in ends]
+    return (kept.cut(data, kept.axis), *(kept.cut(one, 1) for one in joined))
+
+
+def _ordered(parameter: ir.Value, kind: _Kind) -> Any:
+    """The gates of one parameter, which lie along its first axis, in the order of ONNX."""
+    if len(kind.gates) == 1:
+        return parameter
+    size = axes.fixed_size(parameter, 0)
+    each = (size or 0) // len(kind.gates)
+    parts = [op.Slice(parameter, [gate * each], [(gate + 1) * each], [0]) for gate in kind.gates]
+    return op.Concat(*parts, axis=0)
+
+
+def _stacked(directions: Sequence[Any]) -> Any:
+    parts = [op.Unsqueeze(one, [0]) for one in directions]
+    return op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]

@@ -66,3 +66,15 @@ def any_true(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = F
         else op.ReduceMax(numbers, listed, keepdims=int(keepdim))
     )
     return op.Greater(most, op.Constant(value_int=0))  # of no elements the maximum is the smallest number
+
+
+@lowering("aten::_is_all_true")
+def is_all_true(self: ir.Value) -> Any:
+    """Whether no element is false; true where there is none."""
+    return op.Equal(op.ReduceSum(op.Cast(op.Not(self), to=ir.DataType.INT64), keepdims=0), 0)
+
+
+@lowering("aten::_is_any_true")
+def is_any_true(self: ir.Value) -> Any:
+    """Whether an element is true."""
+    return op.Greater(op.ReduceSum(op.Cast(self, to=ir.DataType.INT64), keepdims=0), 0)

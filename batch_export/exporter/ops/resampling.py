@@ -162,9 +162,9 @@ def nearest_exact_by_size(
     return _nearest_exact(self, _lengths(self, output_size, ()), given)
 
 
-def _may_keep(input: ir.Value, place: int, scale: float, factor: int) -> bool:
+def _may_keep(input: ir.Value, axis: int, scale: float, factor: int) -> bool:
     """Whether an axis of two elements or more, times the scale, can become exactly `factor` times as long."""
-    length = axes.fixed_size(input, 2 + place)
+    length = axes.fixed_size(input, axis)
     if scale == factor or not factor < scale < factor + 0.5:
         return False
     return length is None or (length > 1 and int(length * scale) == factor * length)
@@ -172,19 +172,33 @@ def _may_keep(input: ir.Value, place: int, scale: float, factor: int) -> bool:
 
 @lowering("aten::upsample_linear1d.vec", "aten::upsample_bilinear2d.vec", "aten::upsample_trilinear3d.vec")
 def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
-    """Linear interpolation of one to three axes; torch copies along an axis whose length the scale leaves as it is."""
+    """Linear interpolation of one or three axes.
+
+    One axis gets another of size 1: onnxruntime takes the channels of three axes for rows, and weighs the next row of
+    NaN or infinity with 0.
+    """
+    if axes.rank(input) == 3:
+        rows = axes.shaped(op.Unsqueeze(input, [2]), [*input.shape[:2], 1, input.shape[2]])
+        return op.Squeeze(_linear(rows, 3, output_size, align_corners, scale_factors), [2])
+    return _linear(input, 2, output_size, align_corners, scale_factors)
+
+
+def _linear(input: ir.Value, first: int, output_size: Any, align_corners: bool, scale_factors: Any) -> Any:
+    """Linear interpolation of the axes from `first` on."""
     mode = "align_corners" if align_corners else "half_pixel"
     if scale_factors is None or align_corners:
-        sizes = op.Concat(op.Shape(input, end=2), *_lengths(input, output_size, scale_factors or ()), axis=0)
+        lengths = _lengths(input, output_size, scale_factors or (), first)
+        sizes = op.Concat(op.Shape(input, end=first), *lengths, axis=0)
         return op.Resize(input, None, None, sizes, mode="linear", coordinate_transformation_mode=mode)
-    if not any(_may_keep(input, place, scale, 1) for place, scale in enumerate(scale_factors)):
-        scales = op.Constant(value_floats=[1.0, 1.0, *scale_factors])
+    if not any(_may_keep(input, first + place, scale, 1) for place, scale in enumerate(scale_factors)):
+        scales = op.Constant(value_floats=[*[1.0] * first, *scale_factors])
         return op.Resize(input, None, scales, mode="linear", coordinate_transformation_mode=mode)
-    parts: list[Any] = [op.Constant(value_floats=[1.0, 1.0])]
-    for place, (scale, wanted) in enumerate(zip(scale_factors, _lengths(input, None, scale_factors), strict=True)):
+    parts: list[Any] = [op.Constant(value_floats=[1.0] * first)]
+    lengths = _lengths(input, None, scale_factors, first)
+    for axis, (scale, wanted) in enumerate(zip(scale_factors, lengths, strict=True), start=first):
         given, one = op.Constant(value_floats=[scale]), op.Constant(value_floats=[1.0])
-        keeps = op.Equal(wanted, axes.size(input, 2 + place))
-        parts.append(op.Where(keeps, one, given) if _may_keep(input, place, scale, 1) else given)
+        keeps = op.Equal(wanted, axes.size(input, axis))
+        parts.append(op.Where(keeps, one, given) if _may_keep(input, axis, scale, 1) else given)
     scales = op.Concat(*parts, axis=0)
     return op.Resize(input, None, scales, mode="linear", coordinate_transformation_mode=mode)
 
@@ -203,7 +217,10 @@ def nearest(input: ir.Value, output_size: Any = None, scale_factors: Any = None)
 
     scales = list(scale_factors or ())
     special = [
-        (place, factor) for place, scale in enumerate(scales) for factor in (1, 2) if _may_keep(input, place, scale, factor)
+        (place, factor)
+        for place, scale in enumerate(scales)
+        for factor in (1, 2)
+        if _may_keep(input, 2 + place, scale, factor)
     ]
     if not special:
         plain: Any = nn.aten_upsample_nearestnd_vec
@@ -238,9 +255,7 @@ def _cubic_shares(length: Any, wanted: Any, scale: float) -> Any:
     for step in (-1.0, 0.0, 1.0, 2.0):
         tap = op.Add(first, _number(step))
         away = op.Abs(op.Sub(centre, tap))
-        near = op.Add(
-            op.Mul(op.Mul(op.Sub(op.Mul(_number(1.25), away), _number(2.25)), away), away), _number(1.0)
-        )
+        near = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(_number(1.25), away), _number(2.25)), away), away), _number(1.0))
         far = op.Add(
             op.Mul(op.Add(op.Mul(op.Sub(_number(3.75), op.Mul(_number(0.75), away)), away), _number(-6.0)), away),
             _number(3.0),
@@ -261,7 +276,7 @@ def cubic(input: ir.Value, output_size: Any, align_corners: bool, scale_factors:
     from onnxscript.function_libs.torch_lib.ops import nn  # lazy: a second and more to import
 
     stays = not align_corners and scale_factors is not None
-    stays = stays and all(_may_keep(input, place, scale, 1) for place, scale in enumerate(scale_factors or ()))
+    stays = stays and all(_may_keep(input, 2 + place, scale, 1) for place, scale in enumerate(scale_factors or ()))
     if not stays:
         plain: Any = nn.aten_upsample_bicubic2d_vec
         return plain(input, output_size, align_corners, scale_factors)

@@ -61,9 +61,9 @@ def log1p(self: ir.Value) -> Any:
 
 @lowering("aten::log_sigmoid", "aten::log_sigmoid_forward")
 def log_sigmoid(self: ir.Value) -> Any:
-    """log(sigmoid(x)) as -softplus(-x)."""
+    """log(sigmoid(x)) as 0 - softplus(-x), which far above zero is 0 and not -0."""
     data = widened(self)
-    return op.Neg(softplus_of(op.Neg(data)))
+    return op.Sub(axes.like(0.0, data), softplus_of(op.Neg(data)))
 
 
 def softplus_of(x: Any) -> Any:

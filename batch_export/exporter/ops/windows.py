@@ -76,7 +76,7 @@ def convolution(value: ir.Value, weight: ir.Value, bias: ir.Value | None = None,
     ones = [1] * count
     padded = _around(value, count, list(given.get("pads") or [0] * 2 * count))
     taken = _windows(padded, kernel, given.get("strides") or ones, given.get("dilations") or ones)
-    # The windows are columns beside those of the other samples: a batch of none broadcasts nowhere.
+    # The windows are columns beside those of the other samples: an empty batch broadcasts nowhere.
     columns = op.Transpose(taken, perm=[*range(1, 2 + count), 0, *range(2 + count, 2 + 2 * count)])
     behind = op.Shape(columns, start=1 + count, end=2 + 2 * count)
     number = op.ReduceProd(behind, keepdims=1)

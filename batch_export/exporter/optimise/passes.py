@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import OptimisationError
 from batch_export.exporter.graph import metadata, weights
-from batch_export.exporter.optimise import constant_folding, rewrite_rules
+from batch_export.exporter.optimise import constant_folding, rewrite_rules, shorter_forms
 
 _ROUNDS = 3
 _MERGED_ELEMENTS = 1024
@@ -165,7 +165,8 @@ def _identities(model: ir.Model) -> int:
     return int(common_passes.IdentityEliminationPass()(model).modified)
 
 
-def _dead_code(model: ir.Model) -> int:
+def remove_dead_code(model: ir.Model) -> int:
+    """Removes nodes, initializers and operator sets that nothing uses; returns how many of the first two."""
     changed = common_passes.RemoveUnusedNodesPass()(model).modified
     unused = [
         name for name, value in model.graph.initializers.items() if not value.uses() and not value.is_graph_output()
@@ -205,10 +206,11 @@ PASSES: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("rewrite", _rewrite),
     ("fold", constant_folding.fold),
     ("identity", _identities),
+    ("shorter forms", shorter_forms.shorten),
     ("weights", _share_weights),
     ("constants", _merge_constants),
     ("subexpressions", _common_subexpressions),
-    ("dead code", _dead_code),
+    ("dead code", remove_dead_code),
     ("outputs", _separate_outputs),
 )
 
@@ -254,7 +256,8 @@ def _better(shape: ir.Shape | None, known: ir.Shape | None) -> ir.Shape | None:
     return ir.Shape([max(pair, key=says) for pair in zip(known, shape, strict=True)])
 
 
-def _node_count(model: ir.Model) -> int:
+def node_count(model: ir.Model) -> int:
+    """The nodes of a model, those of bodies too."""
     return sum(1 for _ in model.graph.all_nodes())
 
 
@@ -273,7 +276,7 @@ def optimise(model: ir.Model, extra: Sequence[Any] = (), *, standard: bool = Tru
         OptimisationError: naming the pass that failed.
     """
     reports: list[PassReport] = []
-    count = _node_count(model)
+    count = node_count(model)
 
     def run(name: str, function: Callable[[ir.Model], int]) -> int:
         nonlocal count
@@ -287,7 +290,7 @@ def optimise(model: ir.Model, extra: Sequence[Any] = (), *, standard: bool = Tru
                 next_step="export with optimize=False and report this model",
             ) from error
         _keep_known(model.graph.outputs, known)
-        seconds, count = time.perf_counter() - begun, _node_count(model)
+        seconds, count = time.perf_counter() - begun, node_count(model)
         reports.append(PassReport(name, before, count, changes, seconds))
         return changes
 

@@ -3,7 +3,7 @@
 Left out or replaced (onnxscript 0.7.2): its rules for `x + 0` and `x * 1` also match numbers close to 0 and 1, so that
 `log(x + 1e-9)` lost its guard against 0; Relu after a Clip took the Clip's upper bound even where that is negative;
 Clip after Clip fails, and combines bounds that do not overlap; bounds of one element changed the rank of a scalar;
-Flatten became a Reshape to -1, which runtimes refuse for a batch of none; `x + 0.` was dropped, which turns -0.0 into
+Flatten became a Reshape to -1, which runtimes refuse for an empty batch; `x + 0.` was dropped, which turns -0.0 into
 0.0; a ScatterND that adds to every row was taken for one that overwrites; casts of float64 by way of float32 rounded
 once instead of twice; and two Slices of an odd axis became a Split whose pieces have other sizes.
 """

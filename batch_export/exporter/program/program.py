@@ -12,63 +12,65 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
-from batch_export.exporter.graph import metadata, weights
+from batch_export.exporter.graph import metadata, torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
-from batch_export.exporter.optimise import passes
+from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
+from batch_export.exporter.optimise import passes, weight_folding
 from batch_export.exporter.program import adapters, checkpoint, listing, naming
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
+from batch_export.exporter.program.provenance import Provenance, Traceable
+from batch_export.exporter.report.journal import Journal
+from batch_export.numbers.values import Value
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
-
-if TYPE_CHECKING:
-    from batch_export.exporter.capture.captured import Captured
-    from batch_export.exporter.capture.fake_mode import ONNXFakeContext
+from batch_export.runtime.reference import ReferenceSession
 
 _PROTO_LIMIT_BYTES = 2_000_000_000
 _CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 
 
-class ONNXProgram:
+class NamedTensors(dict[str, torch.Tensor]):
+    """Tensors by name; `values[0]` is the first one that was asked for, as torch's exporter gives them."""
+
+    def __missing__(self, key: Any) -> torch.Tensor:
+        if isinstance(key, int):
+            return list(self.values())[key]
+        raise KeyError(key)
+
+
+class ONNXProgram(Traceable):
     """An exported model.
 
     Attributes:
         model: the ONNX model as an `onnx_ir.Model`.
         exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
-        exporter: `core`, or `torchscript` where the TorchScript exporter made it.
-        export_exception: what the core raised before the export fell back to another exporter, else None.
-        operators: torch operator -> (how often it occurs, what translated it).
-        operator_seconds: torch operator -> seconds spent on its translation.
-        output_kinds: kind and target of each graph output, in order.
-        passes: what each pass of the optimiser did, in order.
-        seconds: wall time by stage of the export.
-        captured: strategies tried and guards, when this program's capture is known.
-        fake_context: the context in which its weights were made without memory, else None.
-        diagnostic_context: what the export noted on its way (stages, capture attempts, guards, the error).
+        provenance: how it came to be; its fields are also read here, under the same names.
+        fold_weights: whether files get their weights folded (BatchNormalization merged into a convolution, transposed
+            weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
+        fold_growth: how much weights may grow by that, as a share of their bytes.
     """
 
-    def __init__(self, model: ir.Model, exported_program: torch.export.ExportedProgram | None) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        exported_program: torch.export.ExportedProgram | None,
+        provenance: Provenance | None = None,
+    ) -> None:
         self.model = model
         self.exported_program: Any = exported_program
-        self.exporter = "core"
-        self.export_exception: Exception | None = None
-        self.operators: dict[str, tuple[int, str]] = {}
-        self.operator_seconds: dict[str, float] = {}
-        self.output_kinds: list[tuple[str, str]] = []
-        self.passes: list[passes.PassReport] = []
-        self.seconds: dict[str, float] = {}
-        self.captured: Captured | None = None
-        self.fake_context: ONNXFakeContext | None = None
-        self.diagnostic_context: Any = None
+        self.provenance = provenance or Provenance()
+        self.fold_weights = True
+        self.fold_growth = weight_folding.GROWTH
         self._session: Any = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -80,8 +82,13 @@ class ONNXProgram:
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
 
     @property
+    def _capture_strategy(self) -> str | None:
+        """What `torch.onnx.testing.assert_onnx_program` asks for: torch's name of the way of the capture."""
+        return adapters.TORCH_STRATEGIES.get(self.captured.strategy) if self.captured is not None else None
+
+    @property
     def model_proto(self) -> onnx.ModelProto:
-        """The model as an `onnx.ModelProto`, weights included (up to protobuf's 2 GB)."""
+        """`model` as an `onnx.ModelProto`, weights included and not folded (up to protobuf's 2 GB)."""
         return ir.to_proto(self.model)
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -120,13 +127,26 @@ class ONNXProgram:
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
-        tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
-        feeds = {value.name: to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)}
+        feeds = self._feeds(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
         if isinstance(self._session, OrtSession):
-            return [to_tensor(value) for value in self._session.run(feeds)]  # type: ignore[arg-type]
+            return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
+
+    def call_reference(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        """The same in onnx's reference evaluator, which runs every node in Python."""
+        feeds = self._feeds(args, kwargs)
+        with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
+            path = Path(folder) / "model.onnx"
+            self.save(path, external_data=True)
+            return [to_tensor(value) for value in ReferenceSession(path).run(feeds)]
+
+    def _feeds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+        tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
+        return {
+            value.name or "": to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)
+        }
 
     def adapt_torch_inputs_to_onnx(
         self, *model_args: Any, model_with_state_dict: Any = None, **model_kwargs: Any
@@ -170,15 +190,15 @@ class ONNXProgram:
 
     def compute_values(
         self, value_names: Sequence[str], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> dict[str, torch.Tensor]:
-        """Runs the model and returns intermediate values by name.
+    ) -> NamedTensors:
+        """Runs the model and returns intermediate values (inputs and weights too) by name, or by position.
 
         Raises:
             ValueError: if a name is not a value of the main graph.
         """
-        by_name = {value.name: value for node in self.model.graph for value in node.outputs} | {
-            value.name: value for value in self.model.graph.inputs
-        }
+        by_name = dict(self.model.graph.initializers)
+        by_name |= {value.name or "": value for value in self.model.graph.inputs}
+        by_name |= {value.name or "": value for node in self.model.graph for value in node.outputs}
         missing = [name for name in value_names if name not in by_name]
         if missing:
             raise ValueError(f"the model has no values named {', '.join(missing)}")
@@ -192,7 +212,7 @@ class ONNXProgram:
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(kept)
             self.release()
-        return dict(zip(value_names, results, strict=True))
+        return NamedTensors(zip(value_names, results, strict=True))
 
     def release(self) -> None:
         """Closes the session and deletes its files."""
@@ -205,7 +225,8 @@ class ONNXProgram:
 
     def optimize(self) -> None:
         """Optimises the model in place."""
-        self.passes += passes.optimise(self.model)
+        done = naming.optimised(self.model, lambda: passes.optimise(self.model))
+        self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
     def rename_axes(self, names: Mapping[str, str]) -> None:
@@ -219,8 +240,8 @@ class ONNXProgram:
         """
         naming.rename_axes(self.model, names)
         if self.captured is not None:
-            given = self.captured.axis_names
-            self.captured.axis_names = {symbol: names.get(name, name) for symbol, name in given.items()}
+            renamed = {symbol: names.get(name, name) for symbol, name in self.captured.axis_names.items()}
+            self.provenance = replace(self.provenance, captured=replace(self.captured, axis_names=renamed))
         self.release()
 
     def apply_weights(self, state_dict: checkpoint.ModelState) -> None:
@@ -232,13 +253,13 @@ class ONNXProgram:
             SaveError: if a tensor has another shape or dtype than the weight, or a file cannot be read.
         """
         given = checkpoint.load(state_dict)
-        initializers = self.model.graph.initializers
+        known = weights.by_module_name(self.model)
         for name, tensor in given.items():
-            if name in initializers:
-                self._fit(initializers[name], name, tensor)
-        unknown = [name for name in given if name not in initializers and not self._is_weight(name)]
+            if name in known:
+                self._fit(known[name], name, tensor)
+        unknown = [name for name in given if name not in known and not self._is_weight(name)]
         if unknown:
-            warnings.warn(f"the model has no weights named {', '.join(unknown)}", stacklevel=2)
+            warnings.warn(f"the model has no weights named {', '.join(unknown)}", OnnxExporterWarning, stacklevel=2)
         self.release()
 
     def _is_weight(self, name: str) -> bool:
@@ -248,7 +269,7 @@ class ONNXProgram:
 
     def _fit(self, value: ir.Value, name: str, tensor: torch.Tensor) -> None:
         shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-        fitting = tensor_adapters.TorchTensor(shown, name=name)
+        fitting = torch_tensors.tensor_of(shown, name=name)
         before = value.const_value
         if before is not None and (before.dtype, before.shape.numpy()) != (fitting.dtype, fitting.shape.numpy()):
             raise SaveError(
@@ -268,6 +289,7 @@ class ONNXProgram:
         keep_initializers_as_inputs: bool = False,
         external_data: bool | None = None,
         model_state: checkpoint.ModelState | None = None,
+        fold_weights: bool | None = None,
     ) -> None:
         """Writes the model.
 
@@ -278,6 +300,8 @@ class ONNXProgram:
             external_data: weights in a file of their own (`<destination>.data`); None decides by size.
             model_state: weights to write in place of the model's own: a state dict, a module, or the path of a torch
                 checkpoint or a safetensors file. The program keeps what it has.
+            fold_weights: compute in advance what depends on weights alone; None as the program says. Nothing is folded
+                where the weights are left out, or are inputs too: others may then take their place.
 
         Raises:
             TypeError: if `external_data` is true and `destination` is not a path.
@@ -289,27 +313,32 @@ class ONNXProgram:
         if model_state is not None and not include_initializers:
             raise ValueError("model_state gives weights, and include_initializers=False leaves them out: choose one")
         with self._weights_of(model_state), self._initializers(include_initializers, keep_initializers_as_inputs):
-            tensors = weights.model_tensors(self.model)
+            self._refuse_fake(weights.model_tensors(self.model))
+            wanted = self.fold_weights if fold_weights is None else fold_weights
+            folds = wanted and include_initializers and not keep_initializers_as_inputs
+            model = weight_folding.folded(self.model, self.fold_growth)[0] if folds else self.model
+            tensors = weights.model_tensors(model)
             size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-            self._refuse_fake(tensors)
             try:
                 if not isinstance(destination, (str, os.PathLike)):
-                    self._write_stream(destination, size)
+                    self._write_stream(model, destination, size)
                     return
                 outside = size > _PROTO_LIMIT_BYTES if external_data is None else external_data
-                self._write_path(Path(os.fspath(destination)), tensors if outside else {}, size)
+                self._write_path(model, Path(os.fspath(destination)), tensors if outside else {}, size)
             except OSError as error:
                 raise SaveError(f"the model could not be written to {destination}: {error}") from error
 
-    def _write_stream(self, stream: io.BufferedIOBase, size: int) -> None:
+    @staticmethod
+    def _write_stream(model: ir.Model, stream: io.BufferedIOBase, size: int) -> None:
         if size > _PROTO_LIMIT_BYTES:
             raise SaveError(
                 f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
                 next_step="save to a path, so that the weights go to a file of their own",
             )
-        stream.write(self.model_proto.SerializeToString())
+        stream.write(ir.to_proto(model).SerializeToString())
 
-    def _write_path(self, path: Path, tensors: Mapping[str, torch.Tensor], size: int) -> None:
+    @staticmethod
+    def _write_path(model: ir.Model, path: Path, tensors: Mapping[str, torch.Tensor], size: int) -> None:
         if not tensors and size > _PROTO_LIMIT_BYTES:
             raise SaveError(
                 f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
@@ -320,8 +349,8 @@ class ONNXProgram:
         if laid_out.tensors:
             with data.open("wb") as stream:
                 weights.write(stream, laid_out)
-        with weights.referring(self.model, laid_out, data.name, path.parent):
-            path.write_bytes(self.model_proto.SerializeToString())
+        with weights.referring(model, laid_out, data.name, path.parent):
+            path.write_bytes(ir.to_proto(model).SerializeToString())
 
     @staticmethod
     def _refuse_fake(tensors: Mapping[str, torch.Tensor]) -> None:
@@ -385,4 +414,5 @@ class ONNXProgram:
             raise ValueError(f"a SARIF log ends in .sarif, and the destination is {os.fspath(destination)}")
         from batch_export.exporter.report import sarif  # lazy: needed for this alone
 
-        sarif.write(Path(destination), self.diagnostic_context)
+        journal = self.diagnostic_context or Journal(self.model.graph.name or "", self.model.opset_imports.get("", 0))
+        sarif.write(Path(destination), journal)

@@ -13,12 +13,12 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.graph import complex_parts, promote
+from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.translate import aliasing, decompose, memory_layout
+from batch_export.exporter.translate.call import Call, given_fakes
 from batch_export.exporter.translate.operator import OperatorTranslator
 from batch_export.exporter.translate.registry import qualified_name
 
@@ -37,12 +37,12 @@ class Writes:
     """Views and writes of one program.
 
     Attributes:
-        mutated: placeholders (buffers and inputs) that were written, in order.
+        mutated: placeholders (buffers and inputs) that were written, in order, and the node that wrote to each first.
     """
 
     def __init__(self, translator: OperatorTranslator) -> None:
         self._translator = translator
-        self.mutated: dict[torch.fx.Node, None] = {}
+        self.mutated: dict[torch.fx.Node, torch.fx.Node] = {}
         self._views: dict[torch.fx.Node, torch.fx.Node] = {}
 
     def notice(self, node: torch.fx.Node) -> None:
@@ -62,12 +62,12 @@ class Writes:
         """Normalisation in training mode moves its running statistics, which its schema does not say."""
         statistics = [argument for argument in node.args[3:5] if isinstance(argument, torch.fx.Node)]
         args = [self._translator.convert(argument, env) for argument in node.args[:8]]
-        results = self._translator.call(
-            f"batch_export::{qualified.partition('::')[2]}_training", args, {}, (None, None, None), node.name
-        )
+        target = f"batch_export::{qualified.partition('::')[2]}_training"
+        results = self._translator.call(Call(target, args, {}, (None, None, None), node.name))
         for changed, content in zip(statistics, results[1:], strict=True):
-            self.rebind(changed, self._translator.settle(content, changed.meta["val"], f"{node.name}_statistic"), env)
-        return self._translator.settle(results[0], node.meta["val"], node.name)
+            moved = self._translator.conform(content, changed.meta["val"], f"{node.name}_statistic")
+            self.rebind(changed, moved, env, node)
+        return self._translator.conform(results[0], node.meta["val"], node.name)
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
         functional = _OWN_FORMS.get(node.target) or decompose.functional_variant(node.target)
@@ -82,20 +82,19 @@ class Writes:
             if before.is_complex():
                 content = op.Expand(complex_parts.paired(args[1], env[changed]), [*self._shape_of(before), 2])
             else:
-                content = promote.cast_to(args[1], tensor_adapters.from_torch_dtype(before.dtype))
+                content = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
                 content = op.Expand(content, self._shape_of(before))
-            result = self._translator.settle(content, before, node.name)
+            result = self._translator.conform(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
         self._views[node] = changed
-        self.rebind(changed, result, env)
+        self.rebind(changed, result, env, node)
         return result
 
     def _apply_write(
         self, node: torch.fx.Node, functional: Any, args: list[Any], kwargs: dict[str, Any], fake: Any, env: Any
     ) -> Any:
-        fakes = [argument.meta.get("val") for argument in node.all_input_nodes]
-        result = self._translator.call(functional, args, {**kwargs, "__fakes__": fakes}, fake, node.name)
+        result = self._translator.call(Call(functional, args, kwargs, fake, node.name, given_fakes(node)))
         if result is not None:
             return result
         values = {
@@ -106,12 +105,14 @@ class Writes:
         fake_args = torch.fx.map_arg(node.args, lambda argument: argument.meta["val"])
         fake_kwargs = torch.fx.map_arg(node.kwargs, lambda argument: argument.meta["val"])
         made = self._translator.decompose(functional, fake_args, fake_kwargs, values, node.name)
-        return self._translator.settle(made, fake, node.name)
+        return self._translator.conform(made, fake, node.name)
 
     def _shape_of(self, fake: torch.Tensor) -> list[Any]:
         return [self._translator.plain(size) for size in fake.shape]
 
-    def rebind(self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any]) -> None:
+    def rebind(
+        self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any], writer: torch.fx.Node
+    ) -> None:
         """Gives a node, the tensors it is a view of, and their other views the content after a write."""
         env[changed] = content
         chain = [changed]
@@ -124,7 +125,7 @@ class Writes:
             chain.append(parent)
         root = chain[-1]
         if root.op in ("placeholder", "get_attr"):
-            self.mutated[root] = None
+            self.mutated.setdefault(root, writer)
         stale = set(chain)
         with_views = set(self._views.values())
         for view, parent in self._views.items():
@@ -161,7 +162,7 @@ class Writes:
                 args.append(env[parent])
             else:
                 args.append(self._translator.convert(item, env))
-        result = self._translator.call(target, args, {"__fakes__": [before]}, before, f"{view.name}_written")
+        result = self._translator.call(Call(target, args, {}, before, f"{view.name}_written", [before]))
         if result is None:
             raise FunctionalisationNeededError(str(target))
         return result
@@ -198,9 +199,7 @@ class Writes:
         args = [counted, *(self._translator.convert(argument, env) for argument in maker.args[1:])]
         kwargs = {name: self._translator.convert(argument, env) for name, argument in maker.kwargs.items()}
         fakes = pytree.tree_map_only(torch.Tensor, lambda one: one.to(torch.int64), maker.meta["val"])
-        made = self._translator.call(
-            maker.target, args, {**kwargs, "__fakes__": [before]}, fakes, f"{view.name}_positions"
-        )
+        made = self._translator.call(Call(maker.target, args, kwargs, fakes, f"{view.name}_positions", [before]))
         if made is None:
             raise FunctionalisationNeededError(str(view.target))
         return op.Reshape(made[view.args[1]] if of_list else made, [-1])

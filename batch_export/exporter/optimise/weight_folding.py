@@ -1,0 +1,245 @@
+"""Folds weights for a file: what is computed from weights and constants alone is computed once, when it is written.
+
+Arrives: a model whose weights have content. Leaves: a copy of it with fewer nodes, for the file alone. The model itself
+keeps the nodes that make one weight of another, so that other weights can be applied later and are folded then. What
+grows beyond a limit (a small table that is expanded, a weight that is needed both as it is and transposed) stays a
+node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+from onnx_ir import tensor_adapters
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+from batch_export.exporter.optimise import merged_norms, passes, weight_values
+
+GROWTH = 0.1
+"""How much larger than the model's own weights the folded ones may be, as a share of them."""
+_LEAST_GROWTH = 1 << 16
+"""Bytes by which the weights of any model, however small, may grow."""
+
+
+def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.PassReport]:
+    """A copy of a model with its weights folded; the model itself stays as it is.
+
+    Args:
+        model: what is written.
+        growth: how much the weights may grow in all, as a share of their bytes (64 KiB are always allowed).
+
+    Returns:
+        The copy, which shares all tensors that are not folded, and what was done.
+    """
+    begun = time.perf_counter()
+    copy = model.clone()
+    before = passes.node_count(copy)
+    own = sum(value.const_value.nbytes for value in copy.graph.initializers.values() if value.const_value is not None)
+    budget = max(_LEAST_GROWTH, int(growth * own))
+    changes = _Folding(copy, budget).run()
+    merged = merged_norms.merge(copy)
+    passes.remove_dead_code(copy)
+    report = passes.PassReport(
+        "fold weights", before, passes.node_count(copy), changes + merged, time.perf_counter() - begun
+    )
+    return copy, report
+
+
+def size(tensor: Tensor) -> int:
+    """The bytes of a tensor's elements, whatever memory it shares."""
+    return tensor.numel() * tensor.element_size()
+
+
+@dataclass(slots=True)
+class _Island:
+    """Nodes that can be folded and hang together by what they share.
+
+    Attributes:
+        nodes: in the order of the graph.
+        grown: bytes of what the rest of the model uses of them, less the bytes that nobody needs any more.
+    """
+
+    nodes: list[ir.Node] = field(default_factory=list)
+    grown: int = 0
+
+
+class _Folding:
+    """One model while its weights are folded."""
+
+    def __init__(self, model: ir.Model, budget: int) -> None:
+        self._model = model
+        self._budget = budget
+        self._opset = model.opset_imports.get("", 18)
+        self._known: dict[ir.Value, Tensor | None] = {}
+        self._foldable: dict[ir.Node, None] = {}
+        self._names = {
+            value.name for graph in (model.graph, *model.graph.subgraphs()) for value in _values(graph) if value.name
+        }
+
+    def run(self) -> int:
+        """Folds in place; returns how many nodes went."""
+        self._walk(self._model.graph)
+        waiting = sorted(self._islands(self._foldable), key=lambda island: island.grown)
+        gone = 0
+        while waiting:
+            island = waiting.pop(0)
+            if island.grown <= self._budget:
+                self._budget -= max(island.grown, 0)
+                gone += self._replace(island.nodes)
+            else:
+                waiting += self._islands(self._smaller(island))
+        return gone
+
+    # What can be folded.
+
+    def _walk(self, graph: ir.Graph) -> None:
+        for node in graph:
+            for body in _bodies(node):
+                self._walk(body)
+            if not node.inputs or any(value.is_graph_output() for value in node.outputs):
+                continue
+            inputs = [None if value is None else self._tensor(value) for value in node.inputs]
+            if any(tensor is None and value is not None for tensor, value in zip(inputs, node.inputs, strict=True)):
+                continue
+            if self._too_large(node):
+                continue
+            outputs = weight_values.compute(node, inputs, self._opset)
+            if outputs is not None and sum(map(size, outputs)) <= self._most(inputs):
+                self._known.update(zip(node.outputs, outputs, strict=True))
+                self._foldable[node] = None
+
+    def _most(self, inputs: Iterable[Tensor | None]) -> int:
+        return self._budget + sum(size(tensor) for tensor in inputs if tensor is not None)
+
+    def _too_large(self, node: ir.Node) -> bool:
+        """Whether the result is known to be too large before it is computed."""
+        bytes_ = 0
+        for value in node.outputs:
+            if value.shape is None or value.dtype is None or not all(isinstance(one, int) for one in value.shape):
+                continue
+            elements = 1
+            for one in value.shape:
+                elements *= int(one)  # type: ignore[arg-type]
+            bytes_ += int(elements * value.dtype.itemsize)
+        return bytes_ > self._most(self._tensor(value) for value in node.inputs if value is not None)
+
+    def _tensor(self, value: ir.Value) -> Tensor | None:
+        if value not in self._known:
+            if value.producer() is not None or value.const_value is None or value.is_graph_input():
+                return None
+            tensor = weight_values.as_tensor(value.const_value)
+            self._known[value] = None if isinstance(tensor, FakeTensor) else tensor
+        return self._known[value]
+
+    # What it costs.
+
+    def _islands(self, nodes: Iterable[ir.Node]) -> list[_Island]:
+        """Nodes that use one another's results, or a weight that only they use, count together."""
+        chosen = dict.fromkeys(nodes)
+        home: dict[ir.Node, ir.Node] = {node: node for node in chosen}
+
+        def root(node: ir.Node) -> ir.Node:
+            while home[node] is not node:
+                home[node] = node = home[home[node]]
+            return node
+
+        own: dict[ir.Value, bool] = {}
+        for node in chosen:
+            for value in filter(None, node.inputs):
+                producer = value.producer()
+                if producer is not None and producer in chosen:
+                    home[root(node)] = root(producer)
+                elif value.is_initializer():
+                    users = [user for user, _ in value.uses()]
+                    own[value] = all(user in chosen for user in users) and not value.is_graph_output()
+                    if own[value]:
+                        for user in users:
+                            home[root(user)] = root(node)
+        islands: dict[ir.Node, _Island] = {}
+        for node in chosen:
+            island = islands.setdefault(root(node), _Island())
+            island.nodes.append(node)
+            island.grown += sum(size(self._content(value)) for value in self._leaving(node, chosen))
+        for value, is_freed in own.items():
+            if is_freed and value.const_value is not None:
+                islands[root(value.uses()[0][0])].grown -= value.const_value.nbytes
+        return list(islands.values())
+
+    def _content(self, value: ir.Value) -> Tensor:
+        tensor = self._known[value]
+        assert tensor is not None
+        return tensor
+
+    @staticmethod
+    def _leaving(node: ir.Node, chosen: Iterable[ir.Node]) -> Iterator[ir.Value]:
+        """The outputs of a node that others than the chosen nodes use."""
+        yield from (value for value in node.outputs if any(user not in chosen for user, _ in value.uses()))
+
+    def _smaller(self, island: _Island) -> list[ir.Node]:
+        """The island without the node that adds most, and without what depends on that node."""
+
+        def added(node: ir.Node) -> int:
+            taken = sum(size(self._content(value)) for value in filter(None, node.inputs))
+            return sum(size(self._content(value)) for value in node.outputs) - taken
+
+        worst = max(island.nodes, key=added)
+        if added(worst) <= 0:  # a weight that others use as it is: nothing here can be had for less
+            worst = max(island.nodes, key=lambda node: sum(size(self._content(value)) for value in node.outputs))
+        out: set[ir.Node] = {worst}
+        for node in island.nodes:
+            if any(value is not None and value.producer() in out for value in node.inputs):
+                out.add(node)
+        return [node for node in island.nodes if node not in out]
+
+    # Doing it.
+
+    def _replace(self, nodes: list[ir.Node]) -> int:
+        chosen = dict.fromkeys(nodes)
+        initializers = self._model.graph.initializers
+        for node in nodes:
+            for value in list(self._leaving(node, chosen)):
+                tensor = self._content(value)
+                content = tensor_adapters.TorchTensor(tensor, name=value.name)
+                kept = ir.Value(
+                    name=self._name(value, node),
+                    type=ir.TensorType(content.dtype),
+                    shape=ir.Shape(tuple(tensor.shape)),
+                    const_value=content,
+                )
+                ir.convenience.replace_all_uses_with(value, kept)
+                initializers[str(kept.name)] = kept
+        for node in reversed(nodes):
+            assert node.graph is not None
+            node.graph.remove(node, safe=True)
+        return len(nodes)
+
+    def _name(self, value: ir.Value, node: ir.Node) -> str:
+        """The value's own name; where it leaves a body, in which names may be those of other bodies, a free one."""
+        name = value.name or "folded"
+        if node.graph is self._model.graph:
+            return name
+        number = 0
+        while name in self._names:
+            number += 1
+            name = f"{value.name or 'folded'}_{number}"
+        self._names.add(name)
+        return name
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+
+
+def _bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            yield attribute.value
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            yield from attribute.value
