@@ -164,3 +164,12 @@ def test_functions_of_a_free_size_stay_functions_of_it() -> None:
 
     given = [(torch.randn(n, 4),) for n in (3, 1, 2, 9)]
     export_and_compare(Calls(scaled), *given, dynamic_shapes=(({0: "n"},),))
+
+
+def test_pieces_of_a_free_axis() -> None:
+    def pieces(x: Tensor) -> Any:
+        y = torch.cat([x, x])
+        return (*y.chunk(2), *x.tensor_split((1, 2)), *x.tensor_split(3))
+
+    given = [(torch.randn(n, 2),) for n in (4, 0, 1, 2, 7)]
+    export_and_compare(Calls(pieces), *given, dynamic_shapes=(({0: "n"},),), guards="allow")

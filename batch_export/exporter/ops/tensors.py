@@ -114,6 +114,36 @@ def split(self: ir.Value, split_size: Any, dim: int = 0) -> Any:
     return list(op.Split(self, list(split_size), axis=dim))
 
 
+def free_pieces(self: ir.Value, operator: str, how: Any, dim: int, count: int) -> list[Any]:
+    """`count` pieces of an axis of free size, by the operator's rule; an axis that is too short has empty last pieces.
+
+    Args:
+        self: what is cut.
+        operator: `split` (pieces of `how`), `chunk` (`how` of them, the last one shorter) or `tensor_split` (`how` of
+            them, the first ones longer, or before and behind the places in `how`).
+        how: a number, or places for `tensor_split`.
+        dim: the axis.
+        count: of pieces.
+    """
+    assert self.shape is not None
+    position = dim % len(self.shape)
+    size = op.Shape(self, start=position, end=position + 1)
+    end = op.Constant(value_ints=[2**62])
+    if isinstance(how, (list, tuple)):
+        places = [op.Reshape(place, [1]) if isinstance(place, ir.Value) else [place] for place in how]
+        bounds = list(zip([[0], *places], [*places, end], strict=True))
+    else:
+        number = op.Reshape(how, [1]) if isinstance(how, ir.Value) else op.Constant(value_ints=[how])
+        if operator == "tensor_split":
+            length, longer = op.Div(size, number), op.Mod(size, number)
+            starts = [op.Add(op.Mul(length, [i]), op.Min(longer, [i])) for i in range(count)]
+            bounds = list(zip(starts, [*starts[1:], end], strict=True))
+        else:
+            rounded = op.Div(op.Add(size, op.Sub(number, [1])), number) if "chunk" in operator else number
+            bounds = [(op.Mul(rounded, [i]), op.Mul(rounded, [i + 1])) for i in range(count)]
+    return [op.Slice(self, start, stop, [position]) for start, stop in bounds]
+
+
 @lowering("aten::glu")
 def glu(self: ir.Value, dim: int = -1) -> Any:
     """The first half along an axis times the sigmoid of the second; an axis may turn out to have no elements."""

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 from torch._guards import detect_fake_mode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import DecompositionError, TranslationError
@@ -23,7 +24,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import give_name, is_unnamed
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
-from batch_export.exporter.ops import double_forms
+from batch_export.exporter.ops import double_forms, tensors
 from batch_export.exporter.translate import decompose, memory_layout, symbolic_scalars
 from batch_export.exporter.translate.call import Call, given_fakes
 from batch_export.exporter.translate.registry import ONNXFunction, OnnxRegistry, qualified_name
@@ -199,6 +200,10 @@ class OperatorTranslator:
         if base in _SPLITS and isinstance(fake, (list, tuple)):
             axis = int(kwargs.get("dim", call.args[2] if len(call.args) > 2 else 0))
             pieces = [piece.shape[axis] for piece in fake]
+            how = arguments[1] if len(arguments) > 1 else None
+            by_rule = "split_with_sizes" not in base and (base == "tensor_split" or not isinstance(how, (list, tuple)))
+            if by_rule and how is not None and not all(isinstance(piece, int) for piece in pieces):
+                return self.conform(tensors.free_pieces(arguments[0], base, how, axis, len(pieces)), fake, call.name)
             arguments, kwargs = [arguments[0], [self.plain(piece) for piece in pieces], axis], {}
         arguments, kwargs = _floats_as_floats(call.target, arguments, kwargs)
         as_vector = function.origin == "torchlib" and _is_scalar_along_an_axis(call.target, arguments, fake)
@@ -410,4 +415,6 @@ def _is_empty(fake: Any) -> bool:
     """Whether the result is one real tensor whose fixed sizes leave it without elements."""
     if not isinstance(fake, torch.Tensor) or fake.is_complex():
         return False
-    return 0 in [size for size in fake.shape if isinstance(size, int)]
+    sizes = list(fake.shape)
+    by_data = any(isinstance(size, torch.SymInt) and free_unbacked_symbols(size) for size in sizes)
+    return 0 in [size for size in sizes if isinstance(size, int)] and not by_data
