@@ -415,6 +415,6 @@ def _is_empty(fake: Any) -> bool:
     """Whether the result is one real tensor whose fixed sizes leave it without elements."""
     if not isinstance(fake, torch.Tensor) or fake.is_complex():
         return False
-    sizes = list(fake.shape)
-    by_data = any(isinstance(size, torch.SymInt) and free_unbacked_symbols(size) for size in sizes)
+    sizes: list[Any] = list(fake.shape)
+    by_data = any(free_unbacked_symbols(size) for size in sizes)
     return 0 in [size for size in sizes if isinstance(size, int)] and not by_data
