@@ -28,7 +28,8 @@ from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
-from batch_export.exporter.capture.guard_sources import Observation, observing
+from batch_export.exporter.capture.free_lengths import free_lengths
+from batch_export.exporter.capture.guard_sources import Observation, keep_lines_of, observing
 from batch_export.exporter.capture.guard_symbols import readable
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import Guard, collect, fixed_sizes, symbols_of
@@ -52,6 +53,7 @@ class _CallableModule(torch.nn.Module):
         super().__init__()
         self._function = function
         self.forward = function  # type: ignore[method-assign]
+        keep_lines_of(function)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # replaced in __init__; kept for type checkers
         return self._function(*args, **kwargs)
@@ -255,7 +257,8 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
         with observing() as seen:
             try:
                 mode = contextlib.nullcontext() if name in ASSUMING else size_oblivious()
-                with mode:
+                lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
+                with mode, lengths:
                     program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
