@@ -357,8 +357,9 @@ class Recorder(Draft, evaluator.Evaluator):
         first = inputs[0] if inputs else None
         if first is None or first.dtype is None or not first.dtype.is_floating_point():
             return inputs
-        given = [*inputs, None, None][:3]
-        return [first, *(given[i] or self.constant(end, first.dtype) for i, end in ((1, -math.inf), (2, math.inf)))]
+        low, high = [*inputs[1:], None, None][:2]
+        low = self.constant(-math.inf, first.dtype) if low is None else low
+        return [first, low, self.constant(math.inf, first.dtype) if high is None else high]
 
     def _unify(
         self, signature: ir.schemas.OpSignature, inputs: list[ir.Value | None], binding: dict[str, ir.DataType]
