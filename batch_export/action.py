@@ -42,12 +42,11 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ModelArtifact:
-    """A stored ONNX file with its external data: the folder is named by the data, the file by its own digest.
+    """A stored ONNX file with its external data, beside it; the file is named by its own digest.
 
     Attributes:
         onnx: digest of the `.onnx` file.
-        external: `(file name, digest)` of every external data file, sorted by name; the
-            files of one capture group share them.
+        external: `(file name, digest)` of every external data file, sorted by name.
     """
 
     onnx: Digest

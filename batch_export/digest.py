@@ -28,6 +28,11 @@ def digest_file(path: Path) -> Digest:
     return sha.hexdigest()
 
 
+def content_name(digest: Digest) -> str:
+    """Returns the name of a file that is called by its content."""
+    return f"{digest}.bin"
+
+
 def canonical_json(value: Any) -> bytes:
     """Encodes a plain value or a frozen dataclass as JSON whose bytes depend on the content only (keys sorted)."""
     return msgspec.json.encode(value, order="deterministic")

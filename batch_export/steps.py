@@ -33,7 +33,6 @@ class StepKind:
         local: whether its result says something about one host: it never leaves its store.
         excused: whether a cell goes on without it: it then has no values in float64, or no speed-up to show.
         reads: what of the arguments of `execute` is stored content: it is given the path of the file.
-        refers_to: what of them names stored content that has to be there: it is given the digest.
     """
 
     name: str
@@ -49,7 +48,6 @@ class StepKind:
     local: bool = False
     excused: bool = False
     reads: tuple[str, ...] = ()
-    refers_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mnemonic", self.mnemonic or self.name)
@@ -65,7 +63,7 @@ STEPS: dict[str, StepKind] = {
         StepKind(
             "Capture", "capture", live=True, builds=True, makes="the captured program", leaves="captured", exports=True
         ),
-        StepKind("Translate", "translate", live=True, exports=True, refers_to=("weights",)),
+        StepKind("Translate", "translate", live=True, exports=True),
         StepKind("Plugin", "translate", "Translate", live=True, builds=True, makes="the exported file", exports=True),
         StepKind("Check", "check", reads=("model",)),
         StepKind("Run", "run", reads=(*_FILE, "oracles")),

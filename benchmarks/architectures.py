@@ -1,8 +1,8 @@
 """Architectures beside the zoo's, for the benchmarks: small models of transformers, by their configs, and of torch.nn.
 
-A name leaves as a `ModelSpec` like those of `conf/model`. Nothing here knows an architecture: every config gets the same
-small sizes under whichever of the usual names it has, and its model class takes token ids, images or sound. What is
-built has random weights and statistics, so that no weight is 0 or 1 by its initialisation.
+A name leaves as a `ModelSpec` like those of `conf/model`. Nothing here knows an architecture: every config gets the
+same small sizes under whichever of the usual names it has, and its model class takes token ids, images or sound. What
+is built has random weights and statistics, so that no weight is 0 or 1 by its initialisation.
 """
 
 # torch and transformers type a module's call and their classes as Any.
@@ -75,7 +75,7 @@ _SMALL: dict[str, Any] = {
     "segment_means_seq_len": 16,
     "num_landmarks": 4,
 }
-"""Sizes under the names that configs of transformers have for them; a config takes those that it has and are numbers."""
+"""Sizes under the names that configs of transformers have for them; a config takes those of its own kind."""
 
 
 def specs(patterns: Sequence[str]) -> list[ModelSpec]:
@@ -128,13 +128,14 @@ class FirstOutput(nn.Module):
 
 def transformer(kind: str, field: str) -> nn.Module:
     """The base model of a type of transformers, small."""
-    import transformers  # lazy: slow to load, and absent where the extra `zoo` is not installed
+    from transformers import AutoConfig, AutoModel  # lazy: slow to load, and absent without the extra `zoo`
 
-    known = {**transformers.AutoConfig.for_model(kind).to_dict()}
+    make: Any = AutoModel.from_config
+    known = AutoConfig.for_model(kind).to_dict()
     chosen = {key: size for key, size in _SMALL.items() if _takes(known, key)}
-    config = transformers.AutoConfig.for_model(kind, **chosen)
+    config = AutoConfig.for_model(kind, **chosen)
     config._attn_implementation = "sdpa" if _has_sdpa(config) else "eager"
-    return _scattered(FirstOutput(transformers.AutoModel.from_config(config), field))
+    return _scattered(FirstOutput(make(config), field))
 
 
 def _takes(known: dict[str, Any], key: str) -> bool:

@@ -4,9 +4,9 @@
     python -m benchmarks.files --models resnet50 'beit' --dynamic static
     python -m benchmarks.files --skip-timing                nodes and bytes alone
 
-Both exporters write each model at the same opset from the same inputs. Per row: nodes (those of bodies too), bytes of all
-files, seconds until onnxruntime has loaded the file, and the latency at the example inputs, with one thread. Loads and
-inferences of the two files alternate (A B B A); what is shown is the median of ours over torch's, with its 95 %
+Both exporters write each model at the same opset from the same inputs. Per row: nodes (those of bodies too), bytes of
+all files, seconds until onnxruntime has loaded the file, and the latency at the example inputs, with one thread. Loads
+and inferences of the two files alternate (A B B A); what is shown is the median of ours over torch's, with its 95 %
 interval for the latency. Times are of the processor, so that what else runs on the machine counts little. Both files'
 outputs are held against eager's: a file that is wrong has no figures.
 """
@@ -271,7 +271,9 @@ def conclusions(found: Sequence[Row]) -> tuple[list[str], bool]:
         lines.append(
             f"{words}: " + (", ".join(f"{row.model}/{row.setting}" for row in missing) if missing else "no row")
         )
-    lines += [f"failed: {row.model}/{row.setting}, {side}: {why}" for row in found for side, why in row.failures.items()]
+    lines += [
+        f"failed: {row.model}/{row.setting}, {side}: {why}" for row in found for side, why in row.failures.items()
+    ]
     return lines, met
 
 

@@ -123,7 +123,7 @@ def _one(spec: ModelSpec, settings: Sequence[str], opset: int) -> Cost:
             bench.dynamic = setting
             begun = time.process_time()
             capture.execute(bench)
-            translated = translate.execute(bench, opset, None)
+            translated = translate.execute(bench, opset)
             export += time.process_time() - begun
             assert translated.model is not None
             seconds = _verified(bench, translated.model.onnx, made, opset, known)

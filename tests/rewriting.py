@@ -45,7 +45,7 @@ def applied(rule: RewriteRule, text: str) -> tuple[onnx.ModelProto, onnx.ModelPr
     model = ir.from_proto(before)
     root = rule._target_pattern.outputs[0].producer()
     count = passes._rewrite_all(model, {str(root.op) if root is not None else "*": (rule,)})
-    passes._dead_code(model)
+    passes.remove_dead_code(model)
     return before, ir.to_proto(model), count
 
 

@@ -186,3 +186,9 @@ def test_logsigmoid_far_above_zero_is_no_negative_zero() -> None:
     program = export(Calls({"logsigmoid": F.logsigmoid}), (torch.tensor([200.0, INF]),), None)
     assert not torch.signbit(program(torch.tensor([200.0, INF]))[0]).any()
     program.release()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_one_bound_leaves_infinities_on_the_other_side(dtype: torch.dtype) -> None:
+    functions: dict[str, Function] = {"max": lambda x: x.clamp(max=2.0), "min": lambda x: x.clamp(min=-1.0)}
+    check(functions, (torch.tensor([-INF, -3.0, 0.5, 7.0, INF], dtype=dtype),))

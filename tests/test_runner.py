@@ -205,7 +205,7 @@ def test_weights_lie_in_the_store_once_for_all_opsets(tmp_path: Path) -> None:
     folders = {Path(record.onnx.path).parent for record in result.records if record.onnx}
     assert len(folders) == 1
     weights = [path for path in (tmp_path / "store").rglob("*") if path.is_file() and path.stat().st_size == 700]
-    assert [path.name for path in weights] == ["weights.bin"]
+    assert len(weights) == 1
     assert weights[0].stat().st_nlink == 1
 
 

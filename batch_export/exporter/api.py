@@ -29,6 +29,7 @@ from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise import opset
 from batch_export.exporter.optimise import passes as optimise
+from batch_export.exporter.optimise.weight_folding import GROWTH
 from batch_export.exporter.program import naming
 from batch_export.exporter.program.older_path import export_torchscript
 from batch_export.exporter.program.program import ONNXProgram
@@ -72,6 +73,8 @@ def export(
     allow_guards: bool = False,
     capture_blocks: bool = True,
     passes: Sequence[Any] = (),
+    fold_weights: bool = True,
+    fold_growth: float = GROWTH,
     registry: OnnxRegistry | None = None,
     prefer_native: str = "auto",
     mutations: str = "outputs",
@@ -118,6 +121,11 @@ def export(
         capture_blocks: capture blocks that are alike (the layers of a transformer) twice and write the nodes again for
             the others; the graph is the same as by tracing each, and `program.captured.blocks` says what was shared.
         passes: onnx-ir passes to run after the optimiser.
+        fold_weights: compute what depends on weights alone when a file is written: BatchNormalization merged into a
+            convolution, transposed and concatenated weights, position tables, masks. The program keeps the nodes, so
+            `apply_weights` works as before.
+        fold_growth: how much the weights in a file may grow by that, as a share of their bytes; what would grow more
+            stays a node.
         registry: translations to use; `opset_version` is its own when not given.
         prefer_native: operators that newer opsets have whole (`GroupNormalization` from 21 on, `Attention` and
             `RMSNormalization` from 23 on) are written as those where ONNX Runtime's kernel is known to run right
@@ -178,6 +186,8 @@ def export(
             custom_translation_table=custom_translation_table,
             optimize=optimize,
             passes=passes,
+            fold_weights=fold_weights,
+            fold_growth=fold_growth,
             registry=registry,
             prefer_native=prefer_native,
             mutations=mutations,
@@ -281,6 +291,8 @@ def to_onnx(
     custom_translation_table: Mapping[Callable[..., Any], Any] | None = None,
     optimize: bool = True,
     passes: Sequence[Any] = (),
+    fold_weights: bool = True,
+    fold_growth: float = GROWTH,
     registry: OnnxRegistry | None = None,
     prefer_native: str = "auto",
     mutations: str = "outputs",
@@ -333,7 +345,9 @@ def to_onnx(
         fake_context=context_of(captured.program),
         diagnostic_context=journal,
     )
-    return ONNXProgram(model, captured.program, provenance)
+    program = ONNXProgram(model, captured.program, provenance)
+    program.fold_weights, program.fold_growth = fold_weights, fold_growth
+    return program
 
 
 def warm() -> None:

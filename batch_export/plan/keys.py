@@ -12,7 +12,7 @@ from typing import Any
 from batch_export import axes
 from batch_export.action import Action, ModelArtifact
 from batch_export.contract import Contract
-from batch_export.digest import Digest, canonical_json
+from batch_export.digest import Digest, canonical_json, digest_value
 from batch_export.plan.matrix import PlannedCell
 from batch_export.runtime.kinds import RUNTIMES
 from batch_export.runtime.measuring import MeasureSpec
@@ -51,15 +51,14 @@ def capture_action(cell: PlannedCell, toolchain: Toolchain) -> Action:
     return _action("Capture", entries, toolchain, cell.cell.capture)
 
 
-def translate_action(cell: PlannedCell, graph_digest: str, weights: Digest | None, toolchain: Toolchain) -> Action:
+def translate_action(cell: PlannedCell, graph_digest: str, toolchain: Toolchain) -> Action:
     """The ONNX file of a captured program.
 
     Of the model only what names inputs, outputs and axes in the file is in the key: an edit of its sources that leaves
-    the graph alone stops here.
+    the graph alone stops here. The digest of the graph is also that of its weights, which are folded here.
     """
     entries = {
         "graph": graph_digest,
-        "weights": weights or "",
         "opset": str(cell.cell.opset),
         "dynamic": cell.cell.dynamic,
         **_exporter_entries(cell.exporter, toolchain),
@@ -177,7 +176,7 @@ def _named_entries(entry: str, arguments: dict[str, Any], toolchain: Toolchain) 
 
 
 def _file_entries(model: ModelArtifact) -> dict[str, str]:
-    return {"file.onnx": model.onnx, "file.external": _text(model.external)}
+    return {"file.onnx": model.onnx, "file.external": digest_value(model.external) if model.external else ""}
 
 
 def _provider_entries(provider: ProviderSpec, toolchain: Toolchain) -> dict[str, str]:

@@ -41,8 +41,8 @@ class Step:
     Attributes:
         kind: its row of `steps.STEPS`.
         action: what its result is cached under.
-        given: by name what its `execute` takes, in the order in which it takes it; stored content (`kind.reads`,
-            `kind.refers_to`) by digest.
+        given: by name what its `execute` takes, in the order in which it takes it; stored content (`kind.reads`) by
+            digest.
         stands_on: the step whose live object it works on, which is executed again where its result came from the
             cache, and the facts with which it then has to come out.
     """
@@ -129,9 +129,9 @@ def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Gen
         captured = yield capture
         if captured.failure is not None:
             return Ending()
-        weights, graph_digest = captured.artifacts.get("weights"), str(captured.facts["graph_digest"])
-        action = keys.translate_action(cell, graph_digest, weights, toolchain)
-        translate = _step("Translate", action, opset=opset, weights=weights)
+        graph_digest = str(captured.facts["graph_digest"])
+        action = keys.translate_action(cell, graph_digest, toolchain)
+        translate = _step("Translate", action, opset=opset)
         translated = yield replace(translate, stands_on=(capture, {"graph_digest": graph_digest}))
     else:
         action = keys.plugin_action(cell, toolchain)

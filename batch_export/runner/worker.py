@@ -171,7 +171,7 @@ class Worker:
     def _lost_input(self, step: plan.Step) -> ArtifactError | None:
         """Whether a step failed because what it read is gone: someone removed the store under a run."""
         try:
-            for name in (*step.kind.reads, *step.kind.refers_to):
+            for name in step.kind.reads:
                 self._opened(step.given[name])
         except ArtifactError as error:
             return error

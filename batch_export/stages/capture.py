@@ -1,6 +1,6 @@
-"""Capture: the module and its example inputs -> an exported program, its digest, and its weights in one file.
+"""Capture: the module and its example inputs -> an exported program and its digest, which is that of its weights too.
 
-A workbench arrives; facts and the weights' file leave. The program itself stays on the workbench for Translate, which
+A workbench arrives; facts leave. The program itself stays on the workbench for Translate, which
 may follow for several opsets. No registry of translations is consulted.
 
 Facts:
@@ -11,7 +11,7 @@ Facts:
     assumptions: what the capture takes for granted about the data, with the line.
     changed_attributes: plain attributes of the module that forward changes, and the file does not.
     axis_names: torch's symbol -> axis name.
-    weights: `{bytes, tensors}` of the file; no file where no tensor is large enough.
+    weights: `{bytes, tensors}` of the distinct large ones.
     sources: node -> `file:line` in the model.
 """
 
@@ -62,13 +62,7 @@ def execute(bench: Workbench) -> StageOutput:
         state.restore()
     bench.captured = captured
     laid_out = weights.layout(fingerprint.program_tensors(captured.program))
-    files = {}
-    digest = ""
-    if laid_out.tensors:
-        path = bench.scratch / "weights.bin"
-        with path.open("wb") as stream:
-            digest = weights.write(stream, laid_out)
-        files["weights"] = path
+    digest = weights.digest(laid_out) if laid_out.tensors else ""
     facts: dict[str, Any] = {
         "built": made,
         "graph_digest": fingerprint.graph_digest(captured.program, digest),
@@ -87,4 +81,4 @@ def execute(bench: Workbench) -> StageOutput:
             if (source := metadata.source_location(node)) is not None
         },
     }
-    return StageOutput(facts=facts, files=files)
+    return StageOutput(facts=facts)

@@ -1,6 +1,7 @@
-"""Translate: the captured program -> one ONNX file at one opset, over weights that all opsets share.
+"""Translate: the captured program -> one ONNX file at one opset, over tensors that all opsets share.
 
-A workbench on which Capture ran arrives; the ONNX file leaves, with the digest of the weights' file that it refers to.
+A workbench on which Capture ran arrives; the ONNX file leaves, with a file for each large tensor that it refers to,
+named by its content. What is folded of weights is folded here: the key holds their digest.
 
 Facts:
     opset, nodes: of the file.
@@ -14,9 +15,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from pathlib import Path
+
+import onnx_ir as ir
 
 from batch_export import axes
-from batch_export.digest import Digest
+from batch_export.digest import Digest, content_name
 from batch_export.errors import TranslationError
 from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture import fingerprint
@@ -25,16 +29,16 @@ from batch_export.exporter.graph.metadata import STACK_TRACE
 from batch_export.stages.output import ModelFiles, StageOutput
 from batch_export.stages.workbench import Workbench
 
-WEIGHTS_FILE = "weights.bin"
+EXTERNAL_BYTES = 16 * 1024
+"""Tensors up to this size stay inside the ONNX file."""
 
 
-def execute(bench: Workbench, opset: int, weights_digest: Digest | None) -> StageOutput:
+def execute(bench: Workbench, opset: int) -> StageOutput:
     """Translates the captured program.
 
     Args:
         bench: the workbench that `stages.capture` left a program on.
         opset: the opset of the file.
-        weights_digest: digest of the weights' file that Capture stored, None when it made none.
 
     Raises:
         TranslationError and the other errors of `exporter.api.to_onnx`.
@@ -51,24 +55,34 @@ def execute(bench: Workbench, opset: int, weights_digest: Digest | None) -> Stag
     begun = time.perf_counter()
     for node in program.model.graph.all_nodes():
         node.metadata_props.pop(STACK_TRACE, None)  # absolute paths and line numbers; Capture keeps them apart
-    laid_out = weights.layout(fingerprint.program_tensors(bench.captured.program))
+    model, folding = program.written()
     path = bench.scratch / f"opset{opset}.onnx"
-    with weights.referring(program.model, laid_out, WEIGHTS_FILE, bench.scratch):
-        path.write_bytes(program.model_proto.SerializeToString(deterministic=True))
+    large = {
+        name: tensor for name, tensor in weights.model_tensors(model).items() if weights.size(tensor) > EXTERNAL_BYTES
+    }
+    files = bench.tensor_files
+    files.remember(fingerprint.program_tensors(bench.captured.program).values())
+    digests = {name: files.digest(tensor) for name, tensor in large.items()}
+    external: dict[str, Path | Digest] = {}
+    for name, digest in digests.items():
+        if content_name(digest) not in external:
+            external[content_name(digest)] = files.file(large[name], digest)
+    places = {name: (content_name(digest), 0, weights.size(large[name])) for name, digest in digests.items()}
+    with weights.referring(model, places, bench.scratch):
+        path.write_bytes(ir.to_proto(model).SerializeToString(deterministic=True))
     seconds = {**program.seconds, "save": time.perf_counter() - begun}
-    external = {WEIGHTS_FILE: weights_digest} if weights_digest is not None else {}
-    names = [value.name or "" for value in program.model.graph.outputs]
+    names = [value.name or "" for value in model.graph.outputs]
     return StageOutput(
         facts={
             "opset": opset,
-            "nodes": sum(1 for _ in program.model.graph.all_nodes()),
+            "nodes": sum(1 for _ in model.graph.all_nodes()),
             "seconds_by_stage": seconds,
             "operators": {name: list(entry) for name, entry in program.operators.items()},
-            "passes": [asdict(one) for one in program.passes],
+            "passes": [asdict(one) for one in (*program.passes, *folding)],
             "outputs": [
                 {"name": name, "kind": kind, "target": target}
                 for name, (kind, target) in zip(names, program.output_kinds, strict=True)
             ],
         },
-        model=ModelFiles(path, dict(external)),
+        model=ModelFiles(path, external),
     )

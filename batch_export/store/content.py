@@ -1,9 +1,10 @@
 """Files by content: `blobs/ab/<digest>`, and ONNX files beside their external data in `models/<digest of the data>/`.
 
-Paths and bytes arrive, digests leave, and the other way round. Weights that a whole capture group shares lie on the
-disk
-once: when a model needs a blob as external data, the blob moves into the model's folder and a small pointer
-(`blobs/ab/<digest>.at`) says where. Never a hard link nor a symbolic link: ONNX loaders refuse both for external data.
+Paths and bytes arrive, digests leave, and the other way round. External data that is named by its content
+(`<digest>.bin`) lies in one folder, so that models which share a tensor share its file, whatever else they refer to.
+Other data lies beside the models that refer to the same: when one needs a blob, the blob moves into the model's folder
+and a small pointer (`blobs/ab/<digest>.at`) says where. Never a hard link nor a symbolic link: ONNX loaders refuse both
+for external data.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from batch_export.action import ActionResult, ModelArtifact
-from batch_export.digest import Digest, digest_bytes, digest_file, digest_value
+from batch_export.digest import Digest, content_name, digest_bytes, digest_file, digest_value
 from batch_export.errors import ArtifactError, CorruptArtifactError, MissingArtifactError, StoreError
 from batch_export.store.entry import is_digest, is_plain_name
 from batch_export.store.files import copy_in, move_in, write_atomic
@@ -22,6 +23,7 @@ from batch_export.store.locks import locked
 from batch_export.store.quarantine import quarantine
 
 POINTER_SUFFIX = ".at"
+_BY_CONTENT = digest_value("external data by content")
 _POINTER = re.compile(r"models/[0-9a-f]{64}/[^/\\\0]+")
 
 
@@ -115,6 +117,9 @@ class ContentStore:
         place = self.place(digest)
         if place.is_file():
             return place
+        tensor = self.models / _BY_CONTENT / content_name(digest)
+        if tensor.is_file():
+            return tensor
         try:
             pointer = place.with_name(digest + POINTER_SUFFIX).read_text(encoding="utf-8")
         except (OSError, UnicodeError):
@@ -153,7 +158,9 @@ class ContentStore:
         return None
 
     def model_folder(self, external: tuple[tuple[str, Digest], ...]) -> Path:
-        """The folder of the ONNX files that share this external data."""
+        """The folder of the ONNX files that share this external data, or all of whose data is named by its content."""
+        if external and all(name == content_name(digest) for name, digest in external):
+            return self.models / _BY_CONTENT
         return self.models / digest_value(external)
 
     def model_path(self, model: ModelArtifact) -> Path:

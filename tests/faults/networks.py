@@ -75,6 +75,7 @@ def answering(status: int) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
+        server.server_close()
 
 
 def _s3(kind: str, folder: Path) -> Outcome:

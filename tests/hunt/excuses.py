@@ -127,6 +127,11 @@ class Excuses:
         return f" (no word of the reference: {self._silent})" if self._silent else ""
 
     @property
+    def special(self) -> bool:
+        """Whether NaN or an infinity is among the program's numbers."""
+        return self._has.special
+
+    @property
     def _has(self) -> Numbers:
         if self._kinds is None:
             self._kinds = numbers(self._program, self._values)

@@ -17,6 +17,8 @@ _KNOWN: tuple[tuple[str, str], ...] = (
 """A pattern of the cause's name -> what is known of it."""
 
 
+SPECIAL_ON_THE_WAY = " (NaN or infinities on the way)"
+"""At the end of a finding's detail."""
 _DECLARED: tuple[tuple[str, str], ...] = (
     (
         r"adaptive_avg_pool|mode=\"area\"|interpolate|upsample|embedding_bag|fft|grid_sample|conv_transpose|F\.fold|renorm",
@@ -33,7 +35,7 @@ _DECLARED: tuple[tuple[str, str], ...] = (
 
 def declared(kind: str, detail: str, operators: str) -> str:
     """What is declared of a small program's difference; empty when nothing is, and for finite programs always."""
-    if kind not in ("nan", "infinity", "sign of zero") and "special values" not in detail:
+    if kind not in ("nan", "infinity", "sign of zero") and SPECIAL_ON_THE_WAY not in detail:
         return ""
     return next((text for pattern, text in _DECLARED if re.search(pattern, operators)), "")
 

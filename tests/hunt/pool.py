@@ -109,7 +109,7 @@ class Pool:
     def _lost(self, worker: _Worker, outcome: str, detail: str) -> dict[str, Any]:
         """The record of a seed whose process is gone; where eager itself did not survive, nothing is to be judged."""
         stage = worker.stage.value.decode()
-        outcome = "skipped" if stage == "eager" and outcome == "crash" else outcome
+        outcome = "skipped" if stage == "eager" else outcome
         record = {"seed": worker.seed, "outcome": outcome, "kind": f"{detail} in {stage}", "detail": detail}
         record |= {"cause": f"{outcome} | {record['kind']} | seed {worker.seed}"} if outcome != "skipped" else {}
         return record | {"seconds": round(time.monotonic() - worker.since, 3)}

@@ -5,6 +5,7 @@ A model and feeds arrive, arrays leave. What is mended, each against the operato
 | operator | the evaluator of onnx 1.23 |
 |---|---|
 | GatherElements | refuses a negative axis, and an axis of more than 32 elements |
+| GridSample | has the words of opset 20 for its modes only, not those before |
 | MaxPool | a window with NaN gives the largest of the rest, unlike ReduceMax and Max |
 
 `widened` gives the model in float64: the same formulas without the limits of float32, float16 and bfloat16.
@@ -23,6 +24,7 @@ import onnx.reference
 import torch
 from onnx import TensorProto, numpy_helper
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_grid_sample import GridSample as _OnnxGridSample
 from onnx.reference.ops.op_max_pool import MaxPool as _OnnxMaxPool
 
 from batch_export.numbers.values import RawTensor
@@ -59,11 +61,22 @@ class MaxPool(_OnnxMaxPool):  # type: ignore[misc]
         return (np.where(holes, np.array(np.nan, x.dtype), largest[0]), *largest[1:])
 
 
+class GridSample(_OnnxGridSample):  # type: ignore[misc]
+    """Samples at the places of a grid."""
+
+    op_domain = ""
+
+    def _run(self, X: Any, grid: Any, mode: str | None = None, **attributes: Any) -> tuple[Any, ...]:  # noqa: N803
+        word = {"bilinear": "linear", "bicubic": "cubic", None: "linear"}.get(mode, mode)
+        result: tuple[Any, ...] = super()._run(X, grid, mode=word, **attributes)
+        return result
+
+
 class Reference:
     """A model in the reference evaluator."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=[GatherElements, MaxPool])
+        self._evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=[GatherElements, GridSample, MaxPool])
 
     def run(self, feeds: Mapping[str, Any]) -> list[torch.Tensor]:
         """The outputs; arrays, and bits of bfloat16, are fed.

@@ -42,7 +42,7 @@ class _Moving(TorchDispatchMode):
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._random = torch.Generator().manual_seed(seed)
-        self._zeros = {0: 1.0, 1: -1.0}.get(seed)
+        self._side = {0: 1.0, 1: -1.0}.get(seed)
         self.undefined = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -54,7 +54,7 @@ class _Moving(TorchDispatchMode):
         writes = func._schema.is_mutable
         rounded = None if wide is None else not _same(pytree.tree_leaves(wide), func, args, kwargs, writes)
         if rounded is False:
-            return self._with_either_zero(func, func(*args, **kwargs))
+            return self._with_either_zero(func, kwargs, func(*args, **kwargs))
         if not writes:
             given, named = args, kwargs
             args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved, (args, kwargs))
@@ -66,29 +66,36 @@ class _Moving(TorchDispatchMode):
         for one in pytree.tree_leaves(result):
             if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
                 one.copy_(self._moved(one))
-        return self._with_either_zero(func, result)
+        return self._with_either_zero(func, kwargs, result)
 
-    def _with_either_zero(self, func: Any, result: Any) -> Any:
+    def _with_either_zero(self, func: Any, kwargs: Any, result: Any) -> Any:
         """The larger of two zeros, or a sum of them in some order, may have either sign: all +, all -, or any."""
-        if func._schema.name.removeprefix("aten::") in _EITHER_ZERO:
+        scaled = isinstance(kwargs, dict) and kwargs.get("alpha", 1) != 1  # with or without a fused multiplication
+        if scaled or func._schema.name.removeprefix("aten::") in _EITHER_ZERO:
             for one in pytree.tree_leaves(result):
                 if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
                     turned = torch.where(torch.rand(one.shape, generator=self._random) < 0.5, -one, one)
-                    zeros = turned if self._zeros is None else torch.full_like(one, 0.0) * self._zeros
+                    zeros = turned if self._side is None else torch.full_like(one, 0.0) * self._side
                     one.copy_(torch.where(one == 0, zeros, one))
         return result
 
     def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dtype not in _FLOATS or not tensor.numel():
             return tensor
-        noise = torch.rand(tensor.shape, generator=self._random, dtype=torch.float64) * 2 - 1
+        noise = self._noise(tensor)
         return (tensor.double() * (1 + noise * _ULPS * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+
+    def _noise(self, tensor: torch.Tensor) -> torch.Tensor:
+        """From -1 to 1; in the first two runs all elements move as far as they can, away from 0 or towards it."""
+        if self._side is not None:
+            return torch.full(tensor.shape, self._side, dtype=torch.float64)
+        return torch.rand(tensor.shape, generator=self._random, dtype=torch.float64) * 2 - 1
 
     def _moved_integers(self, tensor: torch.Tensor) -> torch.Tensor:
         """Integers that float32 rounds, which what makes floats of them does."""
         if tensor.dtype not in (torch.int32, torch.int64) or not bool((tensor.abs() > 2**22).any()):
             return tensor
-        noise = torch.rand(tensor.shape, generator=self._random, dtype=torch.float64) * 2 - 1
+        noise = self._noise(tensor)
         return tensor + (tensor.double() * noise * _ULPS * torch.finfo(torch.float32).eps).to(tensor.dtype)
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
@@ -196,6 +203,9 @@ _EITHER_ZERO = {
         "lerp",
         "scatter_reduce",
         "asin",
+        "asinh",
+        "atan2",
+        "special_log_ndtr",
         "atan",
         "sinh",
         "addmv",
@@ -265,7 +275,7 @@ def _is_overlapping(tensor: torch.Tensor) -> bool:
     return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 
-def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: Any) -> Sensitivity:
+def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: Any, times: int = _RUNS) -> Sensitivity:
     """Runs the program several times and tells how its results move.
 
     Args:
@@ -273,12 +283,13 @@ def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: An
         values: of its leaves.
         base: eager's results.
         collect: (module, arguments) -> results, in the order of `base`.
+        times: how often.
     """
     found = Sensitivity(
         [torch.zeros(one.shape, dtype=torch.float64) for one in base],
         [torch.zeros(one.shape, dtype=torch.bool) for one in base],
     )
-    for seed in range(_RUNS):
+    for seed in range(times):
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), _Moving(seed) as mode:
             moved = collect(module(program, values), arguments(program, values))
         found.undefined |= mode.undefined

@@ -12,6 +12,7 @@ models never reaches the graph.
 from __future__ import annotations
 
 import contextlib
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -319,6 +320,8 @@ class Recorder(Draft, evaluator.Evaluator):
         binding: Mapping[str, ir.DataType],
         count: int,
     ) -> Any:
+        if signature.name == "Clip" and not signature.domain:
+            inputs = self._with_both_bounds(inputs)
         outputs: list[RecordedValue] = []
         for index in range(count):
             formal = signature.outputs[min(index, len(signature.outputs) - 1)]
@@ -340,6 +343,14 @@ class Recorder(Draft, evaluator.Evaluator):
                 sizes = list(shape)[attributes.get("start", 0) : attributes.get("end", len(shape))]
                 outputs[0].shape = ir.Shape([len(sizes)])
         return outputs[0] if count == 1 else tuple(outputs)
+
+    def _with_both_bounds(self, inputs: list[ir.Value | None]) -> list[ir.Value | None]:
+        """Infinite bounds where a Clip of floats has none: onnxruntime then takes the largest finite number."""
+        first = inputs[0] if inputs else None
+        if first is None or first.dtype is None or not first.dtype.is_floating_point():
+            return inputs
+        given = [*inputs, None, None][:3]
+        return [first, *(given[i] or self.constant(end, first.dtype) for i, end in ((1, -math.inf), (2, math.inf)))]
 
     def _unify(
         self, signature: ir.schemas.OpSignature, inputs: list[ir.Value | None], binding: dict[str, ir.DataType]

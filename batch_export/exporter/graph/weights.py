@@ -2,8 +2,7 @@
 
 Arrives: named torch tensors, or a model whose initializers hold them. Leaves: a file of raw little-endian bytes with
 each distinct tensor once, and, for the time of saving, initializers that point into it. Tensors over the same memory
-share their bytes. The layout depends on names, shapes and dtypes only, so the models of one capture can share one
-file.
+share their bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +43,13 @@ class WeightLayout:
     total: int = 0
 
 
-def _identity(tensor: torch.Tensor) -> Any:
+def size(tensor: torch.Tensor) -> int:
+    """The bytes of a tensor's elements, whatever memory it shares."""
+    return tensor.numel() * tensor.element_size()
+
+
+def identity(tensor: torch.Tensor) -> Any:
+    """What tensors over the same memory in the same way have in common, as long as they live."""
     if isinstance(tensor, FakeTensor):
         return id(tensor)
     address = tensor.data_ptr()
@@ -56,10 +61,10 @@ def layout(tensors: Mapping[str, torch.Tensor], threshold: int = SMALL_BYTES) ->
     result = WeightLayout()
     places: dict[Any, tuple[int, int]] = {}
     for name, tensor in tensors.items():
-        length = tensor.numel() * tensor.element_size()
+        length = size(tensor)
         if length <= threshold:
             continue
-        key = _identity(tensor)
+        key = identity(tensor)
         if key not in places:
             alignment = _PAGE if length >= 16 * _PAGE else _ALIGNMENT
             offset = -(-result.total // alignment) * alignment
@@ -143,28 +148,26 @@ def model_tensors(model: ir.Model) -> dict[str, torch.Tensor]:
     }
 
 
+Place = tuple[str, int, int]
+"""Where a tensor lies: the file's name, offset and length in bytes."""
+
+
 @contextlib.contextmanager
-def referring(model: ir.Model, laid_out: WeightLayout, file_name: str, folder: Path) -> Iterator[None]:
-    """While open, the model's large weights point into `file_name`; afterwards they hold their tensors again."""
+def referring(model: ir.Model, places: Mapping[str, Place], folder: Path) -> Iterator[None]:
+    """While open, the named initializers point to their places; afterwards they hold their tensors again."""
     kept: list[tuple[ir.Value, Any]] = []
-    by_identity: dict[Any, tuple[int, int]] = {}
-    for offset, tensor in laid_out.tensors:
-        by_identity[_identity(tensor)] = (offset, tensor.numel() * tensor.element_size())
     try:
-        for name, value in model.graph.initializers.items():
-            held: Any = getattr(value.const_value, "raw", None)
-            if not isinstance(held, torch.Tensor) or value.const_value is None:
-                continue
-            place = laid_out.entries.get(name) or by_identity.get(_identity(held))
-            if place is None:
-                continue
-            kept.append((value, value.const_value))
+        for name, (file_name, offset, length) in places.items():
+            value = model.graph.initializers[name]
+            content = value.const_value
+            assert content is not None
+            kept.append((value, content))
             value.const_value = ir.ExternalTensor(
                 location=file_name,
-                offset=place[0],
-                length=place[1],
-                dtype=value.const_value.dtype,
-                shape=ir.Shape(value.const_value.shape.numpy()),
+                offset=offset,
+                length=length,
+                dtype=content.dtype,
+                shape=ir.Shape(content.shape.numpy()),
                 name=name,
                 base_dir=folder,
             )

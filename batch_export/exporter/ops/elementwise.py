@@ -89,8 +89,8 @@ def softshrink(self: ir.Value, lambd: float = 0.5) -> RecordedValue:
 @lowering("aten::gcd", "prims::gcd")
 def gcd(self: ir.Value, other: ir.Value) -> Any:
     """The greatest common divisor by Euclid's algorithm; 92 steps suffice for 64 bits (Lame's theorem)."""
-    shape = op.Shape(op.Add(self, other))
-    zero = op.CastLike(0, self)
+    total = op.Add(self, other)
+    zero = op.CastLike(0, total)
 
     def step(_: Any, states: Sequence[Any]) -> Sequence[Any]:
         large, small = states
@@ -98,7 +98,8 @@ def gcd(self: ir.Value, other: ir.Value) -> Any:
         rest = op.Mod(large, op.Where(done, op.CastLike(1, small), small))
         return op.Where(done, large, small), op.Where(done, small, rest)
 
-    start = [op.Expand(op.Abs(value), shape) for value in (self, other)]
+    given = [value if value.dtype == total.dtype else op.CastLike(value, total) for value in (self, other)]
+    start = [op.Expand(op.Abs(value), op.Shape(total)) for value in given]
     return loops.count(92, step, start)[0]
 
 

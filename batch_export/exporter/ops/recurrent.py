@@ -277,10 +277,8 @@ def _layers(
             if has_biases
             else None
         )
-        if num_layers == 1:
-            begin = starts
-        else:
-            begin = [op.Slice(state, [first], [first + directions], [0]) for state in starts]
+        beyond = first + directions
+        begin = starts if num_layers == 1 else [op.Slice(one, [first], [beyond], [0]) for one in starts]
         activations = {"activations": [kind.activation] * directions} if kind.activation else {}
         outputs, *last = getattr(op, kind.name)(
             data,

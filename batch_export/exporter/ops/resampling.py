@@ -171,6 +171,7 @@ def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors
     NaN or infinity with 0.
     """
     if axes.rank(input) == 3:
+        assert input.shape is not None
         rows = axes.shaped(op.Unsqueeze(input, [2]), [*input.shape[:2], 1, input.shape[2]])
         return op.Squeeze(_linear(rows, 3, output_size, align_corners, scale_factors), [2])
     return _linear(input, 2, output_size, align_corners, scale_factors)

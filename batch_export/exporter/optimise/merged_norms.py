@@ -36,7 +36,7 @@ def merge(model: ir.Model) -> int:
 
 
 def _merge(model: ir.Model, node: ir.Node) -> int:
-    if node.op_type != "BatchNormalization" or node.domain or node.attributes.get_int("training_mode", 0):
+    if node.op_type != "BatchNormalization" or node.domain or _integer(node, "training_mode", 0):
         return 0
     if len([value for value in node.outputs if value.uses() or value.is_graph_output()]) > 1:
         return 0
@@ -68,9 +68,18 @@ def _merge(model: ir.Model, node: ir.Node) -> int:
     assert node.graph is not None
     node.graph.remove(node, safe=True)
     output.name = None
-    between.name, between.shape, between.type = name, shape if shape is not None else between.shape, kind or between.type
+    between.name, between.shape, between.type = (
+        name,
+        shape if shape is not None else between.shape,
+        kind or between.type,
+    )
     between.metadata_props.update(properties)
     return 1
+
+
+def _integer(node: ir.Node, name: str, default: int) -> int:
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_int()
 
 
 def _is_own_weight(value: ir.Value | None) -> bool:
@@ -105,7 +114,7 @@ def _new_weights(node: ir.Node, affine: _Affine) -> tuple[Tensor, Tensor] | None
         return None
     channels = affine.factor.numel()
     if node.op_type == "Gemm":
-        axis = 0 if node.attributes.get_int("transB", 0) else 1
+        axis = 0 if _integer(node, "transB", 0) else 1
         held = None if bias is None else bias.double() * node.attributes.get_float("beta", 1.0)
         if held is not None and held.numel() not in (1, channels):
             return None
@@ -114,7 +123,7 @@ def _new_weights(node: ir.Node, affine: _Affine) -> tuple[Tensor, Tensor] | None
         held = None if bias is None else bias.double()
         exact = _along(weight.double(), 0, affine.factor)
     else:
-        groups = node.attributes.get_int("group", 1)
+        groups = _integer(node, "group", 1)
         held = None if bias is None else bias.double()
         grouped = weight.double().reshape(groups, -1, *weight.shape[1:])
         factor = affine.factor.reshape(groups, 1, -1, *[1] * (weight.dim() - 2))

@@ -1,8 +1,8 @@
 """Fewer operators that say the same: forms that translations write one operator at a time, in one operator.
 
-Arrives: an `onnx_ir.Model`. Leaves: the same model, changed in place. Every form here moves the same elements or computes
-the same number; the one that rounds differently (a product with a reciprocal of a root is a quotient) rounds once less.
-Weights are not looked at.
+Arrives: an `onnx_ir.Model`. Leaves: the same model, changed in place. Every form here moves the same elements or
+computes the same number; the one that rounds differently (a product with a reciprocal of a root is a quotient) rounds
+once less. Weights are not looked at.
 """
 
 from __future__ import annotations
@@ -243,4 +243,3 @@ _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
     "GRU": _zero_states,
     "RNN": _zero_states,
 }
-

@@ -17,6 +17,7 @@ from onnx_ir import tensor_adapters
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from batch_export.exporter.graph.weights import size
 from batch_export.exporter.optimise import merged_norms, passes, weight_values
 
 GROWTH = 0.1
@@ -47,11 +48,6 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
         "fold weights", before, passes.node_count(copy), changes + merged, time.perf_counter() - begun
     )
     return copy, report
-
-
-def size(tensor: Tensor) -> int:
-    """The bytes of a tensor's elements, whatever memory it shares."""
-    return tensor.numel() * tensor.element_size()
 
 
 @dataclass(slots=True)
@@ -166,7 +162,7 @@ class _Folding:
             island.grown += sum(size(self._content(value)) for value in self._leaving(node, chosen))
         for value, is_freed in own.items():
             if is_freed and value.const_value is not None:
-                islands[root(value.uses()[0][0])].grown -= value.const_value.nbytes
+                islands[root(next(iter(value.uses()))[0])].grown -= value.const_value.nbytes
         return list(islands.values())
 
     def _content(self, value: ir.Value) -> Tensor:

@@ -23,7 +23,15 @@ _REFERENCE_ELEMENTS = 1 << 20
 """onnx's reference implementation is slow: it gets no more elements than these."""
 _NOT_COMPUTED = frozenset(
     [
-        *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout"),
+        *(
+            "Bernoulli",
+            "Multinomial",
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+            "Dropout",
+        ),
         *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
         *("Resize", "Upsample", "EyeLike", "Optional", "OptionalGetElement", "OptionalHasElement"),
         *("If", "Loop", "Scan", "SequenceMap"),
@@ -43,8 +51,6 @@ def compute(node: ir.Node, inputs: Sequence[Tensor | None], opset: int) -> list[
     """
     if node.domain or node.op_type in _NOT_COMPUTED or not inputs or inputs[0] is None:
         return None
-    if any(attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for attribute in node.attributes.values()):
-        return None
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     function = _TABLE.get(node.op_type)
     found: Any = None
@@ -54,7 +60,8 @@ def compute(node: ir.Node, inputs: Sequence[Tensor | None], opset: int) -> list[
             if function is not None:
                 found = function(*inputs, **attributes)
             elif node.op_type == "Split":
-                found = _split(len(node.outputs), *inputs, **attributes)
+                given: Any = inputs
+                found = _split(len(node.outputs), *given, **attributes)
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None  # left to the runtime, which reports it with the node's name
     if found is None:
@@ -107,9 +114,7 @@ def _transpose(data: Tensor, perm: Sequence[int] | None = None) -> Tensor:
 
 
 def _reshape(data: Tensor, shape: Tensor, allowzero: int = 0) -> Tensor:
-    sizes = [
-        data.shape[place] if size == 0 and not allowzero else size for place, size in enumerate(_listed(shape))
-    ]
+    sizes = [data.shape[place] if size == 0 and not allowzero else size for place, size in enumerate(_listed(shape))]
     return data.reshape(sizes)
 
 

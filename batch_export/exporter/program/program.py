@@ -279,6 +279,17 @@ class ONNXProgram(Traceable):
             )
         value.const_value = fitting
 
+    def written(self, fold_weights: bool | None = None) -> tuple[ir.Model, list[passes.PassReport]]:
+        """The model as files have it, and what was done to it: a copy with folded weights, or `model` itself.
+
+        Args:
+            fold_weights: whether they are folded; None as the program says.
+        """
+        if not (self.fold_weights if fold_weights is None else fold_weights):
+            return self.model, []
+        model, report = weight_folding.folded(self.model, self.fold_growth)
+        return model, [report]
+
     # Saving -----------------------------------------------------------------------------------------------------------
 
     def save(
@@ -314,11 +325,11 @@ class ONNXProgram(Traceable):
             raise ValueError("model_state gives weights, and include_initializers=False leaves them out: choose one")
         with self._weights_of(model_state), self._initializers(include_initializers, keep_initializers_as_inputs):
             self._refuse_fake(weights.model_tensors(self.model))
-            wanted = self.fold_weights if fold_weights is None else fold_weights
-            folds = wanted and include_initializers and not keep_initializers_as_inputs
-            model = weight_folding.folded(self.model, self.fold_growth)[0] if folds else self.model
+            model = self.model
+            if include_initializers and not keep_initializers_as_inputs:
+                model, _ = self.written(fold_weights)
             tensors = weights.model_tensors(model)
-            size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+            size = sum(map(weights.size, tensors.values()))
             try:
                 if not isinstance(destination, (str, os.PathLike)):
                     self._write_stream(model, destination, size)
@@ -349,7 +360,8 @@ class ONNXProgram(Traceable):
         if laid_out.tensors:
             with data.open("wb") as stream:
                 weights.write(stream, laid_out)
-        with weights.referring(model, laid_out, data.name, path.parent):
+        places = {name: (data.name, *place) for name, place in laid_out.entries.items()}
+        with weights.referring(model, places, path.parent):
             path.write_bytes(ir.to_proto(model).SerializeToString())
 
     @staticmethod

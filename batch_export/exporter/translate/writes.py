@@ -15,6 +15,7 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
+from batch_export.errors import TranslationError
 from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.translate import aliasing, decompose, memory_layout
@@ -174,8 +175,16 @@ class Writes:
         if before.is_complex() or (reads_memory and not memory_layout.is_in_order(before)):
             raise FunctionalisationNeededError(str(view.target))
         others = [*view.all_input_nodes[1:]]
-        if view.target is operator.getitem:
-            others += view.all_input_nodes[0].all_input_nodes[1:]
+        maker = view.all_input_nodes[0] if view.target is operator.getitem else view
+        if maker.args[0] is not parent:  # torch's own functionalisation loses such a write
+            raise TranslationError(
+                f"{view.name} is written, and shares memory with {parent.name} that {maker.target} does not declare",
+                node=view.name,
+                operator=str(maker.target),
+                next_step="write to a clone of it, or to the tensor itself",
+            )
+        if maker is not view:
+            others += maker.all_input_nodes[1:]
         if others or not all(isinstance(size, int) for size in before.shape):
             places = self._places(view, env[parent], before, env)
         else:
