@@ -101,6 +101,8 @@ class Recorder(Draft, evaluator.Evaluator):
             elif len(inputs) > 1:
                 axes = kernel_limits.axes_from_the_front(op.name, inputs, self.known(inputs[1]))
                 inputs[1] = inputs[1] if axes is None else self.constant(axes)
+            if op.name == "Reshape" and len(inputs) > 1 and not kernel_limits.may_copy_a_size(inputs[1], self.known):
+                attributes["allowzero"] = 1  # the opset class names the default 0 at every call
             if kernel_limits.drawn_in_half(op.name, inputs, attributes):
                 return self._drawn_in_single(signature, inputs, attributes, binding)
         if self._fold:
@@ -122,7 +124,8 @@ class Recorder(Draft, evaluator.Evaluator):
             if working:
                 count = self._output_count(op, inputs, attributes)
                 return self._record_between_casts(signature, inputs, attributes, binding, count, working)
-        return self._record(signature, inputs, attributes, binding, self._output_count(op, inputs, attributes))
+        count = self._output_count(op, inputs, attributes)
+        return self._record(signature, inputs, attributes, binding, count)
 
     def eval_function(
         self, function: values.OnnxFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -230,6 +233,8 @@ class Recorder(Draft, evaluator.Evaluator):
             ]
             merged = parts[0] if len(parts) == 1 else op.Concat(*parts, axis=0)
             assert isinstance(merged, ir.Value)
+            if merged.shape is None and all(item.shape == () for item in items if isinstance(item, ir.Value)):
+                merged.shape = ir.Shape([len(items)])
             return merged
         if isinstance(argument, onnx.TensorProto):
             return self.constant(ir.serde.deserialize_tensor(argument))
@@ -305,6 +310,9 @@ class Recorder(Draft, evaluator.Evaluator):
                 if "num_outputs" in attributes:
                     return int(attributes["num_outputs"])
                 sizes = self.known(inputs[1]) if len(inputs) > 1 else None
+                pieces = None if sizes is not None or inputs[1] is None else inputs[1].shape
+                if pieces is not None and isinstance(pieces[0], int):
+                    return pieces[0]
                 if sizes is None:
                     raise TranslationError("the number of pieces of a Split is not known", operator="Split")
                 return int(sizes.size)
@@ -349,8 +357,9 @@ class Recorder(Draft, evaluator.Evaluator):
         first = inputs[0] if inputs else None
         if first is None or first.dtype is None or not first.dtype.is_floating_point():
             return inputs
-        given = [*inputs, None, None][:3]
-        return [first, *(given[i] or self.constant(end, first.dtype) for i, end in ((1, -math.inf), (2, math.inf)))]
+        low, high = [*inputs[1:], None, None][:2]
+        low = self.constant(-math.inf, first.dtype) if low is None else low
+        return [first, low, self.constant(math.inf, first.dtype) if high is None else high]
 
     def _unify(
         self, signature: ir.schemas.OpSignature, inputs: list[ir.Value | None], binding: dict[str, ir.DataType]

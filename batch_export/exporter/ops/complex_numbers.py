@@ -135,3 +135,9 @@ def direction(self: Any) -> RecordedValue:
     length = op.ReduceL2(self, [-1], keepdims=1)
     zero = op.Equal(length, op.CastLike(0, length))
     return op.Div(self, op.Where(zero, op.CastLike(1, length), length))
+
+
+@lowering("aten::fill.Scalar", "aten::fill.Tensor", is_complex=True)
+def fill(self: ir.Value, value: Any) -> Any:
+    """One number, real or complex, in the shape of a complex tensor."""
+    return op.Expand(paired(value, self), op.Shape(self))

@@ -25,6 +25,15 @@ def operands(self: Any, other: Any) -> tuple[Any, Any]:
     return self, other if isinstance(other, ir.Value) else axes.like(other, self)
 
 
+def _no_zero(self: Any, other: Any) -> Any:
+    """A scalar that divides integers and may be a free size of 0, by which torch divides only what has no elements."""
+    if not isinstance(other, ir.Value) or other.shape != () or loops.recorder().known(other) is not None:
+        return other
+    if other.producer() is None or self.shape == ():
+        return other
+    return op.Where(op.Equal(other, axes.like(0, other)), axes.like(1, other), other)
+
+
 def _sign(value: Any) -> int:
     """1 or -1 for a number of the model that is known and not 0; 0 for what is not known."""
     array = loops.recorder().known(value)
@@ -82,6 +91,7 @@ def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> RecordedValue
         return op.Div(left, right)
     if axes.is_float(left):
         return truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
+    right = _no_zero(left, right)
     return op.Div(left, right) if rounding_mode == "trunc" else floored(left, right)
 
 
@@ -90,7 +100,7 @@ def remainder(self: Any, other: Any) -> RecordedValue:
     """The remainder with the sign of the divisor."""
     left, right = operands(self, other)
     if not axes.is_float(left):
-        return op.Mod(left, right)
+        return op.Mod(left, _no_zero(left, right))
     rest = op.Mod(left, right, fmod=1)
     return op.Where(_opposed(rest, right), op.Add(rest, right), rest)
 
@@ -101,6 +111,7 @@ def fmod(self: Any, other: Any) -> RecordedValue:
     left, right = operands(self, other)
     if axes.is_float(left):
         return op.Mod(left, right, fmod=1)
+    right = _no_zero(left, right)
     return op.Sub(left, op.Mul(op.Div(left, right), right))
 
 

@@ -36,7 +36,10 @@ def _sum(self: ir.Value, product: Any, beta: Any, alpha: Any) -> RecordedValue:
 def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
     """beta * self + alpha * mat1 @ mat2; as one Gemm where torch's rule for beta = 0 and for empty sums allows it."""
     is_symbolic = isinstance(alpha, ir.Value) or isinstance(beta, ir.Value)
-    is_gemm = axes.is_float(self) and not is_symbolic and beta != 0 and axes.fixed_size(mat1, 1) != 0
+    inner = axes.fixed_size(mat1, 1)
+    is_gemm = axes.is_float(self) and not is_symbolic and beta != 0 and inner != 0
+    if inner is None and self.dtype == ir.DataType.FLOAT16:  # onnxruntime leaves beta out where the inner axis is empty
+        is_gemm = is_gemm and beta == 1
     if is_gemm:
         return op.Gemm(mat1, mat2, self, alpha=alpha, beta=beta)
     return _sum(self, op.MatMul(mat1, mat2), beta, alpha)
@@ -68,5 +71,9 @@ def linear(input: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> R
     count = axes.rank(weight)
     if axes.is_float(input) and axes.rank(input) == 2 and count == 2 and axes.fixed_size(weight, 1) != 0:
         return op.Gemm(input, weight, transB=1) if bias is None else op.Gemm(input, weight, bias, transB=1)
+    if count == 2 and axes.fixed_size(weight, 1) == 0:  # a sum of nothing, which onnxruntime does not load with a bias
+        addend = axes.like(0, input) if bias is None else bias
+        batch = [op.Shape(input, start=0, end=-1)] if axes.rank(input) > 1 else []
+        return op.Expand(addend, op.Concat(*batch, axes.size(weight, 0), axis=0))
     product = op.MatMul(input, op.Transpose(weight, perm=[1, 0]) if count == 2 else weight)
     return product if bias is None else op.Add(product, bias)

@@ -63,6 +63,16 @@ def repeat_interleave(
     return axes.reshaped(spread, [*before, op.Mul(own, often), *after])
 
 
+@lowering("aten::repeat_interleave.Tensor")
+def repeated_places(repeats: ir.Value, output_size: int | None = None) -> Any:
+    """0 as often as the first number says, 1 as often as the second, ...: `int64[sum of repeats]`."""
+    counts = repeats if repeats.dtype == ir.DataType.INT64 else op.Cast(repeats, to=ir.DataType.INT64)
+    ends = op.CumSum(counts, 0)
+    numbers = op.Range(0, op.ReduceSum(counts, keepdims=0), 1)
+    behind = op.LessOrEqual(op.Unsqueeze(ends, [0]), op.Unsqueeze(numbers, [1]))
+    return op.ReduceSum(op.Cast(behind, to=ir.DataType.INT64), [1], keepdims=0)
+
+
 @lowering("aten::roll")
 def roll(self: ir.Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """`aten::roll`: what leaves an axis at one end comes in at the other; without axes the whole, flattened."""

@@ -57,7 +57,7 @@ def mean(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False
 def any_true(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> RecordedValue:
     """Whether one element at least is not zero (NaN is not)."""
     truth = self if self.dtype == ir.DataType.BOOL else op.Cast(self, to=ir.DataType.BOOL)
-    if axes.rank(self) == 0:
+    if axes.rank(self) == 0 or (isinstance(dim, (list, tuple)) and not dim):  # no axes are none here, not all
         return op.Identity(truth)
     numbers = op.Cast(truth, to=ir.DataType.INT64)
     listed = _listed(dim)

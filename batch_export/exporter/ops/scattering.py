@@ -175,8 +175,30 @@ def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int =
     rows = op.Range(0, op.Squeeze(axes.size(self, first), [0]), 1)
     columns = op.Range(0, op.Squeeze(axes.size(self, second), [0]), 1)
     on_diagonal = op.Equal(op.Sub(op.Unsqueeze(columns, [0]), op.Unsqueeze(rows, [1])), offset)
-    last = op.Sub(axes.size(src, -1), 1)
-    along = op.Min(rows if offset >= 0 else columns, last)
+    along: Any = rows if offset >= 0 else columns
+    if axes.fixed_size(src, -1):
+        along = op.Min(along, op.Sub(axes.size(src, -1), 1))
+    else:  # one more element, so that there is something to gather off a diagonal of none
+        along = op.Min(along, axes.size(src, -1))
+        src = axes.padded(src, [0], [1], [-1], axes.like(0, src))
     spread = op.Unsqueeze(op.Gather(src, along, axis=count - 2), [count - 1 if offset >= 0 else count - 2])
     merged = op.Where(on_diagonal, spread, data)
     return op.Transpose(merged, perm=[order.index(position) for position in range(count)])
+
+
+@lowering("batch_export::fill_diagonal")
+def fill_diagonal(self: ir.Value, fill_value: float, wrap: bool = False) -> Any:
+    """The tensor with a number where all indices are equal; `wrap` starts again below the square of a tall matrix."""
+    count = axes.rank(self)
+    rows, *others = (
+        op.Unsqueeze(
+            op.Range(0, axes.scalar(axes.size(self, position)), 1), [one for one in range(count) if one != position]
+        )
+        for position in range(count)
+    )
+    if wrap and count == 2:
+        rows = op.Mod(rows, op.Add(axes.size(self, 1), [1]))  # after the last column one row is left out
+    chosen: Any = op.Equal(rows, others[0])
+    for other in others[1:]:
+        chosen = op.And(chosen, op.Equal(rows, other))
+    return op.Where(chosen, axes.like(fill_value, self), self)

@@ -112,16 +112,26 @@ def _flattened(self: ir.Value) -> Any:
     return axes.shaped(axes.flat(self), [None])
 
 
+def _one_at_least(self: ir.Value) -> Any:
+    """The elements in one axis; where there may be none, a NaN in their place."""
+    flat = _flattened(self)
+    if not axes.is_float(self) or all(isinstance(size, int) and size for size in self.shape or [None]):
+        return flat
+    missing = op.Sub([1], op.Min(op.Reshape(op.Size(self), [1]), [1]))
+    nan = op.Expand(axes.like(float("nan"), self), missing)
+    return axes.shaped(op.Concat(flat, nan, axis=0), [None])
+
+
 @lowering("aten::median")
 def median(self: ir.Value) -> RecordedValue:
-    """The lower middle of all elements; NaN if one is NaN."""
-    return op.Squeeze(_lower_middle(_flattened(self), 0, False)[0], [0])
+    """The lower middle of all elements; NaN if one is NaN, or there is none."""
+    return op.Squeeze(_lower_middle(_one_at_least(self), 0, False)[0], [0])
 
 
 @lowering("aten::nanmedian")
 def nanmedian(self: ir.Value) -> RecordedValue:
     """The lower middle of all elements that are not NaN."""
-    return op.Squeeze(_lower_middle(_flattened(self), 0, True)[0], [0])
+    return op.Squeeze(_lower_middle(_one_at_least(self), 0, True)[0], [0])
 
 
 @lowering("aten::median.dim")
@@ -146,9 +156,9 @@ def mode(self: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
     ascending, _ = op.TopK(last, axes.size(self, position), axis=-1, largest=0, sorted=1)
     same = op.Equal(op.Unsqueeze(ascending, [count]), op.Unsqueeze(ascending, [count - 1]))
     often = op.ReduceSum(op.Cast(same, to=ir.DataType.INT64), [count], keepdims=0)
-    value = op.GatherElements(ascending, op.ArgMax(often, axis=-1, keepdims=1), axis=-1)
+    value = op.GatherElements(ascending, op.ArgMax(often, axis=count - 1, keepdims=1), axis=-1)
     stands = op.Cast(op.Equal(last, value), to=ir.DataType.INT32)
-    index = op.ArgMax(stands, axis=-1, keepdims=1, select_last_index=1)
+    index = op.ArgMax(stands, axis=count - 1, keepdims=1, select_last_index=1)
     if not keepdim:
         return op.Squeeze(value, [count - 1]), op.Squeeze(index, [count - 1])
     return axes.move_back(value, position, count), axes.move_back(index, position, count)

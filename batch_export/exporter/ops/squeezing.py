@@ -47,15 +47,21 @@ def slice_scatter(
     """Writes a source over a slice; a source that is smaller is repeated, as a copy into the slice does it."""
     from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
 
-    position = axes.axis(self, dim)
-    if _is_smaller(src, axes.rank(self), list(self.shape or ())):
+    position, count = axes.axis(self, dim), axes.rank(self)
+    is_smaller = _is_smaller(src, count, list(self.shape or ()))
+    # a free axis may turn out shorter than a slice of fixed length, and has a place for less of the source then
+    if is_smaller or (axes.fixed_size(src, position) is not None and axes.fixed_size(self, position) is None):
         bounds = [
             value if isinstance(value, ir.Value) else op.Constant(value_int=default if value is None else value)
             for value, default in ((start, 0), (end, 2**62), (step, 1))
         ]
         first, last, stride = (op.Reshape(value, [1]) for value in bounds)
-        src = op.Expand(src, op.Shape(op.Slice(self, first, last, [position], stride)))
-        axes.shaped(src, [None] * axes.rank(self))
+        place = axes.shaped(op.Slice(self, first, last, [position], stride), [None] * count)
+        if is_smaller:
+            src = op.Expand(src, op.Shape(place))
+        else:
+            src = op.Slice(src, [0], axes.size(place, position), [position])
+        axes.shaped(src, [None] * count)
     write: Any = core.aten_slice_scatter
     return write.func(self, src, position, start, end, step)
 

@@ -23,10 +23,10 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import give_name, is_unnamed
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
-from batch_export.exporter.ops import double_forms
+from batch_export.exporter.ops import double_forms, tensors
 from batch_export.exporter.translate import adapting, decompose, memory_layout, symbolic_scalars
 from batch_export.exporter.translate.call import Call, given_fakes
-from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name, standard_functions
+from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
 
 IGNORED_NAMES = frozenset(
     {
@@ -199,16 +199,11 @@ class OperatorTranslator:
         if base in _SPLITS and isinstance(fake, (list, tuple)):
             axis = int(kwargs.get("dim", call.args[2] if len(call.args) > 2 else 0))
             pieces = [piece.shape[axis] for piece in fake]
-            if all(isinstance(piece, int) for piece in pieces):
-                arguments, kwargs = [arguments[0], pieces, axis], {}
-            else:
-                standard = self._standard_split(qualified)
-                if standard is None:
-                    raise TranslationError(
-                        f"{qualified} makes pieces whose sizes are known only when the model runs",
-                        next_step="keep that axis static, or use narrow() with explicit sizes",
-                    )
-                function = standard
+            how = arguments[1] if len(arguments) > 1 else None
+            by_rule = "split_with_sizes" not in base and (base == "tensor_split" or not isinstance(how, (list, tuple)))
+            if by_rule and how is not None and not all(isinstance(piece, int) for piece in pieces):
+                return self.conform(tensors.free_pieces(arguments[0], base, how, axis, len(pieces)), fake, call.name)
+            arguments, kwargs = [arguments[0], [self.plain(piece) for piece in pieces], axis], {}
         arguments, kwargs = adapting.floats_as_floats(call.target, arguments, kwargs)
         as_vector = function.origin == "torchlib" and adapting.is_scalar_along_an_axis(call.target, arguments, fake)
         if as_vector:
@@ -247,11 +242,9 @@ class OperatorTranslator:
     def _nothing(self, fake: Any) -> Any:
         """The tensor without elements that every operator gives there: runtimes refuse many operators on such."""
         dtype = torch_tensors.data_type(fake.dtype)
-        return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
-
-    @staticmethod
-    def _standard_split(qualified: str) -> Any:
-        return next((entry for entry in standard_functions()[qualified] if entry.origin == "torchlib"), None)
+        if all(isinstance(size, int) for size in fake.shape):
+            return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
+        return op.Cast(op.ConstantOfShape([self.plain(size) for size in fake.shape]), to=dtype)
 
     def decompose(
         self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: dict[int, Any], name: str
