@@ -72,6 +72,10 @@ class AxisSpec:
     check: tuple[int, ...] = ()
 
 
+GUARD_WORDS = ("warn", "error", "allow")
+"""What may become of guards."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A model of the matrix: a builder, its arguments, and inputs with named axes.
@@ -90,7 +94,9 @@ class ModelSpec:
         variants: further values of the inputs to verify at the example sizes: `seed1`, `zeros`, `large`, `padding`,
             `all_padding`, and `empty` (`axes.variants` says which of them the inputs have).
         allow_nonfinite: whether outputs without one finite value at any input are meant so; a failure otherwise.
-        allow_guards: whether a capture may take something about the data for granted, once it agreed with the model.
+        guards: what becomes of a capture that holds for some sizes or data only: `warn` keeps its limits as facts,
+            `error` makes any of them a failure, `allow` also keeps what is taken for granted about the data, once it
+            agreed with the model.
         oracle: when eager also runs in float64, to tell rounding from export error: `auto`, `always` or `never`, see
             `oracle_need.py`.
     """
@@ -110,7 +116,7 @@ class ModelSpec:
     variants: tuple[str, ...] = ()
     oracle: str = "never"
     allow_nonfinite: bool = False
-    allow_guards: bool = False
+    guards: str = "warn"
     seed_given: bool = False
     caches: tuple[CacheSpec, ...] = ()
 

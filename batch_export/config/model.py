@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from batch_export.axes import WORDS, input_names, size_of, terms
 from batch_export.errors import UsageError
 from batch_export.numbers.tolerances import Tolerance
-from batch_export.spec import AxisSpec, CacheSpec, InputSpec, ModelSpec
+from batch_export.spec import GUARD_WORDS, AxisSpec, CacheSpec, InputSpec, ModelSpec
 from batch_export.words import did_you_mean
 
 RESERVED_KEYS = (
@@ -31,6 +31,7 @@ RESERVED_KEYS = (
     "timeout_s",
     "memory_gb",
     "allow_nonfinite",
+    "guards",
     "allow_guards",
 )
 """Keys that describe the model; every other key of the file is an argument of the builder."""
@@ -118,7 +119,7 @@ class _Reader:
             timeout_s=self._limit("timeout_s", config.get("timeout_s", 0.0)),
             memory_gb=self._limit("memory_gb", config.get("memory_gb", 0.0)),
             allow_nonfinite=self._truth("allow_nonfinite", config.get("allow_nonfinite", False)),
-            allow_guards=self._truth("allow_guards", config.get("allow_guards", False)),
+            guards=self._guards(config),
         )
         self._agree(spec)
         return spec
@@ -351,6 +352,16 @@ class _Reader:
         if not isinstance(value, bool):
             self._fail(f"'{where}' must be true or false, not {value!r}")
         return value
+
+    def _guards(self, config: Mapping[str, Any]) -> str:
+        """What becomes of guards; `allow_guards` is the older spelling."""
+        allowed = self._truth("allow_guards", config.get("allow_guards", False))
+        word = str(config.get("guards", "allow" if allowed else "warn"))
+        if word not in GUARD_WORDS:
+            self._fail(f"'guards' must be one of {', '.join(GUARD_WORDS)}, not {word!r}")
+        if allowed and word != "allow":
+            self._fail(f"'allow_guards: true' is an older spelling of 'guards: allow', and 'guards' is {word!r}")
+        return word
 
     def _limit(self, where: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):

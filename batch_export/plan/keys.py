@@ -46,8 +46,8 @@ def oracle_action(cell: PlannedCell, reference: Digest, case: int, toolchain: To
 def capture_action(cell: PlannedCell, toolchain: Toolchain) -> Action:
     """The exported program of a model at one dynamic-shape setting."""
     entries = _model_entries(cell, toolchain) | _setting_entries(cell, toolchain)
-    if cell.model.allow_guards:
-        entries["model.allow_guards"] = "true"
+    if cell.model.guards != "warn":
+        entries["model.guards"] = cell.model.guards
     return _action("Capture", entries, toolchain, cell.cell.capture)
 
 

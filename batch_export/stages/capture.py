@@ -54,8 +54,8 @@ def execute(bench: Workbench) -> StageOutput:
             (),
             inputs,
             dynamic_shapes=model_room.dynamic_shapes(bench.model, bench.dynamic),
-            guards="allow",  # they are facts here; the sizes are proven by running
-            allow_assumptions=bench.model.allow_guards,  # other data are not
+            guards="error" if bench.model.guards == "error" else "allow",  # facts here: sizes are proven by running
+            allow_assumptions=bench.model.guards == "allow",  # other data are not
         )
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)

@@ -14,7 +14,7 @@ import torch
 from batch_export.errors import CaptureError
 from batch_export.exporter.capture.other_inputs import other_values
 from batch_export.exporter.capture.strategies import Assumption
-from batch_export.exporter.capture.trial import Outcome, is_fake, tried, unchecked
+from batch_export.exporter.capture.trial import Outcome, is_fake, tried
 
 _OTHERS = 8
 """Further inputs that a program is run at."""
@@ -59,7 +59,7 @@ def check(
     candidates = [("the example inputs", (args, dict(kwargs)))]
     others = other_values(args, kwargs, _OTHERS)
     candidates += [(f"random inputs like the example's (number {turn})", one) for turn, one in enumerate(others, 1)]
-    as_module = unchecked(program)
+    as_module = program.module(check_guards=False)
     for where, (given, keywords) in candidates:
         trial = tried(as_module, module, given, keywords)
         problem = trial.problem

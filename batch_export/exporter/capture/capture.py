@@ -18,15 +18,18 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
+from batch_export.calling import caches, exported_inputs
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions, attributes, caches, exported_inputs, torchscript
+from batch_export.exporter.capture import assumptions, attributes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.export_switch import in_onnx_export
+from batch_export.exporter.capture.failures import not_captured
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
-from batch_export.exporter.capture.guard_sources import Observation, observing
+from batch_export.exporter.capture.free_lengths import free_lengths
+from batch_export.exporter.capture.guard_sources import Observation, keep_lines_of, observing
 from batch_export.exporter.capture.guard_symbols import readable
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import Guard, collect, fixed_sizes, symbols_of
@@ -36,6 +39,7 @@ from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES, STRICT, assumed, decision_on_data
+from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.trial import Outcome, Trial, is_fake
 
 GuardMode = Literal["warn", "error", "allow"]
@@ -49,6 +53,7 @@ class _CallableModule(torch.nn.Module):
         super().__init__()
         self._function = function
         self.forward = function  # type: ignore[method-assign]
+        keep_lines_of(function)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # replaced in __init__; kept for type checkers
         return self._function(*args, **kwargs)
@@ -251,13 +256,16 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
         begun = time.perf_counter()
         with observing() as seen:
             try:
-                program = _run(strategy, module, args, kwargs, asked.torch_form)
+                mode = contextlib.nullcontext() if name in ASSUMING else size_oblivious()
+                lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
+                with mode, lengths:
+                    program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 fixed = _fixed_axis(error, seen, asked)
                 if fixed is not None and held is None:
                     held = _Held(None, fixed)
-                    if not (seen.made_plain or seen.made_index):
+                    if not seen.is_freer_strictly:
                         break
                 continue
         attempts.append(Attempt(name, time.perf_counter() - begun))
@@ -266,7 +274,7 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
             captured.blocks = getattr(program, "_blocks", [])
         except DynamicShapeError as error:
             held = held or _Held(None, error)
-            if not (seen.made_plain or seen.made_index):
+            if not seen.is_freer_strictly:
                 break
             continue
         if held is not None and not captured.is_freer_than(held.captured):
@@ -282,13 +290,7 @@ def _by_strategies(course: _Course, inputs: Inputs, strategies: Sequence[tuple[s
         return captured
     if held is not None:
         return held.result()
-    first = attempts[0]
-    tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in attempts)
-    raise CaptureError(
-        f"the model could not be captured. {first.strategy} said {first.error}",
-        next_step=f"all strategies: {tried}. Export with report=True for all that happened",
-        attempts=tuple(attempts),
-    ) from first.exception
+    raise not_captured(attempts) from attempts[0].exception
 
 
 @dataclass(slots=True)
@@ -309,12 +311,12 @@ def _run(
     strategy: Callable[..., Any], module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any
 ) -> torch.export.ExportedProgram:
     with (
-        size_oblivious(),
         in_onnx_export(),
         fake_quantisation(),
         recurrent_shapes(),
         torch.no_grad(),
         unset_fake_temporarily(),
+        own_levels(),
         quiet(),
     ):
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)

@@ -21,8 +21,8 @@ from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection, _Der
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
+from batch_export.calling.axis_words import AxisExpression, in_words, is_word, of_tree
 from batch_export.errors import DynamicShapeError, ExportWarning
-from batch_export.exporter.capture.axis_words import AxisExpression, in_words, is_word, of_tree
 from batch_export.exporter.capture.guard_symbols import AskedAxis
 
 
@@ -187,7 +187,9 @@ class _Canonical:
         """Containers registered with pytree (dataclasses, caches): a spec for each child, by position or by name."""
         children = pytree.tree_flatten(value, is_leaf=lambda item: item is not value)[0]
         fields = _fields(value, len(children))
-        if type(spec) is type(value):
+        if type(spec) is type(value) and fields:
+            spec = [getattr(spec, field, None) for field in fields]
+        elif type(spec) is type(value):
             spec = pytree.tree_flatten(spec, is_leaf=lambda item: item is not spec)[0]
         elif fields and isinstance(spec, Mapping):
             spec = list(_by_name(spec, fields, where).values())

@@ -2,8 +2,9 @@
 
 Arrives: the axes that were asked for, the model and its example inputs. Leaves: inputs of the same structure whose free
 axes have other sizes. Two things ask for them. torch takes a free axis of size 1 (or 0) for a constant, so it captures
-from two elements or more. And a model may decide by a size, such as a table of positions that is resized unless it fits:
-from another size the general branch is captured. What is captured so is held against the model at the given example.
+from two elements or more. And a model may decide by a size, such as a table of positions that is resized unless it
+fits: from another size the general branch is captured. What is captured so is held against the model at the given
+example.
 """
 
 from __future__ import annotations

@@ -107,10 +107,9 @@ def is_one_sided(points: Sequence[Point], expression: Any, symbols: Symbols) -> 
         return False
     (variable,) = variables
     false = {point[variable] for point in points}
-    tried = [one[0] for one in _candidates([symbols.bounds(variable)], [None])]
+    tried = [one[0] for one in _candidates([symbols.bounds(variable)], [None]) if one[0] > 0]
     truth = [size not in false for size in tried]
-    changes = sum(one != other for one, other in itertools.pairwise(truth))
-    return changes == 1
+    return sum(one != other for one, other in itertools.pairwise(truth)) == 1
 
 
 def choose(points: Sequence[Point], example: Mapping[str, int], count: int) -> list[Point]:

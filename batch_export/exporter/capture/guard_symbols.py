@@ -1,8 +1,8 @@
 """Symbols of a captured program in terms of the axes that were asked for, and sizes to try them with.
 
 Arrives: torch's environment of sizes, and axes with their names and ranges. Leaves: the value of each symbol when the
-named axes have given sizes. The name of a derived axis is an expression of names (`2*batch`, `past+seq`); any other name
-is a word, whatever it looks like.
+named axes have given sizes. The name of a derived axis is an expression of names (`2*batch`, `past+seq`); any other
+name is a word, whatever it looks like.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import AskedAxis, Symbols
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_sizes import Resizing
-from batch_export.exporter.capture.trial import Outcome, Trial, accepts, is_fake, refusal, tried, unchecked
+from batch_export.exporter.capture.trial import Outcome, Trial, accepts, is_fake, refusal, tried
 
 _TRIED = 6
 """Sizes at which one guard is tried."""
@@ -74,7 +74,7 @@ class Trials:
         return self._known[key]
 
     def _takes_other_values(self, *, spread: bool) -> bool:
-        """Whether the model takes made-up values at the example's sizes; what it refuses otherwise are not the sizes."""
+        """Whether the model takes made-up values at the example's sizes; if not, no refusal is because of sizes."""
         if spread not in self._takes:
             inputs = self.resizing.at({}, anew=True, spread=spread)
             self._takes[spread] = inputs is not None and accepts(self._module, *inputs)
@@ -91,7 +91,7 @@ class Trials:
         if is_large and (refused := refusal(self._module, args, kwargs)):
             return Trial(Outcome.REFUSED, refused)
         if self._program is None:
-            self._program = unchecked(self._exported)
+            self._program = self._exported.module(check_guards=False)
         return tried(self._program, self._module, args, kwargs)
 
     def at_some(self, points: Sequence[Point]) -> list[tuple[Point, Trial]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,29 +63,22 @@ def is_fake(module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
     return any(isinstance(tensor, FakeTensor) for tensor in tensors)
 
 
-def unchecked(program: torch.export.ExportedProgram) -> torch.nn.Module:
-    """The program as a module that computes at any sizes, also where its guards and ranges are not kept."""
-    module = program.module(check_guards=False)
-    module._forward_pre_hooks.clear()  # what is left of the checks: ranges of inputs, and which of them are equal
-    return module
-
-
 def tried(program: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trial:
     """Runs both at some inputs.
 
     Args:
-        program: the captured program, as `unchecked` gives it.
+        program: the captured program as a module, `ExportedProgram.module(check_guards=False)`.
         module: the model.
         args: positional inputs.
         kwargs: keyword inputs.
     """
     try:
-        expected = _run(module, args, kwargs)
+        expected = _run(module, module, args, kwargs)
     except Exception as error:
         return Trial(Outcome.REFUSED, f"{type(error).__name__}: {error}")
     try:
-        with quiet():
-            actual = _run(program, args, kwargs)
+        with quiet():  # not by a call of the module: that checks ranges first, and prints what fails
+            actual = _run(program, program.forward, args, kwargs)
     except Exception as error:
         lines = str(error).strip().splitlines()
         return Trial(Outcome.FAILS, f"it fails: {type(error).__name__}: {lines[0] if lines else ''}")
@@ -104,14 +97,16 @@ def tried(program: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ..
     return Trial(Outcome.NOTHING if any(map(proves_nothing, facts)) else Outcome.AGREES)
 
 
-def _run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+def _run(
+    module: torch.nn.Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
     """The tensors that a module gives, on copies of its inputs and of its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            result = module(*given, **keywords)
+            result = call(*given, **keywords)
     finally:
         for name, buffer in module.named_buffers():
             if name in buffers:
@@ -122,7 +117,7 @@ def _run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, An
 def accepts(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """Whether the model runs at some inputs."""
     try:
-        _run(module, args, kwargs)
+        _run(module, module, args, kwargs)
     except Exception:
         return False
     return True
