@@ -109,6 +109,8 @@ def scaled_dot_product_attention(
     if dropout_p:
         weights, _ = op.Dropout(weights, op.CastLike(dropout_p, query), True)
     result = op.MatMul(weights, value)
+    if value.shape is not None and list(query.shape[:-2]) == list(key.shape[:-2]) == list(value.shape[:-2]):
+        result.shape = ir.Shape([*query.shape[:-1], value.shape[-1]])
     return result if reached is None else op.Where(reached, result, excluded)
 
 
