@@ -21,6 +21,14 @@ SCHEMAS = {
     "gitlab-ci": "examples/gitlab/gitlab-ci.yml",
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+RARER = ("tests/test_exporter_architectures.py", "tests/test_exporter_pipeline.py")
+"""The files with tests marked `ops`."""
+
+
+def shared_by_tests() -> list[str]:
+    """The modules and packages that the tests share: all but the tests themselves, seen from their folder."""
+    found = [path for path in pathlib.Path("tests").iterdir() if not path.name.startswith(("test_", "_"))]
+    return sorted(path.name for path in found if path.suffix == ".py" or (path / "__init__.py").exists())
 
 
 def group(name: str) -> tuple[str, ...]:
@@ -37,7 +45,8 @@ def install(session: nox.Session, *groups: str) -> None:
 def tests(session: nox.Session) -> None:
     """The tests, two at a time: `nox -s tests -- tests/test_matrix.py -x`."""
     install(session, "test")
-    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs, env=ONE_THREAD)
+    shared_out = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    session.run("pytest", *shared_out, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session
@@ -54,9 +63,11 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy, strict, on the package and the benchmarks."""
-    install(session, "types")
+    """mypy, strict, on the package, the benchmarks, and the modules that the tests share."""
+    install(session, "types", "test", "ops")  # the tests' own modules import what the tests need
     session.run("mypy", "--strict", "-p", "batch_export", "-p", "benchmarks")
+    with session.chdir("tests"):
+        session.run("mypy", "--strict", "--config-file", "../pyproject.toml", *shared_by_tests())
 
 
 @nox.session
@@ -68,8 +79,9 @@ def sweep(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """Everything, with latency measured afresh."""
-    install(session)
+    """The test of five nights, then everything, with latency measured afresh."""
+    install(session, "test")
+    session.run("pytest", "-m", "nightly", "tests/test_nightly_real.py", env=ONE_THREAD)
     session.run("python", "-m", "batch_export", "+sweep=nightly", *session.posargs)
 
 
@@ -113,7 +125,7 @@ def ops(session: nox.Session) -> None:
     out = session.create_tmp() + "/ops.jsonl"
     pathlib.Path(out).unlink(missing_ok=True)
     session.run("python", "tests/op_database.py", "--check", "--out", out, *session.posargs, env=ONE_THREAD)
-    session.run("pytest", "-m", "ops", "tests/test_exporter_architectures.py", env=ONE_THREAD)
+    session.run("pytest", "-m", "ops", *RARER, env=ONE_THREAD)
 
 
 @nox.session

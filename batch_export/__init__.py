@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from batch_export.api.sweep import Run, open_run, sweep
     from batch_export.errors import OnnxExporterError
     from batch_export.exporter.capture.fake_mode import ONNXFakeContext, enable_fake_mode
+    from batch_export.exporter.diagnostics.verify import VerificationInfo, verify_onnx_program
     from batch_export.exporter.legacy import DiagnosticOptions, ExportOptions, dynamo_export
     from batch_export.exporter.program.inference import ONNXRuntimeOptions
     from batch_export.exporter.program.program import ONNXProgram
@@ -32,6 +33,7 @@ __all__ = [
     "OnnxExporterError",
     "OnnxRegistry",
     "Run",
+    "VerificationInfo",
     "__version__",
     "dynamo_export",
     "enable_fake_mode",
@@ -39,6 +41,7 @@ __all__ = [
     "is_in_onnx_export",
     "open_run",
     "sweep",
+    "verify_onnx_program",
 ]
 
 _HOMES = {
@@ -50,12 +53,14 @@ _HOMES = {
     "OnnxExporterError": "batch_export.errors",
     "OnnxRegistry": "batch_export.exporter.translate.registry",
     "Run": "batch_export.api.sweep",
+    "VerificationInfo": "batch_export.exporter.diagnostics.verify",
     "dynamo_export": "batch_export.exporter.legacy",
     "enable_fake_mode": "batch_export.exporter.capture.fake_mode",
     "export": "batch_export.api.export",
     "is_in_onnx_export": "torch.onnx",
     "open_run": "batch_export.api.sweep",
     "sweep": "batch_export.api.sweep",
+    "verify_onnx_program": "batch_export.exporter.diagnostics.verify",
 }
 
 

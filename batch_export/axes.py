@@ -19,7 +19,7 @@ STATIC = "static"
 FULL = "full"
 AUTO = "auto"
 WORDS = (STATIC, FULL, AUTO)
-"""Settings that are no axis' name."""
+"""Settings that are not the name of an axis."""
 
 Sizes = dict[str, int]
 
@@ -63,7 +63,7 @@ def size_of(expression: int | str, sizes: Mapping[str, int]) -> int:
 
 
 def input_names(model: ModelSpec) -> tuple[str, ...]:
-    """Returns the names of the tensor inputs in order: their paths joined by `_`. Constants are no inputs."""
+    """Returns the names of the tensor inputs in order: their paths joined by `_`. Constants are not inputs."""
     return tuple("_".join(map(str, leaf.path)) for leaf in model.inputs if leaf.dtype)
 
 
@@ -126,7 +126,7 @@ def check_sizes(model: ModelSpec, setting: str) -> tuple[Sizes, ...]:
     """Returns the sizes at which a file of this setting is run besides the example's, without duplicates.
 
     One free axis takes each of its check sizes while the others stay at the example. When all axes are free they are
-    moved together, by position (the first check sizes of all, then the second; shorter lists go round), which tells
+    moved together, by position (the first check sizes of all, then the second; shorter lists start again), which tells
     axes apart that capture took for equal. Some of several axes take their check sizes one axis at a time, so that the
     cases of all settings of a model stay few.
     """

@@ -6,6 +6,8 @@ on which node, value or cell, and what to try next. This module imports nothing 
 
 from __future__ import annotations
 
+from typing import NamedTuple, Self
+
 
 class BatchExportError(Exception):
     """Base of everything that batch_export raises on purpose."""
@@ -68,6 +70,14 @@ class ExportWarning(UserWarning):
     """Something about an exported file that its user should know: what it leaves out or takes for granted."""
 
 
+class Place(NamedTuple):
+    """Where in a model something happened: a node's name, its operator, and `file:line` in the user's model."""
+
+    node: str
+    operator: str
+    source: str | None
+
+
 class OnnxExporterError(BatchExportError):
     """Base of the exporter core's errors.
 
@@ -95,6 +105,13 @@ class OnnxExporterError(BatchExportError):
         self.source = source
         self.next_step = next_step
         super().__init__(self._sentence())
+
+    def located_at(self, place: Place) -> Self:
+        """This error, naming the node at which it was raised; one that names a node already stays as it is."""
+        if self.node is None:
+            self.node, self.operator, self.source = place.node, place.operator, place.source
+            self.args = (self._sentence(),)
+        return self
 
     def _sentence(self) -> str:
         where = [

@@ -84,20 +84,39 @@ class Cell:
         """The axes that are neither a row nor a column of a table: cells that agree on them share one."""
         return tuple(word for axis, word in self.path.items() if axis not in _OF_A_TABLE)
 
+    @property
+    def capture(self) -> str:
+        """`model/dynamic/exporter`: the cells that agree on it share a capture."""
+        return "/".join(word for axis, word in self.path.items() if axis not in _AFTER_CAPTURE)
+
+    @property
+    def file(self) -> str:
+        """`model/dynamic/opset20/exporter`: the cells that agree on it share an ONNX file."""
+        return "/".join(word for axis, word in self.path.items() if axis != "provider")
+
+    @classmethod
+    def form(cls) -> str:
+        """Returns what a cell's name looks like."""
+        return "/".join(f"{axis.name}N" if axis.type == "int" else axis.name for axis in fields(cls))
+
     @classmethod
     def parse(cls, name: str) -> Self:
         """Returns the cell that a name stands for.
 
         Raises:
-            ValueError: it is no such name.
+            ValueError: it is not such a name.
         """
         parts, axes = name.split("/"), fields(cls)
         if len(parts) == len(axes):
             values = [_value(axis.name, axis.type, part) for axis, part in zip(axes, parts, strict=True)]
             if None not in values:
                 return cls(*values)
-        form = "/".join(f"{axis.name}N" if axis.type == "int" else axis.name for axis in axes)
-        raise ValueError(f"{name!r} is not the name of a cell, which is {form}")
+        raise ValueError(f"{name!r} is not the name of a cell, which is {cls.form()}")
+
+    @property
+    def values(self) -> tuple[str | int, ...]:
+        """The value on each axis, in order."""
+        return tuple(value for _, value in self._values())
 
     def _values(self) -> Iterator[tuple[str, Any]]:
         return ((axis, getattr(self, axis)) for axis in self.__dataclass_fields__)
@@ -111,8 +130,11 @@ def _value(axis: str, kind: Any, part: str) -> Any:
 
 
 _OF_A_TABLE = ("model", "dynamic", "opset")
+_AFTER_CAPTURE = ("opset", "provider")
 AXES: tuple[str, ...] = tuple(Cell.axes())
 """The axes of the matrix, in order."""
+NUMERIC: frozenset[str] = frozenset(axis.name for axis in fields(Cell) if axis.type == "int")
+"""Those of them whose values are numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,12 @@ from batch_export.record import Cell
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 
+CORE_OPSETS = (18, 25)
+"""The lowest and the highest opset of our own exporter."""
+
+ANY_OPSETS = (7, 28)
+"""The range for the other exporters: they say themselves what they can do, within what ONNX has."""
+
 CORE_EXPORTER_TARGET = "batch_export.exporter"
 """`_target_` of the exporter config that stands for our own core (it has stages of its own: Capture and Translate)."""
 
@@ -43,12 +49,31 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """A place among a model's inputs where forward takes a cache object in place of a dict of tensors.
+
+    Attributes:
+        path: where it sits, as `InputSpec.path`.
+        target: dotted name of its class, e.g. `transformers.DynamicCache`.
+        arguments: keyword arguments of the class (plain data).
+    """
+
+    path: tuple[str | int, ...]
+    target: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AxisSpec:
     """A named axis: the size in the example inputs and the sizes at which a dynamic file is checked as well."""
 
     name: str
     example: int
     check: tuple[int, ...] = ()
+
+
+GUARD_WORDS = ("warn", "error", "allow")
+"""What may become of guards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +85,8 @@ class ModelSpec:
         arguments: keyword arguments of the builder (plain data).
         requires: import names of the libraries that the builder needs beyond torch; a missing one skips the cells.
         seed: seed of torch's generator before the builder runs and before inputs are drawn.
+        caches: which of the inputs' dicts forward takes as cache objects.
+        seed_given: whether the config names it; a builder's argument of that name is given it then.
         tolerances: by dtype name, in place of the run's.
         output_names: names of the ONNX outputs, or empty to keep the exporter's.
         timeout_s: wall time of one action of this model; 0: the run's.
@@ -67,7 +94,9 @@ class ModelSpec:
         variants: further values of the inputs to verify at the example sizes: `seed1`, `zeros`, `large`, `padding`,
             `all_padding`, and `empty` (`axes.variants` says which of them the inputs have).
         allow_nonfinite: whether outputs without one finite value at any input are meant so; a failure otherwise.
-        allow_guards: whether a capture may take something about the data for granted, once it agreed with the model.
+        guards: what becomes of a capture that holds for some sizes or data only: `warn` keeps its limits as facts,
+            `error` makes any of them a failure, `allow` also keeps what is taken for granted about the data, once it
+            agreed with the model.
         oracle: when eager also runs in float64, to tell rounding from export error: `auto`, `always` or `never`, see
             `oracle_need.py`.
     """
@@ -87,16 +116,23 @@ class ModelSpec:
     variants: tuple[str, ...] = ()
     oracle: str = "never"
     allow_nonfinite: bool = False
-    allow_guards: bool = False
+    guards: str = "warn"
+    seed_given: bool = False
+    caches: tuple[CacheSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExporterSpec:
-    """A point of the exporter axis; `target` is `CORE_EXPORTER_TARGET` or names a callable that writes an ONNX file."""
+    """A point of the exporter axis; `target` is `CORE_EXPORTER_TARGET` or names a callable that writes an ONNX file.
+
+    Attributes:
+        opsets: the lowest and the highest opset that it takes; cells at others are skipped.
+    """
 
     name: str
     target: str
     arguments: dict[str, Any] = field(default_factory=dict)
+    opsets: tuple[int, int] = ANY_OPSETS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +154,14 @@ class Pattern:
 class Exclusion(Pattern):
     """Cells left out of the matrix, and the reason that is shown."""
 
-    reason: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation(Pattern):
     """Cells declared to fail: where they fail, why, and where one reads more. Strict."""
 
-    reason: str
+    reason: str = ""
     stage: str = "*"
     error_class: str = "*"
     link: str = ""

@@ -31,7 +31,7 @@ class StepKind:
         exports: whether its time is part of what the export of a cell takes.
         alone: whether it is executed alone on the machine, after everything else.
         local: whether its result says something about one host: it never leaves its store.
-        excused: whether a cell goes on without it: it lacks an excuse then, or a speed-up to show.
+        excused: whether a cell goes on without it: it then has no values in float64, or no speed-up to show.
         reads: what of the arguments of `execute` is stored content: it is given the path of the file.
     """
 
@@ -99,7 +99,7 @@ ALONE = _those("alone")
 LOCAL = _those("local")
 """Actions whose results say something about one host: they never leave its store."""
 EXCUSED = _those("excused")
-"""Actions without which a cell lacks an excuse, or a speed-up to show; their failures are none of the cell's."""
+"""Actions that a cell can do without: their failures are not the cell's."""
 MAKES: dict[Mnemonic, str] = {kind.mnemonic: kind.makes for kind in STEPS.values() if kind.makes}
 """What a sentence calls that which a step makes of the model that it builds."""
 FAILURE_STAGE: dict[Mnemonic, Stage] = {kind.mnemonic: kind.failure for kind in STEPS.values()}

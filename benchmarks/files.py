@@ -94,7 +94,7 @@ class Row:
 
 def write_ours(spec: ModelSpec, module: torch.nn.Module, inputs: dict[str, Any], asked: Any, path: Path) -> None:
     """Exports with our core, as a sweep does."""
-    captured = capture(module, (), inputs, dynamic_shapes=asked, allow_guards=True)
+    captured = capture(module, (), inputs, dynamic_shapes=asked, guards="allow")
     to_onnx(captured, OPSET, input_names=axes.input_names(spec)).save(path, external_data=True)
 
 

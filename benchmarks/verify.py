@@ -33,6 +33,7 @@ from batch_export.exporter.api import to_onnx, warm
 from batch_export.exporter.diagnostics.localise import localise
 from batch_export.judge import oracle_need
 from batch_export.plan.walk import requested_contract
+from batch_export.record import Cell
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 from batch_export.stages import capture, oracle, reference, run, translate
@@ -106,9 +107,13 @@ def _costs(patterns: Sequence[str], settings: Sequence[str], opset: int) -> floa
     return together.ratio
 
 
+def _cell(spec: ModelSpec, setting: str, opset: int) -> Cell:
+    return Cell(spec.name, setting, opset, CPU.name, CORE.name)
+
+
 def _one(spec: ModelSpec, settings: Sequence[str], opset: int) -> Cost:
     with tempfile.TemporaryDirectory() as folder:
-        bench = Workbench(spec, settings[0], CORE, Path(folder))
+        bench = Workbench(_cell(spec, settings[0], opset), spec, CORE, Path(folder))
         _ = bench.module
         begun = time.process_time()
         made = reference.execute(bench)
@@ -161,7 +166,7 @@ def _in_float64(bench: Workbench, values: Path, cases: Sequence[int], known: dic
 def _localisation(opset: int) -> float:
     spec = zoo.models(["bert_base"])[0]
     with tempfile.TemporaryDirectory() as folder:
-        bench = Workbench(spec, "static", CORE, Path(folder))
+        bench = Workbench(_cell(spec, "static", opset), spec, CORE, Path(folder))
         capture.execute(bench)
         program = to_onnx(bench.captured, opset)
         gelus = [node for node in program.model.graph if node.op_type == "Gelu"]

@@ -63,14 +63,14 @@ class ConvNet(nn.Module):
             nn.Flatten(),
         )
         self.classifier = nn.Linear(2 * channels, classes)
-        _settle_batch_norm(self)
+        _trained_batch_norm(self)
 
     def forward(self, image: Tensor) -> Tensor:
         """Maps `float32[batch, 3, height, width]` to `float32[batch, classes]`."""
         return self.classifier(self.features(image))
 
 
-def _settle_batch_norm(module: nn.Module) -> None:
+def _trained_batch_norm(module: nn.Module) -> None:
     """Gives batch norms statistics as after training; fresh ones (0 and 1) would make them near-identities."""
     for layer in module.modules():
         if isinstance(layer, nn.BatchNorm2d):

@@ -19,12 +19,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs a CUDA device and onnxruntime-gpu; skipped where they are missing")
     config.addinivalue_line("markers", "faults: the long form of the fault suite; only with -m faults")
     config.addinivalue_line("markers", "ops: rarer architectures, run by the nox session ops; only with -m ops")
+    config.addinivalue_line("markers", "nightly: real nights, run by the nox session nightly; only with -m nightly")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long form of the fault suite, and rarer architectures, unless they are asked for."""
+    """Leaves out what another session of nox runs, unless it is asked for; files with slow tests come first.
+
+    Two processes share the files out in this order, so that neither waits long for the other's last one.
+    """
     asked = config.getoption("markexpr")
-    left_out = [name for name in ("faults", "ops") if name not in asked]
-    kept = [item for item in items if not any(item.get_closest_marker(name) for name in left_out)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    left_out = [name for name in ("faults", "ops", "nightly") if name not in asked]
+    kept = [item for item in items if not any(map(item.get_closest_marker, left_out))]
+    config.hook.pytest_deselected(items=[item for item in items if any(map(item.get_closest_marker, left_out))])
+    slow = {item.path for item in kept if item.get_closest_marker("slow")}
+    items[:] = sorted(kept, key=lambda item: item.path not in slow)

@@ -86,7 +86,8 @@ def run_sample(info: Any, sample: Any) -> tuple[str, str]:
     """The class of one sample, and why."""
     from batch_export.errors import MissingOperatorError, OnnxExporterError, VerificationError
     from batch_export.exporter.api import to_onnx
-    from batch_export.exporter.capture.capture import STRATEGIES, capture
+    from batch_export.exporter.capture.capture import capture
+    from batch_export.exporter.capture.strategies import STRATEGIES
     from batch_export.exporter.diagnostics.verify import require
     from batch_export.exporter.graph.tensor_values import to_value
     from batch_export.numbers.compare import compare

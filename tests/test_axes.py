@@ -70,7 +70,7 @@ def test_one_axis_is_checked_alone() -> None:
 
 
 @pytest.mark.parametrize("setting", ["full", "auto", "batch+seq"])
-def test_all_axes_move_together_and_shorter_lists_go_round(setting: str) -> None:
+def test_all_axes_move_together_and_shorter_lists_start_again(setting: str) -> None:
     assert axes.check_sizes(model(BATCH, SEQ), setting) == (
         {"batch": 1, "seq": 1},
         {"batch": 5, "seq": 33},

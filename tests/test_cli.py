@@ -271,7 +271,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["plam"], "Unknown verb 'plam' (did you mean plan?)"),
         (["frobnicate"], "Unknown verb 'frobnicate' (verbs: baseline, bisect, cache,"),
-        (["matrix.opsets=[18]", "plan"], "'plan' is no override (key=value); a verb such as plan stands before"),
+        (["matrix.opsets=[18]", "plan"], "'plan' is not an override (key=value); a verb such as plan stands before"),
         (["cache"], "there are info, verify, gc, export, import"),
         (["cache", "inf"], "did you mean info?"),
         (["cache", "gc"], "cache gc needs the size to shrink to"),

@@ -248,6 +248,9 @@ def test_fallback_warns_and_names_the_exporter(tmp_path: Path) -> None:
     assert isinstance(program.export_exception, OnnxExporterError)
     assert program(torch.ones(2, 2))[0].tolist() == [[2.0, 2.0], [2.0, 2.0]]
     assert (tmp_path / "model.onnx").exists()
+    program.save_diagnostics(tmp_path / "log.sarif")
+    (told,) = json.loads((tmp_path / "log.sarif").read_text())["runs"][0]["results"]
+    assert "RuntimeError: no" in told["message"]["text"]
 
 
 class Sum2(torch.nn.Module):
@@ -408,6 +411,8 @@ def test_diagnostics_are_a_sarif_log(model: Affine, tmp_path: Path) -> None:
     assert log["runs"][0]["tool"]["driver"]["name"] == "batch_export"
     assert program.diagnostic_context is not None
     assert program.export_exception is None
+    ONNXProgram(program.model, None).save_diagnostics(tmp_path / "bare.sarif")
+    assert json.loads((tmp_path / "bare.sarif").read_text())["runs"][0]["results"] == []
 
 
 def test_every_public_name_is_there() -> None:

@@ -47,7 +47,7 @@ class Spaced(torch.nn.Module):
 def test_a_decision_by_data_is_refused_with_its_line(module: torch.nn.Module, given: torch.Tensor, line: str) -> None:
     with pytest.raises(CaptureError, match=line) as caught:
         export(module, (given,))
-    assert "allow_guards=True" in str(caught.value)
+    assert "guards='allow'" in str(caught.value)
 
 
 def test_an_allowed_assumption_is_in_the_metadata_after_a_comparison() -> None:

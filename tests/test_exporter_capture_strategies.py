@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ import torch
 from batch_export import export
 from batch_export.errors import CaptureError, ExportWarning
 from batch_export.exporter.capture.capture import STRATEGIES, capture
+from batch_export.exporter.capture.draft import draft_export
 
 X = torch.ones(2, 3)
 
@@ -70,3 +74,15 @@ def test_a_sound_capture_does_not_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         export(Plain(), (X,))
+
+
+def test_a_draft_leaves_no_open_file_and_no_log_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = os.listdir("/proc/self/fd")
+    program = draft_export(Branch(), (X,), {}, None)
+    assert not program._report.successful()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    monkeypatch.setenv("TORCH_DTRACE", str(tmp_path / "asked"))
+    draft_export(Branch(), (X,), {}, None)
+    assert [path.parent.name for path in tmp_path.rglob("*") if path.is_file()] == ["asked"]

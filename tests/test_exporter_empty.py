@@ -1,4 +1,4 @@
-"""A batch of none: files with a free batch axis give what eager gives for zero samples, shapes and NaN included."""
+"""A empty batch: files with a free batch axis give what eager gives for zero samples, shapes and NaN included."""
 
 from __future__ import annotations
 

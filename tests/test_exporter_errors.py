@@ -15,6 +15,7 @@ from batch_export.errors import (
     MissingOperatorError,
     OpsetError,
     OptimisationError,
+    Place,
     SaveError,
     TranslationError,
     VerificationError,
@@ -101,6 +102,14 @@ def test_a_translation_that_fails_names_the_node_its_operator_and_its_line() -> 
     assert (error.node, error.operator) == ("mul", "aten.mul.Tensor")
     assert error.source == f"{__file__}:{line_of('the multiplication')}"
     assert str(error).endswith(f"Next step: {error.next_step}")
+
+
+def test_an_error_is_located_once_and_keeps_what_it_carries() -> None:
+    error = MissingOperatorError("no translation", ("aten::x",), operator="Neg", next_step="write one")
+    assert error.located_at(Place("inner", "aten.x.default", "model.py:3")) is error
+    error.located_at(Place("outer", "cond", None))
+    assert (error.node, error.operator, error.operators) == ("inner", "aten.x.default", ("aten::x",))
+    assert str(error) == ("no translation (node inner, operator aten.x.default, at model.py:3). Next step: write one")
 
 
 class Refused(torch.nn.Module):
@@ -212,3 +221,19 @@ def test_an_input_that_the_model_changes_is_an_output() -> None:
     result, changed = program(given)
     torch.testing.assert_close(changed, given * 2)
     torch.testing.assert_close(result, given * 2 + 1)
+
+
+def test_a_function_that_is_a_model_and_a_failed_capture_have_their_lines() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.polygamma(1, x)  # the missing operator
+
+    with pytest.raises(MissingOperatorError) as missing:
+        export(function, (X,))
+    assert missing.value.source == f"{__file__}:{line_of('the missing operator')}"
+
+    def covariance(x: torch.Tensor) -> torch.Tensor:
+        return torch.cov(x)  # the comparison of data
+
+    with pytest.raises(CaptureError, match=r"And torch\.export\(strict=True\)") as failed:
+        export(covariance, (X,))
+    assert failed.value.source == f"{__file__}:{line_of('the comparison of data')}"

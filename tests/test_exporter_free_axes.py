@@ -101,11 +101,21 @@ def test_an_axis_left_to_the_exporter_that_is_divided_stays_free() -> None:
 
 
 def test_a_guard_on_python_floats_restricts() -> None:
-    def shortened(x: torch.Tensor) -> torch.Tensor:
-        return x[: int(x.shape[0] * 0.29) + 1]
+    def decided(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if int(x.shape[0] * 0.29) == 0 else x - 1
 
     with pytest.raises(DynamicShapeError, match=r"holds only while `.*trunc.*== 0`"):
-        export(shortened, (torch.rand(3, 2),), dynamic_shapes=({0: "n"},))
+        export(decided, (torch.rand(3, 2),), dynamic_shapes=({0: "n"},))
+
+
+def test_lengths_by_python_floats_are_right_at_every_size() -> None:
+    class Shortened(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[: int(x.shape[0] * 0.29) + 1]
+
+    sizes = [(torch.rand(size, 2),) for size in (3, 0, 1, 2, 4, 7, 33, 100)]
+    program = export_and_compare(Shortened(), *sizes, dynamic_shapes=({0: "n"},))
+    assert program.model.graph.inputs[0].shape == ("n", 2)
 
 
 def test_a_file_that_fixes_a_free_axis_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 
 from batch_export import ONNXProgram, ONNXRuntimeOptions, export
 from batch_export.errors import OnnxExporterError, SaveError
+from batch_export.exporter.api import to_onnx
+from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.program import program as program_module
 
 
@@ -238,6 +241,21 @@ def test_renamed_axes_also_inside_expressions_and_metadata() -> None:
     assert program.model.graph.outputs[0].shape == ("total", 2)
     with pytest.raises(OnnxExporterError, match=r"no axis is called past.*the axes are history, seq"):
         program.rename_axes({"past": "x"})
+
+
+def test_programs_of_one_capture_are_renamed_and_optimised_apart() -> None:
+    captured = capture(Joined(), (torch.ones(3, 2), torch.ones(4, 2)), {}, dynamic_shapes=({0: "past"}, {0: "seq"}))
+    first, second = (to_onnx(captured, 20, optimize=False) for _ in range(2))
+    first.rename_axes({"past": "history"})
+    first.optimize()
+    assert first.captured is not None
+    assert second.captured is not None
+    assert sorted(first.captured.axis_names.values()) == ["history", "seq"]
+    assert sorted(second.captured.axis_names.values()) == ["past", "seq"]
+    assert first.passes
+    assert not second.passes
+    with pytest.raises(FrozenInstanceError):
+        first.provenance.exporter = "another"  # type: ignore[misc]
 
 
 class Counting(torch.nn.Module):

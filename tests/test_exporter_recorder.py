@@ -14,8 +14,9 @@ from onnx.reference import ReferenceEvaluator
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph import folding
+from batch_export.exporter.graph.bodies import body, fresh_value
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, give_name, is_unnamed
 from batch_export.exporter.graph.recorder import Recorder
 
 
@@ -112,6 +113,39 @@ def test_folding_integers_gives_what_onnx_gives(name: str, left: list[int], righ
     result = folding.evaluate(name, inputs, {})
     assert result is not None
     np.testing.assert_array_equal(result, expected)
+
+
+def test_a_body_makes_each_of_its_outputs_inside_and_once() -> None:
+    recorder = Recorder(fold=False)
+    outside = graph_input()
+    recorder.metadata, recorder.node_prefix = {"namespace": "outer"}, "node_outer_"
+    inner = fresh_value(recorder, "inner", ir.DataType.FLOAT, [2, 3])
+
+    def make() -> list[Any]:
+        recorder.metadata, recorder.node_prefix = {"namespace": "inner"}, "node_inner_"
+        negative = op.Neg(inner)
+        return [negative, negative, outside, 1]
+
+    with recorder.recording():
+        graph = body(recorder, "one", [inner], make, [None, None, None, ir.DataType.INT32])
+    made = {value for node in graph for value in node.outputs}
+    assert len(set(graph.outputs)) == 4
+    assert made.issuperset(graph.outputs)
+    assert [value.dtype for value in graph.outputs] == [*[ir.DataType.FLOAT] * 3, ir.DataType.INT32]
+    assert {node.metadata_props["namespace"] for node in graph} == {"inner"}
+    assert (recorder.metadata, recorder.node_prefix) == ({"namespace": "outer"}, "node_outer_")
+    assert recorder.nodes == []
+
+
+def test_a_value_is_unnamed_by_its_flag_and_not_by_how_its_name_begins() -> None:
+    recorder = Recorder(fold=False)
+    with recorder.recording():
+        made = op.Neg(graph_input())
+    assert is_unnamed(made)
+    give_name(made, "val_of_the_model")
+    assert not is_unnamed(made)
+    assert not is_unnamed(recorder.value())  # no node makes it
+    assert not is_unnamed(ir.Value(name="val_1"))
 
 
 @given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4), data=st.data())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -14,6 +15,7 @@ from torch import nn
 from batch_export.errors import MissingOperatorError, TranslationError
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.ops.marking import marked_function
 from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
 
@@ -103,7 +105,17 @@ def write_overlapping_reads(_: Fn, x: torch.Tensor) -> torch.Tensor:
     return before + y
 
 
+def write_behind_undeclared_views(_: Fn, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = x[0, 0] * 1
+    rows, (left, right) = torch.atleast_2d(y), torch.meshgrid(y, y, indexing="ij")
+    spread, turned = torch.broadcast_tensors(y, x[0]), torch.einsum("ij->ji", y.view(2, 2))
+    y[1] = 7
+    torch.atleast_3d(y).mul_(2)
+    return rows, left + right, spread[0], turned * 1, y
+
+
 WRITES = [
+    write_behind_undeclared_views,
     write_select,
     write_slice_then_read_other_view,
     write_through_transpose,
@@ -123,6 +135,16 @@ def test_writes_through_views_are_seen_by_every_alias(function: Any, dynamic: bo
     shapes = ({0: "batch"},) if dynamic else None
     more = [(torch.randn(5, 3, 4),)] if dynamic else []
     export_and_compare(Fn(function), (X,), *more, dynamic_shapes=shapes)
+
+
+def test_a_write_to_what_an_operator_shares_without_saying_is_refused() -> None:
+    def written(_: Fn, x: torch.Tensor) -> torch.Tensor:
+        y = x[0] * 1
+        torch.einsum("ij->ji", y)[1] = 7
+        return y
+
+    with pytest.raises(TranslationError, match=r"shares memory with .* that aten.einsum.default does not declare"):
+        export(Fn(written), (X,))
 
 
 def test_a_write_that_cannot_be_followed_is_made_functional_by_torch() -> None:
@@ -382,3 +404,22 @@ def test_eager_helper_restores_state() -> None:
 
     module = Counter()
     assert_same(eager(module, (torch.zeros(1),)), eager(module, (torch.zeros(1),)))
+
+
+def test_a_lowering_s_tensors_are_those_of_its_type_hints() -> None:
+    def lowered(
+        self: ir.Value,
+        other: ir.Value | None,
+        exponent: int | float | ir.Value,
+        dims: Sequence[int],
+        scale: float | None = None,
+        keep: bool = False,
+    ) -> Any:
+        return self
+
+    signature = marked_function(lowered).op_signature
+    assert [one.name for one in signature.inputs] == ["self", "other"]
+    assert [one.name for one in signature.attributes] == ["exponent", "dims", "scale", "keep"]
+    assert signature.get("scale").type == ir.AttributeType.FLOAT
+    assert not signature.get("keep").required
+    assert signature.get("other").required

@@ -137,4 +137,3 @@ def test_what_a_plug_in_refuses_is_said_without_a_traceback(swept: Path) -> None
     found = command(swept, "bisect", cell)
     assert (found.returncode, found.stderr) == (0, "")
     assert f"{cell}: axis 0 (batch) of the input x was asked for as dynamic" in found.stdout
-    assert command(swept, "repro", cell).returncode == 1

@@ -14,6 +14,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_hits_its_culprit_only(fault: Fault, tmp_path: Path) -> None:
     outcome = fault.inject(tmp_path)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
 from hunt import runs, values
@@ -15,10 +17,14 @@ from hunt.generate import generate
 from hunt.judge import OURS, Case, judge
 from hunt.pool import Pool
 from hunt.programs import Leaf, Program, Step, source
+from hunt.reference import Reference
 from hunt.script import script
 from hunt.shrink import shrunk
 from hunt.worker import name_of
 
+from batch_export.exporter.graph.tensor_values import to_value
+
+nan, inf = float("nan"), float("inf")
 AGREEING = (0, 1, 2, 3, 4, 7)
 """Seeds of programs that are right; what the hunter finds elsewhere is not this test's matter."""
 
@@ -115,6 +121,61 @@ def test_what_moves_in_eager_is_excused() -> None:
     moved = Allowance(torch.tensor([0.1], dtype=torch.float64), torch.tensor([False]), None)
     assert difference(expected, actual, moved) is None
     assert difference(expected, torch.tensor([2.0]), moved) is not None
+
+
+def settled(*steps: Step, value: torch.Tensor, opset: int = 20) -> str:
+    leaf = Leaf("x", str(value.dtype).removeprefix("torch."), tuple(value.shape))
+    one = Program((leaf,), steps, (steps[-1].writes or steps[-1].reads)[:1], opset=opset)
+    return judge(one, [Case({"x": value}, {}, "special")]).outcome
+
+
+def test_a_kernel_that_loses_nan_is_upstream() -> None:
+    assert settled(step("F.max_pool1d({0}, 2)", "a", "x"), value=torch.tensor([[[nan, 1.0, 2.0, 3.0]]])) == "upstream"
+
+
+def test_a_square_that_overflows_on_the_way_is_declared() -> None:
+    value = torch.tensor([3e4, -2.5, 0.0, 3e38])
+    assert settled(step("{0}.std(0, unbiased=False)", "a", "x"), value=value) == "declared"
+
+
+def test_where_torch_disagrees_with_its_own_decomposition_is_declared() -> None:
+    attention = step("F.scaled_dot_product_attention({0}, {0}, {0}, is_causal=True)", "a", "x")
+    x = torch.tensor([1.0, 2.0, nan, 4.0, 5.0, 6.0]).reshape(1, 1, 3, 2)
+    assert settled(attention, value=x) in ("declared", "ok")
+
+
+def test_a_wrong_finite_number_is_never_excused(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = runs.Files.run
+
+    def wrong(self: runs.Files, *given: object) -> list[torch.Tensor]:
+        return [torch.where(one.abs() < 10, one + 1.0, one) for one in real(self, *given)]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runs.Files, "run", wrong)
+    value = torch.tensor([1.0, inf, nan, 3e38])
+    assert settled(step("{0} * 2", "a", "x"), value=value) == "silent"
+
+
+def test_a_copy_within_its_own_memory_is_defined_by_nobody() -> None:
+    own = Step("copy", "{0}[1:].copy_({0}[:-1])", ("x",), ())
+    assert settled(own, value=torch.tensor([1.0, 2.0, 3.0])) == "ok"
+
+
+def test_a_shape_that_follows_from_a_lost_nan_is_upstream() -> None:
+    steps = step("{0}.amax(0)", "a", "x"), step("torch.nonzero({0} == {0})", "b", "a")
+    assert settled(*steps, value=torch.tensor([[1.0, nan], [nan, 2.0]])) == "upstream"
+
+
+def test_the_reference_takes_bfloat16_and_negative_axes() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 20]> g (bfloat16[2, 3] x, int64[2, 1] i) => (bfloat16[2, 1] y)
+    {y = GatherElements <axis = -1> (x, i)}"""
+    x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=torch.bfloat16)
+    feeds = {"x": to_value(x), "i": np.array([[2], [-3]])}
+    assert Reference(onnx.parser.parse_model(text)).run(feeds)[0].tolist() == [[3.0], [4.0]]
+
+
+def test_integers_that_float32_rounds_are_moved() -> None:
+    value = torch.tensor([2**53, 1, -(2**53) + 3])
+    assert settled(step("{0}.cumsum(0, dtype=torch.float32)", "a", "x"), value=value) != "silent"
 
 
 def test_a_process_that_dies_leaves_a_record_and_the_hunt_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

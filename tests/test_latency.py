@@ -85,8 +85,8 @@ def test_interval_of_the_median_is_that_of_order_statistics(runs: int, interval:
         ([100], False),
     ],
 )
-def test_settled(durations: list[int], expected: bool) -> None:
-    assert latency.settled(durations) is expected
+def test_is_stable(durations: list[int], expected: bool) -> None:
+    assert latency.is_stable(durations) is expected
 
 
 def test_a_real_function_is_timed() -> None:

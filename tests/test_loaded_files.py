@@ -71,6 +71,14 @@ if sys.argv[3] == "refused":
 watched = LoadedFiles([root], [root / "outputs"])
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 if os.fork() == 0:
+    if sys.argv[3] == "interrupted":
+        import errno, fcntl
+        real, tries = fcntl.ioctl, iter(range(100000))
+        def ioctl(*arguments):
+            if arguments[1] == witness._ANSWER and next(tries) % 2 == 0:
+                raise OSError(errno.EINTR, "Interrupted system call")
+            return real(*arguments)
+        fcntl.ioctl = ioctl
     seen = witness.Witness(ours, unwatched_folders())
     theirs.close()
     import select
@@ -109,7 +117,7 @@ def seen(root: Path, code: str, how: str = "", deed: str = "") -> tuple[dict[str
     `somebody_else()` in `code` makes a process that nobody watches execute `deed`.
     """
     words = [sys.executable, "-c", WATCH, str(root), code, how, deed]
-    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert ended.returncode == 0, ended.stderr
     sources, changed, unseen = json.loads(ended.stdout)
     return sources, changed, unseen
@@ -176,3 +184,9 @@ def test_a_file_that_nobody_can_read_or_find_is_recorded_as_such(root: Path) -> 
     )
     sources, _, _ = seen(root, code)
     assert (sources["gone.bin"], len(sources["weights.bin"])) == ("absent", 64)
+
+
+@linux_only
+def test_a_signal_that_interrupts_an_answer_does_not_hold_the_call_for_ever(root: Path) -> None:
+    sources, _, _ = seen(root, "open('weights.bin').read()", "interrupted")
+    assert "weights.bin" in sources

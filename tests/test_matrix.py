@@ -97,6 +97,13 @@ def test_an_opset_that_the_provider_does_not_load_is_skipped() -> None:
     assert found["mlp/static/opset20/cpu/core"] == "provider cpu loads opsets 7 to 19, not 20"
 
 
+def test_an_opset_that_one_exporter_does_not_take_is_skipped_there() -> None:
+    early = ExporterSpec("early", "peers.early", opsets=(7, 19))
+    found = skips(replace(MATRIX, exporters=(CORE, early)))
+    assert found["mlp/static/opset18/cpu/early"] == found["mlp/static/opset20/cpu/core"] == ""
+    assert found["mlp/static/opset20/cpu/early"] == "exporter early takes opsets 7 to 19, not 20"
+
+
 def test_a_missing_library_is_named() -> None:
     matrix = replace(MATRIX, models=(model("bert", "batch", requires=("transformers", "timm")),))
     assert set(skips(matrix).values()) == {"the model needs the package timm, which is not installed"}
@@ -137,7 +144,7 @@ def test_ten_thousand_cells_take_well_under_a_second() -> None:
         exporters=(CORE, TORCH),
         exclude=(Exclusion("slow", model="m1*", opset="2?"),),
     )
-    began = time.perf_counter()
+    began = time.process_time()  # of this process alone: the machine may have other work
     planned = expand(matrix, HERE)
     assert len(planned) == 10_000
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0

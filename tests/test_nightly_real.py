@@ -1,7 +1,7 @@
 """Five real nights through the command line: a user's models and exporter, faults switched on and off by files.
 
-What `test_nightly_story.py` tells with made-up records happens here: every night is a process that exports, runs,
-measures and compares. Each event is reported exactly once, and nothing else is.
+What `test_nightly_records.py` tells with made-up records happens here: every night is a process that exports, runs,
+measures and compares. Each event is reported exactly once, and nothing else is. The nox session `nightly` runs it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Scene:
         return done.returncode, json.loads((run / "summary.json").read_text()), done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_five_real_nights_report_each_event_once(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     events: list[tuple[int, str, str]] = []

@@ -13,7 +13,7 @@ from sweeping import STAGES, Listener, by_name, cells, model, sweep
 from batch_export.record import Record
 from batch_export.spec import ModelSpec
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux' kernel tells")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="only Linux' kernel tells")]
 
 BUILT = {**STAGES, "Reference": "fake_stages.built"}
 PRELOADED = ("torch", "safetensors.torch", "pandas", "pyarrow", "onnx", "transformers.models.bert.modeling_bert")

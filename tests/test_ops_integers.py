@@ -78,3 +78,8 @@ MOVES: dict[str, Function] = {
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float16, torch.bfloat16, torch.float64], ids=str)
 def test_every_dtype_has_a_kernel(dtype: torch.dtype) -> None:
     check(MOVES, (torch.tensor([[1, 5, 2, 4], [3, 1, 6, 2]]).to(dtype),))
+
+
+def test_common_divisors_of_two_integer_types() -> None:
+    wide, narrow = torch.tensor([2**40, 12, -9]), torch.tensor([[8], [6]], dtype=torch.int32)
+    check({"gcd": torch.gcd, "lcm": torch.lcm}, (wide, narrow))

@@ -57,3 +57,9 @@ def test_plain_modes_with_free_axes(mode: str, way: str) -> None:
 @pytest.mark.parametrize("align_corners", [False, True])
 def test_linear_over_one_and_three_axes(mode: str, sizes: tuple[tuple[int, ...], ...], align_corners: bool) -> None:
     compare({"scale_factor": 0.45, "mode": mode, "align_corners": align_corners}, free=True, sizes=sizes)
+
+
+@pytest.mark.parametrize("options", [{"scale_factor": 1.5}, {"size": 7, "align_corners": True}], ids=str)
+def test_a_row_of_linear_interpolation_is_not_touched_by_its_neighbours(options: dict[str, Any]) -> None:
+    x = torch.tensor([[[1.0, 2.0, 3.0, 4.0], [float("nan"), float("inf"), 1e9, 0.0], [0.0, 1.0, 0.0, 3.0]]])
+    export_and_compare(Interpolation(mode="linear", **options), (x,), tolerance=2e-5)

@@ -163,3 +163,33 @@ def test_beta_of_zero_leaves_the_addend_out(dtype: torch.dtype) -> None:
         "an empty sum": lambda n, a, b: torch.addmm(a[:, :3], a[:, :0], b[:0], beta=0.5),
     }
     check(functions, (nothing, a, b))
+
+
+def test_softmax_is_computed_in_the_dtype_asked_for() -> None:
+    functions: dict[str, Function] = {
+        "softmax": lambda x: x.softmax(0, dtype=torch.float64),
+        "log_softmax": lambda x: x.log_softmax(-1, dtype=torch.float64),
+        "of one number": lambda x: x[0].softmax(0, dtype=torch.float64),
+        "the same dtype": lambda x: x.softmax(0),
+    }
+    check(functions, (torch.tensor([0.1, -2.3, 7.7]),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_ldexp_rounds_once(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, 1e-38, 3.0, -7e30, INF, NAN, 1e-45, 1.5, -1e-300], dtype=torch.float64).to(dtype)
+    exponents = torch.tensor([[0], [100], [-100], [250], [-250], [2**24 + 1], [-(2**24)]], dtype=torch.int32)
+    check({"ldexp": torch.ldexp}, (x, exponents))
+
+
+def test_logsigmoid_far_above_zero_is_no_negative_zero() -> None:
+    program = export(Calls({"logsigmoid": F.logsigmoid}), (torch.tensor([200.0, INF]),), None)
+    assert not torch.signbit(program(torch.tensor([200.0, INF]))[0]).any()
+    program.release()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_one_bound_leaves_infinities_on_the_other_side(dtype: torch.dtype) -> None:
+    functions: dict[str, Function] = {"max": lambda x: x.clamp(max=2.0), "min": lambda x: x.clamp(min=-1.0)}
+    functions |= {"from 0": lambda x: x.clamp(min=0.0), "to 0": lambda x: x.clamp(max=0.0), "relu6": F.relu6}
+    check(functions, (torch.tensor([-INF, -3.0, 0.5, 7.0, INF], dtype=dtype),))

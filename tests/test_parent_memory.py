@@ -23,8 +23,8 @@ from batch_export.report.rows import row_of, rows_of
 from batch_export.report.summary import Counts, complete, completed, summarise
 from batch_export.runner.result_file import ResultMemory
 from batch_export.runner.results import Results
+from batch_export.runner.stored_records import StoredRecords
 from batch_export.store import open_store
-from batch_export.stored_records import StoredRecords
 
 
 def made_up() -> list[Record]:
@@ -85,6 +85,7 @@ def test_results_are_counted_although_they_are_not_in_memory(tmp_path: Path, mon
     assert results.counts() == {"ran": 4, "cached": 5, "rerun_failures": 1}
     assert next(found for found, _ in results.known()) == crashed
     assert len(results.known()) == 10
+    results.close()
 
 
 def test_records_on_the_disk_are_a_sequence(tmp_path: Path) -> None:

@@ -200,11 +200,11 @@ def test_files_beside_the_model_are_its_external_data(tmp_path: Path) -> None:
             TranslationError,
             "exporter 'peer' returned, but wrote no file model.onnx. Next step: write the",
         ),
-        ("writes_rubbish", TranslationError, "exporter 'peer' wrote a file that is no ONNX model"),
+        ("writes_rubbish", TranslationError, "exporter 'peer' wrote a file that is not an ONNX model"),
         (
             "writes_a_folder",
             TranslationError,
-            "exporter 'peer' left 'weights' beside the model, which is no plain file",
+            "exporter 'peer' left 'weights' beside the model, which is not a plain file",
         ),
         ("needs_more", LibraryMissingError, "exporter needs_more needs the package 'tf2onnx'"),
         ("nothing", UsageError, "has no 'nothing'"),

@@ -17,11 +17,12 @@ from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.plan import keys
 from batch_export.plan import walk as plan
-from batch_export.record import Failure
+from batch_export.plan.matrix import PlannedCell
+from batch_export.record import Cell, Failure
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.sources.toolchain import Toolchain
-from batch_export.spec import AxisSpec, InputSpec, ModelSpec
+from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec
 from batch_export.steps import STEPS
 
 MODEL = replace(model("m"), requires=("lib",))
@@ -43,16 +44,21 @@ FACTS: dict[str, Any] = {
     "parameters": 3,
 }
 
+
+def planned(model: ModelSpec, exporter: ExporterSpec = CORE) -> PlannedCell:
+    return PlannedCell(Cell(model.name, "full", 18, CPU.name, exporter.name), model, CPU, exporter)
+
+
 MAKERS: dict[str, Callable[[ModelSpec, Toolchain], Action]] = {
-    "reference": lambda m, t: keys.reference_action(m, t),
-    "capture": lambda m, t: keys.capture_action(m, "full", CORE, t),
-    "translate": lambda m, t: keys.translate_action(m, "full", "graph", 18, CORE, t),
-    "plugin": lambda m, t: keys.plugin_action(m, "full", 18, PLUGIN, t),
+    "reference": lambda m, t: keys.reference_action(planned(m), t),
+    "capture": lambda m, t: keys.capture_action(planned(m), t),
+    "translate": lambda m, t: keys.translate_action(planned(m), "graph", t),
+    "plugin": lambda m, t: keys.plugin_action(planned(m, PLUGIN), t),
     "check": lambda m, t: keys.check_action(FILE, ASKED, t),
     "run": lambda m, t: keys.run_action(FILE, "reference", (0, 1), CPU, 1, ASKED, t),
-    "oracle": lambda m, t: keys.oracle_action(m, "reference", 0, t),
+    "oracle": lambda m, t: keys.oracle_action(planned(m), "reference", 0, t),
     "measure": lambda m, t: keys.measure_action(FILE, "reference", CPU, MeasureSpec(), t),
-    "eager": lambda m, t: keys.eager_action(m, MeasureSpec(), t),
+    "eager": lambda m, t: keys.eager_action(planned(m), MeasureSpec(), t),
 }
 BUILT = {"reference", "capture", "plugin", "oracle", "eager"}
 EXPORTED = {"capture", "translate", "plugin"}
@@ -121,10 +127,10 @@ def test_a_file_that_an_exporters_or_a_models_argument_names_is_in_its_keys() ->
 
     def all_keys(tools: Toolchain) -> dict[str, str]:
         return {
-            "reference": keys.reference_action(model, tools).key,
-            "capture": keys.capture_action(model, "full", core, tools).key,
-            "translate": keys.translate_action(model, "full", "graph", 18, core, tools).key,
-            "plugin": keys.plugin_action(model, "full", 18, exporter, tools).key,
+            "reference": keys.reference_action(planned(model), tools).key,
+            "capture": keys.capture_action(planned(model, core), tools).key,
+            "translate": keys.translate_action(planned(model, core), "graph", tools).key,
+            "plugin": keys.plugin_action(planned(model, exporter), tools).key,
         }
 
     for text, changed in (
@@ -136,7 +142,8 @@ def test_a_file_that_an_exporters_or_a_models_argument_names_is_in_its_keys() ->
         edited = replace(named, named={**named.named, text: "2"})
         before, after = all_keys(named), all_keys(edited)
         assert {name for name in before if before[name] != after[name]} == changed
-    assert dict(keys.plugin_action(model, "full", 18, exporter, named).entries)["exporter.files"] == '{"table.csv":"1"}'
+    entries = dict(keys.plugin_action(planned(model, exporter), named).entries)
+    assert entries["exporter.files"] == '{"table.csv":"1"}'
 
 
 def test_different_files_have_different_keys() -> None:

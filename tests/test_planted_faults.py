@@ -228,4 +228,4 @@ def test_float64_that_is_no_rounding_away_says_nothing(tmp_path: Path, dtype: st
     bench: Any = Bench(tmp_path, Otherwise(factor), dtype)
     made = oracle.execute(bench, reference.execute(bench).files["reference"], 0)
     assert ("out/0" in TensorFile(made.files["oracle"])) == usable
-    assert ("which is no rounding" in made.facts["note"]) != usable
+    assert ("which is not rounding" in made.facts["note"]) != usable

@@ -54,6 +54,16 @@ def test_the_sessions_are_there() -> None:
     assert "pip install" not in text
 
 
+def test_what_is_left_to_another_session_is_run_by_it() -> None:
+    text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    for session, named in (("ops", r"^RARER = (.*)$"), ("nightly", r'"-m", "nightly", (.*?), env')):
+        mark = f"mark.{session}"
+        files = [path for path in (ROOT / "tests").glob("test_*.py") if path != Path(__file__)]
+        marked = {f"tests/{path.name}" for path in files if mark in path.read_text(encoding="utf-8")}
+        (found,) = re.findall(named, text, re.MULTILINE)
+        assert set(re.findall(r'"(.+?)"', found)) == marked
+
+
 def test_the_version_is_written_once_more_only() -> None:
     import batch_export
 

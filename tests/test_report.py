@@ -26,9 +26,9 @@ from batch_export.report.markdown import markdown
 from batch_export.report.pace import Pace, left_text
 from batch_export.report.progress import LineReporter, LiveReporter, reporter_for
 from batch_export.report.spreadsheet import COLUMNS, csv_text
-from batch_export.report.story import counts_line, tell
 from batch_export.report.summary import Counts, complete, summarise
 from batch_export.report.table import tables
+from batch_export.report.terminal import counts_line, tell
 from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, cell_text, error_text, latency_text
 from batch_export.runner.reporter import Lane
 from batch_export.runtime.measuring import LatencyFacts, MeasureSpec
@@ -233,10 +233,10 @@ def test_a_terminal_without_unicode_gets_ascii() -> None:
     assert console.file.getvalue().isascii()  # type: ignore[attr-defined]
 
 
-# failures and the story
+# failures and what is printed
 
 
-def test_the_story_is_table_then_failures_then_counts_then_files() -> None:
+def test_the_terminal_has_table_then_failures_then_counts_then_files() -> None:
     records = [passed(cell()), failed(cell(opset=20)), Record(cell("cnn"), "skip", message="cuda is not installed")]
     text = rendered(records)
     order = [

@@ -37,11 +37,11 @@ from batch_export.report.run_folder import write_bisected
 from batch_export.report.run_folder import write_run as write_planned
 from batch_export.report.schemas import encoded, schemas
 from batch_export.report.spreadsheet import COLUMNS, csv_text
-from batch_export.report.story import tell
 from batch_export.report.summary import Counts, Summary, summarise
 from batch_export.report.table import legend
+from batch_export.report.terminal import tell
 from batch_export.report.wording import DISTRIBUTION_LEGEND, GLYPHS, cell_text
-from batch_export.stages.after_request import Answer
+from batch_export.stages.follow_up_request import Answer
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"

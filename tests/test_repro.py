@@ -148,6 +148,7 @@ def test_a_crash_is_reduced_in_processes_of_its_own(tmp_path: Path, monkeypatch:
     assert "ended by signal 11" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_crash_that_needs_the_models_classes_is_reproduced_with_the_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

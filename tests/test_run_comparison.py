@@ -14,7 +14,7 @@ from batch_export.cli import main as cli
 from batch_export.errors import UsageError
 from batch_export.record import Cell, OnnxFacts, Record, RunFacts
 from batch_export.report.baseline import baseline_of, read_baseline, write_baseline
-from batch_export.report.compare import Thresholds, compare, settle, suspects
+from batch_export.report.compare import Thresholds, compare, confirmed, suspects
 from batch_export.report.compare_text import comparison_json, comparison_markdown
 from batch_export.report.runs import read_side, resolve_run
 from batch_export.runtime.paired import PairedFacts
@@ -96,15 +96,15 @@ def test_latency_is_suspected_then_confirmed_or_dropped() -> None:
     found = compare([passed(HERE)], [passed(HERE, ms=1.12, sha="b")])
     assert suspects(found) == (HERE,)
     assert found.exit_code == 0, "a suspicion is no verdict"
-    slower = settle(found, {HERE: PairedFacts(1.12, 1.08, 1.15, 50)}, 1.05)
+    slower = confirmed(found, {HERE: PairedFacts(1.12, 1.08, 1.15, 50)}, 1.05)
     assert [change.kind for change in slower.changes] == ["slower"]
     assert slower.exit_code == 1
     assert "+12 % (95 % of +8 % to +15 %, 50 interleaved rounds" in slower.changes[0].text
-    assert settle(found, {HERE: PairedFacts(1.06, 1.04, 1.08, 50)}, 1.05).changes == ()
-    busy = settle(found, {HERE: PairedFacts(1.5, 1.4, 1.6, 9, contended=True)}, 1.05)
+    assert confirmed(found, {HERE: PairedFacts(1.06, 1.04, 1.08, 50)}, 1.05).changes == ()
+    busy = confirmed(found, {HERE: PairedFacts(1.5, 1.4, 1.6, 9, contended=True)}, 1.05)
     assert [change.kind for change in busy.changes] == ["suspect"]
     assert "the machine was busy when it was measured again" in busy.changes[0].text
-    lost = settle(found, {HERE: PairedFacts(error="the file is no longer in the store")}, 1.05)
+    lost = confirmed(found, {HERE: PairedFacts(error="the file is no longer in the store")}, 1.05)
     assert (lost.exit_code, lost.changes[0].kind) == (0, "suspect")
 
 

@@ -109,7 +109,7 @@ def test_an_input_without_a_value_is_a_failure_that_names_it(tmp_path: Path, ref
     failure = execute(tmp_path, graph, reference, [0]).failure
     assert failure is not None
     assert (failure.stage, failure.error_class) == ("run", "FeedError")
-    assert "input 1 ('scale') is none of the model's inputs (x)" in failure.message
+    assert "input 1 ('scale') is not one of the model's inputs (x)" in failure.message
 
 
 def test_a_refusal_at_other_sizes_is_a_fact(tmp_path: Path, reference: Path) -> None:

@@ -140,16 +140,17 @@ def test_much_output_is_no_failure(tmp_path: Path) -> None:
     assert result.records[0].verdict == "pass"
 
 
-@pytest.mark.parametrize("deed", ["hang", "hang_with_helper"])
-def test_a_hanging_action_is_ended_at_its_limit_with_a_stack_dump(tmp_path: Path, deed: str) -> None:
-    planned = cells([replace(model("slow", do={"Translate@18": deed}), timeout_s=4.0), model("quick")])
-    result = by_name(sweep(tmp_path, planned))
-    slow = result["slow/static/opset18/cpu/core"]
-    assert outcome(slow) == ("fail", "timeout", "Timeout")
-    assert slow.failure is not None
-    assert "acting.py" in slow.failure.details  # the dump is written before the end
-    assert "Translate slow/static/opset18/core" in slow.failure.message
-    assert result["slow/static/opset20/cpu/core"].verdict == "pass"
+def test_a_hanging_action_is_ended_at_its_limit_with_a_stack_dump(tmp_path: Path) -> None:
+    deeds = ("hang", "hang_with_helper")
+    slow = [replace(model(deed, do={"Translate@18": deed}), timeout_s=8.0) for deed in deeds]
+    result = by_name(sweep(tmp_path, cells([*slow, model("quick")]), n_jobs=3))
+    for deed in deeds:
+        ended = result[f"{deed}/static/opset18/cpu/core"]
+        assert outcome(ended) == ("fail", "timeout", "Timeout")
+        assert ended.failure is not None
+        assert "acting.py" in ended.failure.details  # the dump is written before the end
+        assert f"Translate {deed}/static/opset18/core" in ended.failure.message
+        assert result[f"{deed}/static/opset20/cpu/core"].verdict == "pass"
     assert result["quick/static/opset18/cpu/core"].verdict == "pass"
 
 

@@ -17,7 +17,7 @@ from sarif_pydantic import Sarif
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.report import sarif
-from batch_export.exporter.report.story import Story
+from batch_export.exporter.report.journal import Journal
 from batch_export.findings.diagnostic import Diagnostic
 from batch_export.findings.sarif import SCHEMA, sarif_log
 from batch_export.numbers.compare import compare
@@ -161,10 +161,10 @@ def test_a_run_s_log_has_a_place_in_the_repository_for_every_model(tmp_path: Pat
 
 
 def test_an_export_s_log_tells_the_error_and_what_differs(tmp_path: Path) -> None:
-    story = Story("Net", 20)
-    story.error = TranslationError("no", node="x_1", operator="aten.x", source=f"{Path.cwd()}/net.py:7")
-    story.verification = [compare("y", torch.zeros(2).numpy(), torch.ones(2).numpy())]
-    log = json.loads(sarif.write(tmp_path / "log.sarif", story).read_text())
+    journal = Journal("Net", 20)
+    journal.error = TranslationError("no", node="x_1", operator="aten.x", source=f"{Path.cwd()}/net.py:7")
+    journal.verification = [compare("y", torch.zeros(2).numpy(), torch.ones(2).numpy())]
+    log = json.loads(sarif.write(tmp_path / "log.sarif", journal).read_text())
     checked(log)
     results = log["runs"][0]["results"]
     assert [one["ruleId"] for one in results] == ["translate/TranslationError", "mismatch/Output"]
@@ -174,5 +174,5 @@ def test_an_export_s_log_tells_the_error_and_what_differs(tmp_path: Path) -> Non
 
 
 def test_reports_do_not_import_torch() -> None:
-    code = "import sys, batch_export.report.sarif, batch_export.runner.after; sys.exit('torch' in sys.modules)"
+    code = "import sys, batch_export.report.sarif, batch_export.runner.follow_up; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -33,8 +33,8 @@ from batch_export.report.junit import junit_xml
 from batch_export.report.markdown import markdown
 from batch_export.report.sarif import sarif_text
 from batch_export.report.spreadsheet import csv_text
-from batch_export.report.story import tell
 from batch_export.report.summary import Counts, summarise
+from batch_export.report.terminal import tell
 from batch_export.runner import remeasure
 from batch_export.runner.units import Unit
 from batch_export.store import open_store
@@ -125,7 +125,7 @@ def test_nothing_of_ours_unpickles_or_evaluates() -> None:
             unsafe |= keywords.get("allow_pickle") == "True" or keywords.get("shell") == "True"
             if unsafe:
                 found.add(path.name)
-    assert found == {"attempt.py", "guards.py", "guard_symbols.py"}
+    assert found == {"attempt.py", "guards.py", "guard_points.py", "guard_symbols.py"}
 
 
 # names lead nowhere
@@ -139,7 +139,7 @@ def test_no_name_leads_out_of_the_folder_of_logs(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize("key", ["../../secret", "/etc/passwd", "a/b", "", ".."])
 def test_a_key_that_is_none_is_no_path(tmp_path: Path, key: str) -> None:
-    with pytest.raises(StoreError, match="is no action's key"):
+    with pytest.raises(StoreError, match="is not the key of an action"):
         open_store(tmp_path).entry_path(key)
     folder = tmp_path / "outputs" / "2026-11-01" / "1"
     write_run(folder, [passed(cell())])

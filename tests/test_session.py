@@ -134,7 +134,7 @@ def test_feeds_go_by_name_then_by_position() -> None:
     assert feeds_for(["b"], values) == {"b": 2}
     assert feeds_for(["first", "second"], values) == {"first": 1, "second": 2}
     assert feeds_for(["first", "b"], values) == {"first": 1, "b": 2}
-    with pytest.raises(FeedError, match=r"input 0 \('other'\) is none of the model's inputs \(a, b\)"):
+    with pytest.raises(FeedError, match=r"input 0 \('other'\) is not one of the model's inputs \(a, b\)"):
         feeds_for(["other"], values)
     with pytest.raises(FeedError, match="input 0"):
         feeds_for(["other", "a"], values)

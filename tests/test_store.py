@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from batch_export.errors import StoreError
 from batch_export.record import UNCACHED_STAGES, Failure
 from batch_export.store import Store, files, open_store
 from batch_export.store.collection import collect
+from batch_export.store.locks import locked
 
 ROOT = Path(__file__).parents[1]
 SPAWN = multiprocessing.get_context("spawn")
@@ -247,6 +249,35 @@ def test_two_processes_do_not_execute_one_action_twice(tmp_path: Path) -> None:
     for worker in workers:
         worker.join()
     assert log.read_text() == "executed\n"
+
+
+def test_a_process_that_an_action_leaves_behind_keeps_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    waiting, leave = os.pipe()
+    with locked(path):
+        helper = os.fork()
+        if helper == 0:
+            os.close(leave)
+            os.read(waiting, 1)
+            os._exit(0)
+    with locked(path, wait=False) as held:
+        assert held
+    os.close(leave)
+    os.close(waiting)
+    os.waitpid(helper, 0)
+
+
+def test_a_forked_process_that_leaves_the_context_leaves_the_lock_to_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(locked(path))
+        helper = os.fork()
+        if helper == 0:
+            stack.close()
+            os._exit(0)
+        os.waitpid(helper, 0)
+        with locked(path, wait=False) as held:
+            assert not held
 
 
 def test_collecting_removes_the_least_recently_used_and_keeps_what_is_reachable(store: Store, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from batch_export.cli.arguments import VerbParser, add_outputs, offered_runs
 from batch_export.nouns import counted
 from batch_export.report.baseline import baseline_of, write_baseline
 from batch_export.report.runs import records_of, resolve_run
-from batch_export.report.story import folder_text
+from batch_export.report.terminal import folder_text
 from batch_export.runner.surroundings import circumstances
 from batch_export.sweeps.conclude import run_name
 

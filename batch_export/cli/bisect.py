@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from batch_export.cli.after_cell import answer
 from batch_export.cli.arguments import offered_cells
+from batch_export.cli.follow_up import answer
 
 
 def run(arguments: list[str]) -> int:
-    """Prints what was found; see `after_cell.answer` for the exit code."""
+    """Prints what was found; see `follow_up.answer` for the exit code."""
     return answer(
         "bisect", "Names the first wrong node of a failing cell, its source line, and who is to blame.", arguments
     )

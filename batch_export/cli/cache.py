@@ -15,7 +15,7 @@ from batch_export.config.compose import Composed, compose_and_call
 from batch_export.errors import UsageError
 from batch_export.nouns import counted
 from batch_export.report import run_folder as files
-from batch_export.report.story import folder_text
+from batch_export.report.terminal import folder_text
 from batch_export.steps import LOCAL
 from batch_export.store import Store, open_store
 from batch_export.store.audit import audit

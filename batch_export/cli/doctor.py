@@ -1,7 +1,7 @@
 """`doctor [OVERRIDES]`: looks at everything that a sweep needs, and says what to do about what is missing.
 
 Overrides as for a sweep arrive; one line per check leaves. The store and the outputs are opened, a child is started;
-no model is exported. Exit code 1 when a check fails; warnings are no failures.
+no model is exported. Exit code 1 when a check fails; warnings are not failures.
 """
 
 from __future__ import annotations

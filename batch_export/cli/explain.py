@@ -30,9 +30,7 @@ def run(arguments: list[str]) -> int:
     parser = VerbParser(
         "explain", "Shows the keys of a cell's actions and why they are executed or not, or what an error's code means."
     )
-    parser.add_argument(
-        "cell", help="model/dynamic/opset20/provider/exporter, as reports print it; or a code or class, e.g. BE201"
-    )
+    parser.add_argument("cell", help=f"{Cell.form()}, as reports print it; or a code or class, e.g. BE201")
     parser.add_argument("--full", action="store_true", help="long values whole")
     asked, overrides = parser.parse_known_args(arguments)
     if "/" not in asked.cell:
@@ -56,8 +54,8 @@ def _explain_error(word: str) -> int:
         near = nearest(word, words(), 1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(
-            f"{word!r} is not a cell's name, nor an error's code or class. Next step: {hint}Write "
-            "model/dynamic/opset20/provider/exporter, e.g. bert_tiny/full/opset20/cpu/core, or a code of docs/errors.md"
+            f"{word!r} is not a cell's name, nor an error's code or class. Next step: {hint}Write {Cell.form()}, "
+            "e.g. bert_tiny/full/opset20/cpu/core, or a code of docs/errors.md"
         )
     print(found.text())
     return 0
@@ -70,7 +68,7 @@ def offers(before: Sequence[str]) -> Iterable[str]:
 
 def _quoted(word: str) -> str:
     if "'" in word or "\\" in word:
-        raise UsageError(f"{word!r} is no name of a configuration")
+        raise UsageError(f"{word!r} is not the name of a configuration")
     return f"'{word}'"
 
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -48,21 +49,15 @@ _ZOO = "batch_export.zoo/"
 class ExportedFile:
     """One cell's files, relative to the destination, with their digests; `external` are its data files."""
 
-    model: str
-    dynamic: str
-    opset: int
-    exporter: str
+    cell: Cell
     path: str
     sha256: Digest
     external: dict[str, Digest] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What lies in the destination."""
-
-    files: tuple[ExportedFile, ...] = ()
-    schema_version: int = MANIFEST_VERSION
+    def entry(self) -> dict[str, Any]:
+        """What the manifest says of it: the value on each axis that a file depends on, then the rest."""
+        values = {axis: getattr(self.cell, axis) for axis in type(self.cell).axes() if axis != "provider"}
+        return {**values, "path": self.path, "sha256": self.sha256, "external": self.external}
 
 
 def run(arguments: list[str]) -> int:
@@ -120,7 +115,7 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
     if bad or not done:
         print(f"{bad} of {len(records)} cells are not exported; {dest / MANIFEST} is not written")
         return 1
-    manifest = msgspec.json.format(msgspec.json.encode(Manifest(tuple(done[name] for name in sorted(done))))) + b"\n"
+    manifest = _manifest(done[name] for name in sorted(done))
     path = dest / MANIFEST
     if not path.is_file() or path.read_bytes() != manifest:
         files.write_whole(path, manifest)
@@ -128,6 +123,11 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
         os.utime(path)
     print(f"{dest}: {counted(len(done), 'file')}, " + (f"{changed} written" if changed else "up to date"))
     return 0
+
+
+def _manifest(done: Iterable[ExportedFile]) -> bytes:
+    content = {"files": [made.entry() for made in done], "schema_version": MANIFEST_VERSION}
+    return msgspec.json.format(msgspec.json.encode(content)) + b"\n"
 
 
 def _placed(record: Record, store: Store, dest: Path) -> ExportedFile:
@@ -140,10 +140,7 @@ def _placed(record: Record, store: Store, dest: Path) -> ExportedFile:
         raise RunError(f"The store has lost the file of {cell.name}. Next step: run the same command again")
     folder = _folder(cell)
     return ExportedFile(
-        model=cell.model,
-        dynamic=cell.dynamic,
-        opset=cell.opset,
-        exporter=cell.exporter,
+        cell=cell,
         path=f"{folder}/opset{cell.opset}.onnx",
         sha256=model.onnx,
         external={f"{folder}/{name}": digest for name, digest in model.external},

@@ -21,11 +21,11 @@ def _plan(composed: Composed) -> int:
     for item in cells:
         print(f"{item.cell.name}  skip: {item.skip}" if item.skip else item.cell.name)
     running = [item for item in cells if not item.skip]
-    units = {(item.cell.model, item.cell.dynamic, item.cell.exporter) for item in running}
-    models = {unit[0] for unit in units}
+    captures = {item.cell.capture for item in running}
+    models = {item.cell.model for item in running}
     print(
         f"{counted(len(cells), 'cell')}: {len(running)} would run ({counted(len(models), 'model')}, "
-        f"{counted(len(units), 'capture')}), {len(cells) - len(running)} skipped"
+        f"{counted(len(captures), 'capture')}), {len(cells) - len(running)} skipped"
     )
     for reason, count in Counter(item.skip for item in cells if item.skip).most_common():
         print(f"  {count} skipped: {reason}")

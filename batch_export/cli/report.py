@@ -18,8 +18,8 @@ from batch_export.report.compare import Comparison
 from batch_export.report.expectations import stale, stale_exclusions
 from batch_export.report.formats import FORMATS, REPORTS, SUMMARIES, Subject, write
 from batch_export.report.runs import Side, read_side, records_of, resolve_run
-from batch_export.report.story import tell
 from batch_export.report.summary import summarise
+from batch_export.report.terminal import tell
 from batch_export.spec import RunSpec
 from batch_export.sweeps.conclude import compared
 

@@ -19,7 +19,7 @@ from batch_export.errors import UsageError
 from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.report.runs import all_runs, resolve_run
-from batch_export.report.story import folder_text
+from batch_export.report.terminal import folder_text
 from batch_export.spec import RunnerSpec
 from batch_export.sweeps import conclude
 from batch_export.sweeps.course import carry_out

@@ -86,7 +86,9 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
         raise UsageError("--multirun is not used here: the matrix' own keys take lists, e.g. matrix.opsets=[18,20]")
     for word in overrides:
         if _BARE_WORD.fullmatch(word):
-            raise UsageError(f"{word!r} is no override (key=value); a verb such as plan stands before everything else")
+            raise UsageError(
+                f"{word!r} is not an override (key=value); a verb such as plan stands before everything else"
+            )
     flags, composing, folders = taken_out(flags, overrides)
     outcome: list[int] = []
     raised: list[Exception] = []

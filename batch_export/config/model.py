@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from batch_export.axes import WORDS, input_names, size_of, terms
 from batch_export.errors import UsageError
 from batch_export.numbers.tolerances import Tolerance
-from batch_export.spec import AxisSpec, InputSpec, ModelSpec
+from batch_export.spec import GUARD_WORDS, AxisSpec, CacheSpec, InputSpec, ModelSpec
 from batch_export.words import did_you_mean
 
 RESERVED_KEYS = (
@@ -31,6 +31,7 @@ RESERVED_KEYS = (
     "timeout_s",
     "memory_gb",
     "allow_nonfinite",
+    "guards",
     "allow_guards",
 )
 """Keys that describe the model; every other key of the file is an argument of the builder."""
@@ -51,6 +52,8 @@ INTEGER_DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
 """torch's names of the dtypes that an input can have."""
 
+_CACHE_KEYS = ("cache", "layers", "keys", "values")
+_CACHE_PAIR = ("self_attention_cache", "cross_attention_cache")
 _TENSOR_KEYS = ("dtype", "shape", "range", "fill")
 _AXIS_KEYS = ("example", "check")
 _TOLERANCE_KEYS = ("atol", "rtol")
@@ -76,6 +79,7 @@ class _Reader:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.caches: list[CacheSpec] = []
 
     def read(self, config: Mapping[str, Any]) -> ModelSpec:
         if not isinstance(config, Mapping):
@@ -98,21 +102,24 @@ class _Reader:
             hint = f"; is {likely[0]!r} mistyped?" if likely else ""
             self._fail(f"has no 'inputs'; name every argument of forward with its dtype and shape{hint}")
         axes = self._axes(config.get("axes") or {})
+        inputs = tuple(self._inputs(config["inputs"], arguments))
         spec = ModelSpec(
             name=self.name,
             target=target,
             arguments=arguments,
-            inputs=tuple(self._inputs(config["inputs"], arguments)),
+            inputs=inputs,
+            caches=tuple(self.caches),
             axes=axes,
             tags=self._words("tags", config.get("tags")),
             requires=self._words("requires", config.get("requires")),
             seed=self._whole("seed", config.get("seed", 0)),
+            seed_given="seed" in config,
             tolerances=self._tolerances(config.get("tolerances") or {}),
             output_names=self._words("output_names", config.get("output_names")),
             timeout_s=self._limit("timeout_s", config.get("timeout_s", 0.0)),
             memory_gb=self._limit("memory_gb", config.get("memory_gb", 0.0)),
             allow_nonfinite=self._truth("allow_nonfinite", config.get("allow_nonfinite", False)),
-            allow_guards=self._truth("allow_guards", config.get("allow_guards", False)),
+            guards=self._guards(config),
         )
         self._agree(spec)
         return spec
@@ -165,6 +172,8 @@ class _Reader:
                 yield from self._node((*path, index), item, arguments)
         elif not isinstance(node, Mapping):
             self._fail(f"'{where}' must be a tensor such as {{dtype: float32, shape: [batch, 8]}}, not {node!r}")
+        elif "cache" in node and not isinstance(node["cache"], Mapping):
+            yield from self._cache(where, path, node, arguments)
         elif "dtype" in node and not isinstance(node["dtype"], Mapping):
             yield self._tensor(where, path, node, arguments)
         elif set(node) == {"value"} and not isinstance(node["value"], Mapping):
@@ -176,6 +185,29 @@ class _Reader:
             self._no_mistyped_leaf(where, node)
             for key, item in node.items():
                 yield from self._node((*path, str(key)), item, arguments)
+
+    def _cache(
+        self, where: str, path: tuple[str | int, ...], node: Mapping[str, Any], arguments: Mapping[str, Any]
+    ) -> Iterable[InputSpec]:
+        """A cache object: keys and values of each layer, or a cache of either kind of attention."""
+        target = node["cache"]
+        if not isinstance(target, str) or not _DOTTED_NAME.fullmatch(target):
+            self._fail(f"'{where}.cache' must be a dotted name such as transformers.DynamicCache, not {target!r}")
+        options = {str(key): value for key, value in node.items() if key not in (*_CACHE_KEYS, *_CACHE_PAIR)}
+        self.caches.append(CacheSpec(path, target, options))
+        if any(name in node for name in _CACHE_PAIR):
+            for name in _CACHE_PAIR:
+                if not isinstance(node.get(name), Mapping) or "cache" not in node[name]:
+                    self._fail(f"'{where}' is a pair of caches, and '{where}.{name}' is none")
+                yield from self._node((*path, name), node[name], arguments)
+            return
+        layers = self._size(f"{where}.layers", node.get("layers", 0), least=1)
+        keys = node.get("keys")
+        for part, tensor in (("key_cache", keys), ("value_cache", node.get("values", keys))):
+            if not isinstance(tensor, Mapping) or "dtype" not in tensor:
+                self._fail(f"'{where}' is a cache and needs 'keys', a tensor such as {{dtype: float32, shape: [...]}}")
+            for layer in range(layers):
+                yield from self._node((*path, part, layer), tensor, arguments)
 
     def _no_mistyped_leaf(self, where: str, node: Mapping[Any, Any]) -> None:
         """Fails when a mapping that is no leaf by its keys was plainly meant as one: its values are not specs."""
@@ -199,7 +231,7 @@ class _Reader:
         self._known(where, node, _TENSOR_KEYS)
         dtype = node["dtype"]
         if not isinstance(dtype, str) or dtype not in DTYPES:
-            self._fail(f"'{where}.dtype' is {dtype!r}, which is no dtype of torch{did_you_mean(str(dtype), DTYPES)}")
+            self._fail(f"'{where}.dtype' is {dtype!r}, which is not a dtype of torch{did_you_mean(str(dtype), DTYPES)}")
         shape = node.get("shape")
         if not _is_list(shape):
             self._fail(f"'{where}' needs 'shape', a list of axis names and sizes such as [batch, 8] ([] for a scalar)")
@@ -320,6 +352,16 @@ class _Reader:
         if not isinstance(value, bool):
             self._fail(f"'{where}' must be true or false, not {value!r}")
         return value
+
+    def _guards(self, config: Mapping[str, Any]) -> str:
+        """What becomes of guards; `allow_guards` is the older spelling."""
+        allowed = self._truth("allow_guards", config.get("allow_guards", False))
+        word = str(config.get("guards", "allow" if allowed else "warn"))
+        if word not in GUARD_WORDS:
+            self._fail(f"'guards' must be one of {', '.join(GUARD_WORDS)}, not {word!r}")
+        if allowed and word != "allow":
+            self._fail(f"'allow_guards: true' is an older spelling of 'guards: allow', and 'guards' is {word!r}")
+        return word
 
     def _limit(self, where: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):

@@ -30,7 +30,9 @@ from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.sources.closure import local_roots, refuse_two_builders
 from batch_export.spec import (
+    ANY_OPSETS,
     CORE_EXPORTER_TARGET,
+    CORE_OPSETS,
     Exclusion,
     Expectation,
     ExporterSpec,
@@ -41,12 +43,6 @@ from batch_export.spec import (
     StoreSpec,
 )
 from batch_export.words import nearest
-
-CORE_OPSETS = (18, 25)
-"""The lowest and the highest opset of our own exporter."""
-
-ANY_OPSETS = (7, 28)
-"""The range for the other exporters: they say themselves what they can do, within what ONNX has."""
 
 OPTIMISATION_LEVELS = ("disabled", "basic", "extended", "all")
 REFRESH_WORDS = ("missing", "contended", "always")
@@ -105,10 +101,10 @@ def provider_spec(name: str, config: Mapping[str, Any]) -> ProviderSpec:
 
 
 def exporter_spec(name: str, config: Mapping[str, Any]) -> ExporterSpec:
-    """Reads an exporter's config (`conf/exporter/<name>.yaml`): `_target_`, and keyword arguments for it.
+    """Reads an exporter's config (`conf/exporter/<name>.yaml`): `_target_`, `opsets`, and keyword arguments for it.
 
     Raises:
-        UsageError: `_target_` is missing or not a dotted name.
+        UsageError: `_target_` is missing or not a dotted name, or `opsets` is no range.
     """
     arguments = dict(config)
     target = arguments.pop("_target_", None)
@@ -117,7 +113,19 @@ def exporter_spec(name: str, config: Mapping[str, Any]) -> ExporterSpec:
             f"exporter/{name}: _target_ must be the dotted name of a callable, such as my_package.my_export, "
             f"got {target!r}"
         )
-    return ExporterSpec(name=name, target=target, arguments=arguments)
+    known = CORE_OPSETS if target == CORE_EXPORTER_TARGET else ANY_OPSETS
+    given = arguments.pop("opsets", None)
+    opsets = known if given is None else _opset_range(f"exporter/{name}", given)
+    return ExporterSpec(name, target, arguments, (max(known[0], opsets[0]), min(known[1], opsets[1])))
+
+
+def _opset_range(where: str, value: Any) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2 or not all(type(one) is int for one in value):
+        raise UsageError(f"{where}: opsets must be [lowest, highest], got {value!r}")
+    lowest, highest = value
+    if lowest > highest:
+        raise UsageError(f"{where}: opsets must be [lowest, highest], got {value!r}")
+    return lowest, highest
 
 
 def _matrix(entry: Mapping[str, Any], groups: ConfigGroups) -> MatrixSpec:
@@ -194,15 +202,14 @@ def _opset_numbers(value: Any) -> tuple[int, ...]:
 
 
 def _check_opsets(opsets: Sequence[int], exporters: Sequence[ExporterSpec]) -> None:
-    for exporter in exporters:
-        ours = exporter.target == CORE_EXPORTER_TARGET
-        low, high = CORE_OPSETS if ours else ANY_OPSETS
-        for opset in opsets:
-            if not low <= opset <= high:
-                raise UsageError(
-                    f"matrix.opsets: opset {opset} is out of range, the exporter {exporter.name!r} "
-                    f"takes opsets {low} to {high}"
-                )
+    """Refuses an opset that no exporter of the matrix takes; where one does, the others' cells are skipped."""
+    for opset in opsets:
+        if not any(exporter.opsets[0] <= opset <= exporter.opsets[1] for exporter in exporters):
+            low, high = exporters[0].opsets
+            raise UsageError(
+                f"matrix.opsets: opset {opset} is out of range, the exporter {exporters[0].name!r} "
+                f"takes opsets {low} to {high}"
+            )
 
 
 def _check_dynamic(settings: Sequence[str], models: Sequence[ModelSpec]) -> None:

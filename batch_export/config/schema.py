@@ -6,7 +6,7 @@ a wrong value gets a sentence that knows the right ones. Nothing is read or reso
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, get_type_hints
@@ -15,40 +15,18 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from batch_export.numbers.tolerances import DEFAULT_TOLERANCES
+from batch_export.record import Cell
+from batch_export.spec import Exclusion, Expectation
 
 SCHEMA_NAME = "batch_export_schema"
 
 
-@dataclass
-class PatternConfig:
-    model: str = "*"
-    dynamic: str = "*"
-    opset: str = "*"
-    provider: str = "*"
-    exporter: str = "*"
+_Axes: Any = make_dataclass("_Axes", [(key, Any, field(default_factory=list)) for key in Cell.axes().values()])
 
 
 @dataclass
-class ExclusionConfig(PatternConfig):
-    reason: str = ""
-
-
-@dataclass
-class ExpectationConfig(PatternConfig):
-    reason: str = ""
-    stage: str = "*"
-    error_class: str = "*"
-    link: str = ""
-
-
-@dataclass
-class MatrixConfig:
-    models: Any = field(default_factory=list)
-    opsets: Any = field(default_factory=list)
-    dynamic: Any = field(default_factory=list)
-    providers: Any = field(default_factory=list)
-    exporters: Any = field(default_factory=list)
-    exclude: list[ExclusionConfig] = field(default_factory=list)
+class MatrixConfig(_Axes):  # type: ignore[misc]  # a key for each axis, which only the cell says
+    exclude: list[Exclusion] = field(default_factory=list)
     require_providers: bool = False
 
 
@@ -129,7 +107,7 @@ class Config:
     tolerances: TolerancesConfig = field(default_factory=TolerancesConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
-    expectations: list[ExpectationConfig] = field(default_factory=list)
+    expectations: list[Expectation] = field(default_factory=list)
     baseline: str = ""
 
 

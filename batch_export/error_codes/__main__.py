@@ -9,7 +9,7 @@ _AREAS = {
     "2": "Exporting and running a file",
     "3": "A file that is not what was asked for",
     "4": "A file that does not agree with eager PyTorch",
-    "5": "Actions that did not come to their own end",
+    "5": "Actions that did not finish by themselves",
 }
 _HEAD = """# Errors
 

@@ -31,7 +31,7 @@ CONFIGURATION = (
         "BE111",
         "StoreError",
         "The store could not be read or written",
-        "The store's folder is missing rights or room, is no store, or has a format that this version does not read.",
+        "The store's folder lacks rights or room, is not a store, or has a format that this version does not read.",
         Kind.PYTHON,
         """
 import pathlib, tempfile

@@ -1,4 +1,4 @@
-"""BE5xx: actions that did not come to their own end, and results that nobody can use."""
+"""BE5xx: actions that did not finish by themselves, and results that nobody can use."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Model(torch.nn.Module):
 batch_export.export(Model(), (torch.ones(3),), dynamic_shapes=({0: "length"},))
 """,
         "The sentence names axis, guard and line: leave that axis out of dynamic_shapes, or write that line for every "
-        "size. allow_guards=True accepts a restricted range, and writes it into the file's metadata.",
+        "size. guards='allow' accepts a restricted range, and writes it into the file's metadata.",
     ),
     Explanation(
         "BE203",
@@ -196,8 +196,9 @@ batch_export.export(torch.nn.Tanh(), (torch.ones(2),), custom_translation_table=
         "BE211",
         "ExportWarning",
         "A warning: the file holds, and something of the model is not in it",
-        "forward changes a plain attribute, which a file cannot keep; a size of 1 would drop an axis; or a capture "
-        "took something about the data for granted, which allow_guards=True let through.",
+        "forward changes a plain attribute, which a file cannot keep; a size of 1 would drop an axis; two axes of "
+        "different names are one; the file has a limit of sizes that the model has not; or a capture took something "
+        "about the data for granted, which guards='allow' let through.",
         Kind.PYTHON,
         """
 import torch, warnings, batch_export
@@ -238,7 +239,7 @@ open_session(path, ProviderSpec("mine", "onnxruntime", "NoSuchExecutionProvider"
         "BE222",
         "LoadError",
         "The runtime does not load the file",
-        "An operator or a dtype that it has no kernel for, an opset that it does not know, or a file that is no ONNX.",
+        "An operator or a dtype that it has no kernel for, an opset that it does not know, or a file that is not ONNX.",
         Kind.EXPORTER,
         """
 import onnx

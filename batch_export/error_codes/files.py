@@ -199,7 +199,7 @@ model.graph.node.append(onnx.helper.make_node("Cast", [name], ["cast"], to=11))
 model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("cast", 11, ["batch", 4]))
 """
         ),
-        _EXPORTER + "Complex values are pairs of floats in ONNX; that alone is no mismatch.",
+        _EXPORTER + "Complex values are pairs of floats in ONNX; that alone is not a mismatch.",
     ),
     Explanation(
         "BE322",

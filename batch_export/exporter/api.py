@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,21 +17,30 @@ from batch_export.exporter import artifacts
 from batch_export.exporter.capture import capture as capturing
 from batch_export.exporter.capture import dynamic_axes as older_axes
 from batch_export.exporter.capture import dynamic_shapes as shapes
-from batch_export.exporter.capture.arguments import example_inputs, warn_deprecated
+from batch_export.exporter.capture.arguments import (
+    example_inputs,
+    of_exportable_module,
+    warn_deprecated,
+    warn_of_older_ways,
+)
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
+from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
 from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise import opset
 from batch_export.exporter.optimise import passes as optimise
 from batch_export.exporter.optimise.weight_folding import GROWTH
 from batch_export.exporter.program import naming
-from batch_export.exporter.program.older_path import TorchScriptExporter, export_torchscript
+from batch_export.exporter.program.older_path import export_torchscript
 from batch_export.exporter.program.program import ONNXProgram
+from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report import markdown
-from batch_export.exporter.report.story import Story
+from batch_export.exporter.report.journal import Journal
+from batch_export.exporter.translate.boundary import MUTATIONS
 from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
+from batch_export.plugin import Exporter
 
 DEFAULT_OPSET = 20
 
@@ -38,7 +48,7 @@ DEFAULT_OPSET = 20
 def export(
     model: Any,
     args: Any = (),
-    f: str | os.PathLike[str] | None = None,
+    f: str | os.PathLike[str] | io.BufferedIOBase | None = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
     export_params: bool = True,
@@ -60,21 +70,26 @@ def export(
     dump_exported_program: bool = False,
     artifacts_dir: str | os.PathLike[str] = ".",
     fallback: bool = False,
+    guards: GuardMode | None = None,
     allow_guards: bool = False,
+    capture_blocks: bool = True,
     passes: Sequence[Any] = (),
     fold_weights: bool = True,
     fold_growth: float = GROWTH,
     registry: OnnxRegistry | None = None,
-    torchscript: TorchScriptExporter | None = None,
+    prefer_native: str = "auto",
+    mutations: str = "outputs",
+    torchscript: Exporter | None = None,
     **deprecated: Any,
 ) -> ONNXProgram:
     """Exports a model to ONNX.
 
     Args:
-        model: a module, a callable, an exported program (taken as it is), or a scripted module or function.
+        model: a module, a callable, an exported program (taken as it is), or a scripted module or function. A
+            `torch.onnx.ExportableModule` brings its inputs, shapes and names along.
         args: positional example inputs, or a single one; tensors become inputs of the ONNX model, other values are
             fixed. A dict of parameter names at the end stands for `kwargs` when those are not given.
-        f: where to write the model; nothing is written when None.
+        f: where to write the model, a path (or a binary file object, without external data); nothing when None.
         kwargs: keyword example inputs.
         export_params: whether weights are written to `f`.
         verbose: print each stage with its time.
@@ -97,9 +112,15 @@ def export(
         dump_exported_program: write the captured program into `artifacts_dir`, as `.pt2` and as text.
         artifacts_dir: where reports, profiles and programs go.
         fallback: use the TorchScript exporter, with a warning, when this one fails; the result's `exporter` says so.
-        allow_guards: accept a program that holds for some sizes of a dynamic axis only, or that takes something about
-            the data for granted (it is then run against the model first); its guards and assumptions are in the model's
-            metadata (`batch_export.guards`, `batch_export.assumptions`) and in the report.
+        guards: what becomes of a captured program that holds for some sizes of a dynamic axis only, where the model
+            itself takes more, as running both at such sizes shows. "warn" (when None) takes limits such as `n >= 3`
+            beyond which the program fails, with a warning, and refuses a program that would give wrong numbers; "error"
+            refuses both; "allow" takes both, and also what the program takes for granted about the data (it is then run
+            against the model first). Guards and assumptions that were taken are in the model's metadata
+            (`batch_export.guards`, `batch_export.assumptions`) and in the report.
+        allow_guards: the older spelling of `guards="allow"`.
+        capture_blocks: capture blocks that are alike (the layers of a transformer) twice and write the nodes again for
+            the others; the graph is the same as by tracing each, and `program.captured.blocks` says what was shared.
         passes: onnx-ir passes to run after the optimiser.
         fold_weights: compute what depends on weights alone when a file is written: BatchNormalization merged into a
             convolution, transposed and concatenated weights, position tables, masks. The program keeps the nodes, so
@@ -107,6 +128,11 @@ def export(
         fold_growth: how much the weights in a file may grow by that, as a share of their bytes; what would grow more
             stays a node.
         registry: translations to use; `opset_version` is its own when not given.
+        prefer_native: operators that newer opsets have whole (`GroupNormalization` from 21 on, `Attention` and
+            `RMSNormalization` from 23 on) are written as those where ONNX Runtime's kernel is known to run right
+            (`auto`), `always` (an error where ONNX has none), or `never`.
+        mutations: buffers and inputs that forward changes are further outputs called `<name>_mutated` (`outputs`), an
+            error (`error`), or left out of the file (`drop`).
         torchscript: the TorchScript exporter; `batch_export.export` brings it along.
         **deprecated: `training`, `operator_export_type`, `do_constant_folding`, `custom_opsets`,
             `export_modules_as_functions` and `autograd_inlining` only warn.
@@ -117,25 +143,40 @@ def export(
     Raises:
         OnnxExporterError: the subclass names the stage; the message names node, operator, source line and next step.
         TypeError: for a parameter that does not exist.
+        ValueError: for a choice that does not exist, or `guards` that contradict `allow_guards`.
     """
     warn_deprecated(deprecated)
+    if mutations not in MUTATIONS:
+        raise ValueError(f"mutations={mutations!r}: choose {', '.join(MUTATIONS)}")
+    warn_of_older_ways(f, dynamic_axes, dynamo)
+    args, kwargs, dynamic_shapes, input_names, output_names = of_exportable_module(
+        model, args, kwargs, dynamic_shapes, input_names, output_names
+    )
+    guard_mode = _guard_mode(guards, allow_guards)
     arguments, keywords = example_inputs(model, args, kwargs)
     target_opset = _opset(opset_version, registry)
-    story = Story(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
+    journal = Journal(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
     folder = Path(artifacts_dir)
     save = _Saving(f, export_params, keep_initializers_as_inputs, external_data)
     older = _older_form(model, arguments, keywords, dynamic_shapes, dynamic_axes, input_names, output_names)
     if not dynamo:
         program = export_torchscript(
-            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names
+            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names, journal
         )
-        save(program, story)
+        save(program, journal)
         return program
     try:
         opset.check_opset(target_opset)
-        with story.stage("capture"):
-            captured = capturing.capture(model, arguments, keywords, dynamic_shapes=older, allow_guards=allow_guards)
-            story.captured = captured
+        with journal.stage("capture"):
+            captured = capturing.capture(
+                model,
+                arguments,
+                keywords,
+                dynamic_shapes=older,
+                guards=guard_mode,
+                capture_blocks=capture_blocks,
+            )
+            journal.captured = captured
         if dump_exported_program:
             artifacts.dump_program(captured.program, folder)
         program = to_onnx(
@@ -149,33 +190,44 @@ def export(
             fold_weights=fold_weights,
             fold_growth=fold_growth,
             registry=registry,
-            story=story,
+            prefer_native=prefer_native,
+            mutations=mutations,
+            journal=journal,
         )
         if dynamic_axes and dynamic_shapes is None:
             older_axes.name_outputs(program.model, dynamic_axes, output_names)
-        save(program, story)
+        save(program, journal)
         if verify:
-            with story.stage("verify"):
+            with journal.stage("verify"):
                 _refuse_fake(program)
-                story.verification = verification.verify_program(program, model, arguments, keywords)
-                verification.require(story.verification)
-                story.verification += verification.verify_other_size(program, model, arguments, keywords)
+                journal.verification = verification.verify_program(program, model, arguments, keywords)
+                verification.require(journal.verification)
+                journal.verification += verification.verify_other_size(program, model, arguments, keywords)
         if profile:
             artifacts.write_profile(program, folder)
     except OnnxExporterError as error:
-        story.error = error
+        journal.error = error
         if not fallback or isinstance(error, SaveError):
             raise
         warnings.warn(f"the export failed and falls back to the TorchScript exporter: {error}", stacklevel=2)
         program = export_torchscript(
-            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names
+            torchscript, model, arguments, keywords, target_opset, older, input_names, output_names, journal
         )
-        program.export_exception = error
-        save(program, story)
+        save(program, journal)
     finally:
         if report:
-            markdown.write(story, folder)
+            markdown.write(journal, folder)
     return program
+
+
+def _guard_mode(guards: GuardMode | None, allow_guards: bool) -> GuardMode:
+    """What becomes of guards, by the parameter and its older spelling."""
+    mode = guards if guards is not None else "allow" if allow_guards else "warn"
+    if mode not in GUARD_MODES:
+        raise ValueError(f"guards is {mode!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
+    if allow_guards and mode != "allow":
+        raise ValueError(f"allow_guards=True means guards='allow', and guards is {mode!r}; leave out allow_guards")
+    return mode
 
 
 def _refuse_fake(program: ONNXProgram) -> None:
@@ -196,18 +248,22 @@ class _Saving:
     """Writes a program to `f`, if there is one, as the caller of `export` wants it."""
 
     def __init__(
-        self, f: str | os.PathLike[str] | None, weights: bool, weights_as_inputs: bool, external_data: bool
+        self,
+        f: str | os.PathLike[str] | io.BufferedIOBase | None,
+        weights: bool,
+        weights_as_inputs: bool,
+        external_data: bool,
     ) -> None:
         self._options: dict[str, Any] = {
             "include_initializers": weights,
             "keep_initializers_as_inputs": weights_as_inputs,
-            "external_data": external_data,
+            "external_data": external_data if f is None or isinstance(f, (str, os.PathLike)) else None,
         }
         self._f = f
 
-    def __call__(self, program: ONNXProgram, story: Story) -> None:
+    def __call__(self, program: ONNXProgram, journal: Journal) -> None:
         if self._f is not None:
-            with story.stage("save"):
+            with journal.stage("save"):
                 program.save(self._f, **self._options)
 
 
@@ -239,46 +295,59 @@ def to_onnx(
     fold_weights: bool = True,
     fold_growth: float = GROWTH,
     registry: OnnxRegistry | None = None,
-    story: Story | None = None,
+    prefer_native: str = "auto",
+    mutations: str = "outputs",
+    journal: Journal | None = None,
 ) -> ONNXProgram:
     """Turns a captured program into ONNX at one opset; one capture may be turned into several.
 
     Raises:
         OnnxExporterError: as `export`.
     """
-    story = story or Story(model="", opset_version=opset_version)
+    journal = journal or Journal(model="", opset_version=opset_version)
     opset.check_opset(opset_version)
-    registry = registry.at(opset_version) if registry is not None else OnnxRegistry(opset_version)
+    registry = (registry or OnnxRegistry()).at(opset_version, None if prefer_native == "auto" else prefer_native)
     for target, functions in (custom_translation_table or {}).items():
         registry.register_target(target, functions)
-    with story.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
-        translated = translate_program(captured.program, registry, captured.axis_names, fold=optimize)
-    program = ONNXProgram(translated.model, captured.program)
-    story.program = program
-    program.operators, program.output_kinds, program.captured = translated.operators, translated.output_kinds, captured
-    program.fold_weights, program.fold_growth = fold_weights, fold_growth
-    program.operator_seconds, program.fake_context = translated.operator_seconds, context_of(captured.program)
+    with journal.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
+        translated = translate_program(
+            captured.program, registry, captured.axis_names, fold=optimize, mutations=mutations
+        )
+    model, journal.operators = translated.model, translated.operators
     if optimize or passes:
-        with story.stage("optimise"):
-            program.passes = optimise.optimise(program.model, passes, standard=optimize)
-    with story.stage("opset"):
-        opset.set_opset(program.model, opset_version)
-    naming.rename(program.model, input_names, output_names)
-    graph = program.model.graph
+        with journal.stage("optimise"):
+            journal.passes = naming.optimised(model, lambda: optimise.optimise(model, passes, standard=optimize))
+    with journal.stage("opset"):
+        opset.set_opset(model, opset_version)
+    naming.rename(model, input_names, output_names)
+    graph = model.graph
     ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]
     graph.metadata_props[metadata.RANGE_CONSTRAINTS] = naming.replace_words(ranges, captured.axis_names)
     shapes.require_free(
         captured.program, [None if value.shape is None else list(value.shape) for value in graph.inputs]
     )
     if captured.derived_names:
-        naming.rename_axes(program.model, captured.derived_names)
+        naming.rename_axes(model, captured.derived_names)
+    if broadcast := [guard.unites[0] for guard in captured.united if guard.holds_beyond]:
+        naming.keep_apart(model, broadcast)
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
-        program.model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
+        model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
     if captured.assumptions:
         taken = "\n".join(one.condition for one in captured.assumptions)  # no path: the file's bytes stay the same
-        program.model.metadata_props[metadata.ASSUMPTIONS] = taken
-    program.seconds, program.diagnostic_context = story.seconds, story
+        model.metadata_props[metadata.ASSUMPTIONS] = taken
+    provenance = Provenance(
+        operators=translated.operators,
+        operator_seconds=translated.operator_seconds,
+        output_kinds=tuple(translated.output_kinds),
+        passes=tuple(journal.passes),
+        seconds=journal.seconds,
+        captured=captured,
+        fake_context=context_of(captured.program),
+        diagnostic_context=journal,
+    )
+    program = ONNXProgram(model, captured.program, provenance)
+    program.fold_weights, program.fold_growth = fold_weights, fold_growth
     return program
 
 

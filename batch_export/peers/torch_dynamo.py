@@ -6,14 +6,13 @@ through, under a class whose attribute `stage` tells capture from translation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch.onnx._internal.exporter._errors import TorchExportError
 from torch.utils import _pytree as pytree
 
+from batch_export.plugin import Wanted, options
 from batch_export.words import class_and_line
 
 
@@ -23,33 +22,22 @@ class TorchCaptureError(RuntimeError):
     stage = "capture"
 
 
-def export(
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    path: Path,
-    opset_version: int,
-    dynamic_shapes: dict[str, Any] | None,
-    input_names: Sequence[str] | None,
-    output_names: Sequence[str] | None,
-    **options: Any,
-) -> None:
-    """Writes `path`; `options` go to `torch.onnx.export` as they are."""
+def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **wanted: Unpack[Wanted]) -> None:
+    """Writes the file; what is given besides goes to `torch.onnx.export` as it is."""
     try:
         torch.onnx.export(
             module,
             args,
-            path,
+            wanted["path"],
             kwargs=kwargs,
-            opset_version=opset_version,
-            dynamic_shapes=with_dims(dynamic_shapes),
-            input_names=input_names,
-            output_names=output_names,
+            opset_version=wanted["opset_version"],
+            dynamic_shapes=with_dims(wanted["dynamic_shapes"]),
+            input_names=wanted["input_names"],
+            output_names=wanted["output_names"],
             dynamo=True,
             external_data=True,
             verbose=False,
-            **options,
+            **options(wanted),
         )
     except TorchExportError as error:
         cause = error.__cause__ or error

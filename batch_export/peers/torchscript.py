@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch.utils import _pytree as pytree
+
+from batch_export.plugin import Wanted, options
 
 
 class _Flat(torch.nn.Module):
@@ -37,37 +38,40 @@ class _Flat(torch.nn.Module):
         return tuple(output for output in outputs if output is not None)
 
 
-def export(
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    path: Path,
-    opset_version: int,
-    dynamic_shapes: dict[str, Any] | None,
-    input_names: Sequence[str] | None,
-    output_names: Sequence[str] | None,
-    **options: Any,
-) -> None:
-    """Writes `path`; `options` go to `torch.onnx.export` as they are."""
-    flat = _Flat(module, (args, kwargs)).train(module.training)
-    names = list(input_names) if input_names else [f"input_{index}" for index in range(len(flat.tensors))]
+def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **wanted: Unpack[Wanted]) -> None:
+    """Writes the file; what is given besides goes to `torch.onnx.export` as it is."""
+    if isinstance(module, torch.jit.ScriptModule):  # it cannot be called inside a trace
+        flat: Any = module
+        given = _by_position(module, args, kwargs)
+        tensors = tuple(leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor))
+    else:
+        flat = _Flat(module, (args, kwargs)).train(module.training)
+        given = tensors = flat.tensors
+    names = list(wanted["input_names"] or ()) or [f"input_{index}" for index in range(len(tensors))]
     with warnings.catch_warnings():
         # The path is deprecated and tracing warns at every Python number; neither is news to whoever chose it.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             flat,
-            flat.tensors,
-            str(path),
+            given,
+            str(wanted["path"]),
             kwargs={},
-            opset_version=opset_version,
-            dynamic_axes=dynamic_axes(dynamic_shapes, names),
+            opset_version=wanted["opset_version"],
+            dynamic_axes=dynamic_axes(wanted["dynamic_shapes"], names),
             input_names=names,
-            output_names=output_names,
+            output_names=wanted["output_names"],
             dynamo=False,
             verbose=False,
-            **options,
+            **options(wanted),
         )
+
+
+def _by_position(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The inputs of a scripted module in the order of its forward, up to the last one that is given."""
+    formals = list(module.forward.schema.arguments)[1 + len(args) :]
+    while formals and formals[-1].name not in kwargs:
+        formals.pop()
+    return (*args, *(kwargs.get(formal.name, formal.default_value) for formal in formals))
 
 
 def dynamic_axes(dynamic_shapes: dict[str, Any] | None, input_names: Sequence[str]) -> dict[str, dict[int, str]]:

@@ -13,51 +13,45 @@ from batch_export import axes
 from batch_export.action import Action, ModelArtifact
 from batch_export.contract import Contract
 from batch_export.digest import Digest, canonical_json, digest_value
+from batch_export.plan.matrix import PlannedCell
 from batch_export.runtime.kinds import RUNTIMES
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.sources.named_files import texts
 from batch_export.sources.toolchain import Toolchain
-from batch_export.spec import ExporterSpec, ModelSpec
+from batch_export.spec import ExporterSpec
 from batch_export.steps import STEPS
 
 _EXPORT_LIBRARIES = ("onnx", "onnxscript", "onnx-ir", "numpy")
 
 
-def reference_action(model: ModelSpec, toolchain: Toolchain) -> Action:
+def reference_action(cell: PlannedCell, toolchain: Toolchain) -> Action:
     """Eager outputs of a model at all its sizes; the same for every setting, opset, exporter and provider."""
-    entries = _model_entries(model, toolchain) | {
-        "axes": _text(model.axes),
-        "variants": _text(model.variants),
+    entries = _model_entries(cell, toolchain) | {
+        "axes": _text(cell.model.axes),
+        "variants": _text(cell.model.variants),
     }
-    return _action("Reference", entries, toolchain, model.name)
+    return _action("Reference", entries, toolchain, cell.model.name)
 
 
-def oracle_action(model: ModelSpec, reference: Digest, case: int, toolchain: Toolchain) -> Action:
+def oracle_action(cell: PlannedCell, reference: Digest, case: int, toolchain: Toolchain) -> Action:
     """Eager in float64 at one of a model's cases; the same for every file of the model."""
-    entries = _model_entries(model, toolchain) | {
+    entries = _model_entries(cell, toolchain) | {
         "reference": reference,
-        "case": _text([case, axes.cases(model)[case]]),
+        "case": _text([case, axes.cases(cell.model)[case]]),
     }
-    return _action("Oracle", entries, toolchain, f"{model.name} in float64")
+    return _action("Oracle", entries, toolchain, f"{cell.model.name} in float64")
 
 
-def capture_action(model: ModelSpec, dynamic: str, exporter: ExporterSpec, toolchain: Toolchain) -> Action:
+def capture_action(cell: PlannedCell, toolchain: Toolchain) -> Action:
     """The exported program of a model at one dynamic-shape setting."""
-    entries = _model_entries(model, toolchain) | _setting_entries(model, dynamic, exporter, toolchain)
-    if model.allow_guards:
-        entries["model.allow_guards"] = "true"
-    return _action("Capture", entries, toolchain, f"{model.name}/{dynamic}/{exporter.name}")
+    entries = _model_entries(cell, toolchain) | _setting_entries(cell, toolchain)
+    if cell.model.guards != "warn":
+        entries["model.guards"] = cell.model.guards
+    return _action("Capture", entries, toolchain, cell.cell.capture)
 
 
-def translate_action(
-    model: ModelSpec,
-    dynamic: str,
-    graph_digest: str,
-    opset: int,
-    exporter: ExporterSpec,
-    toolchain: Toolchain,
-) -> Action:
+def translate_action(cell: PlannedCell, graph_digest: str, toolchain: Toolchain) -> Action:
     """The ONNX file of a captured program.
 
     Of the model only what names inputs, outputs and axes in the file is in the key: an edit of its sources that leaves
@@ -65,29 +59,28 @@ def translate_action(
     """
     entries = {
         "graph": graph_digest,
-        "opset": str(opset),
-        "dynamic": dynamic,
-        **_exporter_entries(exporter, toolchain),
-        "inputs": _text([(leaf.path, leaf.dtype, leaf.shape) for leaf in model.inputs]),
-        "output_names": _text(model.output_names),
+        "opset": str(cell.cell.opset),
+        "dynamic": cell.cell.dynamic,
+        **_exporter_entries(cell.exporter, toolchain),
+        "inputs": _text([(leaf.path, leaf.dtype, leaf.shape) for leaf in cell.model.inputs]),
+        "output_names": _text(cell.model.output_names),
         **_versions(toolchain, "python", "torch", *_EXPORT_LIBRARIES),
     }
-    return _action("Translate", entries, toolchain, f"{model.name}/{dynamic}/opset{opset}/{exporter.name}")
+    return _action("Translate", entries, toolchain, cell.cell.file)
 
 
-def plugin_action(model: ModelSpec, dynamic: str, opset: int, exporter: ExporterSpec, toolchain: Toolchain) -> Action:
+def plugin_action(cell: PlannedCell, toolchain: Toolchain) -> Action:
     """The ONNX file that a plug-in exporter writes from the module, in one go: everything is in the key."""
     entries = {
-        **_model_entries(model, toolchain),
-        **_setting_entries(model, dynamic, exporter, toolchain),
-        "opset": str(opset),
-        "output_names": _text(model.output_names),
-        "exporter.target": exporter.target,
-        "exporter.source": toolchain.targets[exporter.target],
+        **_model_entries(cell, toolchain),
+        **_setting_entries(cell, toolchain),
+        "opset": str(cell.cell.opset),
+        "output_names": _text(cell.model.output_names),
+        "exporter.target": cell.exporter.target,
+        "exporter.source": toolchain.targets[cell.exporter.target],
         **_versions(toolchain, *_EXPORT_LIBRARIES),
     }
-    description = f"{model.name}/{dynamic}/opset{opset}/{exporter.name}"
-    return _action("Plugin", entries, toolchain, description)
+    return _action("Plugin", entries, toolchain, cell.cell.file)
 
 
 def check_action(model: ModelArtifact, requested: Contract, toolchain: Toolchain) -> Action:
@@ -135,11 +128,11 @@ def measure_action(
     return _action("Measure", entries, toolchain, f"{model.onnx[:12]}/{provider.name}")
 
 
-def eager_action(model: ModelSpec, measure: MeasureSpec, toolchain: Toolchain) -> Action:
+def eager_action(cell: PlannedCell, measure: MeasureSpec, toolchain: Toolchain) -> Action:
     """The model's own latency on this host, at the example sizes."""
-    sizes = {"axes": _text(axes.example_sizes(model))}
-    entries = _model_entries(model, toolchain) | _measure_entries(measure, toolchain) | sizes
-    return _action("Eager", entries, toolchain, model.name)
+    sizes = {"axes": _text(axes.example_sizes(cell.model))}
+    entries = _model_entries(cell, toolchain) | _measure_entries(measure, toolchain) | sizes
+    return _action("Eager", entries, toolchain, cell.model.name)
 
 
 def _action(step: str, entries: dict[str, str], toolchain: Toolchain, description: str) -> Action:
@@ -148,7 +141,9 @@ def _action(step: str, entries: dict[str, str], toolchain: Toolchain, descriptio
     return Action(mnemonic, tuple(sorted(named.items())), f"{mnemonic} {description}")
 
 
-def _model_entries(model: ModelSpec, toolchain: Toolchain) -> dict[str, str]:
+def _model_entries(cell: PlannedCell, toolchain: Toolchain) -> dict[str, str]:
+    """What decides about the module and its inputs."""
+    model = cell.model
     libraries = _versions(toolchain, *model.requires)
     return {
         "model.target": model.target,
@@ -156,14 +151,17 @@ def _model_entries(model: ModelSpec, toolchain: Toolchain) -> dict[str, str]:
         "model.arguments": _text(model.arguments),
         "model.inputs": _text(model.inputs),
         "model.seed": str(model.seed),
+        **({"model.seed_given": "true"} if model.seed_given and not model.seed else {}),
+        **({"model.caches": _text(model.caches)} if model.caches else {}),
         **_named_entries("model.files", model.arguments, toolchain),
         **libraries,
         **_versions(toolchain, "python", "torch", "numpy"),
     }
 
 
-def _setting_entries(model: ModelSpec, dynamic: str, exporter: ExporterSpec, toolchain: Toolchain) -> dict[str, str]:
-    return {"axes": _text(model.axes), "dynamic": dynamic, **_exporter_entries(exporter, toolchain)}
+def _setting_entries(cell: PlannedCell, toolchain: Toolchain) -> dict[str, str]:
+    own = _exporter_entries(cell.exporter, toolchain)
+    return {"axes": _text(cell.model.axes), "dynamic": cell.cell.dynamic, **own}
 
 
 def _exporter_entries(exporter: ExporterSpec, toolchain: Toolchain) -> dict[str, str]:

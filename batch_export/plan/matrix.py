@@ -69,7 +69,8 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
                             or unsupported
                             or no_library
                             or absent[provider.name]
-                            or _opset_reason(provider, opset)
+                            or _opset_reason(f"exporter {exporter.name} takes", exporter.opsets, opset)
+                            or _opset_reason(f"provider {provider.name} loads", provider.opsets, opset)
                         )
                         planned.append(PlannedCell(cell, model, provider, exporter, skip))
     if planned and excluded and all(_exclusion_reason(item.cell, excluded) for item in planned):
@@ -87,11 +88,9 @@ def _absence(provider: ProviderSpec, installed: Installed) -> str:
     return f"provider {provider.name} is not installed: this {runtime.library} has no {provider.execution_provider}"
 
 
-def _opset_reason(provider: ProviderSpec, opset: int) -> str:
-    low, high = provider.opsets
-    if low <= opset <= high:
-        return ""
-    return f"provider {provider.name} loads opsets {low} to {high}, not {opset}"
+def _opset_reason(who: str, range_: tuple[int, int], opset: int) -> str:
+    low, high = range_
+    return "" if low <= opset <= high else f"{who} opsets {low} to {high}, not {opset}"
 
 
 def _exclusion_reason(cell: Cell, excluded: Sequence[Exclusion]) -> str:

@@ -111,7 +111,7 @@ def resolve(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings, get
 def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Generator[Step, ActionResult, Ending]:
     """Yields a cell's steps one by one; each is made from the results of those before, which are sent in."""
     model, dynamic, opset = cell.model, cell.cell.dynamic, cell.cell.opset
-    reference = yield _step("Reference", keys.reference_action(model, toolchain))
+    reference = yield _step("Reference", keys.reference_action(cell, toolchain))
     if reference.failure is not None:
         return Ending()
     limit, parameters = cell.provider.max_parameters, reference.facts.get("parameters", 0)
@@ -125,16 +125,16 @@ def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Gen
         return Ending(failure=Failure("model", "OutputNames", str(error)))
 
     if cell.exporter.target == CORE_EXPORTER_TARGET:
-        capture = _step("Capture", keys.capture_action(model, dynamic, cell.exporter, toolchain))
+        capture = _step("Capture", keys.capture_action(cell, toolchain))
         captured = yield capture
         if captured.failure is not None:
             return Ending()
         graph_digest = str(captured.facts["graph_digest"])
-        action = keys.translate_action(model, dynamic, graph_digest, opset, cell.exporter, toolchain)
+        action = keys.translate_action(cell, graph_digest, toolchain)
         translate = _step("Translate", action, opset=opset)
         translated = yield replace(translate, stands_on=(capture, {"graph_digest": graph_digest}))
     else:
-        action = keys.plugin_action(model, dynamic, opset, cell.exporter, toolchain)
+        action = keys.plugin_action(cell, toolchain)
         translated = yield _step("Plugin", action, opset=opset)
     if translated.failure is not None:
         return Ending()
@@ -165,13 +165,13 @@ def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Gen
         )
 
     rough = oracle_need.beforehand(model, reference.facts, cases)
-    exact = yield from _in_float64(model, evidence, rough, toolchain)
+    exact = yield from _in_float64(cell, evidence, rough, toolchain)
     ran = yield run_step(cases, exact)
     if ran.failure is not None:
         return Ending()
     others = [case for case in cases if case not in rough]
     unsure = oracle_need.doubtful(model, reference.facts, others, ran.facts)
-    exact = yield from _in_float64(model, evidence, unsure, toolchain)
+    exact = yield from _in_float64(cell, evidence, unsure, toolchain)
     if exact:
         again = yield run_step(tuple(case for case, _ in exact), exact)
         if again.failure is not None:
@@ -189,17 +189,17 @@ def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Gen
         measure=settings.measure,
     )
     if measured.failure is None:
-        yield _step("Eager", keys.eager_action(model, settings.measure, toolchain), measure=settings.measure)
+        yield _step("Eager", keys.eager_action(cell, settings.measure, toolchain), measure=settings.measure)
     return Ending()
 
 
 def _in_float64(
-    model: ModelSpec, reference: Digest, cases: Sequence[int], toolchain: Toolchain
+    cell: PlannedCell, reference: Digest, cases: Sequence[int], toolchain: Toolchain
 ) -> Generator[Step, ActionResult, tuple[tuple[int, Digest], ...]]:
     """Yields a step per case; returns those that have values in float64. A model that has none loses an excuse only."""
     found: list[tuple[int, Digest]] = []
     for case in cases:
-        action = keys.oracle_action(model, reference, case, toolchain)
+        action = keys.oracle_action(cell, reference, case, toolchain)
         result = yield _step("Oracle", action, reference=reference, case=case)
         if result.failure is None and "oracle" in result.artifacts:
             found.append((case, result.artifacts["oracle"]))

@@ -88,7 +88,7 @@ def read_baseline(path: Path) -> tuple[Record, ...]:
     """Reads a baseline file as records.
 
     Raises:
-        UsageError: it is no baseline, or one of a newer version.
+        UsageError: it is not a baseline, or one of a newer version.
     """
     try:
         data = path.read_bytes()

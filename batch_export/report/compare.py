@@ -1,8 +1,8 @@
 """Two runs side by side: what broke, what was fixed, what vanished, what grew. Records go in, a `Comparison` comes out.
 
 Pure: nothing is read, run or printed. Every cell has at most one entry about its verdict; the cells that pass on both
-sides are looked at for growth. Latency is only suspected here: `settle` takes what a paired measurement said about the
-suspects (`runner/remeasure.py`) and turns them into regressions, or into nothing.
+sides are looked at for growth. Latency is only suspected here: `confirmed` takes what a paired measurement said about
+the suspects (`runner/remeasure.py`) and turns them into regressions, or into nothing.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def compare(
     thresholds: Thresholds | None = None,
     accepted: bool = False,
 ) -> Comparison:
-    """Compares two runs; latencies that look worse become entries of the kind `suspect` (see `settle`)."""
+    """Compares two runs; latencies that look worse become entries of the kind `suspect` (see `confirmed`)."""
     thresholds = thresholds or Thresholds()
     old = {record.cell: record for record in base}
     now = {record.cell: record for record in new}
@@ -191,7 +191,7 @@ def compare(
     return Comparison(base_name, new_name, _sorted(changes), common, contended, mean, accepted)
 
 
-def settle(comparison: Comparison, measured: Mapping[Cell, PairedFacts], threshold: float) -> Comparison:
+def confirmed(comparison: Comparison, measured: Mapping[Cell, PairedFacts], threshold: float) -> Comparison:
     """Turns suspects into regressions or drops them, by what a paired measurement said.
 
     Args:

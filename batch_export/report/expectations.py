@@ -21,7 +21,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 def suggest(records: Sequence[Record]) -> tuple[Expectation, ...]:
     """Entries that declare today's failures: few, and none covers a cell that passes or fails otherwise.
 
-    Cells without a record are no failures of the model, and unexpected passes want an entry removed: neither is
+    Cells without a record are not failures of the model, and unexpected passes want an entry removed: neither is
     suggested.
     """
     ran = [record for record in records if record.verdict != "skip"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from batch_export.record import Cell, Record
+from batch_export.record import AXES, NUMERIC, Cell, Record
 from batch_export.report.clusters import clusters
 from batch_export.report.next_steps import command, questions
 from batch_export.words import one_line
@@ -38,18 +38,20 @@ def group_failures(records: Iterable[Record], *, name_exporter: bool = False) ->
     return [_group(cluster.records, name_exporter) for cluster in clusters(records)]
 
 
+def _among(axis: str, cells: Sequence[Cell]) -> str:
+    """The values that cells have on an axis."""
+    values = dict.fromkeys(getattr(cell, axis) for cell in cells)
+    return f"{axis} {','.join(map(str, sorted(values)))}" if axis in NUMERIC else ",".join(values)
+
+
 def _group(members: Sequence[Record], name_exporter: bool) -> FailureGroup:
     first = members[0]
     cells = tuple(record.cell for record in members)
     models = list(dict.fromkeys(cell.model for cell in cells))
     parts = [
         models[0] if len(models) == 1 else f"{len(cells)} cells, {len(models)} models: {', '.join(models)}",
-        ",".join(dict.fromkeys(cell.dynamic for cell in cells)),
-        "opset " + ",".join(map(str, sorted({cell.opset for cell in cells}))),
-        ",".join(dict.fromkeys(cell.provider for cell in cells)),
+        *(_among(axis, cells) for axis in AXES if axis != "model" and (axis != "exporter" or name_exporter)),
     ]
-    if name_exporter:
-        parts.append(first.cell.exporter)
     kind = one_line(f"{first.stage} {first.error_class}")
     return FailureGroup(
         verdict=first.verdict,

@@ -24,8 +24,8 @@ from batch_export.report.rows import rows_of
 from batch_export.report.run_folder import SUMMARY_FILE, write_whole
 from batch_export.report.sarif import sarif_text
 from batch_export.report.spreadsheet import csv_text
-from batch_export.report.story import tell
 from batch_export.report.summary import Summary
+from batch_export.report.terminal import tell
 from batch_export.runner.surroundings import circumstances
 
 _TEXT_WIDTH = 160

@@ -13,7 +13,7 @@ from typing import Any
 
 from batch_export import axes
 from batch_export.numbers.facts import OutputFacts
-from batch_export.record import Cell, Record, RunFacts, holds_for
+from batch_export.record import NUMERIC, Cell, Record, RunFacts, holds_for
 from batch_export.report.compare import Comparison
 from batch_export.report.failures import group_failures
 from batch_export.report.history import Entry
@@ -120,6 +120,7 @@ def report_data(
     ]  # where it happens and what to do about it, the script takes from the first cell
     return {
         "title": context.title,
+        "axes": [[axis, key, int(axis in NUMERIC)] for axis, key in Cell.axes().items()],
         "story": story(summary, context.comparison),
         "command": shorten(summary.command),
         "counts": {outcome: summary.outcomes[outcome] for outcome in OUTCOMES},
@@ -170,7 +171,7 @@ def _row(
 ) -> list[Any]:
     cell, latency, onnx = record.cell, record.latency_ms, record.onnx
     return [
-        *(text(cell.model), text(cell.dynamic), cell.opset, text(cell.provider), text(cell.exporter)),
+        *(text(value) if isinstance(value, str) else value for value in cell.values),
         *(OUTCOMES.index(record.verdict), text(record.stage), text(record.error_class)),
         *(text(one_line(record.message)), digits(record.max_abs), digits(record.max_rel)),
         [digits(latency.median), digits(latency.p95), digits(latency.ci_low), digits(latency.ci_high), latency.runs,

@@ -88,7 +88,7 @@ def _runs(chain: Chain) -> tuple[RunFacts, ...]:
 
 
 def _no_oracle(chain: Chain) -> dict[str, str]:
-    """Returns why eager has no values in float64, where they were asked for and did not come."""
+    """Returns why eager has no values in float64, where they were asked for and are not there."""
     for _, result in chain.steps:
         if result.mnemonic == "Oracle":
             note = result.failure.message if result.failure is not None else str(result.facts.get("note", ""))

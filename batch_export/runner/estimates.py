@@ -39,10 +39,11 @@ def estimated(units: Iterable[Unit], recorded: Mapping[str, float]) -> dict[str,
         return {unit.name: recorded[unit.name] for unit in todo}
     models = {unit.cells[0].cell.model: unit.cells[0].model for unit in todo}
     ratios: defaultdict[str, list[float]] = defaultdict(list)
+    whole = len(todo[0].cells[0].cell.capture.split("/"))  # words of a name; a part of a group has one more
     for name, seconds in recorded.items():
-        model, _, rest = name.partition("/")
-        dynamic, _, exporter = rest.partition("/")
-        if model in models and exporter and "/" not in exporter:
+        words = name.split("/")
+        model, dynamic = words[0], words[1] if len(words) == whole else ""
+        if model in models and dynamic:
             ratios[model].append(seconds / guess(models[model], dynamic))
     usual = median([ratio for found in ratios.values() for ratio in found] or [1.0])
     return {unit.name: recorded.get(unit.name) or _scaled(unit, ratios, usual) for unit in todo}

@@ -196,7 +196,7 @@ class Launcher:
         if ready != READY:
             self._end_server()
             ours.close()
-            self._failed = self._gone()  # for every thread that waits for it, so that none tells of the stop instead
+            self._failed = self._gone()  # for every thread that waits for it, so that none reports the stop instead
             raise self._failed
         ours.settimeout(None)
         self._control = ours

@@ -76,7 +76,7 @@ class ResultMemory:
         while len(self._latest) > self._most:
             key, oldest = next(iter(self._latest.items()))
             if key not in self._places and not self._write(oldest):
-                self._most = 2 * len(self._latest)  # the disk is full: memory has to do, and the disk is asked less
+                self._most = 2 * len(self._latest)  # a full disk: results stay in memory, and it is tried less
                 return
             del self._latest[key]
 

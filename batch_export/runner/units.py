@@ -18,7 +18,7 @@ class Unit:
     """The cells that one child works on: a capture group, or a part of one.
 
     Attributes:
-        name: `model/dynamic/exporter`, with the opset where a group was split.
+        name: of the capture (`model/dynamic/exporter`), with the opset where a group was split.
         part_of: the name of the group that was split; empty for a whole one.
     """
 
@@ -41,7 +41,7 @@ def group(
     seconds: Mapping[str, float] | None = None,
     split: Collection[str] | None = None,
 ) -> list[Unit]:
-    """Groups cells by model, dynamic-shape setting and exporter; splits groups by opset where workers would wait.
+    """Groups cells by capture; splits groups by opset where workers would wait.
 
     Those are all groups when there are fewer of them than workers, and groups that take longer than a worker's fair
     share of the whole, as far as that is known. Splitting is not free: each part captures the program for itself.
@@ -54,8 +54,7 @@ def group(
     """
     groups: defaultdict[str, list[PlannedCell]] = defaultdict(list)
     for planned in cells:
-        cell = planned.cell
-        groups[f"{cell.model}/{cell.dynamic}/{cell.exporter}"].append(planned)
+        groups[planned.cell.capture].append(planned)
     if split is None:
         split = set(groups) if len(groups) < workers else _too_long(groups, workers, seconds or {})
     units: list[Unit] = []

@@ -216,7 +216,11 @@ class Witness:
         except OSError as error:
             self._blind = f"a process could not be looked into ({error.strerror})"
         with contextlib.suppress(OSError):
-            fcntl.ioctl(self._listener, _ANSWER, _REPLY.pack(token, 0, 0, _GO_ON))
+            while True:
+                # A signal may come in between (some process has ended); without an answer the call is held for ever.
+                with contextlib.suppress(InterruptedError):
+                    fcntl.ioctl(self._listener, _ANSWER, _REPLY.pack(token, 0, 0, _GO_ON))
+                    break
 
     def _note(self, task: int, number: int, arguments: list[int]) -> None:
         assert self._machine is not None

@@ -73,7 +73,7 @@ class Worker:
             Path(order.store), self._roots, order.store_settings, run=order.run, warn=self._warn
         )
         self._results: dict[Digest, ActionResult] = {result.key: result for result in order.failed}
-        self._benches: dict[tuple[str, str, str], Any] = {}
+        self._benches: dict[str, Any] = {}
         self._cell = order.cells[0]
         self._home = os.getcwd()
         self._environment = dict(os.environ)
@@ -213,15 +213,15 @@ class Worker:
         self._tell(Warned(text, remote_failed=remote is not None and not remote.works))
 
     def _bench(self) -> Any:
-        """Returns the live objects of the present cell's model, setting and exporter."""
+        """Returns the live objects of the present cell's capture."""
         cell = self._cell
-        name = (cell.model.name, cell.cell.dynamic, cell.exporter.name)
+        name = cell.cell.capture
         if name not in self._benches:
             self._benches.clear()  # the models of one order are used one after another
             scratch = Path(self._order.scratch) / "bench"
             scratch.mkdir(parents=True, exist_ok=True)  # someone may have removed the store under us
             bench_class = importlib.import_module(self._order.stages[steps.WORKBENCH]).Workbench
-            self._benches[name] = bench_class(cell.model, cell.cell.dynamic, cell.exporter, scratch)
+            self._benches[name] = bench_class(cell.cell, cell.model, cell.exporter, scratch)
         return self._benches[name]
 
     def _store_output(self, action: Action, output: StageOutput) -> ActionResult:

@@ -30,8 +30,8 @@ def feeds_for(input_names: Sequence[str], values: Mapping[str, Value]) -> dict[s
             continue
         if len(input_names) != len(in_order) or in_order[position][0] in input_names:
             raise FeedError(
-                f"the file's input {position} ({name!r}) is none of the model's inputs ({', '.join(values) or 'none'});"
-                " export with these input names"
+                f"the file's input {position} ({name!r}) is not one of the model's inputs "
+                f"({', '.join(values) or 'none'}); export with these input names"
             )
         feeds[name] = in_order[position][1]
     return feeds

@@ -44,7 +44,7 @@ def measure(run: Callable[[], object], spec: MeasureSpec) -> LatencyFacts:
         if now >= deadline:
             break
         if len(durations) >= next_look and now >= earliest:
-            if settled(durations):
+            if is_stable(durations):
                 break
             next_look = ceil(len(durations) * 1.25)
     wall, cpu = perf_counter_ns() - start, process_time_ns() - start_cpu
@@ -66,7 +66,7 @@ def median_interval(count: int) -> tuple[int, int]:
     return max(0, floor(count / 2 - half_width)), min(count - 1, ceil(count / 2 + half_width))
 
 
-def settled(durations: list[int]) -> bool:
+def is_stable(durations: list[int]) -> bool:
     """Returns whether more runs would tell little: the median's interval is narrow and three blocks of time agree."""
     if len(durations) < _BLOCKS:
         return False

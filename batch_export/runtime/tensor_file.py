@@ -120,7 +120,7 @@ class TensorFile(Mapping[str, Value]):
                     raise TensorFileError(f"{path} is too short for a tensor file; make it again")
                 magic, version, start, length = _PREAMBLE.unpack(preamble)
                 if magic != _MAGIC:
-                    raise TensorFileError(f"{path} is no tensor file, or its writer did not finish; make it again")
+                    raise TensorFileError(f"{path} is not a tensor file, or its writer did not finish; make it again")
                 if version != FORMAT_VERSION:
                     raise TensorFileError(
                         f"{path} has tensor file version {version}, this program reads {FORMAT_VERSION}; make it again"

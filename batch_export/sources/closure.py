@@ -63,7 +63,7 @@ def source_digest(target: str, roots: Sequence[Path], names: ImportNames | None 
         names: knows what files import; anew if None.
 
     Raises:
-        UsageError: `target` is no dotted name.
+        UsageError: `target` is not a dotted name.
     """
     module, _ = resolve_target(target)
     closure = source_closure(module, tuple(roots), names)

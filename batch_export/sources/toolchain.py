@@ -65,7 +65,7 @@ def toolchain_for(
         store: the run's store, which is in no digest.
 
     Raises:
-        UsageError: a `_target_` is no dotted name.
+        UsageError: a `_target_` is not a dotted name.
     """
     models, exporters = list(models), list(exporters)
     folders = local_roots() if roots is None else tuple(map(Path, roots))

@@ -31,6 +31,12 @@ from batch_export.stages.state import ModuleState
 from batch_export.stages.workbench import Workbench
 
 
+def _captured_from(bench: Workbench) -> Any:
+    """The module; the exported program in its place, as it is, where axes are free (its own may be, too)."""
+    program = model_room.exported_program(bench.module)
+    return bench.module if program is None or bench.dynamic == axes.STATIC else program
+
+
 def execute(bench: Workbench) -> StageOutput:
     """Captures the model; see the module's text for the facts.
 
@@ -44,12 +50,12 @@ def execute(bench: Workbench) -> StageOutput:
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         captured = capture(
-            bench.module,
+            _captured_from(bench),
             (),
             inputs,
             dynamic_shapes=model_room.dynamic_shapes(bench.model, bench.dynamic),
-            allow_guards=True,  # they are facts here; the sizes are proven by running
-            allow_assumptions=bench.model.allow_guards,  # other data are not
+            guards="error" if bench.model.guards == "error" else "allow",  # facts here: sizes are proven by running
+            allow_assumptions=bench.model.guards == "allow",  # other data are not
         )
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)

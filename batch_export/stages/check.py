@@ -2,8 +2,8 @@
 
 An ONNX file and a `Contract` arrive; facts leave: `opset`, `ir_version`, `nodes`, `bytes` (external data included),
 `operators` (how many of each), `inputs` and `outputs` (`name`, `dtype`, `shape`), and `findings`: plain `Failure`
-values, one sentence each. A finding is no failure of the stage: the verdict decides. Nothing is run, and no weight is
-loaded.
+values, one sentence each. A finding is not a failure of the stage: the verdict decides. Nothing is run, and no weight
+is loaded.
 """
 
 from __future__ import annotations

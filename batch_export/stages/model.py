@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,12 +18,15 @@ import numpy
 import torch
 
 from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms
+from batch_export.calling import caches, exported_inputs
+from batch_export.calling.axis_words import AxisExpression
 from batch_export.config.model import RESERVED_KEYS
 from batch_export.digest import digest_value
 from batch_export.errors import BatchExportError, LibraryMissingError, ModelError
 from batch_export.numbers.tolerances import LARGE_SCALE
 from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
+from batch_export.stages.cache_inputs import class_named, take_caches
 from batch_export.words import class_and_line, did_you_mean
 
 
@@ -35,36 +39,58 @@ def build(spec: ModelSpec) -> torch.nn.Module:
 
     Raises:
         LibraryMissingError: a library in `requires` is not installed.
-        ModelError: the builder cannot be imported or called, returns something else than a module, or the module's
+        ModelError: the builder cannot be imported or called, returns neither a module nor an exported program, or
             forward does not take the inputs of the spec.
     """
     for library in spec.requires:
         if not _installed(library):
             raise LibraryMissingError(library, f"model {spec.name!r}")
     builder = _builder(spec)
-    _fitting_arguments(spec, builder)
+    arguments = _fitting_arguments(spec, builder)
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(spec.seed)
     random.seed(spec.seed)
     numpy.random.seed(spec.seed % 2**32)
     try:
-        module = builder(**spec.arguments)
+        made = builder(**arguments)
+        module = _as_module(made)
     except (BatchExportError, MemoryError):
         raise
     except Exception as error:
         raise ModelError(f"model {spec.name!r}: its builder {spec.target} raised {class_and_line(error)}") from error
+    caches.register()  # for every exporter and runtime that flattens what the module takes and gives
     if not isinstance(module, torch.nn.Module):
         raise ModelError(
             f"model {spec.name!r}: its builder {spec.target} returned {_described(module)}; "
-            "it must return a torch.nn.Module"
+            "it must return a torch.nn.Module, a torch.export.ExportedProgram, or the path of a .pt2 file"
         )
     if not getattr(module, "keep_training_mode", False):
         module.eval()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
     _fitting_inputs(spec, module)
+    take_caches(module, spec.caches, lambda dotted: class_named(spec.name, dotted, _found(spec, dotted)))
     _name_open_keywords(spec, module)
     return module
+
+
+def _as_module(made: Any) -> Any:
+    """What the builder returned; an exported program, given or in a file, as a module that remembers it."""
+    if isinstance(made, (str, os.PathLike)) and os.fspath(made).endswith(".pt2"):
+        made = torch.export.load(os.fspath(made))
+    if not isinstance(made, torch.export.ExportedProgram):
+        return made
+    module = exported_inputs.as_module(made)
+    object.__setattr__(module, _PROGRAM, made)
+    return module
+
+
+_PROGRAM = "_batch_export_program"
+
+
+def exported_program(module: torch.nn.Module) -> torch.export.ExportedProgram | None:
+    """The exported program that the builder gave in place of a module, if it did."""
+    return vars(module).get(_PROGRAM)
 
 
 def example_inputs(spec: ModelSpec, sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
@@ -108,14 +134,22 @@ def _installed(library: str) -> bool:
 
 
 def _builder(spec: ModelSpec) -> Any:
-    module_name, attribute = resolve_target(spec.target)
+    return _found(spec, spec.target)
+
+
+def _found(spec: ModelSpec, target: str) -> Any:
+    """What a dotted name of the config stands for; it can be called."""
+    module_name, attribute = resolve_target(target)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
+        owner = _class_in_module(module_name)
+        if owner is not None:
+            return _member(spec, *owner, attribute)
         if module_name == missing or module_name.startswith(f"{missing}."):
             raise ModelError(
-                f"model {spec.name!r}: there is no module {missing!r} for its builder {spec.target}; "
+                f"model {spec.name!r}: there is no module {missing!r} for its builder {target}; "
                 "the current folder, PYTHONPATH and the installed packages were searched"
             ) from error
         raise ModelError(
@@ -131,15 +165,42 @@ def _builder(spec: ModelSpec) -> Any:
             f"model {spec.name!r}: module {module_name!r} has no {attribute!r}{did_you_mean(attribute, names)}"
         )
     if not callable(builder):
-        raise ModelError(f"model {spec.name!r}: {spec.target} is {_described(builder)}, which cannot be called")
+        raise ModelError(f"model {spec.name!r}: {target} is {_described(builder)}, which cannot be called")
     return builder
 
 
-def _fitting_arguments(spec: ModelSpec, builder: Any) -> None:
+def _class_in_module(dotted: str) -> tuple[Any, str] | None:
+    """`package.module.Class` as the class and its name; None where there is no such thing."""
+    module_name, _, name = dotted.rpartition(".")
+    if not module_name:
+        return None
+    try:
+        found = getattr(importlib.import_module(module_name), name, None)
+    except ModuleNotFoundError:
+        outer = _class_in_module(module_name)
+        found = getattr(outer[0], name, None) if outer is not None else None
+    return None if found is None or inspect.ismodule(found) else (found, dotted)
+
+
+def _member(spec: ModelSpec, owner: Any, name: str, attribute: str) -> Any:
+    """A callable of a class, such as `from_pretrained`."""
+    builder = getattr(owner, attribute, None)
+    if not callable(builder):
+        names = [other for other in dir(owner) if not other.startswith("_") and callable(getattr(owner, other, None))]
+        raise ModelError(f"model {spec.name!r}: {name} has no callable {attribute!r}{did_you_mean(attribute, names)}")
+    return builder
+
+
+def _fitting_arguments(spec: ModelSpec, builder: Any) -> dict[str, Any]:
+    """The builder's arguments; a parameter called `seed` is given the config's seed, where that names one."""
     try:
         signature = inspect.signature(builder)
     except (TypeError, ValueError):
-        return  # Builders written in C have no signature; the call itself will tell.
+        return dict(spec.arguments)  # Builders written in C have no signature; the call itself will tell.
+    arguments = dict(spec.arguments)
+    wanted = signature.parameters.get("seed")
+    if spec.seed_given and wanted is not None and wanted.kind in _BY_KEYWORD:
+        arguments["seed"] = spec.seed
     parameters = signature.parameters.values()
     known = [parameter.name for parameter in parameters if parameter.kind in _BY_KEYWORD]
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -148,15 +209,12 @@ def _fitting_arguments(spec: ModelSpec, builder: Any) -> None:
                 hint = did_you_mean(key, [*known, *RESERVED_KEYS]) or f" (it takes: {', '.join(known) or 'nothing'})"
                 raise ModelError(f"model {spec.name!r}: its builder {spec.target} has no argument {key!r}{hint}")
     for parameter in parameters:
-        if (
-            parameter.kind in _BY_KEYWORD
-            and parameter.default is parameter.empty
-            and parameter.name not in spec.arguments
-        ):
+        if parameter.kind in _BY_KEYWORD and parameter.default is parameter.empty and parameter.name not in arguments:
             raise ModelError(
                 f"model {spec.name!r}: its builder {spec.target} needs the argument {parameter.name!r}; "
                 "set it in the config"
             )
+    return arguments
 
 
 def _fitting_inputs(spec: ModelSpec, module: torch.nn.Module) -> None:
@@ -232,7 +290,7 @@ def _child(node: Any, step: str | int, new: Any) -> Any:
 def _dimensions(spec: ModelSpec, leaf: InputSpec, setting: str) -> dict[int, Any]:
     named = {index: dimension(spec, entry, setting) for index, entry in enumerate(leaf.shape)}
     return {
-        index: torch.export.Dim.AUTO if setting == AUTO else name
+        index: torch.export.Dim.AUTO if setting == AUTO else AxisExpression(name)
         for index, name in named.items()
         if isinstance(name, str)
     }

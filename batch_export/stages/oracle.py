@@ -158,7 +158,7 @@ def _beyond_rounding(hull: Sequence[tuple[float, float]], exact: Value, dtype: s
     share = min(_LARGEST_SHARE, _GROWTH * torch.finfo(kind).eps) if has_unit else 0.0
     if error <= share * largest or error <= default_tolerance(dtype).atol:
         return ""
-    return f"eager differs from float64 by {error:.3g} at values up to {largest:.3g}, which is no rounding"
+    return f"eager differs from float64 by {error:.3g} at values up to {largest:.3g}, which is not rounding"
 
 
 def _too_large(module: torch.nn.Module) -> str:

@@ -1,9 +1,8 @@
 """Exporting with somebody else's exporter: any callable that writes an ONNX file.
 
-A workbench whose exporter names a callable `f(module, args, kwargs, *, path, opset_version, dynamic_shapes,
-input_names, output_names, **arguments)` arrives; the written file and the files beside it leave. What the callable
-raises is a failure under its own class; what it writes is believed by nobody until the checks are done. The module's
-buffers leave as they came.
+A workbench whose exporter names a callable (`batch_export/plugin.py` says how it is called) arrives; the written file
+and the files beside it leave. What the callable raises is a failure under its own class; what it writes is believed by
+nobody until the checks are done. The module's buffers leave as they came.
 
 Facts: `built` (see `built.py`), `opset` (of the file's default domain), `nodes`, `seconds_by_stage`.
 """
@@ -22,6 +21,7 @@ import onnx
 
 from batch_export import axes
 from batch_export.errors import LibraryMissingError, TranslationError, UsageError
+from batch_export.plugin import Wanted
 from batch_export.record import Failure, Stage
 from batch_export.spec import ExporterSpec
 from batch_export.stages import model as model_room
@@ -44,14 +44,14 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
     made = bench.built
     module, kwargs = bench.module, bench.inputs(axes.example_sizes(bench.model))
     state, training = ModuleState(module), module.training
-    options = {
+    wanted: Wanted = {
         "path": path,
         "opset_version": opset,
         "dynamic_shapes": model_room.dynamic_shapes(bench.model, bench.dynamic),
         "input_names": list(axes.input_names(bench.model)),
         "output_names": list(bench.model.output_names) or None,
-        **bench.exporter.arguments,
     }
+    options = {**wanted, **bench.exporter.arguments}
     _require_takes(bench.exporter, exporter, (module, (), kwargs), options)
     start = perf_counter()
     try:
@@ -139,7 +139,7 @@ def _written(exporter: str, path: Path) -> onnx.ModelProto:
         return onnx.load(path, load_external_data=False)
     except Exception as error:
         raise TranslationError(
-            f"exporter {exporter!r} wrote a file that is no ONNX model: {error}",
+            f"exporter {exporter!r} wrote a file that is not an ONNX model: {error}",
             next_step="write a serialised onnx.ModelProto to `path`",
         ) from error
 
@@ -151,7 +151,7 @@ def _files(exporter: str, path: Path) -> ModelFiles:
             continue
         if not entry.is_file() or entry.is_symlink():
             raise TranslationError(
-                f"exporter {exporter!r} left {entry.name!r} beside the model, which is no plain file",
+                f"exporter {exporter!r} left {entry.name!r} beside the model, which is not a plain file",
                 next_step="write external data as files directly beside `path`",
             )
         external[entry.name] = entry

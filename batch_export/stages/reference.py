@@ -24,6 +24,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export import axes
+from batch_export.calling import caches
 from batch_export.errors import ModelError
 from batch_export.numbers.compare import compare
 from batch_export.numbers.values import RawTensor, Value, dtype_name, raw_dtype
@@ -54,7 +55,7 @@ def execute(bench: Workbench) -> StageOutput:
     generator moved does so too. If either finds a difference, every case runs twice.
 
     Raises:
-        ModelError: the model fails at its example sizes, or returns something that is no tensor or number.
+        ModelError: the model fails at its example sizes, or returns something that is not a tensor or number.
     """
     path, made = bench.scratch / "reference.tensors", bench.built
     facts, unsure = _written(bench, path, every_twice=False)
@@ -194,6 +195,7 @@ class _Eager:
         return tensors
 
     def _outputs(self, returned: Any) -> list[tuple[str, Value]]:
+        caches.register()
         leaves, _ = pytree.tree_flatten_with_path(returned)
         outputs: list[tuple[str, Value]] = []
         for keys, leaf in leaves:
@@ -209,7 +211,8 @@ class _Eager:
             else:
                 raise ModelError(
                     f"model {self._bench.model.name} returns a {type(leaf).__name__} at {name!r};"
-                    " its builder must return tensors, numbers, None, and lists, tuples or dicts of them"
+                    " its forward must return tensors, numbers, None, and lists, tuples, dicts or registered classes of"
+                    " them"
                 )
         if self._bench.model.output_names and len(self._bench.model.output_names) == len(outputs):
             named = zip(self._bench.model.output_names, outputs, strict=True)

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from batch_export.record import Cell
 from batch_export.spec import ExporterSpec, ModelSpec
 from batch_export.stages import model as model_room
 from batch_export.stages.built import built
-from batch_export.stages.tensor_files import TensorFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,25 +21,26 @@ if TYPE_CHECKING:
 
 
 class Workbench:
-    """One model at one dynamic-shape setting under one exporter.
+    """One capture: one model at one dynamic-shape setting under one exporter.
 
     Args:
-        model: the model's spec.
-        dynamic: the dynamic-shape setting, e.g. `static` or `full`.
-        exporter: the point on the exporter axis.
+        cell: one of the cells that share the capture.
+        model: its model's spec.
+        exporter: its exporter's spec.
         scratch: an existing, empty folder for files on their way to the store.
     """
 
-    def __init__(self, model: ModelSpec, dynamic: str, exporter: ExporterSpec, scratch: Path) -> None:
+    def __init__(self, cell: Cell, model: ModelSpec, exporter: ExporterSpec, scratch: Path) -> None:
         self.model = model
-        self.dynamic = dynamic
+        self.dynamic = cell.dynamic
         self.exporter = exporter
         self.scratch = scratch
         self.captured: Any = None
         """What `stages.capture` leaves for `stages.translate`."""
         self.oracle: Any = None
         """What `stages.oracle` keeps for the next case: a copy of the module in float64."""
-        self.tensor_files = TensorFiles(scratch)
+        self.tensor_files: Any = None
+        """What `stages.translate` keeps for the next opset: the tensors that it wrote (`TensorFiles`)."""
         """What `stages.translate` has written of the captured program's tensors."""
 
     @cached_property

@@ -1,6 +1,8 @@
 """Locks between processes: advisory file locks, which the kernel lets go of when their holder dies.
 
-A path arrives, a held lock leaves as a context. Nothing is read from or written to the lock files.
+The kernel's lock belongs to the open file, which a process that is forked meanwhile shares; so it is let go of in so
+many words, and not only by closing the file. A path arrives, a held lock leaves as a context. Nothing is read from or
+written to the lock files.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from batch_export.store.files import storing
 def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
     """Holds the lock at `path` while the context lasts, and yields whether it was got (always, when `wait`).
 
+    It ends with the context, whatever was forked in it and lives on: a helper process that a model started.
     On platforms without `flock` nothing is locked: actions may then be executed twice, with the same result.
     """
     if sys.platform == "win32":
@@ -39,7 +42,12 @@ def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[b
         except BlockingIOError:
             yield False
             return
-        yield True
+        holder = os.getpid()
+        try:
+            yield True
+        finally:
+            if os.getpid() == holder:  # a process that was forked in the context may leave it too, by an exception
+                fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
 

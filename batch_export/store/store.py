@@ -159,10 +159,12 @@ class Store:
         """Where the result of the action with this key is kept.
 
         Raises:
-            StoreError: the text is no key.
+            StoreError: the text is not a key.
         """
         if not key.isalnum():  # it may come from a record that somebody else wrote
-            raise StoreError(f"{key!r} is no action's key. Next step: look where the record that names it comes from")
+            raise StoreError(
+                f"{key!r} is not the key of an action. Next step: look where the record that names it comes from"
+            )
         return self.actions / key[:2] / f"{key}.json"
 
     def open_model(self, model: ModelArtifact) -> Path:

@@ -21,8 +21,8 @@ from batch_export.report.compare import (
     Comparison,
     Thresholds,
     compare,
+    confirmed,
     for_comparison,
-    settle,
     suspects,
 )
 from batch_export.report.compare_text import comparison_json, comparison_markdown
@@ -129,7 +129,7 @@ def compared(
         budget_s=max(2.0, spec.measure.budget_s),
         say=say,
     )
-    return settle(found, facts, thresholds.latency)
+    return confirmed(found, facts, thresholds.latency)
 
 
 def remember(outputs: Path, folder: Path, records: Sequence[Record], command: str) -> None:

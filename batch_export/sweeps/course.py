@@ -23,8 +23,8 @@ from batch_export.report import run_folder as files
 from batch_export.report.formats import SUMMARIES, Subject, write
 from batch_export.report.progress import reporter_for
 from batch_export.report.rows import rows_of, without_runs
-from batch_export.report.story import tell
 from batch_export.report.summary import Counts, Summary, complete, completed, summarise
+from batch_export.report.terminal import tell
 from batch_export.sweeps import conclude
 from batch_export.sweeps.job import Job
 from batch_export.sweeps.planned import planned_cells

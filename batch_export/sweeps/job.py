@@ -1,4 +1,4 @@
-"""A sweep that is to be carried out: what is settled before its first cell runs, as one frozen value.
+"""A sweep that is to be carried out: what is decided before its first cell runs, as one frozen value.
 
 The command line, `resume` and the Python interface make it; the course of a sweep hands it on whole. Plain data.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from batch_export.plan.matrix import PlannedCell
 from batch_export.report.runs import Side
-from batch_export.report.story import folder_text
+from batch_export.report.terminal import folder_text
 from batch_export.spec import RunSpec
 
 

@@ -17,11 +17,12 @@ from sweeping import Listener, sweep
 from batch_export.errors import BatchExportError, StoreError, UsageError
 from batch_export.report import run_folder
 from batch_export.runner.surroundings import read_surroundings
+from batch_export.runner.sweep import RunResult
 from batch_export.spec import StoreSpec
 from batch_export.store import Store, open_store
 from batch_export.store.collection import collect
 from batch_export.store.leases import leased
-from faults.scene import Fault, Outcome, disturbed, matrix, require_neighbours, require_sound
+from faults.scene import Fault, Outcome, disturbed, matrix, require_neighbours, require_sound, undisturbed
 
 DAMAGES = ("one bit", "half", "nothing left", "gone")
 
@@ -75,10 +76,9 @@ def _damaged(damage: str, folder: Path) -> Outcome:
 
 def _same_files(folder: Path, result: object) -> str:
     """The origins of actions differ (what was sound came from the store); the facts may not."""
-    fresh = sweep(folder / "calm", matrix(), run="run")
-    assert isinstance(result, type(fresh))
+    assert isinstance(result, RunResult)
     facts = [(record.cell, record.verdict, record.runs, record.onnx) for record in result.records]
-    assert facts == [(record.cell, record.verdict, record.runs, record.onnx) for record in fresh.records]
+    assert facts == [(record.cell, record.verdict, record.runs, record.onnx) for record in undisturbed()]
     require_sound(folder / "disturbed" / "store")
     return f"facts of {len(facts)} records identical, store sound"
 
@@ -115,7 +115,7 @@ def _removed(folder: Path) -> Outcome:
     assert {record.verdict for record in result.records} == {"pass"}
     hit = sum(record.verdict == "fail" for record in first.records)
     facts = [(record.cell, record.runs) for record in result.records]
-    assert facts == [(record.cell, record.runs) for record in sweep(folder / "calm", matrix(), run="run").records]
+    assert facts == [(record.cell, record.runs) for record in undisturbed()]
     return Outcome(f"{hit} cells: fail environment", "after resume facts of 12 records identical")
 
 

@@ -5,9 +5,11 @@ A folder arrives; records of a calm run and of the disturbed one leave, and `Out
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +29,8 @@ TIMES = ("seconds", "load_s")
 CULPRIT = "culprit"
 NEIGHBOURS = ("left", "right")
 OPSETS = (18, 20)
+FIRST_ACTION_LIMIT_S = 1.0
+"""The limit of a culprit whose first action hangs: no action of its has to be done within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +79,25 @@ def matrix(
     )
 
 
-def calm(folder: Path) -> dict[str, Any]:
-    """The neighbours' records when nothing happens; their units are as in the disturbed run."""
-    return neighbours(sweep(folder / "calm", matrix(), run="run"))
+@functools.cache
+def undisturbed() -> Sequence[Record]:
+    """The records when nothing happens, made once for all faults; the units are as in the disturbed run."""
+    with tempfile.TemporaryDirectory(prefix="calm-") as folder:
+        return tuple(sweep(Path(folder), matrix(), run="run").records)
+
+
+def calm() -> dict[str, Any]:
+    """Plain records of the neighbours when nothing happens."""
+    return _of_neighbours(undisturbed())
 
 
 def neighbours(result: RunResult) -> dict[str, Any]:
     """Plain records of all cells but the culprit's."""
-    return plain([record for record in result.records if record.cell.model in NEIGHBOURS])
+    return _of_neighbours(result.records)
+
+
+def _of_neighbours(records: Sequence[Record]) -> dict[str, Any]:
+    return plain([record for record in records if record.cell.model in NEIGHBOURS])
 
 
 def disturbed(folder: Path, work: Sequence[PlannedCell], **options: Any) -> tuple[RunResult, Listener]:
@@ -96,7 +111,7 @@ def require_neighbours(folder: Path, result: RunResult, *, logs: bool = True) ->
 
     Without `logs` the paths of logs are not compared: a machine that is gone has taken them along.
     """
-    found, expected = neighbours(result), calm(folder)
+    found, expected = neighbours(result), calm()
     for record in () if logs else (*found.values(), *expected.values()):
         record["log"] = ""
     assert found == expected

@@ -97,9 +97,10 @@ def _leaves(rng: random.Random, free: tuple[str, ...]) -> list[Leaf]:
         static = not any(isinstance(size, str) for size in shape)
         held = static and index > 0 and rng.random() < 0.25
         leaves.append(Leaf(f"{'b' if held else 'x'}{index}", dtype, tuple(shape), layout, held))
-    held = [leaf for leaf in leaves if leaf.is_buffer and leaf.shape and leaf.layout == "plain"]
-    if held and rng.random() < 0.3:
-        leaves.append(Leaf("b9", held[-1].dtype, tuple(reversed(held[-1].shape)), is_buffer=True, within=held[-1].name))
+    buffers = [leaf for leaf in leaves if leaf.is_buffer and leaf.shape and leaf.layout == "plain"]
+    if buffers and rng.random() < 0.3:
+        last = buffers[-1]
+        leaves.append(Leaf("b9", last.dtype, tuple(reversed(last.shape)), is_buffer=True, within=last.name))
     return leaves
 
 

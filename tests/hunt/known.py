@@ -17,6 +17,29 @@ _KNOWN: tuple[tuple[str, str], ...] = (
 """A pattern of the cause's name -> what is known of it."""
 
 
+SPECIAL_ON_THE_WAY = " (NaN or infinities on the way)"
+"""At the end of a finding's detail."""
+_DECLARED: tuple[tuple[str, str], ...] = (
+    (
+        r"adaptive_avg_pool|mode=\"area\"|interpolate|upsample|embedding_bag|fft|grid_sample|conv_transpose|F\.fold|renorm",
+        "a weight of 0 in a table is multiplied with what is not finite",
+    ),
+    (r"scaled_dot_product_attention", "a row that a mask excludes gives 0 where its scores are NaN"),
+    (
+        r"var_mean|std_mean|\.var\(|\.std\(|batch_norm|group_norm|instance_norm",
+        "eager's running mean of infinities is NaN",
+    ),
+)
+"""Operators -> what of them is declared at NaN and infinities; docs/exporter.md says the same."""
+
+
+def declared(kind: str, detail: str, operators: str) -> str:
+    """What is declared of a small program's difference; empty when nothing is, and for finite programs always."""
+    if kind not in ("nan", "infinity", "sign of zero") and SPECIAL_ON_THE_WAY not in detail:
+        return ""
+    return next((text for pattern, text in _DECLARED if re.search(pattern, operators)), "")
+
+
 def explanation(cause: str) -> str:
     """What is known of a cause; empty when nothing is."""
     return next((text for pattern, text in _KNOWN if re.search(pattern, cause)), "")

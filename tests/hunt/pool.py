@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from hunt.worker import work
+from hunt.worker import SHRUNK, work
 
 _PROGRAMS = 400
 """After so many a process is replaced: sessions and captures leave memory behind."""
@@ -36,12 +36,15 @@ class Pool:
         workers: how many.
         limit: seconds that one program may take, shrinking included.
         share: one program of so many is also run in the reference evaluator where onnxruntime agrees; 0 for none.
+        known: causes that have been found; of these no script is written again.
+        shrinks: outcomes that are shrunk to their cause.
     """
 
     workers: int
     limit: float
     share: int = 20
     known: set[str] = field(default_factory=set)
+    shrinks: frozenset[str] = SHRUNK
 
     def run(self, seeds: Iterator[int], go_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
         """Records of the seeds, until there are no more or `go_on` says so."""
@@ -83,7 +86,7 @@ class Pool:
         if worker.seed is not None:
             worker.since = time.monotonic()
             reference = bool(self.share) and worker.seed % self.share == 0
-            worker.pipe.send((worker.seed, reference, frozenset(self.known)))
+            worker.pipe.send((worker.seed, reference, frozenset(self.known), self.shrinks))
 
     def _ended(self, worker: _Worker) -> dict[str, Any] | None:
         """The record of the worker's seed once there is one; a death or too long a wait is one too."""
@@ -106,7 +109,7 @@ class Pool:
     def _lost(self, worker: _Worker, outcome: str, detail: str) -> dict[str, Any]:
         """The record of a seed whose process is gone; where eager itself did not survive, nothing is to be judged."""
         stage = worker.stage.value.decode()
-        outcome = "skipped" if stage == "eager" and outcome == "crash" else outcome
+        outcome = "skipped" if stage == "eager" else outcome
         record = {"seed": worker.seed, "outcome": outcome, "kind": f"{detail} in {stage}", "detail": detail}
         record |= {"cause": f"{outcome} | {record['kind']} | seed {worker.seed}"} if outcome != "skipped" else {}
         return record | {"seconds": round(time.monotonic() - worker.since, 3)}

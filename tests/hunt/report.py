@@ -69,7 +69,7 @@ class Report:
     def text(self) -> str:
         """The summary."""
         lines = [self._counts(), ""]
-        order = [*OURS, "upstream"]
+        order = [*OURS, "declared", "upstream"]
         for cause in sorted(self._causes, key=lambda one: (order.index(one.split(" | ")[0]), -len(self._causes[one]))):
             records = self._causes[cause]
             lines.append(f"- {len(records)}x {cause}")

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.reference
 import torch
 from torch.utils import _pytree as pytree
 
@@ -23,10 +22,10 @@ import batch_export
 from batch_export.errors import ExportWarning
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.program.program import ONNXProgram
-from batch_export.numbers.values import RawTensor
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
 from hunt.programs import Program, Tensors, arguments, dynamic_shapes, module
+from hunt.reference import Reference, wide, widened
 
 OPTIMISED, PLAIN = "onnxruntime", "onnxruntime without optimisation"
 REFERENCE = "onnx.reference"
@@ -46,6 +45,7 @@ class Export:
     program: ONNXProgram
     proto: onnx.ModelProto
     warned: str
+    decomposed: Any = None
 
     @property
     def restrictions(self) -> list[str]:
@@ -54,6 +54,12 @@ class Export:
         if captured is None:
             return []
         return [guard.condition for guard in (*captured.restrictions, *captured.not_one)]
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the file takes something about the data for granted; the program allows that."""
+        captured = self.program.captured
+        return captured is not None and bool(captured.assumptions)
 
 
 def export(program: Program, example: Tensors, *, optimize: bool = True) -> Export:
@@ -155,13 +161,39 @@ class Files:
 
     def _reference(self, feeds: Mapping[str, Any]) -> list[torch.Tensor]:
         if REFERENCE not in self._open:
-            self._open[REFERENCE] = onnx.reference.ReferenceEvaluator(self._exported.proto)
-        if any(isinstance(one, RawTensor) for one in feeds.values()):
-            raise NotImplementedError("the reference evaluator is not asked about bfloat16")
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            results = self._open[REFERENCE].run(None, dict(_as_pairs(feeds)))
-        return [torch.from_numpy(np.array(one)) for one in results]
+            self._open[REFERENCE] = Reference(self._exported.proto)
+        results: list[torch.Tensor] = self._open[REFERENCE].run(_as_pairs(feeds))
+        return results
+
+    def widened(self, program: Program, values: Tensors) -> list[torch.Tensor]:
+        """The outputs of the same file in float64, by the reference evaluator.
+
+        Raises:
+            Exception: whatever the evaluator raises.
+        """
+        if "widened" not in self._open:
+            self._open["widened"] = Reference(widened(self._exported.proto))
+        feeds = {name: to_value(values[leaf.name]) for name, leaf in zip(self._names, program.inputs, strict=True)}
+        results: list[torch.Tensor] = self._open["widened"].run(
+            {name: wide(one) for name, one in _as_pairs(feeds).items()}
+        )
+        return results
+
+
+def decomposed(program: Program, exported: Export, values: Tensors) -> list[torch.Tensor]:
+    """The outputs of the captured program once torch has decomposed its operators; what was written is not among them.
+
+    Raises:
+        Exception: whatever torch raises.
+    """
+    captured = exported.program.captured
+    if captured is None:
+        raise ValueError("nothing was captured")
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if exported.decomposed is None:
+            exported.decomposed = captured.program.run_decompositions().module()
+        return [one.clone() for one in pytree.tree_leaves(exported.decomposed(*arguments(program, values)))]
 
 
 def _as_pairs(feeds: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,8 +40,9 @@ class _Moving(TorchDispatchMode):
     """Moves what each operator rounds."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._random = torch.Generator().manual_seed(seed)
+        self._side = {0: 1.0, 1: -1.0}.get(seed)
         self.undefined = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -53,33 +54,53 @@ class _Moving(TorchDispatchMode):
         writes = func._schema.is_mutable
         rounded = None if wide is None else not _same(pytree.tree_leaves(wide), func, args, kwargs, writes)
         if rounded is False:
-            return self._with_either_zero(func, func(*args, **kwargs))
+            return self._with_either_zero(func, kwargs, func(*args, **kwargs))
         if not writes:
+            given, named = args, kwargs
             args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved, (args, kwargs))
+            if wide is not None and any(one.dtype in _FLOATS for one in pytree.tree_leaves(wide) if _is_tensor(one)):
+                args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved_integers, (args, kwargs))
+                if not _is_defined(func, args, kwargs):
+                    args, kwargs = given, named
         result = func(*args, **kwargs)
         for one in pytree.tree_leaves(result):
             if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
                 one.copy_(self._moved(one))
-        return self._with_either_zero(func, result)
+        return self._with_either_zero(func, kwargs, result)
 
-    def _with_either_zero(self, func: Any, result: Any) -> Any:
-        """The larger of two zeros, or a sum of them in some order, may have either sign."""
-        if func._schema.name.removeprefix("aten::") in _EITHER_ZERO:
+    def _with_either_zero(self, func: Any, kwargs: Any, result: Any) -> Any:
+        """The larger of two zeros, or a sum of them in some order, may have either sign: all +, all -, or any."""
+        scaled = isinstance(kwargs, dict) and kwargs.get("alpha", 1) != 1  # with or without a fused multiplication
+        if scaled or func._schema.name.removeprefix("aten::") in _EITHER_ZERO:
             for one in pytree.tree_leaves(result):
                 if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
-                    turned = torch.rand(one.shape, generator=self._random) < 0.5
-                    one.copy_(torch.where((one == 0) & turned, -one, one))
+                    turned = torch.where(torch.rand(one.shape, generator=self._random) < 0.5, -one, one)
+                    zeros = turned if self._side is None else torch.full_like(one, 0.0) * self._side
+                    one.copy_(torch.where(one == 0, zeros, one))
         return result
 
     def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dtype not in _FLOATS or not tensor.numel():
             return tensor
-        noise = torch.rand(tensor.shape, generator=self._random, dtype=torch.float64) * 2 - 1
+        noise = self._noise(tensor)
         return (tensor.double() * (1 + noise * _ULPS * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+
+    def _noise(self, tensor: torch.Tensor) -> torch.Tensor:
+        """From -1 to 1; in the first two runs all elements move as far as they can, away from 0 or towards it."""
+        if self._side is not None:
+            return torch.full(tensor.shape, self._side, dtype=torch.float64)
+        return torch.rand(tensor.shape, generator=self._random, dtype=torch.float64) * 2 - 1
+
+    def _moved_integers(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Integers that float32 rounds, which what makes floats of them does."""
+        if tensor.dtype not in (torch.int32, torch.int64) or not bool((tensor.abs() > 2**22).any()):
+            return tensor
+        noise = self._noise(tensor)
+        return tensor + (tensor.double() * noise * _ULPS * torch.finfo(torch.float32).eps).to(tensor.dtype)
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Notes casts of floats that do not fit."""
-        self.undefined |= _asks_for_the_sign_of_nan(func, args)
+        self.undefined |= any(asked(func, args) for asked in _UNDEFINED)
         target = kwargs.get("dtype")
         if "copy_" in str(func) and len(args) > 1 and isinstance(args[1], torch.Tensor):
             target, args = args[0].dtype, args[1:]
@@ -89,7 +110,8 @@ class _Moving(TorchDispatchMode):
             if isinstance(one, torch.Tensor) and one.is_floating_point() and one.numel():
                 limits = torch.iinfo(target)
                 wide = one.double()
-                fits = (wide > limits.min - 1) & (wide < float(limits.max) + (1 if limits.max < 2**53 else 0))
+                low = float(limits.min) - (1 if limits.max < 2**53 else 2**11)
+                fits = (wide > low) & (wide < float(limits.max) + (1 if limits.max < 2**53 else 0))
                 self.undefined |= not bool(fits.all())
 
 
@@ -99,6 +121,80 @@ def _asks_for_the_sign_of_nan(func: Any, args: Any) -> bool:
     if asked is None or not isinstance(args[asked], torch.Tensor) or not args[asked].is_floating_point():
         return False
     return bool(args[asked].isnan().any())
+
+
+def _places(view: torch.Tensor) -> torch.Tensor:
+    """Where in its memory a view's elements lie."""
+    found = torch.full(view.shape, view.storage_offset())
+    for axis, stride in enumerate(view.stride()):
+        steps = torch.arange(view.shape[axis]) * stride
+        found = found + steps.reshape([-1 if one == axis else 1 for one in range(view.dim())])
+    return found
+
+
+def _sorts_nan(func: Any, args: Any) -> bool:
+    """The most frequent of numbers with NaN depends on how a sort that takes none meets it."""
+    return func._schema.name == "aten::mode" and args[0].is_floating_point() and bool(args[0].isnan().any())
+
+
+def _reads_what_it_writes(func: Any, args: Any) -> bool:
+    """Elements written one by one from memory that they share."""
+    if func._schema.name == "aten::copy_":
+        one, other = args[0], args[1]
+        if not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+            return False
+        same = (one.storage_offset(), one.stride(), one.shape) == (other.storage_offset(), other.stride(), other.shape)
+        return not same and bool(torch.isin(_places(one), _places(other)).any())
+    if func._schema.name not in ("aten::index_copy_", "aten::index_add_", "aten::index_put_"):
+        return False
+    there = args[0].untyped_storage().data_ptr()
+    others = [one for one in pytree.tree_leaves(args[1:]) if isinstance(one, torch.Tensor)]
+    return any(one.untyped_storage().data_ptr() == there for one in others if one.numel())
+
+
+def _takes_a_large_exponent(func: Any, args: Any) -> bool:
+    """What C does not fit into an int."""
+    if func._schema.name != "aten::ldexp" or args[1].dtype != torch.int64:
+        return False
+    return bool(((args[1] > 2**31 - 1) | (args[1] < -(2**31))).any())
+
+
+def _takes_the_smallest(func: Any, args: Any) -> bool:
+    """The smallest integer has no absolute value."""
+    if func._schema.name not in ("aten::gcd", "aten::lcm"):
+        return False
+    both = [one for one in args if isinstance(one, torch.Tensor) and one.dtype.is_signed]
+    return any(bool((one == torch.iinfo(one.dtype).min).any()) for one in both)
+
+
+def _antialiases_to_one_column(func: Any, args: Any) -> bool:
+    """torch then repeats the first row (docs/upstream.md)."""
+    if func._schema.name not in ("aten::_upsample_bilinear2d_aa", "aten::_upsample_bicubic2d_aa"):
+        return False
+    return bool(args[1]) and args[1][-1] == 1
+
+
+_UNDEFINED = (
+    _asks_for_the_sign_of_nan,
+    _sorts_nan,
+    _reads_what_it_writes,
+    _takes_a_large_exponent,
+    _takes_the_smallest,
+    _antialiases_to_one_column,
+)
+
+
+def _is_tensor(one: Any) -> bool:
+    return isinstance(one, torch.Tensor)
+
+
+def _is_defined(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether the operator takes these numbers: moved integers may be indices that are out of range."""
+    try:
+        func(*args, **kwargs)
+    except (RuntimeError, IndexError):
+        return False
+    return True
 
 
 _EXACT = ("view", "reshape", "permute", "expand", "slice", "select", "alias", "detach", "clone", "unsqueeze", "squeeze")
@@ -119,8 +215,30 @@ _EITHER_ZERO = {
         "prod",
         "mean",
         "softshrink",
+        "lerp",
+        "scatter_reduce",
+        "asin",
+        "asinh",
+        "atan2",
+        "special_log_ndtr",
+        "atan",
+        "sinh",
+        "addmv",
+        "addbmm",
+        "addr",
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+        "_fused_rms_norm",
+        "nansum",
+        "nanmedian",
+        "logcumsumexp",
     ),
 }
+
+
+_SELDOM_EXACT = ("lgamma", "digamma", "special_", "erfinv", "polygamma", "logaddexp")
+"""An exact result, such as the 0 of lgamma(1), is what a sum of rounded terms happens to give."""
 
 
 def _moves_nothing(func: Any) -> bool:
@@ -146,8 +264,12 @@ def _same(wide: list[Any], func: Any, args: Any, kwargs: Any, writes: bool) -> b
     """Whether the operator rounds nothing here."""
     if writes:
         args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+    if func._schema.name.removeprefix("aten::").startswith(_SELDOM_EXACT):
+        return False
     narrow = pytree.tree_leaves(func(*args, **kwargs))
     for one, other in zip(narrow, wide, strict=True):
+        if isinstance(one, torch.Tensor) and one.dtype == torch.float64 and not _is_short(one, args, kwargs):
+            return False
         if isinstance(one, torch.Tensor) and one.dtype in _FLOATS:
             if one.shape != other.shape:
                 return False
@@ -156,11 +278,19 @@ def _same(wide: list[Any], func: Any, args: Any, kwargs: Any, writes: bool) -> b
     return True
 
 
+def _is_short(result: torch.Tensor, args: Any, kwargs: Any) -> bool:
+    """Whether every element is an argument's or has so few digits that float64 did not round it."""
+    given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    known = [one.flatten() for one in given if one.dtype == torch.float64]
+    short = (result == result.float().double()) | ~torch.isfinite(result)
+    return bool((short | torch.isin(result, torch.cat(known))).all() if known else short.all())
+
+
 def _is_overlapping(tensor: torch.Tensor) -> bool:
     return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True))
 
 
-def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: Any) -> Sensitivity:
+def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: Any, times: int = _RUNS) -> Sensitivity:
     """Runs the program several times and tells how its results move.
 
     Args:
@@ -168,12 +298,13 @@ def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: An
         values: of its leaves.
         base: eager's results.
         collect: (module, arguments) -> results, in the order of `base`.
+        times: how often.
     """
     found = Sensitivity(
         [torch.zeros(one.shape, dtype=torch.float64) for one in base],
         [torch.zeros(one.shape, dtype=torch.bool) for one in base],
     )
-    for seed in range(_RUNS):
+    for seed in range(times):
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), _Moving(seed) as mode:
             moved = collect(module(program, values), arguments(program, values))
         found.undefined |= mode.undefined

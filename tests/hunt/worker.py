@@ -17,11 +17,15 @@ from batch_export.exporter import warm
 from hunt import runs, script, sensitivity, shrink
 from hunt.cases import cases
 from hunt.generate import generate
-from hunt.judge import Finding, judge
+from hunt.judge import OURS, Finding, judge
+from hunt.known import declared
+
+SHRUNK = frozenset({*OURS, "declared", "upstream"})
+"""Outcomes with a cause."""
 
 
 def work(pipe: Connection, stage: Any, quiet: bool = True) -> None:
-    """Answers `(seed, reference, known causes)` with a record until the pipe closes."""
+    """Answers `(seed, reference, known causes, outcomes to shrink)` with a record until the pipe closes."""
     runs.STAGE = stage
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
@@ -33,9 +37,9 @@ def work(pipe: Connection, stage: Any, quiet: bool = True) -> None:
         os.dup2(silence, 2)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            seed, reference, known = pipe.recv()
+            seed, reference, known, shrinks = pipe.recv()
             try:
-                pipe.send(record(seed, reference, known))
+                pipe.send(record(seed, reference, known, shrinks))
             except Exception as error:
                 pipe.send(
                     {"seed": seed, "outcome": "hunter error", "kind": repr(error)[:300], "detail": "", "seconds": 0}
@@ -54,7 +58,11 @@ def warm_all(seeds: range = range(12)) -> None:
 
 
 def record(
-    seed: int, reference: bool = False, known: frozenset[str] = frozenset(), seconds: float = 40.0
+    seed: int,
+    reference: bool = False,
+    known: frozenset[str] = frozenset(),
+    shrinks: frozenset[str] = SHRUNK,
+    seconds: float = 40.0,
 ) -> dict[str, Any]:
     """Generates, judges and, when the program fails in a way not seen often enough, shrinks it."""
     begun = time.process_time()
@@ -69,7 +77,7 @@ def record(
         "operators": list(hunted.program.operators),
         "seconds": round(time.process_time() - begun, 3),
     }
-    if finding.is_ours or finding.outcome == "upstream":
+    if finding.outcome in shrinks:
         found |= _cause(seed, hunted.program, made, finding, known, seconds)
     return found
 
@@ -80,8 +88,13 @@ def _cause(
     """The shrunk program, unless one step of it alone is enough to recognise a known cause."""
     begun = time.process_time()
     subject, small = shrink.shrunk(program, made, finding, lambda one, what: name_of(one, what) in known, seconds)
+    outcome = small.outcome
     cause = name_of(subject, small)
+    if outcome in ("silent", "zero sign") and declared(small.kind, small.detail, cause):
+        outcome = "declared"
+        cause = f"{outcome} | {cause.split(' | ', 1)[1]}"
     return {
+        "outcome": outcome,
         "cause": cause,
         "detail": small.detail,
         "steps": len(subject.program.steps),

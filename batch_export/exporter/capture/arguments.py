@@ -29,6 +29,10 @@ _DEPRECATED: Mapping[str, tuple[Any, str]] = {
 }
 
 
+_PACKAGE = __name__.split(".")[0]
+_TORCHS_DEFAULTS = {"training": "EVAL", "operator_export_type": "ONNX", "operator_export_types": "ONNX"}
+
+
 def warn_deprecated(given: Mapping[str, Any]) -> None:
     """Warns about each deprecated parameter that has a value of its own, and says what to do instead.
 
@@ -38,11 +42,55 @@ def warn_deprecated(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name not in _DEPRECATED:
             raise TypeError(f"export() has no parameter {name!r}")
-        default, instead = _DEPRECATED[name]
-        if value != default and value is not None:
+        _, instead = _DEPRECATED[name]
+        if not is_default(name, value):
             warnings.warn(
                 f"export(): {name} is deprecated and does nothing; {instead}", DeprecationWarning, stacklevel=3
             )
+
+
+def is_default(name: str, value: Any) -> bool:
+    """Whether a deprecated parameter is given what it has anyway: None, or torch's own default."""
+    default, _ = _DEPRECATED[name]
+    return value is None or value == default or getattr(value, "name", "") == _TORCHS_DEFAULTS.get(name)
+
+
+def of_exportable_module(
+    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any, input_names: Any, output_names: Any
+) -> tuple[Any, Any, Any, Any, Any]:
+    """The inputs, shapes and names that a `torch.onnx.ExportableModule` brings along, where no inputs are given."""
+    kind = getattr(torch.onnx, "ExportableModule", None)
+    if kind is None or not isinstance(model, kind) or args or kwargs:
+        return args, kwargs, dynamic_shapes, input_names, output_names
+    args, kwargs = model.example_arguments()
+    return (
+        args,
+        kwargs,
+        model.dynamic_shapes() if dynamic_shapes is None else dynamic_shapes,
+        input_names or model.input_names(),
+        output_names or model.output_names(),
+    )
+
+
+def warn_of_older_ways(f: Any, dynamic_axes: Any, dynamo: bool) -> None:
+    """Warns of what still works and has a better way by now."""
+    older = {
+        "dynamic_axes": (bool(dynamic_axes) and dynamo, "dynamic_shapes=..., a tree like the inputs"),
+        "dynamo=False": (not dynamo, "dynamo=True: TorchScript gets no further development"),
+        "a file object as f": (hasattr(f, "write"), "a path, or program.save(stream)"),
+    }
+    for name, (given, instead) in older.items():
+        if given:
+            message = f"export(): {name} is deprecated; use {instead}"
+            warnings.warn(message, DeprecationWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """How far up the caller of `export` is: Python shows deprecations where they are in the user's own script."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def example_inputs(model: Any, args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

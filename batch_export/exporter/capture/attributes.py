@@ -1,6 +1,6 @@
 """Plain attributes that forward changes: a file has no memory, so it computes for ever what the first call computes.
 
-Arrives: a module, while a strategy captures it. Leaves: the dotted names of attributes (tensors that are no buffers,
+Arrives: a module, while a strategy captures it. Leaves: the dotted names of attributes (tensors that are not buffers,
 numbers, lists, dicts) that were other ones after forward, and the module with the attributes that it had before.
 """
 

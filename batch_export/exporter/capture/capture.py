@@ -10,26 +10,24 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
+from batch_export.calling import caches, exported_inputs
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions, attributes, narrowing, torchscript
+from batch_export.exporter.capture import attributes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
+from batch_export.exporter.capture.course import Course
 from batch_export.exporter.capture.export_switch import in_onnx_export
-from batch_export.exporter.capture.fake_quantisation import fake_quantisation
-from batch_export.exporter.capture.guard_sources import Observation, observing
-from batch_export.exporter.capture.guard_symbols import readable
-from batch_export.exporter.capture.guards import Guard, collect, fixed_sizes
-from batch_export.exporter.capture.quiet import quiet
-from batch_export.exporter.capture.rank_limits import sizes_not_one
-from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
-from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES, STRICT, assumed, decision_on_data
+from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode, Request, finished
+from batch_export.exporter.capture.guard_sources import keep_lines_of
+from batch_export.exporter.capture.guards import collect, symbols_of
+from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
 
 
 class _CallableModule(torch.nn.Module):
@@ -39,6 +37,7 @@ class _CallableModule(torch.nn.Module):
         super().__init__()
         self._function = function
         self.forward = function  # type: ignore[method-assign]
+        keep_lines_of(function)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # replaced in __init__; kept for type checkers
         return self._function(*args, **kwargs)
@@ -62,6 +61,7 @@ def as_module(model: Any) -> torch.nn.Module:
 
 def named_inputs(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The example inputs by parameter name, whatever kind of model it is."""
+    caches.register()
     if isinstance(model, torch.export.ExportedProgram):
         module: torch.nn.Module = model.module(check_guards=False)
     elif torchscript.is_scripted(model):
@@ -78,8 +78,9 @@ def capture(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
-    allow_guards: bool = False,
+    guards: GuardMode = "warn",
     allow_assumptions: bool | None = None,
+    capture_blocks: bool = True,
     strategies: Sequence[tuple[str, Callable[..., Any]]] = STRATEGIES,
 ) -> Captured:
     """Captures a model.
@@ -89,26 +90,41 @@ def capture(
         args: positional example inputs.
         kwargs: keyword example inputs.
         dynamic_shapes: any form that `dynamic_shapes.canonical` accepts.
-        allow_guards: keep a program that holds for some sizes of a dynamic axis only, with its guards.
+        guards: what becomes of a program that holds for some sizes of a dynamic axis only, where the model has more:
+            "warn" takes limits (`n >= 3`) beyond which the program fails, with a warning, and refuses what would give
+            wrong numbers; "error" refuses both; "allow" takes both.
         allow_assumptions: keep a program that takes something about the data for granted, after it was run against the
-            model; as `allow_guards` when None.
+            model; when None, only if `guards` is "allow".
+        capture_blocks: trace blocks that are alike once, see `blocks.py`.
         strategies: what to try, in order.
 
     Raises:
         CaptureError: if every strategy failed; the first informative error is its cause.
         DynamicShapeError: if the dynamic shapes do not fit the inputs, or the model fixes an axis asked for as dynamic.
+        ValueError: for another value of `guards`.
     """
+    if guards not in GUARD_MODES:
+        raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
+    caches.register()
     arguments, keywords = tuple(args), dict(kwargs or {})
-    allow_assumptions = allow_guards if allow_assumptions is None else allow_assumptions
+    allow_assumptions = guards == "allow" if allow_assumptions is None else allow_assumptions
     if isinstance(model, torch.export.ExportedProgram):
-        return _as_it_is(model, arguments, keywords, dynamic_shapes, allow_guards)
+        return _as_it_is(model, arguments, keywords, dynamic_shapes, guards)
     if torchscript.is_scripted(model):
         begun = time.perf_counter()
         with in_onnx_export():
-            model = torchscript.as_eager(model, arguments, keywords)
+            eager = torchscript.as_eager(model, arguments, keywords)
+        every = torchscript.every_input(model, arguments, keywords)
+        if isinstance(dynamic_shapes, (tuple, list)):
+            dynamic_shapes = (*dynamic_shapes, *[None] * (len(every) - len(dynamic_shapes)))
         taken = time.perf_counter() - begun
         captured = capture(
-            model, args, kwargs, dynamic_shapes=dynamic_shapes, allow_guards=allow_guards, strategies=strategies[:1]
+            eager,
+            every,
+            dynamic_shapes=dynamic_shapes,
+            guards=guards,
+            capture_blocks=capture_blocks,
+            strategies=strategies[:1],
         )
         captured.attempts[0] = Attempt("TorchScript converter", taken + captured.attempts[0].seconds)
         return captured
@@ -116,115 +132,27 @@ def capture(
     _check_call(module, arguments, keywords)
     arguments, keywords = _one_tensor_each(module, arguments, _in_forward_order(module, keywords))
     asked = shapes.canonical(dynamic_shapes, module, arguments, keywords)
+    if capture_blocks:
+        strategies = [(name, by_blocks(one) if name == NON_STRICT else one) for name, one in strategies]
+    request = Request(module, (arguments, keywords), asked, guards, allow_assumptions)
+    course = Course(request, tuple(strategies))
     with attributes.watching(module) as changed:
-        captured = _by_strategies(module, arguments, keywords, asked, strategies, allow_guards, allow_assumptions)
+        captured = course.from_examples()
         fixes = [place for guard in captured.guards for place in guard.fixes]
-        narrower = narrowing.that_matter(captured, module, arguments, keywords)
-        if allow_guards:
-            captured.guards = [replace(one, restricts=one.restricts or one in narrower) for one in captured.guards]
+        squeezes = [guard for guard in captured.not_one if guard.narrows]
+        narrower = [*(guard for guard in captured.guards if guard.narrows), *squeezes]
+        if guards == "allow":
+            captured.guards = [replace(one, restricts=one.restricts or bool(one.narrows)) for one in captured.guards]
             narrower = []
         fixes += [place for guard in narrower for place in guard.narrows]
         if fixes and captured.strategy not in ASSUMING:  # free in name only: elsewhere the file would be wrong, or fail
             asked.fix(list(dict.fromkeys(fixes)))
-            captured = _by_strategies(module, arguments, keywords, asked, strategies, allow_guards, allow_assumptions)
+            captured = course.from_examples()
             captured.fixed = narrower
     captured.changed_attributes = list(changed)
+    captured.program.example_inputs = (arguments, keywords)
     warn(captured)
     return captured
-
-
-def _by_strategies(
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    asked: shapes.DynamicShapes,
-    strategies: Sequence[tuple[str, Callable[..., Any]]],
-    allow_guards: bool,
-    allow_assumptions: bool,
-) -> Captured:
-    """The first strategy's program that may be given to the caller."""
-    attempts: list[Attempt] = []
-    held: _Held | None = None
-    for name, strategy in strategies:
-        if held is not None and name != STRICT:
-            break
-        decision = decision_on_data(attempts[0].exception) if attempts else None
-        if name in ASSUMING and decision is not None and not allow_assumptions:
-            raise assumptions.refused([decision], attempts) from attempts[0].exception
-        begun = time.perf_counter()
-        with observing() as seen:
-            try:
-                program = _run(strategy, module, args, kwargs, asked.torch_form)
-            except Exception as error:
-                attempts.append(_failed(name, time.perf_counter() - begun, error))
-                fixed = _fixed_axis(error, seen, asked)
-                if fixed is not None and held is None:
-                    held = _Held(None, fixed)
-                    if not (seen.made_plain or seen.made_index):
-                        break
-                continue
-        attempts.append(Attempt(name, time.perf_counter() - begun))
-        try:
-            captured = _finished(program, asked, list(attempts), allow_guards, (module, args, kwargs))
-        except DynamicShapeError as error:
-            held = held or _Held(None, error)
-            if not (seen.made_plain or seen.made_index):
-                break
-            continue
-        if held is not None and not captured.is_freer_than(held.captured):
-            break
-        if name == NON_STRICT and seen.made_plain and captured.narrowed(asked) and len(strategies) > 1:
-            held = _Held(captured)
-            continue
-        if name in ASSUMING:
-            captured.assumptions = assumed(name, program, decision)
-            if captured.assumptions and not allow_assumptions:
-                raise assumptions.refused(captured.assumptions, attempts)
-            assumptions.check(name, program, module, args, kwargs, captured.assumptions)
-        return captured
-    if held is not None:
-        return held.result()
-    first = attempts[0]
-    tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in attempts)
-    raise CaptureError(
-        f"the model could not be captured. {first.strategy} said {first.error}",
-        next_step=f"all strategies: {tried}. Export with report=True for the whole story",
-        attempts=tuple(attempts),
-    ) from first.exception
-
-
-@dataclass(slots=True)
-class _Held:
-    """A first result that a second strategy may beat: dynamo keeps sizes free that Python's `int()` makes numbers."""
-
-    captured: Captured | None
-    error: DynamicShapeError | None = None
-
-    def result(self) -> Captured:
-        if self.captured is not None:
-            return self.captured
-        assert self.error is not None
-        raise self.error
-
-
-def _run(
-    strategy: Callable[..., Any], module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any
-) -> torch.export.ExportedProgram:
-    with (
-        in_onnx_export(),
-        fake_quantisation(),
-        recurrent_shapes(),
-        torch.no_grad(),
-        unset_fake_temporarily(),
-        quiet(),
-    ):
-        program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
-    return program
-
-
-def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:
-    lines = str(error).strip().splitlines()
-    return Attempt(strategy, seconds, f"{type(error).__name__}: {lines[0] if lines else ''}", error)
 
 
 def _as_it_is(
@@ -232,99 +160,24 @@ def _as_it_is(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     dynamic_shapes: Any,
-    allow_guards: bool,
+    guards: GuardMode,
 ) -> Captured:
     """An exported program is not captured again; dynamic shapes name its axes, which must be dynamic already."""
     attempts = [Attempt("ExportedProgram", 0.0)]
     if not args and not kwargs and program.example_inputs:
         args, kwargs = program.example_inputs
+    args, given = exported_inputs.by_position(program, args, kwargs)
+    kwargs = dict(given)
     if dynamic_shapes is None:
-        return Captured(program, {}, collect(program, [], {}), attempts)
+        symbols = symbols_of(program, [], {})
+        return Captured(program, {}, collect(program, symbols), attempts, symbols=symbols)
     if not args and not kwargs:
         raise DynamicShapeError(
             "dynamic_shapes were given for an exported program without example inputs",
             next_step="pass args and kwargs too, so that the shapes can be tied to the inputs",
         )
     asked = shapes.canonical(dynamic_shapes, program.module(check_guards=False), args, kwargs)
-    return _finished(program, asked, attempts, allow_guards)
-
-
-def _finished(
-    program: torch.export.ExportedProgram,
-    asked: shapes.DynamicShapes,
-    attempts: list[Attempt],
-    allow_guards: bool,
-    called: tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]] | None = None,
-) -> Captured:
-    """The program with its guards, which are tried on `called` (the model and its inputs) where it tells something."""
-    names = shapes.axis_names(program, asked)
-    guards = collect(program, asked.axes, asked.aliases)
-    captured = Captured(program, names, guards, attempts, shapes.derived_names(program, asked, names))
-    captured.not_one = sizes_not_one(program, asked.axes, asked.aliases, names)
-    if called is not None and captured.restrictions:
-        real = narrowing.that_restrict(captured, *called)
-        captured.guards = [replace(one, restricts=one.restricts and one in real) for one in captured.guards]
-    if captured.restrictions and not allow_guards:
-        raise _narrower(captured.restrictions, asked)
-    dropped = [guard for guard in captured.not_one if guard.restricts]
-    if dropped and not allow_guards:
-        raise _other_rank(dropped[0])
-    return captured
-
-
-def _other_rank(guard: Guard) -> DynamicShapeError:
-    return DynamicShapeError(
-        f"{' and '.join(guard.axes)} may be 1, and then the model drops an axis, which one file cannot: it holds only "
-        f"while `{guard.condition}`",
-        source=guard.source or None,
-        next_step="squeeze axes that are always 1, declare the range (torch.export.Dim(name, min=2)), or pass "
-        "allow_guards=True to keep the guard in the model's metadata",
-    )
-
-
-def _narrower(restrictions: Sequence[Guard], asked: shapes.DynamicShapes) -> DynamicShapeError:
-    first = next((guard for guard in restrictions if guard.source), restrictions[0])
-    others = [guard.condition for guard in restrictions if guard is not first]
-    more = f"; also only while {', '.join(f'`{condition}`' for condition in others[:4])}" if others else ""
-    places = {
-        axis.text: f"axis {axis.axis} ({axis.name or 'dynamic'}) of the input {readable(axis.where)}"
-        for axis in reversed(asked.axes)
-    }
-    listed = " and ".join(places.get(text, text) for text in first.axes)
-    return DynamicShapeError(
-        f"{listed} {'was' if len(first.axes) == 1 else 'were'} asked for as dynamic, but the captured program holds "
-        f"only while `{first.condition}`{more}",
-        source=first.source or None,
-        next_step="declare the range that you need (torch.export.Dim(name, min=..., max=...)), change the model at "
-        "that line, or pass allow_guards=True to keep the guard in the model's metadata and in the report",
-    )
-
-
-def _fixed_axis(error: Exception, seen: Observation, asked: shapes.DynamicShapes) -> DynamicShapeError | None:
-    """The error, with axis, input, size and line, when a strategy failed because the model fixes a dynamic axis."""
-    text = str(error)
-    if not asked.axes or "data-dependent" in text:
-        return None
-    if "specialized" not in text and "Constraints violated" not in text:
-        return None
-    refusal: DynamicShapeError
-    for axis, size, source in fixed_sizes(seen.environment, asked.axes, asked.aliases):
-        refusal = DynamicShapeError(
-            f"axis {axis.axis} ({axis.name or 'dynamic'}) of the input {readable(axis.where)} was asked for as "
-            f"dynamic, but the model makes it {size}",
-            source=source or None,
-            next_step="remove that axis from dynamic_shapes, use Dim.AUTO to let the exporter decide, or change the "
-            "model at that line so that this size is not fixed",
-        )
-        refusal.__cause__ = error
-        return refusal
-    lines = [line.strip(" -") for line in text.splitlines() if "specialized" in line or "must" in line]
-    refusal = DynamicShapeError(
-        f"the dynamic shapes do not fit the model: {lines[0] if lines else text.splitlines()[0]}",
-        next_step="remove that axis from dynamic_shapes, or use Dim.AUTO to let the exporter decide",
-    )
-    refusal.__cause__ = error
-    return refusal
+    return finished(program, asked, attempts, guards)
 
 
 def _one_tensor_each(

@@ -14,6 +14,8 @@ import torch
 
 from batch_export.errors import ExportWarning
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.blocks import Block
+from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.strategies import TRACE, Assumption
 
@@ -41,7 +43,9 @@ class Captured:
         assumptions: what the program takes for granted about the data.
         not_one: sizes at which eager would drop an axis that the file keeps.
         fixed: guards because of which axes left to the exporter are fixed.
+        blocks: kinds of repeated blocks, and for which of them one's nodes were written again for another.
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
+        symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
     """
 
     program: torch.export.ExportedProgram
@@ -53,6 +57,18 @@ class Captured:
     changed_attributes: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
     fixed: list[Guard] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    symbols: Symbols | None = None
+
+    @property
+    def harmful(self) -> list[Guard]:
+        """The restrictions beyond which the program gives something else than the model, or nothing is known."""
+        return [guard for guard in self.restrictions if not guard.is_limit]
+
+    @property
+    def united(self) -> list[Guard]:
+        """The guards that make one axis of two names."""
+        return [guard for guard in self.guards if guard.unites]
 
     @property
     def restrictions(self) -> list[Guard]:
@@ -112,13 +128,25 @@ def warn(captured: Captured) -> None:
         verb = "is" if len(guard.axes) == 1 else "are"
         warnings.warn(
             f"{' and '.join(guard.axes)} {verb} fixed in the file: the program holds only while {_with_place(guard)}, "
-            "and the model beyond that too; pass allow_guards=True to keep the axis free within that limit",
+            "and the model beyond that too; pass guards='allow' to keep the axis free within that limit",
+            ExportWarning,
+            stacklevel=5,
+        )
+    for guard in captured.united:
+        kept, other = guard.unites
+        where = f" (at {guard.source})" if guard.source else ""
+        warnings.warn(
+            f"the model makes the axes {kept} and {other} equal{where}: they are one axis in the file, {kept}",
             ExportWarning,
             stacklevel=5,
         )
     for guard in captured.restrictions:
-        if guard.narrows:
-            warnings.warn(f"the file holds only while {_with_place(guard)}", ExportWarning, stacklevel=5)
+        if guard.narrows or guard.is_limit:
+            warnings.warn(
+                f"the file holds only while {_with_place(guard)}, and the model beyond that too",
+                ExportWarning,
+                stacklevel=5,
+            )
     for name in captured.changed_attributes:
         warnings.warn(
             f"forward changes the attribute {name}, which a file cannot: it computes with the value of the first call; "

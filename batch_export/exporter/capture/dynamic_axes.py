@@ -6,6 +6,7 @@ dynamic shapes by parameter name, and the names that output axes get in the file
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,13 +14,14 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
-from batch_export.errors import DynamicShapeError
+from batch_export.calling.axis_words import in_words, mended
+from batch_export.errors import DynamicShapeError, ExportWarning
 
 DynamicAxes = Mapping[str, Mapping[int, str] | Sequence[int]]
 
 
 def named(dynamic_axes: DynamicAxes) -> dict[str, dict[int, str]]:
-    """Every entry with axis names; a list of axes gets automatic ones (`x_dynamic_axes_1`, ...).
+    """Every entry with axis names, which are identifiers; a list of axes gets automatic ones (`x_dynamic_axes_1`, ...).
 
     Raises:
         DynamicShapeError: if an entry is neither a dict from axis to name nor a list of axes.
@@ -34,7 +36,14 @@ def named(dynamic_axes: DynamicAxes) -> dict[str, dict[int, str]]:
             raise DynamicShapeError(
                 f"dynamic_axes has {axes!r} for {name}", next_step="give a dict from axis to name, or a list of axes"
             )
-    return found
+    words = mended(label for axes in found.values() for label in axes.values())
+    return {name: {axis: words[label] for axis, label in axes.items()} for name, axes in found.items()}
+
+
+def _told_names(dynamic_axes: DynamicAxes) -> None:
+    labels = [str(label) for axes in dynamic_axes.values() if isinstance(axes, Mapping) for label in axes.values()]
+    if told := in_words(mended(labels)):
+        warnings.warn(f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=5)
 
 
 def to_dynamic_shapes(
@@ -55,6 +64,7 @@ def to_dynamic_shapes(
         DynamicShapeError: naming an entry that is neither an input nor an output.
     """
     wanted = named(dynamic_axes)
+    _told_names(dynamic_axes)
     leaves, tree = pytree.tree_flatten(dict(by_name))
     tensors = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     by_leaf = dict(zip(tensors, input_names or (), strict=False))

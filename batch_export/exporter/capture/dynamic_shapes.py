@@ -9,6 +9,7 @@ a guard is `guards.py`'s business.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +17,14 @@ from typing import Any
 import sympy
 import torch
 from torch.export import Dim
-from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection, _DimHint
+from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from batch_export.errors import DynamicShapeError
+from batch_export.calling.axis_words import in_words, of_tree
+from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter.capture.guard_symbols import AskedAxis
+from batch_export.exporter.capture.shape_specs import Walk, Wanted
 
 
 @dataclass(slots=True)
@@ -35,6 +38,7 @@ class DynamicShapes:
         axes: every axis asked for, with its range and whether it has to stay dynamic.
         aliases: other ways in which torch's guards name an input -> the one in `axes`.
         forms: for each tensor, as `axes` names it, the part of `torch_form` that is its own.
+        positions: for each tensor, as `axes` names it, where it is among the flattened `(args, kwargs)`.
     """
 
     torch_form: Any = None
@@ -43,6 +47,7 @@ class DynamicShapes:
     axes: list[AskedAxis] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
     forms: dict[str, dict[int, Any]] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
 
     def fix(self, places: Sequence[tuple[str, int]]) -> None:
         """Makes axes static (input and axis, as in `axes`): torch is told so, and they are no longer asked for."""
@@ -52,150 +57,6 @@ class DynamicShapes:
         for where, axis in places:
             self.names[order.index(where)].pop(axis, None)
         self.axes = [one for one in self.axes if (one.where, one.axis) not in places]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """One axis of one tensor: what torch is told, and what is remembered of it."""
-
-    torch_form: Any
-    is_dynamic: bool = False
-    name: str = ""
-    required: bool = False
-    lowest: int = 2
-    highest: int | None = None
-    never_one: bool = False
-
-
-def _wanted(given: Any) -> _Wanted | None:
-    """One entry of a spec; None if it is of no accepted kind.
-
-    Names and named Dims become `Dim.DYNAMIC`: torch then rejects an axis that the model fixes, and everything else that
-    it finds out about the axis is judged by `guards.py`, in one way for all forms.
-    """
-    if given is None or isinstance(given, int):
-        return _Wanted(given)
-    if isinstance(given, str):
-        return _Wanted(Dim.DYNAMIC, True, given, True) if given else _Wanted(None)
-    if isinstance(given, _DimHint):
-        if given.type == Dim.STATIC.type:
-            return _Wanted(given)
-        low, high = getattr(given, "min", None), getattr(given, "max", None)
-        return _Wanted(given, True, "", given.type == Dim.DYNAMIC.type, max(2, low or 0), high, (low or 0) > 1)
-    if isinstance(given, Dim):
-        low, high = (_limit(given.min), _limit(given.max))
-        form = Dim.DYNAMIC if low is None and high is None else Dim.DYNAMIC(min=low, max=high)
-        never_one = isinstance(given.min, int) and given.min > 1
-        return _Wanted(form, True, str(given.__name__), True, low or 2, high, never_one)
-    return None
-
-
-def _limit(bound: Any) -> int | None:
-    """A declared bound that says more than torch's own: 3 and up, and not infinity."""
-    return int(bound) if isinstance(bound, int) and 2 < bound < 2**62 else None
-
-
-def _is_axis_map(spec: Any) -> bool:
-    return isinstance(spec, Mapping) and all(isinstance(key, int) for key in spec)
-
-
-class _Canonical:
-    """Walks inputs and specs side by side."""
-
-    def __init__(self) -> None:
-        self.names: list[dict[int, str]] = []
-        self.wanted: list[dict[int, _Wanted]] = []
-        self.forms: list[dict[int, Any]] = []
-
-    def tensor(self, spec: Any, tensor: torch.Tensor, where: str) -> Any:
-        axes: dict[int, Any] = {}
-        if spec is None or (isinstance(spec, str) and not spec):
-            axes = {}
-        elif _is_axis_map(spec):
-            axes = dict(spec)
-        elif isinstance(spec, (list, tuple)):
-            if len(spec) != tensor.dim():
-                raise DynamicShapeError(
-                    f"dynamic_shapes gives {len(spec)} axes for the input {where}, which has {tensor.dim()}",
-                    next_step="give one entry for each axis, or a dict from axis to name",
-                )
-            axes = dict(enumerate(spec))
-        else:
-            raise DynamicShapeError(
-                f"dynamic_shapes has {spec!r} for the tensor input {where}",
-                next_step="give a dict from axis to name, a list with one entry for each axis, or None",
-            )
-        names: dict[int, str] = {}
-        converted: dict[int, Any] = {}
-        remembered: dict[int, _Wanted] = {}
-        for position, given in axes.items():
-            if not -tensor.dim() <= position < tensor.dim():
-                raise DynamicShapeError(f"the input {where} has {tensor.dim()} axes, not an axis {position}")
-            axis = position % tensor.dim()
-            wanted = _wanted(given)
-            if wanted is None:
-                raise DynamicShapeError(
-                    f"dynamic_shapes has {given!r} for axis {axis} of the input {where}",
-                    next_step="give a name, a torch.export.Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, an int or None",
-                )
-            if wanted.required and tensor.shape[axis] < 2:
-                raise DynamicShapeError(
-                    f"axis {axis} ({wanted.name or 'dynamic'}) of the input {where} has the example size "
-                    f"{tensor.shape[axis]}, which torch takes for a constant",
-                    next_step="give an example in which a dynamic axis has two elements or more",
-                )
-            converted[axis] = wanted.torch_form
-            if wanted.is_dynamic:
-                names[axis], remembered[axis] = wanted.name, wanted
-        self.names.append(names)
-        self.wanted.append(remembered)
-        self.forms.append(converted)
-        return converted or None
-
-    def walk(self, spec: Any, value: Any, where: str) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self.tensor(spec, value, where)
-        if isinstance(value, (list, tuple)):
-            if spec is not None and not isinstance(spec, (list, tuple)):
-                raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is a list")
-            if spec is not None and len(spec) != len(value):
-                raise DynamicShapeError(
-                    f"dynamic_shapes has {len(spec)} entries for the {len(value)} of the input {where}"
-                )
-            specs = [None] * len(value) if spec is None else spec
-            walked = [
-                self.walk(one, item, f"{where}[{index}]")
-                for index, (one, item) in enumerate(zip(specs, value, strict=True))
-            ]
-            return walked if isinstance(value, list) else tuple(walked)
-        if isinstance(value, Mapping):
-            if spec is not None and not isinstance(spec, Mapping):
-                raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is a dict")
-            unknown = set(spec or ()) - set(value)
-            if unknown:
-                raise DynamicShapeError(
-                    f"dynamic_shapes names {sorted(map(str, unknown))}, which the input {where} does not have",
-                    next_step=f"it has {sorted(map(str, value))}",
-                )
-            return {key: self.walk((spec or {}).get(key), item, f"{where}.{key}") for key, item in value.items()}
-        leaves, _ = pytree.tree_flatten(value)
-        if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
-            return self._registered_container(spec, value, where)
-        if isinstance(value, int) and not isinstance(value, bool) and isinstance(spec, (str, Dim, _DimHint)):
-            return spec if isinstance(spec, _DimHint) else Dim.DYNAMIC
-        return None
-
-    def _registered_container(self, spec: Any, value: Any, where: str) -> Any:
-        """Containers registered with pytree (dataclasses, caches): the spec is like the flattened container."""
-        children = pytree.tree_flatten(value, is_leaf=lambda item: item is not value)[0]
-        specs = spec if isinstance(spec, (list, tuple)) else [None] * len(children)
-        if len(specs) != len(children):
-            raise DynamicShapeError(
-                f"dynamic_shapes has {len(specs)} entries for the {len(children)} of the input {where}"
-            )
-        return [
-            self.walk(one, child, f"{where}[{i}]") for i, (one, child) in enumerate(zip(specs, children, strict=True))
-        ]
 
 
 def canonical(
@@ -215,7 +76,10 @@ def canonical(
         return DynamicShapes()
     if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs))  # type: ignore[no-untyped-call]
-    walker = _Canonical()
+    words = of_tree(dynamic_shapes)
+    if told := in_words(words):
+        warnings.warn(f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=5)
+    walker = Walk(words)
     if dynamic_shapes is True:
         form = {
             name: pytree.tree_map_only(torch.Tensor, lambda tensor: {a: Dim.AUTO for a in range(tensor.dim())}, value)
@@ -246,17 +110,19 @@ def canonical(
     leaves = pytree.tree_flatten_with_path(dict(by_name))[0]
     places = [pytree.keystr(path) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     forms = dict(zip(places, walker.forms, strict=False))
-    return DynamicShapes(torch_form, walker.names, required, axes, aliases, forms)
+    flat = len(pytree.tree_leaves((tuple(args), dict(kwargs))))
+    positions = {aliases[place]: index for index in range(flat) if (place := f"['flat_args'][{index}]") in aliases}
+    return DynamicShapes(torch_form, walker.names, required, axes, aliases, forms, positions)
 
 
 def _axes(
-    by_name: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Sequence[Mapping[int, _Wanted]]
+    by_name: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Sequence[Mapping[int, Wanted]]
 ) -> tuple[list[AskedAxis], dict[str, str]]:
     """The axes asked for by the place of their input, and the places by the position among all flattened inputs."""
     leaves = pytree.tree_flatten_with_path(dict(by_name))[0]
     places = [(pytree.keystr(path), leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     axes = [
-        AskedAxis(place, axis, one.name, one.required, one.lowest, one.highest, one.never_one)
+        AskedAxis(place, axis, one.name, one.required, one.lowest, one.highest, one.derived)
         for (place, _), of_tensor in zip(places, wanted, strict=False)
         for axis, one in of_tensor.items()
     ]
@@ -345,7 +211,7 @@ def require_free(program: torch.export.ExportedProgram, shapes: Sequence[Sequenc
 
     Args:
         program: what was captured.
-        shapes: of the file's inputs, in order; a size that is no int is free.
+        shapes: of the file's inputs, in order; a size that is not an int is free.
 
     Raises:
         DynamicShapeError: naming the input and the axis that became fixed.

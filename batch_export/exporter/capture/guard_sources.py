@@ -11,6 +11,7 @@ import dataclasses
 import os
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -21,6 +22,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
+_BETWEEN = ("__torch_function__", "function")
+"""Functions of this exporter that stand between the model and torch (`free_lengths.py`)."""
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -32,11 +36,18 @@ class Observation:
         environment: torch's environment of sizes, also when the capture failed.
         made_plain: whether Python's `int` or `float` turned a free size into a plain number.
         made_index: whether something else in Python did: `math.sqrt(size)`, `range(size)`, `names[size]`.
+        nested: whether a size was looked at inside a higher-order operator (`associative_scan`).
     """
 
     environment: ShapeEnv | None = None
     made_plain: bool = False
     made_index: bool = False
+    nested: bool = False
+
+    @property
+    def is_freer_strictly(self) -> bool:
+        """Whether a strict capture may keep sizes free that this one fixed."""
+        return self.made_plain or self.made_index or self.nested
 
 
 def is_users(file: str) -> bool:
@@ -46,12 +57,29 @@ def is_users(file: str) -> bool:
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 
 
+def users_line(error: BaseException | None) -> str:
+    """`file:line` of the innermost line of the user's model that an error came through; empty where there is none."""
+    frames = [] if error is None else traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_users(frame.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+
+
+def keep_lines_of(function: Callable[..., Any]) -> None:
+    """Has torch note the lines of a function that is a model by itself; of a module it notes those of `forward`.
+
+    NOTE: a private function of torch.fx, without which nodes of such a model have no line.
+    """
+    register = getattr(torch.fx.proxy, "_register_stack_trace_anchor", None)
+    if register is not None:
+        register(function)
+
+
 def _user_location() -> str:
     """The innermost line outside torch and this exporter that is being run or traced; empty when there is none."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_HERE):
+        if file.startswith(_HERE) and frame.f_code.co_name not in _BETWEEN:
             break
         if is_users(file):
             return f"{file}:{frame.f_lineno}"
@@ -75,6 +103,15 @@ def _conversion() -> str:
     return ""
 
 
+def _is_in_higher_order() -> bool:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
+        if frame.f_code.co_filename.startswith(_HIGHER_ORDER):
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextlib.contextmanager
 def observing() -> Iterator[Observation]:
     """While open, torch's guards carry the user's full `file:line`; torch itself shortens it or has none.
@@ -89,6 +126,7 @@ def observing() -> Iterator[Observation]:
 
     def located(self: ShapeEnv, framework_loc: str | None = None) -> Any:
         seen.environment = self
+        seen.nested = seen.nested or _is_in_higher_order()
         given = original(self, framework_loc)
         conversion = _conversion()
         seen.made_plain = seen.made_plain or conversion in ("__int__", "__float__")

@@ -1,7 +1,8 @@
 """Symbols of a captured program in terms of the axes that were asked for, and sizes to try them with.
 
 Arrives: torch's environment of sizes, and axes with their names and ranges. Leaves: the value of each symbol when the
-named axes have given sizes. A name may be an expression of names (`2*batch`, `past+seq`).
+named axes have given sizes. The name of a derived axis is an expression of names (`2*batch`, `past+seq`); any other
+name is a word, whatever it looks like.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from types import CodeType, SimpleNamespace
 from typing import Any
 
+import sympy
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.printers import PythonPrinter
 
@@ -37,19 +39,19 @@ class AskedAxis:
     Attributes:
         where: the input as torch's guards write it, e.g. `['x']` or `['cache'][0]`.
         axis: its position.
-        name: the name asked for, empty for none; an expression (`2*batch`) relates it to other names.
+        name: the name asked for, empty for none.
         required: whether it must stay dynamic (a name or `Dim.DYNAMIC`, but not `Dim.AUTO`).
         lowest, highest: declared range.
-        never_one: whether the size 1 was declared out of the range.
+        derived: whether the name is an expression (`2*batch`) that relates it to other names.
     """
 
     where: str
     axis: int
     name: str = ""
     required: bool = False
-    lowest: int = 2
+    lowest: int = 0
     highest: int | None = None
-    never_one: bool = False
+    derived: bool = False
 
     @property
     def text(self) -> str:
@@ -87,18 +89,29 @@ class Names:
         self.bounds: dict[str, tuple[int, int | None]] = {}
         for axis in asked:
             if axis.name:
-                self.expressions.setdefault(axis.name, _arithmetic(axis.name))
-                low, high = self.bounds.get(axis.name, (2, None))
+                self.expressions.setdefault(axis.name, _arithmetic(axis.name) if axis.derived else None)
+                low, high = self.bounds.get(axis.name, (0, None))
                 limits = [limit for limit in (high, axis.highest) if limit is not None]
                 self.bounds[axis.name] = (max(low, axis.lowest), min(limits) if limits else None)
 
+    def unite(self, name: str, other: str) -> None:
+        """From now on the first name has the size of the second one."""
+        while (known := self.expressions.get(other)) is not None:  # united before
+            (other,) = known[1] or (other,)
+        if name != other:
+            self.expressions[name] = (compile(other, "<axis>", "eval"), frozenset([other]))
+
     def variables(self, name: str) -> frozenset[str]:
         expression = self.expressions.get(name)
-        return frozenset([name]) if expression is None else expression[1]
+        if expression is None:
+            return frozenset([name])
+        return frozenset(variable for other in expression[1] for variable in self.variables(other))
 
     def value(self, name: str, values: Mapping[str, int]) -> int:
         expression = self.expressions.get(name)
-        return values[name] if expression is None else int(eval(expression[0], {}, dict(values)))
+        if expression is None:
+            return values[name]
+        return int(eval(expression[0], {}, {other: self.value(other, values) for other in expression[1]}))
 
 
 def _arithmetic(name: str) -> tuple[CodeType, frozenset[str]] | None:
@@ -122,34 +135,81 @@ class Symbols:
     names: Names
     solved: dict[str, tuple[CodeType, tuple[str, ...]]] = field(default_factory=dict)
 
+    def variable(self, symbol: str) -> str | None:
+        """The axis whose size a symbol is; None where it is computed from others."""
+        if symbol in self.solved:
+            return None
+        axis = self.axes.get(symbol)
+        if axis is None or not axis.name:
+            return symbol
+        return axis.name if self.names.expressions.get(axis.name) is None else None
+
     def variables(self, symbol: str) -> frozenset[str]:
+        """The axes that a symbol depends on: names, and torch's symbols of axes without one."""
+        if symbol in self.solved:
+            return frozenset(name for other in self.solved[symbol][1] for name in self.variables(other))
         axis = self.axes.get(symbol)
         if axis is not None and axis.name:
             return self.names.variables(axis.name)
-        if symbol in self.solved:
-            return frozenset(name for other in self.solved[symbol][1] for name in self.variables(other))
         return frozenset([symbol])
 
     def value(self, symbol: str, values: Mapping[str, int]) -> int:
-        axis = self.axes.get(symbol)
-        if axis is not None and axis.name:
-            return self.names.value(axis.name, values)
+        """The size that a symbol has when the axes have given sizes."""
         if symbol in self.solved:
             code, others = self.solved[symbol]
             return int(eval(code, dict(FUNCTIONS), {other: self.value(other, values) for other in others}))
+        axis = self.axes.get(symbol)
+        if axis is not None and axis.name:
+            return self.names.value(axis.name, values)
         return values[symbol]
 
     def bounds(self, variable: str) -> tuple[int, int | None]:
         axis = self.axes.get(variable)
-        return (axis.lowest, axis.highest) if axis is not None else self.names.bounds.get(variable, (2, None))
+        return (axis.lowest, axis.highest) if axis is not None else self.names.bounds.get(variable, (0, None))
+
+    def lowest(self, symbol: str) -> int:
+        """The smallest size that the axis of a symbol may have, as it was declared."""
+        axis = self.axes.get(symbol)
+        return 0 if axis is None else axis.lowest
 
     def text(self, symbol: str) -> str:
         axis = self.axes.get(symbol)
         return axis.text if axis is not None else symbol
 
-    def is_unnamed(self, symbol: str) -> bool:
+    def solves(self, expression: Any, *, named: bool = False) -> bool:
+        """Whether an equality only says what the size of one axis is; the axis is then computed from the others.
+
+        Args:
+            expression: a condition.
+            named: whether the axis may have a name, which no other axis has.
+        """
+        if not isinstance(expression, sympy.Eq):
+            return False
+        difference = expression.lhs - expression.rhs
+        for symbol in sorted(expression.free_symbols, key=str):
+            factor = difference.coeff(symbol)
+            rest = difference - factor * symbol
+            if factor not in (1, -1) or rest.has(symbol) or not self._may_be_solved(str(symbol), named):
+                continue
+            others = symbol_names(rest)
+            axis = self.axes.get(str(symbol))
+            if (not others and axis is not None and axis.required) or any(
+                str(symbol) == other or self.variable(str(symbol)) in self.variables(other) for other in others
+            ):
+                continue
+            code = python_code(-rest / factor)
+            if code is not None:
+                self.solved[str(symbol)] = (code, others)
+                return True
+        return False
+
+    def _may_be_solved(self, symbol: str, named: bool) -> bool:
         axis = self.axes.get(symbol)
-        return (axis is None or not axis.name) and symbol not in self.solved
+        if symbol in self.solved:
+            return False
+        if axis is None or not axis.name:
+            return True
+        return named and [one.name for one in self.axes.values()].count(axis.name) == 1
 
 
 def python_code(expression: Any) -> CodeType | None:

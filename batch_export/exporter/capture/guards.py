@@ -2,14 +2,13 @@
 
 Arrives: a captured program and the axes that were asked for as dynamic. Leaves: one `Guard` for each condition that
 torch added, in axis names, with the line of the model where it arose. Torch guards on far more than it has to (`8 * n
->= 16`, `(16 * n) // n == 16`), so a guard is tried on many sizes: one that is true everywhere is harmless, one that is
-false somewhere restricts the axes in it. Nothing is traced again.
+>= 16`, `(16 * n) // n == 16`), so a guard is evaluated at many sizes: one that is true everywhere is harmless, one that
+is false somewhere may restrict the axes in it, which `guard_trials.py` finds out. Nothing is traced or run.
 """
 
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.printers import PythonPrinter
 
+from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.guard_symbols import (
     FUNCTIONS,
     AskedAxis,
@@ -29,9 +29,6 @@ from batch_export.exporter.capture.guard_symbols import (
     symbol_names,
 )
 
-_LARGE = (512, 1000, 1024, 4096, 65537)
-_COARSE = (*range(2, 20), 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 299, 300, 1024, 65537)
-_RANDOM_TRIALS = 3000
 _UNLIMITED = 2**31
 _DIVISIBLE = 2**10 * 3**3 * 5**2 * 7**2 * 11 * 13
 """A size that is a multiple of everything that models divide sizes by."""
@@ -47,6 +44,10 @@ class Guard:
         axes: the axes in it: a name, or `input.shape[axis]` where none was given.
         source: `file:line` where torch added it, empty when it is not known.
         restricts: whether it is false for some sizes that were asked for.
+        is_limit: whether it restricts as a limit (`n >= 3`) beyond which the program fails, rather than give something
+            else than the model.
+        unites: the axes of different names that it makes one.
+        holds_beyond: whether the program was seen to be right at sizes at which it is false.
         fixes: axes (input and position) left to the exporter that it holds to a few sizes, such as the example's.
         narrows: axes left to the exporter that it takes some sizes from.
         expression: the condition in torch's symbols.
@@ -56,9 +57,18 @@ class Guard:
     axes: tuple[str, ...] = ()
     source: str = ""
     restricts: bool = False
+    is_limit: bool = False
+    unites: tuple[str, ...] = ()
+    holds_beyond: bool = False
     fixes: tuple[tuple[str, int], ...] = ()
     narrows: tuple[tuple[str, int], ...] = ()
     expression: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether it says that two axes have one size."""
+        expression = self.expression
+        return isinstance(expression, sympy.Eq) and all(side.is_Symbol for side in expression.args)
 
 
 # Collecting -----------------------------------------------------------------------------------------------------------
@@ -80,14 +90,37 @@ def _source(guard: Any) -> str:
     return str(location) if location else ""
 
 
-def collect(
-    program: torch.export.ExportedProgram, asked: Sequence[AskedAxis], aliases: Mapping[str, str]
-) -> list[Guard]:
-    """Every guard of the program, without repetition; those that restrict an axis first.
+def collect(program: torch.export.ExportedProgram, symbols: Symbols | None) -> list[Guard]:
+    """Every guard of the program, without repetition; those that may restrict an axis first.
 
-    A guard restricts when it is false for some sizes in the declared ranges (2 and more where none was declared),
-    unless it only tells sizes 0 and 1 of an intermediate tensor from others, or only says what an axis without a name
-    equals.
+    A guard may restrict when it is false for some sizes in the declared ranges, unless it only says what an axis
+    without a name equals.
+
+    Args:
+        program: the captured program.
+        symbols: the program's symbols in terms of the axes that were asked for, `symbols_of(program, ...)`.
+    """
+    environment = environment_of(program)
+    if environment is None or symbols is None:
+        codes = getattr(program, "_guards_code", None) or []
+        return [Guard(str(code)) for code in dict.fromkeys(codes)] + _ranges(program, {}, Names(()), set())
+    unique: dict[Any, Any] = {}
+    for guard in environment.guards:
+        known = unique.get(guard.expr)
+        if known is None or (not _source(known) and _source(guard)):
+            unique[guard.expr] = guard
+    pending = [guard for guard in unique.values() if not symbols.solves(guard.expr)]
+    found = [_judge(guard, symbols) for guard in pending]
+    covered = {axis for guard in found for axis in guard.axes}
+    found += _ranges(program, symbols.axes, symbols.names, covered)
+    found = [guard for guard in found if guard.condition != "True"]
+    return sorted(dict.fromkeys(found), key=lambda guard: not guard.restricts)
+
+
+def symbols_of(
+    program: torch.export.ExportedProgram, asked: Sequence[AskedAxis], aliases: Mapping[str, str]
+) -> Symbols | None:
+    """The symbols of a program that was captured in this process, in terms of the axes that were asked for.
 
     Args:
         program: the captured program.
@@ -95,21 +128,7 @@ def collect(
         aliases: other ways in which torch names an input -> the way that `asked` uses.
     """
     environment = environment_of(program)
-    if environment is None:
-        codes = getattr(program, "_guards_code", None) or []
-        return [Guard(str(code)) for code in dict.fromkeys(codes)] + _ranges(program, {}, Names(()), set())
-    symbols = _table(environment, asked, aliases)
-    unique: dict[Any, Any] = {}
-    for guard in environment.guards:
-        known = unique.get(guard.expr)
-        if known is None or (not _source(known) and _source(guard)):
-            unique[guard.expr] = guard
-    pending = [guard for guard in unique.values() if not _solves(guard.expr, symbols)]
-    found = [_judge(guard, symbols) for guard in pending]
-    covered = {axis for guard in found if guard.restricts for axis in guard.axes}
-    found += _ranges(program, symbols.axes, symbols.names, covered)
-    found = [guard for guard in found if guard.condition != "True"]
-    return sorted(dict.fromkeys(found), key=lambda guard: not guard.restricts)
+    return None if environment is None else _table(environment, asked, aliases)
 
 
 def _table(environment: ShapeEnv, asked: Sequence[AskedAxis], aliases: Mapping[str, str]) -> Symbols:
@@ -119,29 +138,6 @@ def _table(environment: ShapeEnv, asked: Sequence[AskedAxis], aliases: Mapping[s
         where = aliases.get(place, place)
         axes[symbol] = by_place.get((where, axis)) or AskedAxis(where, axis)
     return Symbols(axes, Names(asked))
-
-
-def _solves(expression: Any, symbols: Symbols) -> bool:
-    """Whether the guard only says what an axis without a name equals; it is then remembered."""
-    if not isinstance(expression, sympy.Eq):
-        return False
-    difference = expression.lhs - expression.rhs
-    for symbol in sorted(expression.free_symbols, key=str):
-        factor = difference.coeff(symbol)
-        rest = difference - factor * symbol
-        if not symbols.is_unnamed(str(symbol)) or factor not in (1, -1) or rest.has(symbol):
-            continue
-        others = symbol_names(rest)
-        axis = symbols.axes.get(str(symbol))
-        if (not others and axis is not None and axis.required) or any(
-            str(symbol) in symbols.variables(other) for other in others
-        ):
-            continue
-        code = python_code(-rest / factor)
-        if code is not None:
-            symbols.solved[str(symbol)] = (code, others)
-            return True
-    return False
 
 
 def _judge(guard: Any, symbols: Symbols) -> Guard:
@@ -154,7 +150,7 @@ def _judge(guard: Any, symbols: Symbols) -> Guard:
         condition = str(shown)
     axes = tuple(dict.fromkeys(symbols.text(name) for name in names))
     required = [symbols.axes[name] for name in names if name in symbols.axes and symbols.axes[name].required]
-    limits = not _separates_small(expression) and not _always(expression, names, symbols)
+    limits = _is_false_somewhere(expression, names, symbols)
     restricts = bool(required) and limits
     free = [axis for name in names if (axis := symbols.axes.get(name)) is not None and not axis.required]
     left = tuple((axis.where, axis.axis) for axis in free if axis in symbols.names.asked)
@@ -162,34 +158,15 @@ def _judge(guard: Any, symbols: Symbols) -> Guard:
     if fixes and _holds_at_large_sizes(expression, names, symbols):
         fixes = ()
     narrows = left if limits and not required and not isinstance(expression, sympy.Eq) else ()
-    return Guard(condition, axes, _source(guard), restricts, fixes, narrows, expression)
+    return Guard(condition, axes, _source(guard), restricts, fixes=fixes, narrows=narrows, expression=expression)
 
 
-def _separates_small(expression: Any) -> bool:
-    """`something != 0` and `something != 1`: torch tells sizes 0 and 1 apart from the rest, as for every input."""
-    return isinstance(expression, sympy.Ne) and any(side in (0, 1) for side in expression.args)
-
-
-def _always(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
-    """Whether the guard is true for all sizes that are tried; one that cannot be computed counts as false somewhere."""
+def _is_false_somewhere(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
+    """Whether the guard is false at some size that is tried; one that cannot be computed counts as false somewhere."""
     if not all(name in symbols.axes for name in names):
-        return True  # sizes that depend on the data are not an input's axes
-    code = python_code(expression)
-    if code is None:
-        return False
-    variables = sorted({variable for name in names for variable in symbols.variables(name)})
-    functions = dict(FUNCTIONS)
-    for values in _trials([symbols.bounds(variable) for variable in variables]):
-        by_variable = dict(zip(variables, values, strict=True))
-        try:
-            sizes = {name: symbols.value(name, by_variable) for name in names}
-            if min(sizes.values(), default=2) >= 2 and not eval(code, functions, sizes):
-                return False
-        except NameError:
-            return False
-        except (ArithmeticError, KeyError, ValueError):
-            continue
-    return True
+        return False  # sizes that depend on the data are not an input's axes
+    against = guard_points.against(expression, symbols, {})
+    return against is None or bool(against)
 
 
 def _holds_at_large_sizes(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
@@ -210,25 +187,6 @@ def _holds_at_large_sizes(expression: Any, names: Sequence[str], symbols: Symbol
     return False
 
 
-def _trials(bounds: Sequence[tuple[int, int | None]]) -> Iterator[tuple[int, ...]]:
-    """Sizes to try: every one up to 300 of a single axis, a grid for two, random picks for more."""
-
-    def within(sizes: Sequence[int], low: int, high: int | None) -> list[int]:
-        return [size for size in sizes if size >= low and (high is None or size <= high)] or [low]
-
-    if len(bounds) == 1:
-        ((low, high),) = bounds
-        yield from ((size,) for size in within((*range(2, 301), *_LARGE, high or 0), low, high))
-        return
-    choices = [within((*_COARSE, low, high or 0), low, high) for low, high in bounds]
-    if len(bounds) == 2:
-        yield from itertools.product(*choices)
-        return
-    generator = random.Random(0)
-    for _ in range(_RANDOM_TRIALS):
-        yield tuple(generator.choice(sizes) for sizes in choices)
-
-
 def _ranges(
     program: torch.export.ExportedProgram, axes: Mapping[str, AskedAxis], names: Names, covered: set[str]
 ) -> list[Guard]:
@@ -239,7 +197,7 @@ def _ranges(
         if not isinstance(symbol, sympy.Symbol) or (axes and axis is None):
             continue
         text = axis.text if axis is not None else str(symbol)
-        low, high = names.bounds.get(axis.name, (axis.lowest, axis.highest)) if axis is not None else (2, None)
+        low, high = names.bounds.get(axis.name, (axis.lowest, axis.highest)) if axis is not None else (0, None)
         required = axis is not None and axis.required
         if text in covered:
             continue
@@ -276,4 +234,10 @@ def fixed_sizes(
                 axis = symbols.axes.get(str(left))
                 if axis is not None and axis.required:
                     found.setdefault(str(left), (axis, int(right), _source(guard)))
+    lines = getattr(environment, "replacements_slocs", {})
+    for symbol, value in environment.replacements.items():  # what guards led to, such as `n <= 2` of a size from 2 on
+        axis = symbols.axes.get(str(symbol))
+        if axis is not None and axis.required and value.is_Integer:
+            line = str(getattr(lines.get(symbol), "maybe_user_loc", None) or "")
+            found.setdefault(str(symbol), (axis, int(value), line))
     return list(found.values())

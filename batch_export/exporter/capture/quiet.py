@@ -1,4 +1,4 @@
-"""Torch tells its own story of a capture on the console: graphs, banners, warnings. An export prints nothing.
+"""Torch reports on a capture on the console by itself: graphs, banners, warnings. An export prints nothing.
 
 Arrives: nothing; a context is opened round what calls torch. What torch raises is told in our errors. Whoever asks
 torch for its logs (`TORCH_LOGS`) gets them.

@@ -52,7 +52,7 @@ def sizes_not_one(
         narrows = tuple((axis.where, axis.axis) for axis in known if axis in asked and not restricts)
         shown = size.xreplace({one: sympy.Symbol(names.get(str(one), str(one))) for one in size.free_symbols})
         in_words = tuple(axes[symbol].text if symbol in axes else symbol for symbol in symbols)
-        found.append(Guard(f"{shown} != 1", in_words, source, restricts, (), narrows))
+        found.append(Guard(f"{shown} != 1", in_words, source, restricts, narrows=narrows))
     return found
 
 
@@ -61,7 +61,7 @@ def _may_be_one(size: Any, axes: Mapping[str, AskedAxis]) -> bool:
     ranges = []
     for symbol in symbols:
         axis = axes.get(str(symbol))
-        lowest = axis.lowest if axis is not None and (axis.never_one or axis.lowest > 2) else 1
+        lowest = max(1, axis.lowest) if axis is not None else 1
         tried = _TRIED if len(symbols) == 1 else _TRIED[:8]
         ranges.append([lowest + one - 1 for one in tried])
     combinations = itertools.islice(itertools.product(*ranges), 4096)

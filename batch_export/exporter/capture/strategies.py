@@ -19,7 +19,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.jit._trace import TracerWarning
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
-from batch_export.exporter.capture import torchscript
+from batch_export.exporter.capture import torchscript, transforms
+from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import is_users
 
 NON_STRICT, STRICT, DRAFT, TRACE = (
@@ -52,13 +53,25 @@ class Assumption:
 
 def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
-        return torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
+        try:
+            with transforms.own_levels():
+                program = torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
+        except Exception as error:
+            if not transforms.failed_in_transform(error):
+                raise
+            return _below_dispatcher(module, args, kwargs, form)
+        if transforms.holds_example(program):
+            return _below_dispatcher(module, args, kwargs, form)
+        if not transforms.has_transforms(program):
+            return program
+        return transforms.resolved(program) or _below_dispatcher(module, args, kwargs, form)
 
     return run
 
 
-def _draft(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
-    return torch.export.draft_export(module, args, kwargs=kwargs or None, dynamic_shapes=form)
+def _below_dispatcher(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+    with transforms.own_levels():
+        return transforms.below_dispatcher(module, args, kwargs, form)
 
 
 def _jit_trace(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
@@ -88,7 +101,7 @@ def _tracer_warnings() -> Iterator[list[Assumption]]:
 STRATEGIES: tuple[tuple[str, Callable[..., Any]], ...] = (
     (NON_STRICT, _torch_export(strict=False)),
     (STRICT, _torch_export(strict=True)),
-    (DRAFT, _draft),
+    (DRAFT, draft_export),
     (TRACE, _jit_trace),
 )
 """In the documented order; an exported program is taken as it is before any of them."""

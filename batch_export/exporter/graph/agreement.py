@@ -20,7 +20,7 @@ def require_one(facts: OutputFacts) -> None:
         raise VerificationError(f"{where} has the shape {facts.actual_shape} and should have {facts.expected_shape}")
     if facts.non_finite_mismatches:
         raise VerificationError(f"{where} has {facts.non_finite_mismatches} NaN or Inf elements on one side only")
-    if facts.count and facts.max_abs is None and facts.expected_dtype != "str":
+    if proves_nothing(facts):
         raise VerificationError(
             f"{where}: none of its {facts.count} elements is finite, in the model as in the file, so that their "
             "agreement proves nothing",
@@ -34,3 +34,15 @@ def require_one(facts: OutputFacts) -> None:
             f"(allowed: {allowed.atol} + {allowed.rtol} * |expected|)",
             next_step="`localise` of batch_export.exporter.diagnostics.localise names the first wrong node",
         )
+
+
+def proves_nothing(facts: OutputFacts) -> bool:
+    """Whether a value has the shape and dtype that it should have, and no finite number on either side."""
+    alike = facts.expected_shape == facts.actual_shape and facts.expected_dtype == facts.actual_dtype
+    return bool(
+        alike
+        and not facts.non_finite_mismatches
+        and facts.count
+        and facts.max_abs is None
+        and facts.expected_dtype != "str"
+    )

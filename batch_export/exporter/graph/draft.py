@@ -86,9 +86,19 @@ class Draft:
         nodes: list[ir.Node] = []
         self._scopes.append(nodes)
         try:
-            yield nodes
+            with self.attribution():
+                yield nodes
         finally:
             self._scopes.pop()
+
+    @contextlib.contextmanager
+    def attribution(self) -> Iterator[None]:
+        """Gives nodes that are added afterwards the metadata and name prefix of those added before."""
+        metadata, prefix = self.metadata, self.node_prefix
+        try:
+            yield
+        finally:
+            self.metadata, self.node_prefix = metadata, prefix
 
     @property
     def nodes(self) -> list[ir.Node]:
@@ -114,9 +124,9 @@ class Draft:
                 return name
 
     def value(self, dtype: ir.DataType | None = None) -> RecordedValue:
-        """A fresh, named value without a producer."""
+        """A fresh value without a producer, whose name is a number until it is given a better one."""
         kind = None if dtype is None else ir.TensorType(dtype)
-        return RecordedValue(name=self.unique_name(f"val_{len(self._used_names)}"), type=kind)
+        return RecordedValue(name=self.unique_name(f"val_{len(self._used_names)}"), type=kind, unnamed=True)
 
     # Constants --------------------------------------------------------------------------------------------------------
 

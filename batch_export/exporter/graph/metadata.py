@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from batch_export.errors import Place
+
 _PREFIX = "pkg.torch.onnx."
 KIND = "pkg.torch.export.graph_signature.{side}Spec.kind"
 PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
@@ -68,3 +70,8 @@ def source_location(node: torch.fx.Node) -> str | None:
     file, _, rest = (own or frames)[-1].removeprefix('File "').partition('", line ')
     line = rest.split(",")[0].strip()
     return f"{file}:{line}" if line.isdigit() else None
+
+
+def place(node: torch.fx.Node) -> Place:
+    """Where a node is, as an error names it."""
+    return Place(node.name, target_name(node.target), source_location(node))

@@ -20,6 +20,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
+from batch_export.exporter.graph import metadata
 
 SMALL_BYTES = 1024
 """Tensors up to this size stay inside the ONNX file."""
@@ -122,6 +123,20 @@ def digest(laid_out: WeightLayout) -> str:
 def is_torch_tensor(value: ir.Value) -> bool:
     """Whether an initializer holds a torch tensor: a weight, and no constant that was made here."""
     return isinstance(getattr(value.const_value, "raw", None), torch.Tensor)
+
+
+def by_module_name(model: ir.Model) -> dict[str, ir.Value]:
+    """The initializers by the names that the module has for them, from which a file's name may differ.
+
+    A weight whose name an input or output has been given is called otherwise in the file.
+    """
+    found = dict(model.graph.initializers)
+    renamed = {
+        value.metadata_props[metadata.ORIGINAL_NAME]: value
+        for value in found.values()
+        if metadata.ORIGINAL_NAME in value.metadata_props
+    }
+    return {**{name: value for name, value in found.items() if value not in renamed.values()}, **renamed}
 
 
 def model_tensors(model: ir.Model) -> dict[str, torch.Tensor]:

@@ -12,6 +12,7 @@ from typing import Any
 import onnx_ir as ir
 from onnxscript import evaluator
 
+from batch_export.exporter.graph.bodies import around, body, fresh_value
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.graph.recorder import Recorder
@@ -28,25 +29,6 @@ def recorder() -> Recorder:
     return current
 
 
-def _fresh(name: str, dtype: ir.DataType | None, shape: ir.Shape | None) -> RecordedValue:
-    kind = None if dtype is None else ir.TensorType(dtype)
-    return RecordedValue(name=recorder().unique_name(name), type=kind, shape=shape)
-
-
-def _closed(results: Sequence[Any], nodes: Sequence[ir.Node], like: Sequence[Any]) -> list[ir.Value]:
-    """Body outputs: each made inside the body, and each a value of its own, in its state's dtype."""
-    made = {output for node in nodes for output in node.outputs}
-    listed: list[ir.Value] = []
-    for result, source in zip(results, like, strict=True):
-        value = result if isinstance(result, ir.Value) else recorder().constant(result, source.dtype)
-        if value not in made or value in listed:
-            copy = _fresh("body_out", value.dtype, None)
-            recorder().append(ir.Node("", "Identity", [value], outputs=[copy]))
-            value = copy
-        listed.append(value)
-    return listed
-
-
 def _unknown(value: ir.Value) -> ir.Shape | None:
     return None if value.shape is None else ir.Shape([None] * len(value.shape))
 
@@ -60,7 +42,7 @@ def lengthened(sequence: Any) -> Any:
     return axes.shaped(longer, None if sequence.shape is None else [None, *list(sequence.shape)[1:]])
 
 
-def shortened(stack: Any, sequence: Any) -> Any:
+def shortened(stack: Any, sequence: Any) -> RecordedValue:
     """What a Scan stacked, without the slice that `lengthened` added to the sequence."""
     return stack if _is_filled(sequence) else op.Slice(stack, [0], [-1], [0])
 
@@ -87,20 +69,22 @@ def scan(
         The last states, and the slices stacked along a new first axis.
     """
     here = recorder()
-    carried = [_fresh("state", state.dtype, _unknown(state)) for state in states]
+    carried = [fresh_value(here, "state", state.dtype, _unknown(state)) for state in states]
     slices = []
     for sequence in sequences:
         shape = None if sequence.shape is None else ir.Shape(list(sequence.shape)[1:])
-        slices.append(_fresh("slice", sequence.dtype, shape))
-    with here.scope() as nodes:
+        slices.append(fresh_value(here, "slice", sequence.dtype, shape))
+
+    def one_step() -> list[Any]:
         new_states, made = step(carried, slices)
-        likes = [*states, *(_fresh("like", dtype, None) for dtype in outputs)]
-        results = _closed([*new_states, *made], nodes, likes)
-    body = ir.Graph(inputs=[*carried, *slices], outputs=results, nodes=nodes, name=here.unique_name("scan_body"))
-    ends = [_fresh("last", state.dtype, state.shape) for state in states]
-    stacks = [_fresh("stack", dtype, None) for dtype in outputs]
-    attributes = ir.convenience.convert_attributes({"body": body, "num_scan_inputs": len(slices)})
-    here.append(ir.Node("", "Scan", [*states, *sequences], attributes, outputs=[*ends, *stacks]))
+        return [*new_states, *made]
+
+    dtypes = [*(state.dtype for state in states), *outputs]
+    graph = body(here, here.unique_name("scan_body"), [*carried, *slices], one_step, dtypes)
+    ends = [fresh_value(here, "last", state.dtype, state.shape) for state in states]
+    stacks = [fresh_value(here, "stack", dtype) for dtype in outputs]
+    attributes = {"body": graph, "num_scan_inputs": len(slices)}
+    around(here, "Scan", [*states, *sequences], attributes, [*ends, *stacks])
     return list(ends), list(stacks)
 
 
@@ -122,20 +106,22 @@ def count(
             for state, start in zip(current, states, strict=True):
                 state.shape = start.shape
         return current
-    number = _fresh("index", ir.DataType.INT64, ir.Shape([]))
-    going = _fresh("going", ir.DataType.BOOL, ir.Shape([]))
-    carried = [_fresh("state", state.dtype, state.shape) for state in states]
-    with here.scope() as nodes:
-        results = _closed([going, *step(number, carried)], nodes, [going, *states])
-    body = ir.Graph(inputs=[number, going, *carried], outputs=results, nodes=nodes, name=here.unique_name("loop_body"))
-    ends = [_fresh("last", state.dtype, state.shape) for state in states]
+    number = fresh_value(here, "index", ir.DataType.INT64, [])
+    going = fresh_value(here, "going", ir.DataType.BOOL, [])
+    carried = [fresh_value(here, "state", state.dtype, state.shape) for state in states]
+    graph = body(
+        here,
+        here.unique_name("loop_body"),
+        [number, going, *carried],
+        lambda: [going, *step(number, carried)],
+        [going.dtype, *(state.dtype for state in states)],
+    )
+    ends = [fresh_value(here, "last", state.dtype, state.shape) for state in states]
     limit = times if isinstance(times, ir.Value) else here.constant(times, ir.DataType.INT64)
-    inputs = [limit, here.constant(True, ir.DataType.BOOL), *states]
-    here.append(ir.Node("", "Loop", inputs, ir.convenience.convert_attributes({"body": body}), outputs=ends))
-    return list(ends)
+    return around(here, "Loop", [limit, here.constant(True, ir.DataType.BOOL), *states], {"body": graph}, ends)
 
 
-def positions(length: Any) -> Any:
+def positions(length: Any) -> RecordedValue:
     """`int64[n]`: 0, 1, ... for a number, `int64[]` or `int64[1]`."""
     if isinstance(length, ir.Value) and length.shape is not None and len(length.shape) == 1:
         length = op.Squeeze(length, [0])

@@ -87,7 +87,7 @@ def cross_entropy_loss(
 ) -> Any:
     """Cross entropy with classes by number (`int64[batch, ...]`) or as probabilities (`float[batch, classes, ...]`).
 
-    Where a size is free the loss is written out: onnxruntime's form of the one operator refuses a batch of none.
+    Where a size is free the loss is written out: onnxruntime's form of the one operator refuses an empty batch.
     """
     if axes.is_float(target):
         return _of_probabilities(self, target, weight, reduction, label_smoothing)

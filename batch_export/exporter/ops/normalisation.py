@@ -8,13 +8,14 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op, op20
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import error_function
-from batch_export.exporter.ops.axes import reshaped, shaped
+from batch_export.exporter.ops.axes import rank, reshaped, shaped
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
 
 
-def _per_channel(input: Any, fill: float) -> Any:
+def _per_channel(input: Any, fill: float) -> RecordedValue:
     channels = input.shape[1]
     if isinstance(channels, int):
         return op.Constant(value=ir.tensor([fill] * channels, dtype=input.dtype))
@@ -49,8 +50,28 @@ def batch_norm(
     return op.Add(op.Mul(normal, op.Reshape(weight, [-1, *trailing])), op.Reshape(bias, [-1, *trailing]))
 
 
+def _of_a_row(self: ir.Value, dim: int, dtype: int | None, operator: Any) -> Any:
+    """An operator along an axis, computed in the dtype that is asked for, not cast to it afterwards."""
+    data = self if dtype is None or dtype == self.dtype else shaped(op.Cast(self, to=dtype), self.shape)
+    if rank(self) == 0:
+        return op.Squeeze(operator(op.Unsqueeze(data, [0]), axis=0), [0])
+    return operator(data, axis=dim)
+
+
+@lowering("aten::softmax.int", "aten::special_softmax")
+def softmax(self: ir.Value, dim: int, dtype: int | None = None) -> Any:
+    """exp(x) over its sum along an axis."""
+    return _of_a_row(self, dim, dtype, op.Softmax)
+
+
+@lowering("aten::log_softmax.int", "aten::special_log_softmax")
+def log_softmax(self: ir.Value, dim: int, dtype: int | None = None) -> Any:
+    """The logarithm of softmax."""
+    return _of_a_row(self, dim, dtype, op.LogSoftmax)
+
+
 @lowering("aten::gelu", opset=20)
-def gelu(self: ir.Value, approximate: str = "none") -> Any:
+def gelu(self: ir.Value, approximate: str = "none") -> RecordedValue:
     """`aten::gelu` as the operator of opset 20, which onnxruntime has for float32 and float16."""
     if self.dtype == ir.DataType.DOUBLE:
         return error_function.gelu(self, approximate)
@@ -65,13 +86,13 @@ def group_norm(
     bias: ir.Value | None = None,
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
-) -> Any:
+) -> RecordedValue:
     """`aten::group_norm`: each group of channels of each sample by its own mean and variance."""
     assert input.shape is not None
     behind = [size for size in list(input.shape)[1:] if isinstance(size, int)]
     if input.shape[0] and isinstance(input.shape[0], int):
         groups = op.Reshape(input, [0, num_groups, -1])
-    elif len(behind) == len(input.shape) - 1:  # not -1, which onnxruntime refuses for a batch of none
+    elif len(behind) == len(input.shape) - 1:  # not -1, which onnxruntime refuses for an empty batch
         groups = op.Reshape(input, [0, num_groups, math.prod(behind) // num_groups])
     else:
         each = op.Div(op.ReduceProd(op.Shape(input, start=1), keepdims=1), [num_groups])

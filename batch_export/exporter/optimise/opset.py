@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from batch_export.errors import OpsetError
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET
-from batch_export.exporter.optimise import random_numbers
+from batch_export.exporter.optimise import random_numbers, schema_dtypes
 
 # Operators whose inputs or attributes changed between opset 18 and 25; all other changes only add types.
 _CHANGED = frozenset({"DFT", "GridSample", "GroupNormalization"})
@@ -60,6 +60,9 @@ def set_opset(model: ir.Model, opset_version: int) -> None:
         for node in nodes:
             if node.domain == "":
                 _check_node(node, opset_version)
+    for node in list(model.graph.all_nodes()):
+        if node.domain == "":
+            schema_dtypes.fit(node, opset_version)
     model.ir_version = ir_version_for(opset_version)
 
 

@@ -13,6 +13,15 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
+from batch_export.calling import exported_inputs
+
+TORCH_STRATEGIES = {
+    "ExportedProgram": "ExportedProgram",
+    "torch.export(strict=False)": "TorchExportNonStrictStrategy",
+    "torch.export(strict=True)": "TorchExportStrictStrategy",
+}
+"""Our names of the ways of capture -> those of torch's exporter, for its public test helper."""
+
 
 def flat_inputs(
     program: torch.export.ExportedProgram | None, names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -22,6 +31,7 @@ def flat_inputs(
     Raises:
         ValueError: if their number differs from that of the ONNX inputs, or a number is not the one fixed at capture.
     """
+    args, kwargs = exported_inputs.by_position(program, args, kwargs)
     order = [*_keyword_order(program), *kwargs]
     leaves = pytree.tree_leaves((args, {name: kwargs[name] for name in order if name in kwargs}))
     chosen = _user_leaves(program, leaves)

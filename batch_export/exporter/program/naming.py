@@ -6,20 +6,24 @@ Arrives: an ONNX model and names. Leaves: the same model, changed in place. Type
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.graph import metadata
+from batch_export.exporter.optimise.passes import PassReport
 
 
 def rename(model: ir.Model, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> None:
     """Renames inputs and outputs in order; fewer names than values leave the rest as they are.
 
+    Whatever else has one of these names (a weight, an inner value, a default name of the other side) gives way.
+
     Raises:
         OnnxExporterError: if there are more names than values, or a name is given twice.
     """
+    wanted: dict[ir.Value, str] = {}
     for side, values, names in (
         ("input", model.graph.inputs, input_names),
         ("output", model.graph.outputs, output_names),
@@ -33,19 +37,23 @@ def rename(model: ir.Model, input_names: Sequence[str] | None, output_names: Seq
             )
         if len(set(names)) != len(names):
             raise OnnxExporterError(f"{side}_names has a name twice: {', '.join(names)}")
-        wanted = dict(zip(values, names, strict=False))
-        _make_room(model, set(wanted.values()), set(wanted))
-        for value, name in wanted.items():
-            value.name = name
+        both = sorted(set(names) & set(wanted.values()))
+        if both:
+            raise OnnxExporterError(
+                f"{', '.join(both)} is given in input_names and in output_names",
+                next_step="a file has each name once: choose another name for the output",
+            )
+        wanted |= dict(zip(values, names, strict=False))
+    give_names(model, wanted)
 
 
-def _make_room(model: ir.Model, names: set[str], renamed: set[ir.Value]) -> None:
-    """Other values that happen to have a wanted name get another one."""
-    others = [*model.graph.inputs, *model.graph.initializers.values()]
-    others += [value for node in model.graph.all_nodes() for value in node.outputs]
+def give_names(model: ir.Model, wanted: Mapping[ir.Value, str]) -> None:
+    """Gives values their names; other values that happen to have one of these get a number behind theirs."""
+    names = set(wanted.values())
+    others = [value for value in all_values(model) if value not in wanted]
     taken = {value.name for value in others} | names
     for value in others:
-        if value in renamed or value.name not in names:
+        if value.name not in names:
             continue
         number = 1
         while f"{value.name}_{number}" in taken:
@@ -53,6 +61,19 @@ def _make_room(model: ir.Model, names: set[str], renamed: set[ir.Value]) -> None
         fresh = f"{value.name}_{number}"
         taken.add(fresh)
         value.name = fresh
+    for value, name in wanted.items():
+        value.name = name
+
+
+def optimised(model: ir.Model, run: Callable[[], list[PassReport]]) -> list[PassReport]:
+    """Runs passes over a model whose outputs keep their names, whatever values the passes put in their places."""
+    names = [value.name or "" for value in model.graph.outputs]
+    reports = run()
+    outputs = model.graph.outputs
+    if len(outputs) == len(names) and [value.name for value in outputs] != names:
+        made = dict(zip(outputs, names, strict=True))
+        give_names(model, {value: name for value, name in made.items() if value.producer() is not None})
+    return reports
 
 
 def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
@@ -102,6 +123,30 @@ def _note(names: Mapping[str, str], word: str, found: set[str]) -> str:
     if word in names:
         found.add(word)
     return names.get(word, word)
+
+
+def keep_apart(model: ir.Model, names: Collection[str]) -> None:
+    """Gives axes of inner values names of their own, where they have one of some names now.
+
+    An axis that two inputs share may still have one element in one of them and more in the other, where the model
+    broadcasts. A runtime that takes inner values of the same axes for equally large would let one use the memory of
+    another.
+    """
+    taken = {str(size.value) for value in all_values(model) for size in value.shape or () if not isinstance(size, int)}
+    outside = {*model.graph.inputs, *model.graph.outputs}
+    count = 0
+    for value in all_values(model):
+        if value in outside or value.shape is None:
+            continue
+        sizes: list[int | ir.SymbolicDim] = []
+        for size in value.shape.dims:
+            if isinstance(size, ir.SymbolicDim) and set(_IDENTIFIER.findall(size.value or "")) & set(names):
+                count += 1
+                while f"inner_{count}" in taken:
+                    count += 1
+                size = ir.SymbolicDim(f"inner_{count}")
+            sizes.append(size)
+        value.shape = ir.Shape(sizes)
 
 
 def replace_words(text: str, names: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -19,28 +19,15 @@ from torch.utils import _pytree as pytree
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.capture import capture as capturing
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture import torchscript
 from batch_export.exporter.program.program import ONNXProgram
-
-
-class TorchScriptExporter(Protocol):
-    """Writes an ONNX file to `path`; see `peers/torchscript.py`."""
-
-    def __call__(
-        self,
-        module: torch.nn.Module,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        *,
-        path: Path,
-        opset_version: int,
-        dynamic_shapes: dict[str, Any] | None,
-        input_names: Sequence[str] | None,
-        output_names: Sequence[str] | None,
-    ) -> None: ...
+from batch_export.exporter.program.provenance import Provenance
+from batch_export.exporter.report.journal import Journal
+from batch_export.plugin import Exporter
 
 
 def export_torchscript(
-    exporter: TorchScriptExporter | None,
+    exporter: Exporter | None,
     model: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -48,8 +35,20 @@ def export_torchscript(
     dynamic_shapes: Any,
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
+    journal: Journal,
 ) -> ONNXProgram:
     """Exports with the TorchScript exporter.
+
+    Args:
+        exporter: the TorchScript exporter, if there is one.
+        model: a module, a callable, or a scripted module or function.
+        args: positional example inputs.
+        kwargs: keyword example inputs.
+        opset_version: the ONNX opset.
+        dynamic_shapes: as `export` takes them.
+        input_names: names of the ONNX inputs, in order.
+        output_names: names of the ONNX outputs, in order.
+        journal: what the export noted so far: with the core's error, when this is its fallback.
 
     Raises:
         OnnxExporterError: if there is no such exporter here, the model is an exported program, or the exporter failed.
@@ -64,6 +63,8 @@ def export_torchscript(
             "an exported program has no TorchScript form", next_step="pass the module that it was captured from"
         )
     module = model if isinstance(model, torch.jit.ScriptModule) else capturing.as_module(model)
+    if isinstance(model, torch.jit.ScriptModule):
+        args, kwargs = torchscript.every_input(model, args, kwargs), {}
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
         path = Path(folder) / "model.onnx"
         try:
@@ -84,10 +85,15 @@ def export_torchscript(
             ) from error
         loaded = ir.load(path)
         ir.external_data.load_to_model(loaded)
-    program = ONNXProgram(loaded, None)
-    program.exporter = "torchscript"
-    program.output_kinds = [("USER_OUTPUT", "")] * len(loaded.graph.outputs)
-    return program
+    kinds = [("USER_OUTPUT", "")] * len(loaded.graph.outputs)
+    provenance = Provenance(
+        exporter="torchscript",
+        export_exception=journal.error,
+        output_kinds=kinds,
+        seconds=journal.seconds,
+        diagnostic_context=journal,
+    )
+    return ONNXProgram(loaded, None, provenance)
 
 
 def _axes_by_tensor(

@@ -8,74 +8,73 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
-from batch_export.exporter.graph import metadata, weights
+from batch_export.exporter.graph import metadata, torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
+from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
 from batch_export.exporter.optimise import passes, weight_folding
 from batch_export.exporter.program import adapters, checkpoint, listing, naming
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
+from batch_export.exporter.program.provenance import Provenance, Traceable
+from batch_export.exporter.report.journal import Journal
+from batch_export.numbers.values import Value
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
-
-if TYPE_CHECKING:
-    from batch_export.exporter.capture.captured import Captured
-    from batch_export.exporter.capture.fake_mode import ONNXFakeContext
+from batch_export.runtime.reference import ReferenceSession
 
 _PROTO_LIMIT_BYTES = 2_000_000_000
 _CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 
 
-class ONNXProgram:
+class NamedTensors(dict[str, torch.Tensor]):
+    """Tensors by name; `values[0]` is the first one that was asked for, as torch's exporter gives them."""
+
+    def __missing__(self, key: Any) -> torch.Tensor:
+        if isinstance(key, int):
+            return list(self.values())[key]
+        raise KeyError(key)
+
+
+class ONNXProgram(Traceable):
     """An exported model.
 
     Attributes:
         model: the ONNX model as an `onnx_ir.Model`.
         exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
-        exporter: `core`, or `torchscript` where the TorchScript exporter made it.
-        export_exception: what the core raised before the export fell back to another exporter, else None.
-        operators: torch operator -> (how often it occurs, what translated it).
-        operator_seconds: torch operator -> seconds spent on its translation.
-        output_kinds: kind and target of each graph output, in order.
-        passes: what each pass of the optimiser did, in order.
-        seconds: wall time by stage of the export.
-        captured: strategies tried and guards, when this program's capture is known.
+        provenance: how it came to be; its fields are also read here, under the same names.
         fold_weights: whether files get their weights folded (BatchNormalization merged into a convolution, transposed
             weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
         fold_growth: how much weights may grow by that, as a share of their bytes.
-        fake_context: the context in which its weights were made without memory, else None.
-        diagnostic_context: what the export noted on its way (stages, capture attempts, guards, the error).
     """
 
-    def __init__(self, model: ir.Model, exported_program: torch.export.ExportedProgram | None) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        exported_program: torch.export.ExportedProgram | None,
+        provenance: Provenance | None = None,
+    ) -> None:
         self.model = model
         self.exported_program: Any = exported_program
-        self.exporter = "core"
-        self.export_exception: Exception | None = None
-        self.operators: dict[str, tuple[int, str]] = {}
-        self.operator_seconds: dict[str, float] = {}
-        self.output_kinds: list[tuple[str, str]] = []
-        self.passes: list[passes.PassReport] = []
-        self.seconds: dict[str, float] = {}
-        self.captured: Captured | None = None
+        self.provenance = provenance or Provenance()
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
-        self.fake_context: ONNXFakeContext | None = None
-        self.diagnostic_context: Any = None
         self._session: Any = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.model.graph.all_nodes())
@@ -83,6 +82,11 @@ class ONNXProgram:
 
     def __str__(self) -> str:
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
+
+    @property
+    def _capture_strategy(self) -> str | None:
+        """What `torch.onnx.testing.assert_onnx_program` asks for: torch's name of the way of the capture."""
+        return adapters.TORCH_STRATEGIES.get(self.captured.strategy) if self.captured is not None else None
 
     @property
     def model_proto(self) -> onnx.ModelProto:
@@ -118,20 +122,34 @@ class ONNXProgram:
         if session_options is not None or execution_providers is not None or execution_provider_options is not None:
             options = ONNXRuntimeOptions(session_options, execution_providers, execution_provider_options)
             initializer = initializer or options.initializer()
-        self._folder = tempfile.TemporaryDirectory(prefix="batch_export_")
-        path = Path(self._folder.name) / "model.onnx"
+        folder = tempfile.mkdtemp(prefix="batch_export_")
+        self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = Path(folder) / "model.onnx"
         self.save(path, external_data=True)
         self._session = initializer(str(path)) if initializer is not None else OrtSession(path, provider, threads)
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
-        tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
-        feeds = {value.name: to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)}
+        feeds = self._feeds(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
         if isinstance(self._session, OrtSession):
-            return [to_tensor(value) for value in self._session.run(feeds)]  # type: ignore[arg-type]
+            return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
+
+    def call_reference(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        """The same in onnx's reference evaluator, which runs every node in Python."""
+        feeds = self._feeds(args, kwargs)
+        with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
+            path = Path(folder) / "model.onnx"
+            self.save(path, external_data=True)
+            return [to_tensor(value) for value in ReferenceSession(path).run(feeds)]
+
+    def _feeds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+        tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
+        return {
+            value.name or "": to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)
+        }
 
     def adapt_torch_inputs_to_onnx(
         self, *model_args: Any, model_with_state_dict: Any = None, **model_kwargs: Any
@@ -175,15 +193,15 @@ class ONNXProgram:
 
     def compute_values(
         self, value_names: Sequence[str], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> dict[str, torch.Tensor]:
-        """Runs the model and returns intermediate values by name.
+    ) -> NamedTensors:
+        """Runs the model and returns intermediate values (inputs and weights too) by name, or by position.
 
         Raises:
             ValueError: if a name is not a value of the main graph.
         """
-        by_name = {value.name: value for node in self.model.graph for value in node.outputs} | {
-            value.name: value for value in self.model.graph.inputs
-        }
+        by_name = dict(self.model.graph.initializers)
+        by_name |= {value.name or "": value for value in self.model.graph.inputs}
+        by_name |= {value.name or "": value for node in self.model.graph for value in node.outputs}
         missing = [name for name in value_names if name not in by_name]
         if missing:
             raise ValueError(f"the model has no values named {', '.join(missing)}")
@@ -197,20 +215,21 @@ class ONNXProgram:
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(kept)
             self.release()
-        return dict(zip(value_names, results, strict=True))
+        return NamedTensors(zip(value_names, results, strict=True))
 
     def release(self) -> None:
         """Closes the session and deletes its files."""
         self._session = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if self._cleanup is not None:
+            self._cleanup()
+            self._cleanup = None
 
     # Changing ---------------------------------------------------------------------------------------------------------
 
     def optimize(self) -> None:
         """Optimises the model in place."""
-        self.passes += passes.optimise(self.model)
+        done = naming.optimised(self.model, lambda: passes.optimise(self.model))
+        self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
     def rename_axes(self, names: Mapping[str, str]) -> None:
@@ -224,8 +243,8 @@ class ONNXProgram:
         """
         naming.rename_axes(self.model, names)
         if self.captured is not None:
-            given = self.captured.axis_names
-            self.captured.axis_names = {symbol: names.get(name, name) for symbol, name in given.items()}
+            renamed = {symbol: names.get(name, name) for symbol, name in self.captured.axis_names.items()}
+            self.provenance = replace(self.provenance, captured=replace(self.captured, axis_names=renamed))
         self.release()
 
     def apply_weights(self, state_dict: checkpoint.ModelState) -> None:
@@ -237,13 +256,13 @@ class ONNXProgram:
             SaveError: if a tensor has another shape or dtype than the weight, or a file cannot be read.
         """
         given = checkpoint.load(state_dict)
-        initializers = self.model.graph.initializers
+        known = weights.by_module_name(self.model)
         for name, tensor in given.items():
-            if name in initializers:
-                self._fit(initializers[name], name, tensor)
-        unknown = [name for name in given if name not in initializers and not self._is_weight(name)]
+            if name in known:
+                self._fit(known[name], name, tensor)
+        unknown = [name for name in given if name not in known and not self._is_weight(name)]
         if unknown:
-            warnings.warn(f"the model has no weights named {', '.join(unknown)}", stacklevel=2)
+            warnings.warn(f"the model has no weights named {', '.join(unknown)}", OnnxExporterWarning, stacklevel=2)
         self.release()
 
     def _is_weight(self, name: str) -> bool:
@@ -253,7 +272,7 @@ class ONNXProgram:
 
     def _fit(self, value: ir.Value, name: str, tensor: torch.Tensor) -> None:
         shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-        fitting = tensor_adapters.TorchTensor(shown, name=name)
+        fitting = torch_tensors.tensor_of(shown, name=name)
         before = value.const_value
         if before is not None and (before.dtype, before.shape.numpy()) != (fitting.dtype, fitting.shape.numpy()):
             raise SaveError(
@@ -364,15 +383,15 @@ class ONNXProgram:
             yield
             return
         kept = {name: value.const_value for name, value in self.model.graph.initializers.items()}
-        session, folder = self._session, self._folder
-        self._session, self._folder = None, None  # they stay open: the program itself does not change
+        session, cleanup = self._session, self._cleanup
+        self._session, self._cleanup = None, None  # they stay open: the program itself does not change
         try:
             self.apply_weights(model_state)
             yield
         finally:
             for name, tensor in kept.items():
                 self.model.graph.initializers[name].const_value = tensor
-            self._session, self._folder = session, folder
+            self._session, self._cleanup = session, cleanup
 
     @contextmanager
     def _initializers(self, include: bool, as_inputs: bool) -> Iterator[None]:
@@ -410,4 +429,5 @@ class ONNXProgram:
             raise ValueError(f"a SARIF log ends in .sarif, and the destination is {os.fspath(destination)}")
         from batch_export.exporter.report import sarif  # lazy: needed for this alone
 
-        sarif.write(Path(destination), self.diagnostic_context)
+        journal = self.diagnostic_context or Journal(self.model.graph.name or "", self.model.opset_imports.get("", 0))
+        sarif.write(Path(destination), journal)

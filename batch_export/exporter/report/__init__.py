@@ -1,1 +1,1 @@
-"""What one export tells: its story, the Markdown report and the SARIF log."""
+"""What one export tells: its journal, the Markdown report and the SARIF log."""

@@ -1,54 +1,56 @@
 """The Markdown report of one export: stages with times, capture attempts, operators, guards, passes, verification.
 
-Arrives: the story of an export. Leaves: one file, named by the time and the outcome. A failed export has a report as
+Arrives: the journal of an export. Leaves: one file, named by the time and the outcome. A failed export has a report as
 well, up to the stage that failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.captured import Captured
-from batch_export.exporter.report.story import Made, Story
+from batch_export.exporter.optimise.passes import PassReport
+from batch_export.exporter.report.journal import Journal
 
 _STAGES = ("capture", "translate", "optimise", "opset", "save", "verify")
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
 
 
-def write(story: Story, folder: Path) -> Path:
+def write(journal: Journal, folder: Path) -> Path:
     """Writes the report; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    outcome = f"failed_{story.failed_stage or 'export'}" if story.error else "success"
+    outcome = f"failed_{journal.failed_stage or 'export'}" if journal.error else "success"
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
     path = folder / f"onnx_export_{stamp}_{outcome}.md"
-    path.write_text(text(story), encoding="utf-8")
+    path.write_text(text(journal), encoding="utf-8")
     return path
 
 
-def text(story: Story) -> str:
+def text(journal: Journal) -> str:
     """The report."""
-    lines = [f"# ONNX export of {story.model}: {'failed' if story.error else 'success'}", ""]
-    if story.error:
-        lines += ["## Error", "", "```", str(story.error), "```", ""]
+    lines = [f"# ONNX export of {journal.model}: {'failed' if journal.error else 'success'}", ""]
+    if journal.error:
+        lines += ["## Error", "", "```", str(journal.error), "```", ""]
     lines += ["## Stages", "", "| stage | result | seconds |", "|---|---|---|"]
     for name in _STAGES:
-        if name in story.seconds:
+        if name in journal.seconds:
             lines.append(
-                f"| {name} | {'failed' if name == story.failed_stage else 'done'} | {story.seconds[name]:.3f} |"
+                f"| {name} | {'failed' if name == journal.failed_stage else 'done'} | {journal.seconds[name]:.3f} |"
             )
-    lines += ["", "## Environment", "", f"- opset {story.opset_version}"]
+    lines += ["", "## Environment", "", f"- opset {journal.opset_version}"]
     lines += [f"- {package} {_version(package)}" for package in _PACKAGES]
-    if story.captured is not None:
-        lines += _capture_lines(story.captured)
-    elif getattr(story.error, "attempts", ()):
-        lines += _attempt_lines(story.error.attempts)  # type: ignore[union-attr]
-    if story.program is not None:
-        lines += _program_lines(story.program)
-    if story.verification:
+    if journal.captured is not None:
+        lines += _capture_lines(journal.captured)
+    elif getattr(journal.error, "attempts", ()):
+        lines += _attempt_lines(journal.error.attempts)  # type: ignore[union-attr]
+    if journal.operators is not None:
+        lines += _program_lines(journal.operators, journal.passes)
+    if journal.verification:
         lines += [
             "",
             "## Verification",
@@ -56,12 +58,19 @@ def text(story: Story) -> str:
             "| output | max abs | max rel | non-finite | elements |",
             "|---|---|---|---|---|",
         ]
-        for facts in story.verification:
+        for facts in journal.verification:
             measured = (facts.name, facts.max_abs, facts.max_rel, facts.non_finite_mismatches, facts.count)
             lines.append(f"| {' | '.join(map(str, measured))} |")
-    if story.captured is not None:
-        lines += ["", "## Exported program", "", "```python", str(story.captured.program), "```"]
+    if journal.captured is not None:
+        lines += ["", "## Exported program", "", "```python", str(journal.captured.program), "```"]
     return "\n".join(lines) + "\n"
+
+
+def _block_lines(blocks: Sequence[Block]) -> list[str]:
+    if not blocks:
+        return []
+    lines = ["", "## Repeated blocks", "", "| block | traced | written again | why not more |", "|---|---|---|---|"]
+    return [*lines, *(f"| {one.kind} | {len(one.traced)} | {len(one.stamped)} | {one.reason} |" for one in blocks)]
 
 
 def _attempt_lines(attempts: Sequence[Any]) -> list[str]:
@@ -73,7 +82,7 @@ def _attempt_lines(attempts: Sequence[Any]) -> list[str]:
 
 
 def _capture_lines(captured: Captured) -> list[str]:
-    lines = _attempt_lines(captured.attempts)
+    lines = [*_attempt_lines(captured.attempts), *_block_lines(captured.blocks)]
     lines += ["", "## Dynamic axes and guards", ""]
     lines += [f"- {name} (torch's {symbol})" for symbol, name in captured.axis_names.items()] or ["- no named axes"]
     lines += [
@@ -87,13 +96,13 @@ def _capture_lines(captured: Captured) -> list[str]:
     return lines
 
 
-def _program_lines(program: Made) -> list[str]:
+def _program_lines(operators: Mapping[str, tuple[int, str]], passes: Sequence[PassReport]) -> list[str]:
     lines = ["", "## Operators", "", "| operator | count | translated by |", "|---|---|---|"]
-    for name, (count, origin) in sorted(program.operators.items()):
+    for name, (count, origin) in sorted(operators.items()):
         lines.append(f"| {name} | {count} | {origin} |")
-    if program.passes:
+    if passes:
         lines += ["", "## Optimiser", "", "| pass | nodes before | nodes after | changes |", "|---|---|---|---|"]
-        for one in program.passes:
+        for one in passes:
             lines.append(f"| {one.name} | {one.nodes_before} | {one.nodes_after} | {one.changes} |")
     return lines
 

@@ -5,44 +5,44 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from batch_export.exporter.report.story import Story
+from batch_export.exporter.report.journal import Journal
 from batch_export.findings.diagnostic import Diagnostic
 from batch_export.findings.sarif import sarif_log
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.tolerances import default_tolerance
 
 
-def write(path: Path, story: Story) -> Path:
+def write(path: Path, journal: Journal) -> Path:
     """Writes the log of an export that succeeded or failed; returns its path."""
-    log = sarif_log(diagnostics(story), Path.cwd(), successful=story.error is None)
+    log = sarif_log(diagnostics(journal), Path.cwd(), successful=journal.error is None)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(log, indent=2), encoding="utf-8")
     return path
 
 
-def diagnostics(story: Story) -> list[Diagnostic]:
+def diagnostics(journal: Journal) -> list[Diagnostic]:
     """Returns what is to be told: the error, strategies that failed before one worked, outputs that differ."""
     found: list[Diagnostic] = []
-    error = story.error
+    error = journal.error
     if error is not None:
         found.append(
             Diagnostic(
-                stage=error.stage if error.stage != "export" else story.failed_stage or "translate",
+                stage=error.stage if error.stage != "export" else journal.failed_stage or "translate",
                 error_class=type(error).__name__,
                 message=str(error),
                 operator=error.operator or "",
                 source=error.source or "",
                 node=error.node or "",
-                subject=story.model,
+                subject=journal.model,
             )
         )
-    for attempt in story.captured.attempts if story.captured is not None else ():
+    for attempt in journal.captured.attempts if journal.captured is not None else ():
         if attempt.error:
             message = f"{attempt.strategy} did not capture the model: {attempt.error}"
-            found.append(Diagnostic("capture", "StrategyFailed", message, subject=story.model, level="note"))
-    for facts in story.verification:
+            found.append(Diagnostic("capture", "StrategyFailed", message, subject=journal.model, level="note"))
+    for facts in journal.verification:
         if isinstance(facts, OutputFacts) and facts.outside:
-            found.append(Diagnostic("mismatch", "Output", _mismatch(facts), subject=story.model, level="warning"))
+            found.append(Diagnostic("mismatch", "Output", _mismatch(facts), subject=journal.model, level="warning"))
     return found
 
 

@@ -79,9 +79,10 @@ def in_child(folder: Path, case: Mapping[str, Any], arguments: Sequence[str] = (
 
 def _read(child: subprocess.Popen[bytes], lines: list[str]) -> None:
     assert child.stdout is not None
-    for line in child.stdout:
-        if line.strip():
-            lines.append(line.decode("utf-8", "replace").strip())
+    with child.stdout as stream:
+        for line in stream:
+            if line.strip():
+                lines.append(line.decode("utf-8", "replace").strip())
 
 
 def _over_a_limit(child: subprocess.Popen[bytes], lines: list[str], case: Mapping[str, Any]) -> Symptom | None:

@@ -39,6 +39,9 @@ _RESHAPES = frozenset(
         aten.flatten.using_ints,
         aten.unflatten.int,
         aten.unsqueeze.default,
+        aten.atleast_1d.default,
+        aten.atleast_2d.default,
+        aten.atleast_3d.default,
         aten.squeeze.default,
         aten.squeeze.dim,
         aten.squeeze.dims,
@@ -53,12 +56,35 @@ def _tensor(node: Any) -> torch.Tensor | None:
 
 def view_parent(node: torch.fx.Node) -> torch.fx.Node | None:
     """The node that this node's tensor is a view of, or None if it has memory of its own."""
+    return _declared_parent(node) or _sharer(node)
+
+
+def _sharer(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The argument whose memory the node's tensor has although no schema says so (`atleast_2d`, `einsum`, ...)."""
+    own = _memory(node)
+    maker = node.all_input_nodes[0] if node.target is operator.getitem and node.all_input_nodes else node
+    if own is None or not isinstance(maker.target, torch._ops.OpOverload) or maker.target._schema.is_mutable:
+        return None
+    return next((source for source in maker.all_input_nodes if _memory(source) == own), None)
+
+
+def _memory(node: torch.fx.Node) -> int | None:
+    """What stands for the memory of a node's tensor: fake tensors share it as the tensors do that they stand for."""
+    tensor = _tensor(node)
+    if tensor is None or tensor.layout is not torch.strided:
+        return None
+    storage: int = tensor.untyped_storage()._cdata
+    return storage
+
+
+def _declared_parent(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The same by the operators' schemas and what is known of some."""
     target = node.target
     if not node.args or not isinstance(node.args[0], torch.fx.Node):
         return None
     source = node.args[0]
     if target is operator.getitem:  # a piece of a split is a view of what was split
-        return view_parent(source) if isinstance(source.meta.get("val"), (list, tuple)) else None
+        return _declared_parent(source) if isinstance(source.meta.get("val"), (list, tuple)) else None
     if not isinstance(target, torch._ops.OpOverload):
         return None
     if target in _MAYBE_VIEWS:

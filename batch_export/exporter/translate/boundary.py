@@ -6,12 +6,11 @@ the user's in order, then each buffer and input that the program changed, as a n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
@@ -23,7 +22,7 @@ from torch.export.graph_signature import (
 )
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.graph import complex_parts, metadata
+from batch_export.exporter.graph import complex_parts, metadata, torch_tensors
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.translate import shared_memory
 from batch_export.exporter.translate.walk import Translator
@@ -34,12 +33,15 @@ def bind_inputs(translator: Translator) -> dict[torch.fx.Node, Any]:
     program = translator.program
     env: dict[torch.fx.Node, Any] = {}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
-    for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True):
+    specs = list(zip(placeholders, program.graph_signature.input_specs, strict=True))
+    # An input keeps the name of its parameter of forward; a weight of that name is the one that gives way.
+    names = {node: translator.recorder.unique_name(node.name) for node, spec in specs if _is_given(spec)}
+    for node, spec in specs:
         fake = node.meta.get("val")
         if isinstance(fake, torch.Tensor) and translator._fake_mode is None:
             translator._fake_mode = getattr(fake, "fake_mode", None)
         if spec.kind == InputKind.USER_INPUT:
-            env[node] = _user_input(translator, node, spec, fake)
+            env[node] = _user_input(translator, node, spec, fake, names.get(node, node.name))
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             assert spec.target is not None
             source = program.state_dict if spec.target in program.state_dict else program.constants
@@ -49,10 +51,15 @@ def bind_inputs(translator: Translator) -> dict[torch.fx.Node, Any]:
     return env
 
 
-def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: Any) -> Any:
+def _is_given(spec: Any) -> bool:
+    """Whether the caller passes this input when the program runs."""
+    return spec.kind == InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
+
+
+def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: Any, name: str) -> Any:
     if isinstance(spec.arg, ConstantArgument):
         return spec.arg.value
-    value = RecordedValue(name=translator.recorder.unique_name(node.name))
+    value = RecordedValue(name=name)
     translator.describe(value, fake)
     if value.type is None:
         if not isinstance(fake, (bool, int, float)):
@@ -66,7 +73,7 @@ def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: An
 
 def _weight(translator: Translator, spec: Any, tensor: torch.Tensor) -> ir.Value:
     shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-    value = translator.recorder.initializer(spec.target, tensor_adapters.TorchTensor(shown, name=spec.target))
+    value = translator.recorder.initializer(spec.target, torch_tensors.tensor_of(shown, name=spec.target))
     if tensor.is_complex():
         complex_parts.mark(value)
     value.metadata_props[metadata.KIND.format(side="Input")] = spec.kind.name
@@ -75,14 +82,41 @@ def _weight(translator: Translator, spec: Any, tensor: torch.Tensor) -> ir.Value
     return value
 
 
+MUTATIONS = ("outputs", "error", "drop")
+"""What may become of buffers and inputs that the model changes: outputs of the file, an error, nothing."""
+
+
+def _refused(written: Sequence[tuple[str, str, torch.fx.Node, torch.fx.Node]]) -> TranslationError:
+    names = ", ".join(
+        f"the {'input' if kind == 'USER_INPUT_MUTATION' else 'buffer'} {target}" for target, kind, _, _ in written
+    )
+    writer = written[0][3]
+    return TranslationError(
+        f"the model changes {names}, which mutations='error' refuses",
+        node=writer.name,
+        operator=metadata.target_name(writer.target),
+        source=metadata.source_location(writer),
+        next_step="pass mutations='outputs' to get the new contents as outputs, or mutations='drop' to leave them out",
+    )
+
+
 def bind_outputs(
-    translator: Translator, env: Mapping[torch.fx.Node, Any]
+    translator: Translator, env: Mapping[torch.fx.Node, Any], mutations: str = "outputs"
 ) -> tuple[list[ir.Value], list[tuple[str, str]]]:
-    """User outputs in order, then buffers and inputs that the model changed, each a value of its own."""
+    """User outputs in order, then buffers and inputs that the model changed, each a value of its own.
+
+    Args:
+        translator: which has walked the program.
+        env: the value of each node.
+        mutations: what becomes of changed buffers and inputs, one of `MUTATIONS`.
+
+    Raises:
+        TranslationError: if there are some, and they are not wanted.
+    """
     program = translator.program
     by_name = {node.name: node for node in env}
     user: list[tuple[ir.Value, str, str]] = []
-    mutations: list[tuple[ir.Value, str, str]] = []
+    written: list[tuple[str, str, torch.fx.Node, torch.fx.Node]] = []
     taken: set[ir.Value] = {*translator.inputs, *translator.recorder.initializers.values()}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
 
@@ -104,26 +138,31 @@ def bind_outputs(
             continue
         if not isinstance(argument, (TensorArgument, SymIntArgument, SymFloatArgument, SymBoolArgument)):
             continue
-        value = own(env[by_name[argument.name]], f"{argument.name}_output")
+        node = by_name[argument.name]
         if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
-            mutations.append((value, spec.kind.name, spec.target or ""))
+            written.append((spec.target or "", spec.kind.name, node, node))
         else:
-            user.append((value, spec.kind.name, ""))
-    for node in translator.writes.mutated:
+            user.append((own(env[node], f"{argument.name}_output"), spec.kind.name, ""))
+    for node, writer in translator.writes.mutated.items():
         spec = specs.get(node.name)
         if spec is None:
             continue
         is_input = spec.kind == InputKind.USER_INPUT
         kind = OutputKind.USER_INPUT_MUTATION if is_input else OutputKind.BUFFER_MUTATION
         name = node.name if is_input else str(spec.target)
-        mutations.append((own(env[node], f"{name}_mutated"), kind.name, name))
-    shared_memory.refuse_shared(program, [target for _, _, target in mutations])
-    listed = [*user, *mutations]
+        written.append((name, kind.name, node, writer))
+    shared_memory.refuse_shared(program, [target for target, _, _, _ in written])
+    if written and mutations == "error":
+        raise _refused(written)
+    changed = [
+        (own(env[node], f"{target}_mutated"), kind, target)
+        for target, kind, node, _ in (written if mutations == "outputs" else ())
+    ]
+    listed = [*user, *changed]
     for value, kind_name, target in listed:
         value.metadata_props[metadata.KIND.format(side="Output")] = kind_name
         value.metadata_props[metadata.ORIGINAL_NAME] = target or (value.name or "")
-    for value, _, target in mutations:
-        value.name = translator.recorder.unique_name(
-            f"{target}_mutated" if value.name != f"{target}_mutated" else target
-        )
+    for value, _, target in changed:
+        if value.name != f"{target}_mutated":
+            value.name = translator.recorder.unique_name(f"{target}_mutated")
     return [value for value, _, _ in listed], [(kind_name, target) for _, kind_name, target in listed]

@@ -12,10 +12,13 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from batch_export.errors import TranslationError
+from batch_export.errors import MissingOperatorError, TranslationError
+from batch_export.exporter.graph.bodies import around, body, fresh_value
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.translate import decompose
 from batch_export.exporter.translate.operator import OperatorTranslator
+from batch_export.exporter.translate.registry import qualified_name
 
 _WRAPPERS = {
     "wrap_with_set_grad_enabled": 1,
@@ -23,6 +26,20 @@ _WRAPPERS = {
     "invoke_subgraph": 2,
     "tag_activation_checkpoint": 0,
 }
+
+
+def _writes_by_itself(node: torch.fx.Node) -> MissingOperatorError:
+    """torch's form of an operator that writes to its arguments, and of which torch knows no other form."""
+    target = node.args[0]
+    name = qualified_name(target)
+    written = decompose.mutated_arguments(target)
+    formals = [target._schema.arguments[at].name for at in written]  # type: ignore[union-attr]
+    return MissingOperatorError(
+        f"{name} writes to {' and '.join(formals)}, and has no ONNX translation and no decomposition",
+        (name,),
+        next_step=f"pass custom_translation_table={{torch.ops.{name.replace('::', '.')}: function}}, whose results are "
+        f"the operator's own, then the new content of {' and '.join(formals)}",
+    )
 
 
 def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
@@ -39,6 +56,8 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
         result = _while_loop(translator, node, env)
     elif name in _WRAPPERS:
         return _inline(translator, node, env, _WRAPPERS[name])
+    elif name.startswith("auto_functionalized"):
+        raise _writes_by_itself(node)
     else:
         raise TranslationError(
             f"torch's higher-order operator {name} has no ONNX form here",
@@ -85,25 +104,22 @@ def _placeholder_values(
     return values
 
 
-def _body_outputs(translator: OperatorTranslator, results: Any, nodes: list[ir.Node], name: str) -> list[ir.Value]:
-    """A body's outputs must be made inside it: values from outside pass through an Identity."""
-    listed = list(results) if isinstance(results, (list, tuple)) else [results]
-    inside = {output for made in nodes for output in made.outputs}
-    outputs: list[ir.Value] = []
-    for result in listed:
-        value = result if isinstance(result, ir.Value) else translator.recorder.constant(result)
-        if value not in inside or value in outputs:
-            copy = RecordedValue(
-                name=translator.recorder.unique_name(f"{name}_out"), type=value.type, shape=value.shape
-            )
-            translator.recorder.append(ir.Node("", "Identity", [value], outputs=[copy]))
-            value = copy
-        outputs.append(value)
-    return outputs
+def _body(
+    translator: OperatorTranslator,
+    name: str,
+    inputs: Sequence[ir.Value],
+    module: torch.fx.GraphModule,
+    operands: Sequence[Any],
+) -> ir.Graph:
+    """A submodule as the body of a node."""
+    with translator.sizes.scope():
+        return body(translator.recorder, name, inputs, lambda: _results(translator, module, operands))
 
 
-def _graph(name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], nodes: Sequence[ir.Node]) -> ir.Graph:
-    return ir.Graph(inputs=list(inputs), outputs=list(outputs), nodes=list(nodes), name=name)
+def _results(translator: OperatorTranslator, module: torch.fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
+    """The results of a submodule's nodes."""
+    results = translator.run_nodes(module, _bind(module, operands))
+    return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
 def _outer(
@@ -114,11 +130,8 @@ def _outer(
     attributes: dict[str, Any],
     count: int,
 ) -> list[Any]:
-    outputs = [RecordedValue(name=translator.recorder.unique_name(f"{node.name}_{index}")) for index in range(count)]
-    translator.recorder.append(
-        ir.Node("", op_type, list(inputs), ir.convenience.convert_attributes(attributes), outputs=outputs)
-    )
-    return list(outputs)
+    outputs = [fresh_value(translator.recorder, f"{node.name}_{index}") for index in range(count)]
+    return around(translator.recorder, op_type, inputs, attributes, outputs)
 
 
 def _as_value(translator: OperatorTranslator, operand: Any) -> ir.Value:
@@ -127,20 +140,14 @@ def _as_value(translator: OperatorTranslator, operand: Any) -> ir.Value:
 
 def _cond(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
     predicate, true_module, false_module, operands = (translator.convert(argument, env) for argument in node.args)
-    branches: dict[str, ir.Graph] = {}
-    count = 0
-    metadata, prefix = dict(translator.recorder.metadata), translator.recorder.node_prefix
-    for attribute, module in (("then_branch", true_module), ("else_branch", false_module)):
-        with translator.recorder.scope() as nodes, translator.sizes.scope():
-            results = translator.run_nodes(module, _bind(module, operands))
-            outputs = _body_outputs(translator, results, nodes, node.name)
-        count = len(outputs)
-        branches[attribute] = _graph(f"{node.name}_{attribute}", [], outputs, nodes)
-    translator.recorder.metadata, translator.recorder.node_prefix = metadata, prefix
+    branches = {
+        attribute: _body(translator, f"{node.name}_{attribute}", [], module, operands)
+        for attribute, module in (("then_branch", true_module), ("else_branch", false_module))
+    }
     condition = _as_value(translator, predicate)
     if condition.shape is None or len(condition.shape):
         condition = op.Reshape(condition, translator.recorder.constant([], ir.DataType.INT64))
-    return _outer(translator, node, "If", [condition], dict(branches), count)
+    return _outer(translator, node, "If", [condition], dict(branches), len(branches["else_branch"].outputs))
 
 
 def _scan(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
@@ -162,44 +169,31 @@ def _scan_node(
     inputs: Sequence[Any],
     additional: Sequence[Any],
 ) -> list[Any]:
-    metadata, prefix = dict(translator.recorder.metadata), translator.recorder.node_prefix
-    own = len(initial) + len(inputs)
-    body_inputs = _placeholder_values(translator, module, range(own), node.name)
-    with translator.recorder.scope() as nodes, translator.sizes.scope():
-        results = translator.run_nodes(module, _bind(module, [*body_inputs, *additional]))
-        outputs = _body_outputs(translator, results, nodes, node.name)
-    translator.recorder.metadata, translator.recorder.node_prefix = metadata, prefix
-    body = _graph(f"{node.name}_body", body_inputs, outputs, nodes)
+    own = _placeholder_values(translator, module, range(len(initial) + len(inputs)), node.name)
+    graph = _body(translator, f"{node.name}_body", own, module, [*own, *additional])
     operands = [_as_value(translator, operand) for operand in (*initial, *inputs)]
-    return _outer(translator, node, "Scan", operands, {"body": body, "num_scan_inputs": len(inputs)}, len(outputs))
+    attributes = {"body": graph, "num_scan_inputs": len(inputs)}
+    return _outer(translator, node, "Scan", operands, attributes, len(graph.outputs))
 
 
 def _while_loop(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
     condition_module, body_module, carried, additional = (translator.convert(argument, env) for argument in node.args)
-    metadata, prefix = dict(translator.recorder.metadata), translator.recorder.node_prefix
     carried = [_as_value(translator, operand) for operand in carried]
-    first = translator.run_nodes(condition_module, _bind(condition_module, [*carried, *additional]))
-    first = first[0] if isinstance(first, (list, tuple)) else first
-    iteration = RecordedValue(
-        name=translator.recorder.unique_name(f"{node.name}_iteration"),
-        type=ir.TensorType(ir.DataType.INT64),
-        shape=ir.Shape([]),
-    )
-    going = RecordedValue(
-        name=translator.recorder.unique_name(f"{node.name}_going"),
-        type=ir.TensorType(ir.DataType.BOOL),
-        shape=ir.Shape([]),
-    )
+
+    def goes_on(states: Sequence[Any]) -> Any:
+        return _results(translator, condition_module, [*states, *additional])[0]
+
+    def one_step() -> list[Any]:
+        results = _results(translator, body_module, [*states, *additional])
+        return [goes_on(results), *results]
+
+    with translator.recorder.attribution():
+        first = goes_on(carried)
+    iteration = fresh_value(translator.recorder, f"{node.name}_iteration", ir.DataType.INT64, [])
+    going = fresh_value(translator.recorder, f"{node.name}_going", ir.DataType.BOOL, [])
     states = _placeholder_values(translator, body_module, range(len(carried)), node.name)
-    with translator.recorder.scope() as nodes, translator.sizes.scope():
-        results = translator.run_nodes(body_module, _bind(body_module, [*states, *additional]))
-        results = list(results) if isinstance(results, (list, tuple)) else [results]
-        again = translator.run_nodes(condition_module, _bind(condition_module, [*results, *additional]))
-        again = again[0] if isinstance(again, (list, tuple)) else again
-        outputs = _body_outputs(translator, [again, *results], nodes, node.name)
-    translator.recorder.metadata, translator.recorder.node_prefix = metadata, prefix
-    body = _graph(f"{node.name}_body", [iteration, going, *states], outputs, nodes)
+    with translator.sizes.scope():
+        graph = body(translator.recorder, f"{node.name}_body", [iteration, going, *states], one_step)
     limit = translator.recorder.constant(2**63 - 1, ir.DataType.INT64)
-    return _outer(
-        translator, node, "Loop", [limit, _as_value(translator, first), *carried], {"body": body}, len(outputs) - 1
-    )
+    operands = [limit, _as_value(translator, first), *carried]
+    return _outer(translator, node, "Loop", operands, {"body": graph}, len(graph.outputs) - 1)

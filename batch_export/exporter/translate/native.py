@@ -7,9 +7,10 @@ asked for, or, where the opset does not have that operator yet, what torch's own
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import onnx
 import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
@@ -27,14 +28,26 @@ def is_native(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target.namespace in ("onnx", "onnx_symbolic")
 
 
+def is_symbolic(target: Any) -> bool:
+    """Whether the target is an operator of any domain that the model names, with the dtypes of its outputs."""
+    return is_native(target) and target.namespace == "onnx_symbolic"
+
+
 def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> Any:
     """The ONNX value (or values) of a native node."""
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
-    if target.namespace == "onnx_symbolic":
+    if is_symbolic(target):
         return _symbolic(translator, node, env)
     version = int(target._overloadname.removeprefix("opset"))
-    if version > translator.registry.opset_version:
+    preferred = translator.registry.prefer_native
+    if preferred == "always" and version > translator.registry.opset_version:
+        raise TranslationError(
+            f"ONNX's {target._opname}, which prefer_native='always' asks for, does not exist at opset "
+            f"{translator.registry.opset_version}",
+            next_step=f"pass opset_version={version} or a higher one, or prefer_native='auto'",
+        )
+    if version > translator.registry.opset_version or preferred == "never":
         return _decomposed(translator, node, env)
     positional = [argument for argument in target._schema.arguments if not argument.kwarg_only]
     given = {formal.name: argument for formal, argument in zip(positional, node.args, strict=False)}
@@ -44,7 +57,7 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
         argument = given.get(formal.name, node.kwargs.get(formal.name, formal.default_value))
         if "Tensor" in str(formal.type):
             values.append(translator.convert(argument, env))
-        elif argument is not None:
+        elif argument is not None and argument != _default(target._opname, formal.name, version):
             attributes[formal.name] = int(argument) if isinstance(argument, bool) else argument
     for heads in _HEADS & attributes.keys():
         if attributes[heads] == 0:
@@ -52,6 +65,14 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
     while values and values[-1] is None:
         values.pop()
     return _record(translator, node, "", target._opname, values, attributes, version, {})
+
+
+def _default(operator_name: str, attribute: str, version: int) -> Any:
+    """What ONNX's operator takes when the attribute is not there; None where it has no such value."""
+    declared = onnx.defs.get_schema(operator_name, version, "").attributes.get(attribute)
+    if declared is None or not declared.default_value.name:
+        return None
+    return onnx.helper.get_attribute_value(declared.default_value)
 
 
 def _symbolic(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> Any:
@@ -70,7 +91,9 @@ def _symbolic(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
         zip(_strings(given.get("metadata_props_keys")), _strings(given.get("metadata_props_values")), strict=True)
     )
     domain, version = str(given.get("domain") or ""), given.get("version")
-    return _record(translator, node, domain, op_type, values, attributes, version, properties)
+    asked: Any = node.args[2]
+    dtypes = list(asked) if isinstance(asked, (list, tuple)) else [asked]  # torch has no tensors of some (INT4)
+    return _record(translator, node, domain, op_type, values, attributes, version, properties, dtypes)
 
 
 def _strings(given: Any) -> list[str]:
@@ -98,6 +121,7 @@ def _record(
     attributes: Mapping[str, Any],
     version: Any,
     properties: Mapping[str, str],
+    dtypes: Sequence[int] = (),
 ) -> Any:
     fakes = node.meta.get("val")
     several = isinstance(fakes, (list, tuple))
@@ -105,6 +129,8 @@ def _record(
     for index, fake in enumerate(fakes if isinstance(fakes, (list, tuple)) else [fakes]):
         value = RecordedValue(name=translator.recorder.unique_name(f"{node.name}_{index}" if several else node.name))
         translator.describe(value, fake)
+        if index < len(dtypes):
+            value.type = ir.TensorType(ir.DataType(dtypes[index]))
         outputs.append(value)
     needed = _needed(node, len(outputs)) if several and not domain else len(outputs)
     made = ir.Node(

@@ -8,23 +8,25 @@ decomposed (`decompose.py`). Nothing here walks a graph; that is `walk.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch._guards import detect_fake_mode
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import DecompositionError, TranslationError
-from batch_export.exporter.graph import complex_parts, promote
+from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import give_name, is_unnamed
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
-from batch_export.exporter.ops import double_forms
-from batch_export.exporter.translate import decompose, memory_layout, symbolic_scalars
-from batch_export.exporter.translate.registry import ONNXFunction, OnnxRegistry, qualified_name, standard_functions
+from batch_export.exporter.ops import double_forms, tensors
+from batch_export.exporter.translate import adapting, decompose, memory_layout, symbolic_scalars
+from batch_export.exporter.translate.call import Call, given_fakes
+from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
 
 IGNORED_NAMES = frozenset(
     {
@@ -75,8 +77,8 @@ class OperatorTranslator:
     def describe(self, value: ir.Value, fake: Any) -> None:
         """Writes a fake tensor's dtype and shape onto an ONNX value."""
         if isinstance(fake, torch.Tensor):
-            dtype = tensor_adapters.from_torch_dtype(fake.dtype)
-            shape = self.sizes.shape(fake.shape)
+            dtype = torch_tensors.data_type(fake.dtype)
+            shape = self.sizes.shape(torch_tensors.sizes_of(fake.dtype, fake.shape))
             if fake.is_complex():
                 dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
                 shape = ir.Shape([*shape.dims, 2])
@@ -94,30 +96,30 @@ class OperatorTranslator:
             value.shape = ir.Shape([])
             self.sizes.learn_scalar(fake, value)
 
-    def settle(self, result: Any, fake: Any, name: str) -> Any:
+    def conform(self, result: Any, fake: Any, name: str) -> Any:
         """Holds a result against what torch computed: dtype cast where needed, shape and name written."""
         if isinstance(fake, (tuple, list)):
             if isinstance(result, ir.Value):
                 if not isinstance(result.type, ir.SequenceType) and len(fake) == 1:
-                    return [self.settle(result, fake[0], name)]
+                    return [self.conform(result, fake[0], name)]
                 return result  # an ONNX sequence
             pairs = zip(result, fake, strict=False)
-            return [self.settle(one, of, f"{name}_{index}") for index, (one, of) in enumerate(pairs)]
+            return [self.conform(one, of, f"{name}_{index}") for index, (one, of) in enumerate(pairs)]
         if isinstance(result, (list, tuple)) and len(result) >= 1 and not isinstance(fake, (list, tuple)):
-            return self.settle(result[0], fake, name)
+            return self.conform(result[0], fake, name)
         if not isinstance(result, ir.Value):
             if isinstance(fake, torch.Tensor):
-                result = self.recorder.constant(result, tensor_adapters.from_torch_dtype(fake.dtype))
+                result = self.recorder.constant(result, torch_tensors.data_type(fake.dtype))
             return result
         result = self.recorder.as_rounded(result)
         if isinstance(fake, torch.Tensor) and not fake.is_complex():
-            expected = tensor_adapters.from_torch_dtype(fake.dtype)
+            expected = torch_tensors.data_type(fake.dtype)
             if result.dtype is not None and result.dtype != expected and not isinstance(result.type, ir.SequenceType):
                 result = op.Cast(result, to=expected)
         if not isinstance(result.type, ir.SequenceType):
             if isinstance(fake, torch.Tensor) and fake.is_complex() != complex_parts.is_pair(result):
                 result = self._seen_as(result, fake)
-            fresh = result.producer() is not None and (result.name or "").startswith("val_")
+            fresh = is_unnamed(result)
             if fresh or result.shape is None:
                 self.describe(result, fake)
             elif isinstance(fake, torch.Tensor):
@@ -125,12 +127,12 @@ class OperatorTranslator:
             elif isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 self.sizes.learn_scalar(fake, result)
             if fresh:
-                result.name = self.recorder.unique_name(name)
+                give_name(result, self.recorder.unique_name(name))
         return result
 
     def _seen_as(self, result: Any, fake: torch.Tensor) -> Any:
         """A result as pairs, or no longer as such; a value with another name when it is one that is there already."""
-        if result.producer() is None or not (result.name or "").startswith("val_"):
+        if not is_unnamed(result):
             given, result = result, self.recorder.value(result.dtype)
             result.shape = given.shape
             self.recorder.append(ir.Node("", "Identity", [given], outputs=[result]))
@@ -149,7 +151,7 @@ class OperatorTranslator:
     def plain(self, argument: Any) -> Any:
         """Torch's non-tensor objects as ONNX functions take them."""
         if isinstance(argument, torch.dtype):
-            return int(tensor_adapters.from_torch_dtype(argument))
+            return int(torch_tensors.data_type(argument))
         if isinstance(argument, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return self.sizes.scalar(argument)
         if isinstance(argument, (torch.device, torch.layout)):
@@ -165,82 +167,72 @@ class OperatorTranslator:
         data = tensor.detach()
         if data.is_complex():
             pairs = self.recorder.initializer(
-                "tensor", tensor_adapters.TorchTensor(torch.view_as_real(data.resolve_conj()))
+                "tensor", torch_tensors.tensor_of(torch.view_as_real(data.resolve_conj()))
             )
             complex_parts.mark(pairs)  # not a shared constant: equal real numbers are no pairs
             return pairs
         if data.numel() <= 1024 and data.dtype != torch.bfloat16:
             return self.recorder.constant(data.cpu().contiguous().numpy())
-        return self.recorder.initializer("tensor", tensor_adapters.TorchTensor(data))
+        return self.recorder.initializer("tensor", torch_tensors.tensor_of(data))
 
     # One operator -----------------------------------------------------------------------------------------------------
 
-    def call(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake: Any, name: str) -> Any:
+    def call(self, call: Call) -> Any:
         """Translates an operator whose arguments are ONNX values and plain numbers; None if it has no translation."""
-        fakes = pytree.tree_leaves(kwargs.get("__fakes__", ()))
-        is_complex = any(_is_complex(leaf) for leaf in fakes)
-        kwargs = {key: value for key, value in kwargs.items() if key != "__fakes__"}
-        function = self.registry.lookup(target, is_complex=is_complex)
-        qualified = qualified_name(target)
-        if function is not None and _is_taken_apart(function, qualified, [args, kwargs]):
+        is_complex, qualified, fake = call.is_complex, call.qualified, call.result
+        function = self.registry.lookup_for(call.target, call.args, call.kwargs, is_complex=is_complex)
+        if function is not None and adapting.is_taken_apart(function, qualified, [call.args, call.kwargs]):
             return None
         if function is None:
-            return self._by_parts(target, args, kwargs, fake, name) if is_complex else None
-        if function.origin != "custom" and _is_empty(fake):
-            return self.settle(self._nothing(fake), fake, name)
-        if not is_complex and _is_complex(fake) and promote.base_name(qualified) in complex_parts.FACTORIES:
-            return self.settle(complex_parts.filled(promote.base_name(qualified), args, fake), fake, name)
-        arguments = list(args)
-        result_dtype = None
-        if isinstance(fake, torch.Tensor):
-            result_dtype = tensor_adapters.from_torch_dtype(fake.dtype)
-        if not is_complex and function.origin != "custom":
-            arguments = promote.promote(qualified, arguments, result_dtype)
+            return self._by_parts(call) if is_complex else None
         base = promote.base_name(qualified)
-        if base in memory_layout.READS_MEMORY and fakes and isinstance(fakes[0], torch.Tensor):
-            arguments = memory_layout.in_memory_order([*arguments, *kwargs.values()], fakes[0])
+        if function.origin != "custom" and adapting.is_empty(fake):
+            return self.conform(self._nothing(fake), fake, call.name)
+        if not is_complex and adapting.is_complex(fake) and base in complex_parts.FACTORIES:
+            return self.conform(complex_parts.filled(base, call.args, fake), fake, call.name)
+        arguments, kwargs = list(call.args), dict(call.kwargs)
+        if not is_complex and function.origin != "custom":
+            arguments = promote.promote(qualified, arguments, call.result_dtype)
+        if base in memory_layout.READS_MEMORY and call.given and isinstance(call.given[0], torch.Tensor):
+            arguments = memory_layout.in_memory_order([*arguments, *kwargs.values()], call.given[0])
             kwargs = {}
         if base in _SPLITS and isinstance(fake, (list, tuple)):
-            axis = int(kwargs.get("dim", args[2] if len(args) > 2 else 0))
+            axis = int(kwargs.get("dim", call.args[2] if len(call.args) > 2 else 0))
             pieces = [piece.shape[axis] for piece in fake]
-            if all(isinstance(piece, int) for piece in pieces):
-                arguments, kwargs = [arguments[0], pieces, axis], {}
-            else:
-                standard = self._standard_split(qualified)
-                if standard is None:
-                    raise TranslationError(
-                        f"{qualified} makes pieces whose sizes are known only when the model runs",
-                        next_step="keep that axis static, or use narrow() with explicit sizes",
-                    )
-                function = standard
-        arguments, kwargs = _floats_as_floats(target, arguments, kwargs)
-        as_vector = function.origin == "torchlib" and _is_scalar_along_an_axis(target, arguments, fake)
+            how = arguments[1] if len(arguments) > 1 else None
+            by_rule = "split_with_sizes" not in base and (base == "tensor_split" or not isinstance(how, (list, tuple)))
+            if by_rule and how is not None and not all(isinstance(piece, int) for piece in pieces):
+                return self.conform(tensors.free_pieces(arguments[0], base, how, axis, len(pieces)), fake, call.name)
+            arguments, kwargs = [arguments[0], [self.plain(piece) for piece in pieces], axis], {}
+        arguments, kwargs = adapting.floats_as_floats(call.target, arguments, kwargs)
+        as_vector = function.origin == "torchlib" and adapting.is_scalar_along_an_axis(call.target, arguments, fake)
         if as_vector:
-            arguments = [_as_vector(argument) for argument in arguments]
-            kwargs = {key: _as_vector(argument) for key, argument in kwargs.items()}
+            arguments = [adapting.as_vector(argument) for argument in arguments]
+            kwargs = {key: adapting.as_vector(argument) for key, argument in kwargs.items()}
         try:
             result = self.recorder.call(function.function, arguments, kwargs)
         except (TypeError, TranslationError):
-            if function.origin == "custom" or not symbolic_scalars.given(target, args, kwargs):
+            if function.origin == "custom" or not symbolic_scalars.given(call.target, call.args, call.kwargs):
                 raise
-            other = symbolic_scalars.tensor_overload(target)
-            return None if other is None else self.call(other, args, kwargs, fake, name)
+            other = symbolic_scalars.tensor_overload(call.target)
+            return None if other is None else self.call(replace(call, target=other))
         if as_vector:
-            result = pytree.tree_map(_as_scalar, result)
+            result = pytree.tree_map(adapting.as_scalar, result)
         count, _ = self.operators.get(qualified, (0, ""))
         self.operators[qualified] = (count + 1, function.origin)
-        return self.settle(result, fake, name)
+        return self.conform(result, fake, call.name)
 
-    def _by_parts(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake: Any, name: str) -> Any:
+    def _by_parts(self, call: Call) -> Any:
         """Real and imaginary parts by the translation for real tensors; None where there is none."""
 
-        def real(real_args: Sequence[Any], real_kwargs: Mapping[str, Any], real_fake: Any, end: str) -> Any:
-            return self.call(target, real_args, real_kwargs, real_fake, f"{name}_{end}")
+        def real(args: Sequence[Any], kwargs: Mapping[str, Any], fake: Any, end: str) -> Any:
+            return self.call(Call(call.target, args, kwargs, fake, f"{call.name}_{end}"))
 
-        if not self._has_parts(target):
+        if not self._has_parts(call.target):
             return None
-        result = complex_parts.by_parts(promote.base_name(qualified_name(target)), args, kwargs, fake, real)
-        return None if result is None else self.settle(result, fake, name)
+        base = promote.base_name(call.qualified)
+        result = complex_parts.by_parts(base, call.args, call.kwargs, call.result, real)
+        return None if result is None else self.conform(result, call.result, call.name)
 
     def _has_parts(self, target: Any) -> bool:
         base = promote.base_name(qualified_name(target))
@@ -249,12 +241,10 @@ class OperatorTranslator:
 
     def _nothing(self, fake: Any) -> Any:
         """The tensor without elements that every operator gives there: runtimes refuse many operators on such."""
-        dtype = tensor_adapters.from_torch_dtype(fake.dtype)
-        return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
-
-    @staticmethod
-    def _standard_split(qualified: str) -> Any:
-        return next((entry for entry in standard_functions()[qualified] if entry.origin == "torchlib"), None)
+        dtype = torch_tensors.data_type(fake.dtype)
+        if all(isinstance(size, int) for size in fake.shape):
+            return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
+        return op.Cast(op.ConstantOfShape([self.plain(size) for size in fake.shape]), to=dtype)
 
     def decompose(
         self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: dict[int, Any], name: str
@@ -283,17 +273,17 @@ class OperatorTranslator:
             if qualified_name(func) in IGNORED_NAMES:
                 return True
             fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
-            if any(_is_complex(leaf) for leaf in fakes):
+            if any(adapting.is_complex(leaf) for leaf in fakes):
                 return self.registry.lookup(func, is_complex=True) is not None or self._has_parts(func)
             found = self.registry.lookup(func)
-            return found is not None and not _is_taken_apart(found, qualified_name(func), fakes)
+            return found is not None and not adapting.is_taken_apart(found, qualified_name(func), fakes)
 
         def translate(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any], output: Any) -> None:
             if qualified_name(func) in IGNORED_NAMES:
                 return
             converted, converted_kwargs = pytree.tree_map(value_of, (list(func_args), dict(func_kwargs)))
             fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
-            result = self.call(func, converted, {**converted_kwargs, "__fakes__": fakes}, output, f"{name}_part")
+            result = self.call(Call(func, converted, converted_kwargs, output, f"{name}_part", fakes))
             if result is None and output is not None:
                 raise TranslationError(
                     f"{qualified_name(func)} takes a number that is known only when the model runs",
@@ -341,12 +331,12 @@ class OperatorTranslator:
         env: Mapping[torch.fx.Node, Any],
     ) -> Any:
         """Translates a node with the given target in place of its own, through a decomposition where it must be."""
-        fakes = [argument.meta.get("val") for argument in node.all_input_nodes]
+        fakes = given_fakes(node)
         if not any(isinstance(leaf, ir.Value) for leaf in pytree.tree_leaves((args, kwargs))) and not isinstance(
             target, torch._ops.OpOverload
         ):
             return target(*args, **kwargs)  # plain arithmetic on numbers
-        result = self.call(target, args, {**kwargs, "__fakes__": fakes}, fake, node.name)
+        result = self.call(Call(target, args, kwargs, fake, node.name, fakes))
         if result is not None:
             return result
         if fake is None:
@@ -363,66 +353,4 @@ class OperatorTranslator:
         fake_args = torch.fx.map_arg(node.args, fake_of)
         fake_kwargs = torch.fx.map_arg(node.kwargs, fake_of)
         result = self.decompose(target, fake_args, fake_kwargs, values, node.name)
-        return self.settle(result, fake, node.name)
-
-
-def _floats_as_floats(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Whole numbers that torch's schema takes as floats (not as scalars, which may be either) become floats."""
-    converted, keywords = list(args), dict(kwargs)
-    if isinstance(target, torch._ops.OpOverload):
-        for position, formal in enumerate(target._schema.arguments):
-            if "float" not in str(formal.type):
-                continue
-            if position < len(converted) and type(converted[position]) is int:
-                converted[position] = float(converted[position])
-            elif type(keywords.get(formal.name)) is int:
-                keywords[formal.name] = float(keywords[formal.name])
-    return converted, keywords
-
-
-def _is_scalar_along_an_axis(target: Any, arguments: Sequence[Any], fake: Any) -> bool:
-    """Whether an operator takes a scalar along its axis 0, which torch allows and ONNX does not."""
-    if not isinstance(target, torch._ops.OpOverload) or not arguments:
-        return False
-    first, results = arguments[0], pytree.tree_leaves(fake)
-    along = any(formal.name in ("dim", "dims") for formal in target._schema.arguments)
-    is_scalar = isinstance(first, ir.Value) and first.shape is not None and len(first.shape) == 0
-    return along and is_scalar and all(isinstance(one, torch.Tensor) and one.dim() == 0 for one in results)
-
-
-def _as_vector(argument: Any) -> Any:
-    if not isinstance(argument, ir.Value) or argument.shape is None or len(argument.shape):
-        return argument
-    vector = op.Reshape(argument, [1])
-    vector.shape = ir.Shape([1])
-    return vector
-
-
-def _as_scalar(result: Any) -> Any:
-    return op.Reshape(result, op.Constant(value_ints=[])) if isinstance(result, ir.Value) else result
-
-
-def _is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bool:
-    """Whether torch's decomposition is taken in place of a translation.
-
-    That is so where onnxruntime has no kernel for float64, or one that divides by a size of 0 (Einsum).
-    """
-    name = promote.base_name(qualified)
-    if function.origin == "custom" or (name not in double_forms.TAKEN_APART and name != "einsum"):
-        return False
-    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
-    if name == "einsum":
-        return any(not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ())
-    return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
-
-
-def _is_complex(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.is_complex()
-
-
-def _is_empty(fake: Any) -> bool:
-    """Whether the result is one real tensor whose fixed sizes leave it without elements."""
-    if not isinstance(fake, torch.Tensor) or fake.is_complex():
-        return False
-    sizes = list(fake.shape)
-    return 0 in [size for size in sizes if isinstance(size, int)] and all(isinstance(size, int) for size in sizes)
+        return self.conform(result, fake, node.name)

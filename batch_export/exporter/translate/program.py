@@ -50,6 +50,7 @@ def translate_program(
     axis_names: Mapping[str, str],
     *,
     fold: bool = True,
+    mutations: str = "outputs",
 ) -> Translated:
     """Translates an exported program at torchlib's opset.
 
@@ -58,24 +59,25 @@ def translate_program(
         registry: which function translates which operator.
         axis_names: torch's symbol -> axis name.
         fold: compute small constant expressions at once and drop Identity nodes.
+        mutations: what becomes of buffers and inputs that the program changes, one of `boundary.MUTATIONS`.
 
     Raises:
         MissingOperatorError: naming every operator of the program that has no translation.
         TranslationError: if a node's translation failed.
     """
     try:
-        return _translate(program, registry, axis_names, fold=fold)
+        return _translate(program, registry, axis_names, fold=fold, mutations=mutations)
     except FunctionalisationNeededError as needed:
         program = _functional(program, needed)
     except DecompositionError as error:
-        return _translate_decomposed(program, registry, axis_names, fold=fold, error=error)
+        return _translate_decomposed(program, registry, axis_names, fold=fold, mutations=mutations, error=error)
     try:
-        return _translate(program, registry, axis_names, fold=fold)
+        return _translate(program, registry, axis_names, fold=fold, mutations=mutations)
     except FunctionalisationNeededError as needed:
         reason = DecompositionError(f"{needed} writes to its arguments in a way that torch does not make functional")
     except DecompositionError as failed:
         reason = failed
-    return _translate_decomposed(program, registry, axis_names, fold=fold, error=reason)
+    return _translate_decomposed(program, registry, axis_names, fold=fold, mutations=mutations, error=reason)
 
 
 def _functional(
@@ -104,6 +106,7 @@ def _translate_decomposed(
     axis_names: Mapping[str, str],
     *,
     fold: bool,
+    mutations: str,
     error: DecompositionError,
 ) -> Translated:
     """The last resort: torch decomposes the whole program, down to operators that have a translation."""
@@ -114,7 +117,7 @@ def _translate_decomposed(
     }
     try:
         whole = decomposed(program, table)
-        return _translate(whole, registry, axis_names, fold=fold)
+        return _translate(whole, registry, axis_names, fold=fold, mutations=mutations)
     except (OnnxExporterError, MemoryError):
         raise
     except Exception as failed:
@@ -148,7 +151,12 @@ def _free_axes(node: torch.fx.Node) -> set[int]:
 
 
 def _translate(
-    program: torch.export.ExportedProgram, registry: OnnxRegistry, axis_names: Mapping[str, str], *, fold: bool
+    program: torch.export.ExportedProgram,
+    registry: OnnxRegistry,
+    axis_names: Mapping[str, str],
+    *,
+    fold: bool,
+    mutations: str,
 ) -> Translated:
     translator = Translator(program, registry, axis_names, fold=fold)
     with translator.recorder.recording():
@@ -156,7 +164,7 @@ def _translate(
         translator.run_nodes(program.graph_module, env)
         if translator.missing:
             raise _all_missing(translator.missing)
-        outputs, kinds = bind_outputs(translator, env)
+        outputs, kinds = bind_outputs(translator, env, mutations)
     recorder = translator.recorder
     initializers = [value for value in recorder.initializers.values() if value.uses() or value in outputs]
     graph = ir.Graph(

@@ -11,13 +11,20 @@ import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnxscript
 import torch
 from onnxscript import values
 
+from batch_export.errors import TranslationError
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET
+
+if TYPE_CHECKING:
+    from batch_export.exporter.ops.marking import Obstacle
+
+PREFERENCES = ("auto", "always", "never")
+"""What `prefer_native` may be."""
 
 # Torchlib's versions of these need ONNX features that get in the way (SequenceMap bodies, truth of tensors);
 # torch's own decompositions say the same with plain operators.
@@ -47,6 +54,8 @@ class ONNXFunction:
         is_complex: whether it takes complex tensors (as `float[..., 2]`).
         lowest_opset: the first opset at which it may be used.
         origin: `torchlib`, `batch_export` or `custom`.
+        native: the ONNX operator that it writes the torch operator as, where there are other ways; else empty.
+        obstacle: from the operator's arguments to what speaks against that, if anything does.
     """
 
     name: str
@@ -54,6 +63,8 @@ class ONNXFunction:
     is_complex: bool = False
     lowest_opset: int = LOWEST_OPSET
     origin: str = "torchlib"
+    native: str = ""
+    obstacle: Callable[..., Obstacle | None] | None = None
 
 
 def qualified_name(target: Any) -> str:
@@ -89,7 +100,13 @@ def standard_functions() -> Mapping[str, tuple[ONNXFunction, ...]]:
         for name in lowering.names:
             table.setdefault(name, []).append(
                 ONNXFunction(
-                    name, marked_function(lowering.function), lowering.is_complex, lowering.opset, "batch_export"
+                    name,
+                    marked_function(lowering.function),
+                    lowering.is_complex,
+                    lowering.opset,
+                    "batch_export",
+                    lowering.native,
+                    lowering.obstacle,
                 )
             )
     for functions in table.values():
@@ -108,15 +125,23 @@ class OnnxRegistry:
 
     Args:
         opset_version: the ONNX opset that the exporter targets.
+        prefer_native: whether operators that newer opsets have whole (`Attention`, ...) are written as those: where
+            that is known to run right (`auto`), `always`, or `never`.
+
+    Raises:
+        ValueError: if `prefer_native` is none of these.
     """
 
-    def __init__(self, opset_version: int = HIGHEST_OPSET) -> None:
+    def __init__(self, opset_version: int = HIGHEST_OPSET, prefer_native: str = "auto") -> None:
+        if prefer_native not in PREFERENCES:
+            raise ValueError(f"prefer_native={prefer_native!r}: choose {', '.join(PREFERENCES)}")
         self._opset_version = opset_version
         self._custom: dict[str, list[ONNXFunction]] = {}
+        self.prefer_native = prefer_native
 
-    def at(self, opset_version: int) -> OnnxRegistry:
+    def at(self, opset_version: int, prefer_native: str | None = None) -> OnnxRegistry:
         """A copy with the same custom functions that targets another opset."""
-        copy = OnnxRegistry(opset_version)
+        copy = OnnxRegistry(opset_version, prefer_native or self.prefer_native)
         copy._custom = {name: list(entries) for name, entries in self._custom.items()}
         return copy
 
@@ -162,16 +187,59 @@ class OnnxRegistry:
         ] + self._custom.get(name, [])
         return found or None
 
-    def lookup(self, target: Any, *, is_complex: bool = False) -> ONNXFunction | None:
-        """The translation used for a node's target, or None."""
+    def lookup(self, target: Any, *, is_complex: bool = False, native: bool | None = None) -> ONNXFunction | None:
+        """The translation used for a node's target, or None.
+
+        Args:
+            target: the node's target.
+            is_complex: whether it takes complex tensors here.
+            native: False leaves out those that write it as ONNX's operator of that name; None: as `prefer_native` says.
+        """
+        native = self.prefer_native != "never" if native is None else native
         name = qualified_name(target)
         for entry in reversed(self._custom.get(name, ())):
             if not is_complex or entry.is_complex or not self._has_real_variant(name):
                 return entry
         for entry in standard_functions().get(name, ()):
-            if entry.is_complex == is_complex and entry.lowest_opset <= self._opset_version:
+            fits = entry.is_complex == is_complex and entry.lowest_opset <= self._opset_version
+            if fits and (native or not entry.native):
                 return entry
         return None
+
+    def lookup_for(
+        self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_complex: bool = False
+    ) -> ONNXFunction | None:
+        """The translation used for a node's target with these arguments (values and numbers), or None.
+
+        Raises:
+            TranslationError: if native operators are always wanted, and this one has no native form here.
+        """
+        found = self.lookup(target, is_complex=is_complex)
+        if found is None or found.obstacle is None:
+            if self.prefer_native == "always" and (found is None or found.origin != "custom"):
+                self._require_no_later(target)
+            return found
+        obstacle = found.obstacle(*args, **kwargs)
+        if obstacle is None:
+            return found
+        if self.prefer_native != "always":
+            return self.lookup(target, is_complex=is_complex, native=False)
+        if obstacle.formal:
+            raise TranslationError(
+                f"it cannot be written as ONNX's {found.native}, which prefer_native='always' asks for: "
+                f"{obstacle.reason}",
+                next_step="pass prefer_native='auto'",
+            )
+        return found
+
+    def _require_no_later(self, target: Any) -> None:
+        for entry in standard_functions().get(qualified_name(target), ()):
+            if entry.native and entry.lowest_opset > self._opset_version:
+                raise TranslationError(
+                    f"ONNX's {entry.native}, which prefer_native='always' asks for, does not exist at opset "
+                    f"{self._opset_version}",
+                    next_step=f"pass opset_version={entry.lowest_opset} or a higher one, or prefer_native='auto'",
+                )
 
     def _has_real_variant(self, name: str) -> bool:
         return any(entry.is_complex for entry in self._custom.get(name, ()))

@@ -29,6 +29,21 @@ Environment = dict[torch.fx.Node, Any]
 """What each node translated so far is: an ONNX value, a list of them, or a plain object."""
 
 
+def _for_checks_only(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """Nodes whose results only assertions read, which a file does not have."""
+    found: set[torch.fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op != "call_function" or not node.users or not all(_is_check(user, found) for user in node.users):
+            continue
+        if isinstance(node.target, torch._ops.OpOverload) and not decompose.mutated_arguments(node.target):
+            found.add(node)
+    return found
+
+
+def _is_check(node: torch.fx.Node, needless: set[torch.fx.Node]) -> bool:
+    return node in needless or (node.op == "call_function" and qualified_name(node.target) in IGNORED_NAMES)
+
+
 class Translator(OperatorTranslator):
     """Translates one exported program; use `program.translate_program`.
 
@@ -55,8 +70,12 @@ class Translator(OperatorTranslator):
 
     def run_nodes(self, graph_module: torch.fx.GraphModule, env: Environment) -> Any:
         """Translates the nodes of a graph whose placeholders are in `env`; returns the converted output."""
+        needless = _for_checks_only(graph_module.graph)
         for node in graph_module.graph.nodes:
             if node.op == "placeholder":
+                continue
+            if node in needless:
+                env[node] = None
                 continue
             if node.op == "get_attr":
                 env[node] = self._attribute(graph_module, str(node.target))
@@ -85,45 +104,33 @@ class Translator(OperatorTranslator):
         self.recorder.node_prefix = f"node_{node.name}_"
         try:
             env[node] = self._translate_node(node, env, qualified)
-        except MissingOperatorError as error:
-            if error.node is None:
-                error = MissingOperatorError(
-                    error.problem,
-                    error.operators,
-                    node=node.name,
-                    operator=metadata.target_name(target),
-                    source=metadata.source_location(node),
-                    next_step=error.next_step,
-                )
-            for name in error.operators:
-                self.missing.setdefault(name, error)
-            env[node] = self._placeholder_result(node)
         except FunctionalisationNeededError:
             raise
         except OnnxExporterError as error:
-            if error.node is not None:
-                raise
-            if self.missing:
-                env[node] = self._placeholder_result(node)
-                return
-            raise type(error)(
-                error.problem,
-                node=node.name,
-                operator=metadata.target_name(target),
-                source=metadata.source_location(node),
-                next_step=error.next_step,
-            ) from error
+            env[node] = self._failed(node, error)
         except Exception as error:
-            if self.missing:
-                env[node] = self._placeholder_result(node)
-                return
-            raise TranslationError(
-                f"the translation failed: {type(error).__name__}: {error}",
-                node=node.name,
-                operator=metadata.target_name(target),
-                source=metadata.source_location(node),
+            first = str(error).strip().partition("\n")[0].rstrip(".")
+            failure = TranslationError(
+                f"the translation failed: {type(error).__name__}: {first}",
                 next_step="run with report=True for the exported program, or pass custom_translation_table",
-            ) from error
+            )
+            failure.__cause__ = error
+            env[node] = self._failed(node, failure)
+
+    def _failed(self, node: torch.fx.Node, error: OnnxExporterError) -> Any:
+        """What stands for a node that failed while missing operators are collected.
+
+        Raises:
+            OnnxExporterError: the error, naming the node, where none are, or where it is a body's node that failed.
+        """
+        in_body = error.node is not None
+        error.located_at(metadata.place(node))
+        if isinstance(error, MissingOperatorError):
+            for name in error.operators:
+                self.missing.setdefault(name, error)
+        elif in_body or not self.missing:
+            raise error
+        return self._placeholder_result(node)
 
     def _placeholder_result(self, node: torch.fx.Node) -> Any:
         """Stands for a node that failed, so that every missing operator of the program is found in one go."""
@@ -144,11 +151,13 @@ class Translator(OperatorTranslator):
             container, index = env[node.args[0]], node.args[1]  # type: ignore[index]
             if isinstance(container, (list, tuple)):
                 return container[index]  # type: ignore[index]
-            return self.settle(op.SequenceAt(container, index), node.meta.get("val"), node.name)
+            return self.conform(op.SequenceAt(container, index), node.meta.get("val"), node.name)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return control_flow.translate(self, node, env)
         if native.is_native(target):
-            return self.settle(native.translate(self, node, env), node.meta.get("val"), node.name)
+            made = native.translate(self, node, env)
+            named = native.is_symbolic(target)  # with the dtypes that it was given
+            return made if named else self.conform(made, node.meta.get("val"), node.name)
         fake = node.meta.get("val")
         written = decompose.mutated_arguments(target)
         if written and not qualified.startswith("aten::detach"):

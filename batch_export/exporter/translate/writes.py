@@ -13,17 +13,20 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.graph import complex_parts, promote
+from batch_export.errors import TranslationError
+from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.translate import aliasing, decompose, memory_layout
+from batch_export.exporter.translate.call import Call, given_fakes
 from batch_export.exporter.translate.operator import OperatorTranslator
 from batch_export.exporter.translate.registry import qualified_name
 
 aten = torch.ops.aten
 
+_OWN_FORMS: Mapping[Any, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
+"""In-place operators that torch has no functional form of -> the name of ours."""
 _RUNNING_STATISTICS = frozenset({"aten::batch_norm", "aten::instance_norm"})
 
 
@@ -35,12 +38,12 @@ class Writes:
     """Views and writes of one program.
 
     Attributes:
-        mutated: placeholders (buffers and inputs) that were written, in order.
+        mutated: placeholders (buffers and inputs) that were written, in order, and the node that wrote to each first.
     """
 
     def __init__(self, translator: OperatorTranslator) -> None:
         self._translator = translator
-        self.mutated: dict[torch.fx.Node, None] = {}
+        self.mutated: dict[torch.fx.Node, torch.fx.Node] = {}
         self._views: dict[torch.fx.Node, torch.fx.Node] = {}
 
     def notice(self, node: torch.fx.Node) -> None:
@@ -60,15 +63,17 @@ class Writes:
         """Normalisation in training mode moves its running statistics, which its schema does not say."""
         statistics = [argument for argument in node.args[3:5] if isinstance(argument, torch.fx.Node)]
         args = [self._translator.convert(argument, env) for argument in node.args[:8]]
-        results = self._translator.call(
-            f"batch_export::{qualified.partition('::')[2]}_training", args, {}, (None, None, None), node.name
-        )
+        target = f"batch_export::{qualified.partition('::')[2]}_training"
+        results = self._translator.call(Call(target, args, {}, (None, None, None), node.name))
         for changed, content in zip(statistics, results[1:], strict=True):
-            self.rebind(changed, self._translator.settle(content, changed.meta["val"], f"{node.name}_statistic"), env)
-        return self._translator.settle(results[0], node.meta["val"], node.name)
+            moved = self._translator.conform(content, changed.meta["val"], f"{node.name}_statistic")
+            self.rebind(changed, moved, env, node)
+        return self._translator.conform(results[0], node.meta["val"], node.name)
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
-        functional = decompose.functional_variant(node.target)
+        functional = _OWN_FORMS.get(node.target) or decompose.functional_variant(node.target)
+        if functional is None and self._translator.registry.lookup(node.target) is not None:
+            return self._translate_custom(node, env, written)
         changed = node.args[0] if node.args else None
         if functional is None or written != (0,) or not isinstance(changed, torch.fx.Node):
             raise FunctionalisationNeededError(str(node.target))
@@ -80,20 +85,40 @@ class Writes:
             if before.is_complex():
                 content = op.Expand(complex_parts.paired(args[1], env[changed]), [*self._shape_of(before), 2])
             else:
-                content = promote.cast_to(args[1], tensor_adapters.from_torch_dtype(before.dtype))
+                content = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
                 content = op.Expand(content, self._shape_of(before))
-            result = self._translator.settle(content, before, node.name)
+            result = self._translator.conform(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
         self._views[node] = changed
-        self.rebind(changed, result, env)
+        self.rebind(changed, result, env, node)
         return result
+
+    def _translate_custom(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
+        """A mutating operator whose own translation gives its results, then the new content of what it writes to."""
+        formals = node.target._schema.arguments  # type: ignore[union-attr]
+        changed: list[Any] = [node.args[at] if at < len(node.args) else node.kwargs[formals[at].name] for at in written]
+        own: Any = node.meta.get("val")
+        count = 0 if own is None else len(own) if isinstance(own, (list, tuple)) else 1
+        results = list(own) if isinstance(own, (list, tuple)) else [own][:count]
+        fakes = [*results, *(one.meta["val"] for one in changed)]
+        args = [self._translator.convert(argument, env) for argument in node.args]
+        kwargs = {name: self._translator.convert(argument, env) for name, argument in node.kwargs.items()}
+        made = self._translator.call(Call(node.target, args, kwargs, fakes, node.name, given_fakes(node)))
+        values = list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(values) != len(fakes):
+            raise TranslationError(
+                f"the translation of {qualified_name(node.target)} gives {len(values)} values in place of {len(fakes)}",
+                next_step="return the operator's own results, then the new content of each tensor that it writes to",
+            )
+        for one, content in zip(changed, values[count:], strict=True):
+            self.rebind(one, content, env, node)
+        return values[:count] if isinstance(own, (list, tuple)) else values[0] if count else None
 
     def _apply_write(
         self, node: torch.fx.Node, functional: Any, args: list[Any], kwargs: dict[str, Any], fake: Any, env: Any
     ) -> Any:
-        fakes = [argument.meta.get("val") for argument in node.all_input_nodes]
-        result = self._translator.call(functional, args, {**kwargs, "__fakes__": fakes}, fake, node.name)
+        result = self._translator.call(Call(functional, args, kwargs, fake, node.name, given_fakes(node)))
         if result is not None:
             return result
         values = {
@@ -104,12 +129,14 @@ class Writes:
         fake_args = torch.fx.map_arg(node.args, lambda argument: argument.meta["val"])
         fake_kwargs = torch.fx.map_arg(node.kwargs, lambda argument: argument.meta["val"])
         made = self._translator.decompose(functional, fake_args, fake_kwargs, values, node.name)
-        return self._translator.settle(made, fake, node.name)
+        return self._translator.conform(made, fake, node.name)
 
     def _shape_of(self, fake: torch.Tensor) -> list[Any]:
         return [self._translator.plain(size) for size in fake.shape]
 
-    def rebind(self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any]) -> None:
+    def rebind(
+        self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any], writer: torch.fx.Node
+    ) -> None:
         """Gives a node, the tensors it is a view of, and their other views the content after a write."""
         env[changed] = content
         chain = [changed]
@@ -122,7 +149,7 @@ class Writes:
             chain.append(parent)
         root = chain[-1]
         if root.op in ("placeholder", "get_attr"):
-            self.mutated[root] = None
+            self.mutated.setdefault(root, writer)
         stale = set(chain)
         with_views = set(self._views.values())
         for view, parent in self._views.items():
@@ -159,7 +186,7 @@ class Writes:
                 args.append(env[parent])
             else:
                 args.append(self._translator.convert(item, env))
-        result = self._translator.call(target, args, {"__fakes__": [before]}, before, f"{view.name}_written")
+        result = self._translator.call(Call(target, args, {}, before, f"{view.name}_written", [before]))
         if result is None:
             raise FunctionalisationNeededError(str(target))
         return result
@@ -173,8 +200,16 @@ class Writes:
         if before.is_complex() or (reads_memory and not memory_layout.is_in_order(before)):
             raise FunctionalisationNeededError(str(view.target))
         others = [*view.all_input_nodes[1:]]
-        if view.target is operator.getitem:
-            others += view.all_input_nodes[0].all_input_nodes[1:]
+        maker = view.all_input_nodes[0] if view.target is operator.getitem else view
+        if maker.args[0] is not parent:  # torch's own functionalisation loses such a write
+            raise TranslationError(
+                f"{view.name} is written, and shares memory with {parent.name} that {maker.target} does not declare",
+                node=view.name,
+                operator=str(maker.target),
+                next_step="write to a clone of it, or to the tensor itself",
+            )
+        if maker is not view:
+            others += maker.all_input_nodes[1:]
         if others or not all(isinstance(size, int) for size in before.shape):
             places = self._places(view, env[parent], before, env)
         else:
@@ -196,9 +231,7 @@ class Writes:
         args = [counted, *(self._translator.convert(argument, env) for argument in maker.args[1:])]
         kwargs = {name: self._translator.convert(argument, env) for name, argument in maker.kwargs.items()}
         fakes = pytree.tree_map_only(torch.Tensor, lambda one: one.to(torch.int64), maker.meta["val"])
-        made = self._translator.call(
-            maker.target, args, {**kwargs, "__fakes__": [before]}, fakes, f"{view.name}_positions"
-        )
+        made = self._translator.call(Call(maker.target, args, kwargs, fakes, f"{view.name}_positions", [before]))
         if made is None:
             raise FunctionalisationNeededError(str(view.target))
         return op.Reshape(made[view.args[1]] if of_list else made, [-1])

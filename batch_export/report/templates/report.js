@@ -4,11 +4,15 @@
   const D = JSON.parse(document.getElementById("data").textContent);
   const T = D.text, VERDICTS = Object.keys(D.counts), BAD = new Set(D.unexpected);
   const GLYPH = { pass: "✓", fail: "✗", skip: "–", xfail: "x", xpass: "!", flaky: "≈", missing: "?" };
-  const [MODEL, DYN, OPSET, PROV, EXP, VERDICT, STAGE, CLASS, MSG, ABS, REL, LAT, EAGER, ONNX, ACTIONS, RUNS, FINDINGS,
-    LOG, WHERE, MARK, CHANGES, PAST, CONTRACT, PLACED, FLOAT64, RANDOM] = Array(26).keys();
+  // A cell's row begins with its values on the axes, in order: a number, or that of a text.
+  const AXES = D.axes.map(([axis, key, numeric], i) => ({ axis, key, of: (c) => (numeric ? String(c[i]) : T[c[i]]), word: (c) => (numeric ? axis + c[i] : T[c[i]]) }));
+  const [VERDICT, STAGE, CLASS, MSG, ABS, REL, LAT, EAGER, ONNX, ACTIONS, RUNS, FINDINGS, LOG, WHERE, MARK, CHANGES, PAST,
+    CONTRACT, PLACED, FLOAT64, RANDOM] = Array.from({ length: 21 }, (_, i) => AXES.length + i);
+  const axes = (...names) => AXES.filter((a) => names.includes(a.axis)), axis = (name) => axes(name)[0].of;
+  const MODEL = axis("model"), DYN = axis("dynamic"), OPSET = axis("opset");
   const C = D.cells, $ = (id) => document.getElementById(id);
   const verdict = (c) => VERDICTS[c[VERDICT]];
-  const name = (c) => `${T[c[MODEL]]}/${T[c[DYN]]}/opset${c[OPSET]}/${T[c[PROV]]}/${T[c[EXP]]}`;
+  const name = (c) => AXES.map((a) => a.word(c)).join("/");
   const ratio = (c) => (c[LAT] && c[EAGER] ? c[EAGER] / c[LAT][0] : null);
   const seconds = (c) => c[ACTIONS].filter((a) => /Capture|Translate|Plugin/.test(T[a[0]])).reduce((s, a) => s + a[2], 0);
   const esc = (s) => String(s).replace(/[&<>"']/g, (x) => `&#${x.charCodeAt(0)};`);
@@ -27,8 +31,8 @@
     $("clusters").hidden = false;
     const items = D.clusters.map(([v, title, kind, cause, cells]) => {
       const more = cells.length > 12 ? `<span>and ${cells.length - 12} more</span>` : "";
-      const models = unique(cells.map((i) => C[i][MODEL])).length, at = place(C[cells[0]]), next = asks(C[cells[0]]);
-      const chips = cells.slice(0, 12).map((i) => `<button type="button" data-open="${i}" aria-label="Open ${esc(name(C[i]))}">${models > 1 ? `${esc(T[C[i][MODEL]])} ` : ""}opset ${C[i][OPSET]} ${esc(T[C[i][DYN]])}${T[C[i][MARK]] ? " · " + T[C[i][MARK]] : ""}</button>`);
+      const models = unique(cells.map((i) => MODEL(C[i]))).length, at = place(C[cells[0]]), next = asks(C[cells[0]]);
+      const chips = cells.slice(0, 12).map((i) => `<button type="button" data-open="${i}" aria-label="Open ${esc(name(C[i]))}">${models > 1 ? `${esc(MODEL(C[i]))} ` : ""}opset ${OPSET(C[i])} ${esc(DYN(C[i]))}${T[C[i][MARK]] ? " · " + T[C[i][MARK]] : ""}</button>`);
       return `<li><b>${cells.length} ${esc(T[v])}</b>${esc(T[title])}<p><code>${esc(T[kind])}</code> ${esc(T[cause])}</p>${at ? `<p class="note">First wrong: ${at}</p>` : ""}<div class="chips">${chips.join("")}${more}</div>${next.length ? command(next[0]) : ""}</li>`;
     });
     $("clusters").querySelector("ol").innerHTML = items.slice(0, 8).join("");
@@ -49,7 +53,7 @@
   }
 
   // Filters.
-  const fields = { dynamic: (c) => T[c[DYN]], opset: (c) => String(c[OPSET]), provider: (c) => T[c[PROV]], exporter: (c) => T[c[EXP]] };
+  const fields = Object.fromEntries(AXES.slice(1).map((a) => [a.axis, a.of]));
   const option = (value) => `<option>${esc(value)}</option>`;
   for (const [key, of] of Object.entries(fields)) {
     const values = unique(C.map(of));
@@ -61,15 +65,16 @@
 
   // The matrix: drawn once, then hidden, dimmed and ordered.
   const dynamics = unique(C.map(fields.dynamic));
-  const columnKey = (c) => `${T[c[EXP]]}\u0000${T[c[PROV]]}\u0000${String(dynamics.indexOf(T[c[DYN]])).padStart(3, "0")}\u0000${String(c[OPSET]).padStart(3, "0")}`;
+  const parted = [...axes("exporter"), ...axes("provider"), ...AXES.slice(1).filter((a) => !["dynamic", "opset", "provider", "exporter"].includes(a.axis))];
+  const columnKey = (c) => [...parted.map((a) => a.of(c)), String(dynamics.indexOf(DYN(c))).padStart(3, "0"), OPSET(c).padStart(3, "0")].join("\u0000");
   const keys = unique(C.map(columnKey)).sort(), columns = new Map(keys.map((k, i) => [k, i]));
   const rows = new Map();
   C.forEach((c, i) => {
-    if (!rows.has(T[c[MODEL]])) rows.set(T[c[MODEL]], Array(keys.length).fill(-1));
-    rows.get(T[c[MODEL]])[columns.get(columnKey(c))] = i;
+    if (!rows.has(MODEL(c))) rows.set(MODEL(c), Array(keys.length).fill(-1));
+    rows.get(MODEL(c))[columns.get(columnKey(c))] = i;
   });
-  const several = [unique(C.map(fields.exporter)).length > 1, unique(C.map(fields.provider)).length > 1];
-  const groupOf = (k) => { const [e, p, d] = k.split("\u0000"); return [several[0] && e, several[1] && p, dynamics[+d]].filter(Boolean).join(" · "); };
+  const several = parted.map((a) => unique(C.map(a.of)).length > 1), opsetOf = (k) => +k.split("\u0000").at(-1);
+  const groupOf = (k) => { const words = k.split("\u0000"); return [...parted.map((_, i) => several[i] && words[i]), dynamics[+words.at(-2)]].filter(Boolean).join(" · "); };
   const describe = (c) => `${name(c)}: ${verdict(c)}${c[STAGE] ? " at " + T[c[STAGE]] : ""}${T[c[MARK]] ? ", " + T[c[MARK]] : ""}${c[ABS] !== null ? ", error " + num(c[ABS]) : ""}${T[c[RANDOM]] ? ", judged by distribution" : ""}${c[LAT] ? ", " + ms(c[LAT][0]) : ""}`;
   const star = (c) => (T[c[RANDOM]] && /^(x?pass|flaky)$/.test(verdict(c)) ? "*" : "");
   let visible = new Set(keys.map((_, i) => i));
@@ -105,7 +110,7 @@
     order.sort((a, b) => (by ? by(b) - by(a) : 0) || (a[0] < b[0] ? -1 : 1));
     const groups = [];
     for (const k of shown) { const g = groupOf(keys[k]); if (groups.length && groups.at(-1)[0] === g) groups.at(-1)[1]++; else groups.push([g, 1]); }
-    const head = `<thead><tr><th class="corner" scope="col" rowspan="2">model</th>${groups.map(([g, n]) => `<th scope="colgroup" colspan="${n}"><span>${esc(g)}</span></th>`).join("")}</tr><tr>${shown.map((k) => `<th scope="col" aria-label="${esc(groupOf(keys[k]))} opset ${+keys[k].split("\u0000")[3]}">${+keys[k].split("\u0000")[3]}</th>`).join("")}</tr></thead>`;
+    const head = `<thead><tr><th class="corner" scope="col" rowspan="2">model</th>${groups.map(([g, n]) => `<th scope="colgroup" colspan="${n}"><span>${esc(g)}</span></th>`).join("")}</tr><tr>${shown.map((k) => `<th scope="col" aria-label="${esc(groupOf(keys[k]))} opset ${opsetOf(keys[k])}">${opsetOf(keys[k])}</th>`).join("")}</tr></thead>`;
     const body = order.map(([model, cells]) => `<tr><th scope="row" title="${esc(model)}">${esc(model)}</th>${shown.map((k) => td(cells[k])).join("")}</tr>`).join("");
     $("grid").innerHTML = `<caption hidden>One row per model, one column per exporter, provider, dynamic setting and opset</caption>${head}<tbody>${body}</tbody>`;
     const any = f.q || f.verdict;
@@ -169,14 +174,14 @@
   const part = (title, html) => (html ? `<h3>${title}</h3>${html}` : "");
   function page(c, i) {
     const v = verdict(c), o = c[ONNX], l = c[LAT];
-    const repro = [D.repro, ...[`matrix.models=[${T[c[MODEL]]}]`, `matrix.dynamic=[${T[c[DYN]]}]`, `matrix.opsets=[${c[OPSET]}]`, `matrix.providers=[${T[c[PROV]]}]`, `matrix.exporters=[${T[c[EXP]]}]`].map(shell)].join(" ");
+    const repro = [D.repro, ...AXES.map((a) => shell(`matrix.${a.key}=[${a.of(c)}]`))].join(" ");
     const where = c[WHERE] && c[WHERE].some((n, k) => k !== 3 && n) ? table(null, [["Source", 0], ["Node", 1], ["Operator", 2], ["Module", 4], ["To blame", 5], ["Bisect says", 6]].filter(([, k]) => c[WHERE][k]).map(([n, k]) => `<tr><th scope="row">${n}</th><td>${k < 5 ? `<code>${esc(T[c[WHERE][k]])}</code>` : esc(T[c[WHERE][k]])}</td></tr>`)) : "";
     const detail = c[WHERE] && c[WHERE][3] ? `<details><summary>Details</summary><pre>${esc(T[c[WHERE][3]])}</pre></details>` : "";
     const runs = c[RUNS].map((r) => r.length === 2 ? `<tr><td>${esc(T[r[0]])}</td><td colspan="4">${esc(T[r[1]])}</td></tr>` : `<tr><td>${esc(T[r[0]])}</td><td>${esc(T[r[2]])} <span class="note">${esc(T[r[9]])}</span></td><td class="n">${num(r[4])}</td><td class="n">${num(r[5])}</td><td class="n">${r[6]} / ${r[7]}${r[8] ? `, ${r[8]} NaN or Inf` : ""}</td></tr>`);
     const worst = c[RUNS].find((r) => r.length > 10), e = worst && worst[12];
     const element = e ? `<p class="note" id="worst">Worst element <code>${esc(T[worst[2]] + T[e[0]])}</code>: eager <code>${esc(T[e[1]])}</code>, file <code>${esc(T[e[2]])}</code>${e[3] === null ? "" : `, ${num(e[3])} units in the last place apart`}; ${e[4]} of ${worst[7]} elements beyond the default tolerance of ${esc(T[worst[3]])}.</p>` : "";
     const file = o ? `${T[o[0]]}` : "";
-    const link = o && D.artifacts ? `<a href="${esc(encodeURI(`${D.artifacts}/${file}`))}" download="${esc(`${T[c[MODEL]]}-${T[c[DYN]]}-opset${c[OPSET]}.onnx`)}">ONNX file</a>` : "";
+    const link = o && D.artifacts ? `<a href="${esc(encodeURI(`${D.artifacts}/${file}`))}" download="${esc(`${AXES.filter((a) => !["provider", "exporter"].includes(a.axis)).map((a) => a.word(c)).join("-")}.onnx`)}">ONNX file</a>` : "";
     return [
       `<div class="top"><h2 id="cell-name">${esc(name(c))}</h2><button type="button" data-close>Close</button></div>`,
       `<p><span class="tag v-${v}">${v}${c[STAGE] ? ` at ${esc(T[c[STAGE]])}` : ""}</span>${T[c[MARK]] ? `<span class="tag">${esc(T[c[MARK]])}</span>` : ""}${c[CLASS] ? `<code>${esc(T[c[CLASS]])}</code>` : ""}</p>`,

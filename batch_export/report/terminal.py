@@ -31,7 +31,7 @@ def tell(
     run_folder: Path,
     comparison: Comparison | None = None,
 ) -> None:
-    """Prints the whole story of a run, and of its comparison with a baseline if there is one."""
+    """Prints what a run came to, and its comparison with a baseline if there is one."""
     ascii_only = not console.encoding.lower().startswith("utf")
     marks = comparison.marks() if comparison is not None else {}
     if records:

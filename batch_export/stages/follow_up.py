@@ -1,8 +1,8 @@
 """After a run: where a failing cell goes wrong first, and the smallest thing that fails as it does.
 
 A request (one JSON file) arrives; an answer (another) leaves, and for `repro` a folder with a script. Runs in a process
-of its own: `python -m batch_export.stages.after REQUEST ANSWER`. Stored files are only read; what the store does not
-hold (exported programs) is captured again.
+of its own: `python -m batch_export.stages.follow_up REQUEST ANSWER`. Stored files are only read; what the store does
+not hold (exported programs) is captured again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from batch_export.sources.closure import local_roots
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.stages import capture as capture_stage
 from batch_export.stages import plugin
-from batch_export.stages.after_request import Answer, Request
+from batch_export.stages.follow_up_request import Answer, Request
 from batch_export.stages.output import StageOutput
 from batch_export.stages.workbench import Workbench
 
@@ -48,16 +48,16 @@ _ELSEWHERE = ("model", "environment")
 def answer(request: Request, scratch: Path) -> Answer:
     """Answers a request; `scratch` is an existing, empty folder."""
     planned = request.planned
-    bench = Workbench(planned.model, planned.cell.dynamic, planned.exporter, scratch)
+    bench = Workbench(planned.cell, planned.model, planned.exporter, scratch)
     stage = request.record.stage
     if stage in _ELSEWHERE:
         words = f"{planned.cell.name} failed before the export, in stage {stage}: {request.record.message}"
         return Answer(False, words)
-    after = _After(request, bench, scratch)
-    return after.bisect() if request.question == "bisect" else after.repro()
+    follow_up = _FollowUp(request, bench, scratch)
+    return follow_up.bisect() if request.question == "bisect" else follow_up.repro()
 
 
-class _After:
+class _FollowUp:
     """One failing cell, built again."""
 
     def __init__(self, request: Request, bench: Workbench, scratch: Path) -> None:
@@ -151,7 +151,7 @@ class _After:
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir()
-        bench = Workbench(self._bench.model, self._cell.dynamic, self._bench.exporter, folder)
+        bench = Workbench(self._cell, self._bench.model, self._bench.exporter, folder)
         return plugin.execute(bench, self._cell.opset)
 
     def _refusal(self) -> Answer | None:

@@ -22,11 +22,11 @@ from batch_export.runner.launcher import log_tail
 from batch_export.runner.supervisor import limits_for
 from batch_export.sources.closure import local_roots
 from batch_export.spec import RunSpec
-from batch_export.stages.after_request import Answer, Question, Request
+from batch_export.stages.follow_up_request import Answer, Question, Request
 from batch_export.words import nearest
 
 REPRO_FOLDER = "repro"
-_ROOM = "batch_export.stages.after"
+_ROOM = "batch_export.stages.follow_up"
 
 
 def ask(

@@ -9,12 +9,12 @@ import msgspec
 from batch_export.cli.arguments import VerbParser, add_outputs
 from batch_export.report import run_folder as files
 from batch_export.report.runs import records_of, resolve_run
-from batch_export.runner.after import ask
-from batch_export.stages.after_request import Question
+from batch_export.runner.follow_up import ask
+from batch_export.stages.follow_up_request import Question
 
 
 def answer(question: Question, description: str, arguments: list[str]) -> int:
-    """Parses the arguments, asks, and prints; 0 when something was found, 1 when the failure did not come again."""
+    """Parses the arguments, asks, and prints; 0 when something was found, 1 when the failure did not occur again."""
     parser = VerbParser(question, description)
     parser.add_argument("cell", help="model/dynamic/opset20/provider/exporter, as `plan` and the reports name it")
     parser.add_argument("--run", default="latest", help="the run's folder, latest (default), or latest~1")

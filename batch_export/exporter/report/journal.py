@@ -9,37 +9,29 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.capture.captured import Captured
-
-
-class PassFigures(Protocol):
-    """What one pass of the optimiser did."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def nodes_before(self) -> int: ...
-    @property
-    def nodes_after(self) -> int: ...
-    @property
-    def changes(self) -> int: ...
-
-
-class Made(Protocol):
-    """What a story says about an exported program."""
-
-    @property
-    def operators(self) -> Mapping[str, tuple[int, str]]: ...
-    @property
-    def passes(self) -> Sequence[PassFigures]: ...
+from batch_export.exporter.optimise.passes import PassReport
 
 
 @dataclass(slots=True)
-class Story:
-    """What happened during one export."""
+class Journal:
+    """What happened during one export.
+
+    Attributes:
+        model: the model's class.
+        opset_version: the opset asked for.
+        verbose: whether each stage is printed.
+        seconds: stage -> seconds.
+        failed_stage: the stage that raised, empty when none did.
+        captured: what the capture made, once it has.
+        operators: torch operator -> (how often, what translated it), once the program is translated.
+        passes: what each pass of the optimiser did.
+        verification: facts of each output that was compared.
+        error: what the export ended with, when it failed.
+    """
 
     model: str
     opset_version: int
@@ -47,7 +39,8 @@ class Story:
     seconds: dict[str, float] = field(default_factory=dict)
     failed_stage: str = ""
     captured: Captured | None = None
-    program: Made | None = None
+    operators: Mapping[str, tuple[int, str]] | None = None
+    passes: Sequence[PassReport] = ()
     verification: list[Any] = field(default_factory=list)
     error: OnnxExporterError | None = None
 

@@ -1,0 +1,471 @@
+"""The nodes that one call of a block wrote into a graph, and the same nodes written for another block.
+
+Arrives: the tracer of a capture, a block and how it was called. Leaves: a `Recording` of the call's nodes with what
+they stand on (inputs, weights, sizes), or the reason why they could not stand for another call; and copies of them that
+stand on the other block's inputs and weights. Sizes are the same symbols in both, so every guard is the same as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch.fx.experimental.proxy_tensor import (
+    _ProxyTensor,
+    disable_proxy_modes_tracing,
+    get_proxy_slot,
+    set_proxy_slot,
+    snapshot_fake,
+    track_tensor,
+)
+from torch.utils import _pytree as pytree
+
+_PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.memory_format)
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_CONTAINERS = (list, tuple, dict)
+
+
+Place = tuple[str, Any]
+"""Where a tensor comes from: ("input", position among the leaves) or ("weight", path in the block)."""
+
+
+class NotSharedError(Exception):
+    """Why a call cannot stand for another one; the block is captured as it is."""
+
+
+@dataclass(slots=True)
+class Call:
+    """How a block is called: its leaves, their nodes, and what two calls must share (`key`)."""
+
+    leaves: list[Any]
+    nodes: list[torch.fx.Node | None]
+    key: Hashable
+
+
+@dataclass(slots=True)
+class Recording:
+    """One call's nodes.
+
+    Attributes:
+        path: of the block in the model.
+        call: how it was called.
+        nodes: what the call wrote, in order; sizes are left out, they are the same for every call.
+        outer: a node from outside -> what it is: ("input", position) or ("weight", path in the block).
+        moved: what a tensor from outside is in the graph after the call, where an operator returned it as it is.
+        outputs: for each leaf of the result its node, its place outside, or the value itself.
+        leaves: the leaves of the result.
+        spec: the result's structure.
+        constants: a node -> the tensor that forward made from Python's numbers there, or found outside.
+        is_common: constants that are one object in every call.
+        calls: path in the block -> (calls before, calls after) of each module in it.
+    """
+
+    path: str
+    call: Call
+    nodes: list[torch.fx.Node]
+    outer: dict[torch.fx.Node, Place]
+    moved: dict[Place, torch.fx.Node]
+    outputs: list[Any]
+    leaves: list[Any]
+    spec: pytree.TreeSpec
+    constants: dict[torch.fx.Node, torch.Tensor]
+    is_common: set[torch.fx.Node] = field(default_factory=set)
+    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def node_of(value: Any, tracer: Any) -> torch.fx.Node | None:
+    """The node that stands for a tensor in the graph; None when there is none."""
+    found = get_proxy_slot(value, tracer, None)
+    node: torch.fx.Node | None = None if found is None else found.proxy.node
+    return node
+
+
+def described_call(args: Sequence[Any], kwargs: Mapping[str, Any], tracer: Any) -> Call:
+    """How a block is called.
+
+    Raises:
+        NotSharedError: when it is given something that it might change, or of which nothing is known.
+    """
+    leaves, spec = _flat((tuple(args), dict(kwargs)), "is given")
+    nodes = [node_of(leaf, tracer) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
+    firsts = {node: index for index, node in reversed(list(enumerate(nodes))) if node is not None}
+    key: list[Hashable] = []
+    for leaf, node in zip(leaves, nodes, strict=True):
+        if isinstance(leaf, torch.Tensor):
+            key.append((facts(leaf), id(leaf) if node is None else firsts[node]))
+        else:
+            key.append((type(leaf), _expression(leaf)))
+    return Call(leaves, nodes, (str(spec), tuple(key)))
+
+
+def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """What a call is given, without its structure."""
+    return _flat((tuple(args), dict(kwargs)), "is given")[0]
+
+
+def _flat(value: Any, verb: str) -> tuple[list[Any], pytree.TreeSpec]:
+    leaves, spec = pytree.tree_flatten(value, is_leaf=_is_leaf)
+    for leaf in leaves:
+        if not isinstance(leaf, (torch.Tensor, *_PLAIN, *_SYMBOLIC)):
+            raise NotSharedError(f"it {verb} a {type(leaf).__name__}")
+    return leaves, spec
+
+
+def _is_leaf(value: Any) -> bool:
+    """Anything but plain containers: another one (a cache) is no tree whose tensors tell everything."""
+    return not isinstance(value, _CONTAINERS)
+
+
+def _expression(value: Any) -> Hashable:
+    found: Hashable = value.node.expr if isinstance(value, _SYMBOLIC) else value
+    return found
+
+
+def facts(tensor: torch.Tensor) -> Hashable:
+    """What two tensors must share to be treated alike by every operator."""
+    return (
+        tensor.dtype,
+        tensor.device,
+        tensor.layout,
+        tensor.requires_grad,
+        tensor.is_conj(),
+        tensor.is_neg(),
+        tuple(map(_expression, tensor.shape)),
+        tuple(map(_expression, tensor.stride())) if tensor.layout == torch.strided else None,
+        _expression(tensor.storage_offset()) if tensor.layout == torch.strided else None,
+    )
+
+
+def weights(block: torch.nn.Module, tracer: Any) -> dict[str, torch.fx.Node]:
+    """Path of each parameter and buffer in a block -> its node."""
+    found = {}
+    for path, tensor in (
+        *block.named_parameters(remove_duplicate=False),
+        *block.named_buffers(remove_duplicate=False),
+    ):
+        node = node_of(tensor, tracer)
+        if node is not None:
+            found[path] = node
+    return found
+
+
+def written_since(last: torch.fx.Node, graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """The nodes after one."""
+    found = []
+    node = last.next
+    while node is not graph._root:
+        found.append(node)
+        node = node.next
+    return found
+
+
+def recorded(
+    path: str,
+    block: torch.nn.Module,
+    call: Call,
+    of_weights: Mapping[str, torch.fx.Node],
+    result: Any,
+    nodes: list[torch.fx.Node],
+    tracer: Any,
+) -> Recording:
+    """What a call wrote.
+
+    Args:
+        path: of the block in the model.
+        block: the module.
+        call: how it was called.
+        of_weights: `weights()` of the block before the call.
+        result: what it returned.
+        nodes: what was written since.
+        tracer: of the capture.
+
+    Raises:
+        NotSharedError: when its nodes could not stand for those of another block.
+    """
+    inside = {node for node in nodes if not _is_size(node)}
+    places: dict[torch.fx.Node, Place] = {}
+    for at, node in enumerate(call.nodes):
+        if node is not None:
+            places.setdefault(node, ("input", at))
+    for where, node in of_weights.items():
+        places.setdefault(node, ("weight", where))
+    outer: dict[torch.fx.Node, Place] = {}
+    for node in nodes:
+        if node not in inside:
+            continue
+        _refuse(node)
+        for argument in node.all_input_nodes:
+            if argument in inside or _is_size(argument):
+                continue
+            place = places.get(argument)
+            if place is None:
+                raise NotSharedError(f"it reads {argument.name}, which is neither its input nor its weight")
+            outer[argument] = place
+    _refuse_writes([node for node in nodes if node in inside], outer)
+    leaves, spec = _flat(result, "returns")
+    outputs = [_output(leaf, call, inside, outer, places, tracer) for leaf in leaves]
+    for one, other in itertools.combinations([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], 2):
+        if one is not other and _shares(one, other):
+            raise NotSharedError("it returns tensors that share memory")
+    moved: dict[Place, torch.fx.Node] = {}
+    for at, (leaf, node) in enumerate(zip(call.leaves, call.nodes, strict=True)):
+        if node is not None and (now := node_of(leaf, tracer)) is not node:
+            moved["input", at] = _inner(now, inside)
+    for where, node in weights(block, tracer).items():
+        if where not in of_weights or of_weights[where] is not node:
+            moved["weight", where] = _inner(node, inside)
+    kept = [node for node in nodes if node in inside]
+    constants = {node: getattr(tracer.root, str(node.target)) for node in kept if node.op == "get_attr"}
+    if any(type(one) is not torch.Tensor for one in constants.values()):
+        raise NotSharedError("it reads a constant that is no plain tensor")
+    return Recording(path, call, kept, outer, moved, outputs, leaves, spec, constants)
+
+
+def _output(
+    leaf: Any,
+    call: Call,
+    inside: Container[torch.fx.Node],
+    outer: Mapping[torch.fx.Node, Place],
+    places: Mapping[torch.fx.Node, Place],
+    tracer: Any,
+) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    at = next((at for at, one in enumerate(call.leaves) if one is leaf), None)
+    if at is not None:
+        return ("input", at)
+    node = node_of(leaf, tracer)
+    if node is not None and node in inside:
+        if any(_shares(leaf, one.meta.get("val")) for one in outer):
+            raise NotSharedError("it returns a view of what it is given")
+        return node
+    if node is None or node not in places:
+        raise NotSharedError("it returns a tensor of somewhere else")
+    return places[node]
+
+
+def _inner(node: torch.fx.Node | None, inside: Container[torch.fx.Node]) -> torch.fx.Node:
+    if node is None or node not in inside:
+        raise NotSharedError("what it is given is another tensor afterwards")
+    return node
+
+
+def _is_size(node: torch.fx.Node) -> bool:
+    """Whether a node is a size or a condition on sizes: the same for every block that is called alike."""
+    return isinstance(node.meta.get("val"), (*_SYMBOLIC, bool, int, float))
+
+
+def _refuse(node: torch.fx.Node) -> None:
+    if node.meta.get("unbacked_bindings"):
+        raise NotSharedError(f"the size of {node.name} depends on data")
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        raise NotSharedError(f"it has a {node.target}")
+    if node.op not in ("call_function", "get_attr"):
+        raise NotSharedError(f"it has a {node.op}")
+
+
+def _refuse_writes(nodes: Sequence[torch.fx.Node], outer: Mapping[torch.fx.Node, Any]) -> None:
+    for node in nodes:
+        if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
+            continue
+        for argument in _written_to(node):
+            written = argument.meta.get("val")
+            if argument in outer or any(_shares(written, one.meta.get("val")) for one in outer):
+                raise NotSharedError(f"{node.name} may write to what the block is given")
+
+
+def _written_to(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    for at, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name)
+            yield from (one for one in pytree.tree_leaves(_lists(given)) if isinstance(one, torch.fx.Node))
+
+
+def _shares(one: Any, other: Any) -> bool:
+    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return False
+    if one.layout != torch.strided or other.layout != torch.strided:
+        return True
+    return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+
+
+def equal(one: Recording, other: Recording) -> bool:
+    """Whether two calls wrote the same nodes on corresponding inputs and weights."""
+    if len(one.nodes) != len(other.nodes) or one.spec != other.spec or one.call.key != other.call.key:
+        return False
+    known = dict(zip(one.nodes, other.nodes, strict=True))
+    for node, place in one.outer.items():
+        twin = next((found for found, where in other.outer.items() if where == place), None)
+        if twin is None:
+            return False
+        known[node] = twin
+    if any(_written(node, known) != _written(twin, {}) for node, twin in zip(one.nodes, other.nodes, strict=True)):
+        return False
+    if any(_described(node) != _described(twin) for node, twin in zip(one.nodes, other.nodes, strict=True)):
+        return False
+    if {place: known.get(node) for place, node in one.moved.items()} != other.moved:
+        return False
+    other.is_common = {known[node] for node, tensor in one.constants.items() if other.constants[known[node]] is tensor}
+    if not all(_is_equal(tensor, other.constants[known[node]]) for node, tensor in one.constants.items()):
+        return False
+    results = zip(one.outputs, other.outputs, strict=True)
+    return all(_of_result(mine, known) == _of_result(its, {}) for mine, its in results)
+
+
+def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one is other:
+        return True
+    if isinstance(one, FakeTensor) or isinstance(other, FakeTensor) or facts(one) != facts(other):
+        return False
+    with _without_modes():
+        return bool(torch.equal(one, other))
+
+
+@contextlib.contextmanager
+def _without_modes() -> Iterator[None]:
+    """Real tensors are computed with, as outside of a capture."""
+    with unset_fake_temporarily(), disable_proxy_modes_tracing(), torch._C.DisableTorchFunction():
+        yield
+
+
+def _of_result(output: Any, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Hashable:
+    return known.get(output, output) if isinstance(output, torch.fx.Node) else (type(output), _expression(output))
+
+
+def _written(node: torch.fx.Node, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Any:
+    def leaf(argument: Any) -> Any:
+        if not isinstance(argument, torch.fx.Node):
+            return (type(argument), str(argument))
+        if argument in known:
+            return known[argument]
+        return ("size", _expression(argument.meta["val"])) if _is_size(argument) else argument
+
+    arguments = pytree.tree_map(leaf, (_lists(node.args), _lists(node.kwargs)))
+    return (node.op, "" if node.op == "get_attr" else node.target, arguments)
+
+
+def _lists(argument: Any) -> Any:
+    """Plain lists and dicts in place of FX's, and slices taken apart."""
+    if isinstance(argument, (list, tuple)):
+        return [_lists(item) for item in argument]
+    if isinstance(argument, dict):
+        return {key: _lists(item) for key, item in argument.items()}
+    if isinstance(argument, slice):
+        return ["slice", argument.start, argument.stop, argument.step]
+    return argument
+
+
+def _described(node: torch.fx.Node) -> list[Hashable]:
+    return [
+        facts(one) if isinstance(one, torch.Tensor) else str(one) for one in pytree.tree_leaves(node.meta.get("val"))
+    ]
+
+
+def require_weights(model: Recording, block: torch.nn.Module, tracer: Any) -> None:
+    """Looks whether another block's weights can stand for a recording's.
+
+    Raises:
+        NotSharedError: when one of them is not in the graph.
+    """
+    found = weights(block, tracer)
+    for kind, where in (*model.outer.values(), *model.moved):
+        if kind == "weight" and where not in found:
+            raise NotSharedError(f"its weight {where} is not in the graph")
+
+
+def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Any) -> Any:
+    """Writes a recording's nodes for another call and returns that call's result; `require_weights` comes first."""
+    found = weights(block, tracer)
+    known: dict[torch.fx.Node, Any] = {
+        node: call.nodes[where] if kind == "input" else found[where] for node, (kind, where) in model.outer.items()
+    }
+    calls = tracer.num_calls
+    for node in model.nodes:
+        copy = tracer.graph.create_node(
+            node.op,
+            _own_constant(model, node, tracer) if node.op == "get_attr" else node.target,
+            torch.fx.node.map_arg(node.args, lambda one: known.get(one, one)),
+            torch.fx.node.map_arg(node.kwargs, lambda one: known.get(one, one)),
+            type_expr=node.type,
+        )
+        copy.meta = dict(node.meta)
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            copy.meta["val"] = snapshot_fake(value)
+        elif value is not None:
+            copy.meta["val"] = pytree.tree_map_only(torch.Tensor, snapshot_fake, value)
+        copy.meta["nn_module_stack"] = _stack(node, model, path, tracer)
+        known[node] = copy
+    for inner, (before, after) in model.calls.items():
+        where = _below(path, inner)
+        calls[where] = calls.get(where, 0) + after - before
+    for place, node in model.moved.items():
+        proxy = torch.fx.Proxy(known[node], tracer)
+        set_proxy_slot(_outside(place, block, call), tracer, _ProxyTensor(proxy, None))
+    fresh: dict[torch.fx.Node, torch.Tensor] = {}
+    leaves = []
+    for output, leaf in zip(model.outputs, model.leaves, strict=True):
+        if not isinstance(leaf, torch.Tensor):
+            leaves.append(leaf)
+        elif not isinstance(output, torch.fx.Node):
+            leaves.append(_outside(output, block, call))
+        else:
+            if output not in fresh:
+                fresh[output] = _like(leaf)
+                known[output].meta["val"] = snapshot_fake(fresh[output])
+                track_tensor(fresh[output], torch.fx.Proxy(known[output], tracer), constant=None, tracer=tracer)
+            leaves.append(fresh[output])
+    return pytree.tree_unflatten(leaves, model.spec)
+
+
+def _own_constant(model: Recording, node: torch.fx.Node, tracer: Any) -> str:
+    """The name of a copy's constant: one that every call makes anew is a tensor of its own."""
+    if node in model.is_common:
+        return str(node.target)
+    name = next(name for at in itertools.count() if not hasattr(tracer.root, name := f"_tensor_constant{at}"))
+    with _without_modes():
+        setattr(tracer.root, name, model.constants[node].clone())
+    return name
+
+
+def _outside(place: Place, block: torch.nn.Module, call: Call) -> Any:
+    kind, where = place
+    if kind == "input":
+        return call.leaves[where]
+    owner, _, name = where.rpartition(".")
+    return getattr(block.get_submodule(owner), name)
+
+
+def _like(tensor: torch.Tensor) -> torch.Tensor:
+    """Another tensor without content, of the same sizes and strides."""
+    assert isinstance(tensor, FakeTensor)
+    with disable_proxy_modes_tracing(), tensor.fake_mode:
+        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return made.requires_grad_(tensor.requires_grad) if tensor.requires_grad else made
+
+
+def _below(path: str, inner: str) -> str:
+    return f"{path}.{inner}" if inner else path
+
+
+def _stack(node: torch.fx.Node, model: Recording, path: str, tracer: Any) -> dict[str, tuple[str, Any]]:
+    """The modules around a copied node: those around the call, then the recording's own under the new path."""
+    stack = {
+        key: (where, kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}")
+        for key, (where, kind) in tracer.module_stack.items()
+    }
+    for key, (where, kind) in node.meta.get("nn_module_stack", {}).items():
+        if where != model.path and not where.startswith(f"{model.path}."):
+            continue
+        inner = where[len(model.path) + 1 :]
+        before = model.calls.get(inner, (0, 0))[0]
+        number = int(key.rpartition("@")[2]) if "@" in key else 0
+        new = _below(path, inner)
+        number = tracer.num_calls.get(new, 0) + number - before
+        stack[f"{new}@{number}" if number > 0 else new] = (new, kind)
+    return stack

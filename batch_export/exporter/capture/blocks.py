@@ -1,0 +1,187 @@
+"""Repeated blocks: layers that are alike are captured twice, and written down for all others.
+
+A deep model is the same layer again and again. While `sharing` is open, a call of a submodule whose class, weights'
+shapes, configuration and inputs (in symbols) are those of an earlier call is not traced: the nodes of the earlier call
+are written again, on this one's inputs and weights, so the graph is the one that tracing would have given. The second
+call of a kind is always traced as well and compared with the first, node by node; a kind that fails this, or that
+does more than compute (hooks, writes to what it is given, a cache, sizes by data), is traced every time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.proxy_tensor import _AttrProxy
+
+from batch_export.exporter.capture import alike, block_nodes
+from batch_export.exporter.capture.block_nodes import NotSharedError
+
+_LEAST = 3
+"""Calls from which on it is worth while: two are traced."""
+
+
+@dataclass(slots=True)
+class Block:
+    """A kind of block and what was shared of it.
+
+    Attributes:
+        kind: the class's name.
+        traced: paths of the modules that were traced.
+        stamped: paths of the modules that an earlier one's nodes were written for.
+        reason: why it was traced every time, when it was.
+    """
+
+    kind: str
+    traced: list[str] = field(default_factory=list)
+    stamped: list[str] = field(default_factory=list)
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of the calls of one key: recordings, and whether a second call wrote the same nodes."""
+
+    recording: block_nodes.Recording
+    read: frozenset[alike.Place]
+    owner: torch.nn.Module
+    confirmed: bool = False
+
+
+class _Sharing:
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._groups = alike.groups(model)
+        self.reads = alike.Reads(model, self._groups)
+        self._known: dict[Hashable, list[_Known]] = defaultdict(list)
+        self._called: dict[int, int] = defaultdict(int)
+        self.blocks: dict[int, Block] = {}
+
+    def call(
+        self, tracer: Any, module: torch.nn.Module, proceed: Callable[[], Any], args: tuple[Any, ...], kwargs: Any
+    ) -> Any:
+        base: torch.nn.Module = module.get_base() if isinstance(module, _AttrProxy) else module  # type: ignore[operator]
+        group = self._groups.get(id(base))
+        if group is None:
+            return proceed()
+        path = tracer.path_of_module(module)
+        self._called[id(base)] += 1
+        if len(group.members) < _LEAST and self._called[id(base)] == 1:
+            return proceed()
+        block = self.blocks.setdefault(id(group), Block(type(base).__name__))
+        try:
+            if group.reason:
+                raise NotSharedError(group.reason)
+            call = block_nodes.described_call(args, kwargs, tracer)
+            key = (id(group), call.key, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
+            fitting = [one for one in self._known[key] if alike.agree(one.owner, base, one.read)]
+            for known in fitting:
+                if known.confirmed:
+                    block_nodes.require_weights(known.recording, base, tracer)
+                    block.stamped.append(path)
+                    self.reads.noted |= {(id(vars(base.get_submodule(where))), name) for where, name in known.read}
+                    return block_nodes.stamped(known.recording, path, base, call, tracer)
+        except NotSharedError as error:
+            block.reason = block.reason or str(error)
+            block.traced.append(path)
+            return proceed()
+        return self._traced(tracer, base, path, proceed, args, kwargs, call, key, fitting, group, block)
+
+    def _traced(
+        self,
+        tracer: Any,
+        base: Any,
+        path: str,
+        proceed: Any,
+        args: Any,
+        kwargs: Any,
+        call: Any,
+        key: Any,
+        fitting: list[_Known],
+        group: Any,
+        block: Block,
+    ) -> Any:
+        block.traced.append(path)
+        outer_reads = set(self.reads.noted)
+        self.reads.noted.clear()
+        last = tracer.graph._root.prev
+        before = dict(tracer.num_calls)
+        of_weights = block_nodes.weights(base, tracer)
+        result = proceed()
+        try:
+            if list(map(id, block_nodes.leaves(args, kwargs))) != list(map(id, call.leaves)):
+                raise NotSharedError("it changes a list or dict that it is given")
+            recording = block_nodes.recorded(
+                path, base, call, of_weights, result, block_nodes.written_since(last, tracer.graph), tracer
+            )
+            recording.calls = {
+                where[len(path) + 1 :]: (before.get(where, 0), after)
+                for where, after in tracer.num_calls.items()
+                if where == path or where.startswith(f"{path}.")
+            }
+            read = alike.read_places(base, group, self.reads.noted)
+            for known in fitting:
+                known.confirmed = block_nodes.equal(known.recording, recording) and read == known.read
+                if not known.confirmed:
+                    self._known[key].remove(known)
+                    raise NotSharedError("two calls that look alike wrote different nodes")
+                known.recording, known.owner = recording, base
+            if not fitting:
+                self._known[key].append(_Known(recording, read, base))
+        except NotSharedError as error:
+            block.reason = block.reason or str(error)
+            group.reason = group.reason or str(error)
+        self.reads.noted |= outer_reads
+        return result
+
+
+@contextlib.contextmanager
+def sharing(model: torch.nn.Module) -> Iterator[list[Block]]:
+    """Captures repeated blocks of a model once while it is open; what was shared is in the list afterwards.
+
+    NOTE: stands in a private method of torch's tracer; without that method every block is traced.
+    """
+    tracer_class: Any = getattr(proxy_tensor, "_ModuleStackTracer", None)
+    original = getattr(tracer_class, "call_module", None)
+    told: list[Block] = []
+    if original is None or sum(1 for _ in model.modules()) < _LEAST:
+        yield told
+        return
+    shared = _Sharing(model)
+
+    def call_module(tracer: Any, m: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return shared.call(tracer, m, lambda: original(tracer, m, forward, args, kwargs), args, kwargs)
+
+    tracer_class.call_module = call_module
+    try:
+        with shared.reads.open():
+            yield told
+    finally:
+        tracer_class.call_module = original
+        told.extend(block for block in shared.blocks.values() if len(block.traced) + len(block.stamped) >= _LEAST)
+
+
+def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable[..., torch.export.ExportedProgram]:
+    """A strategy that captures repeated blocks once, and everything as it is where that fails.
+
+    The program has what was shared in the attribute `_blocks`.
+    """
+
+    def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+        told: list[Block] = []
+        try:
+            with sharing(module) as told:
+                program = strategy(module, args, kwargs, form)
+        except Exception as error:
+            if not any(block.stamped for block in told):
+                raise
+            program = strategy(module, args, kwargs, form)
+            told = [replace(block, stamped=[], reason=f"{type(error).__name__} while sharing") for block in told]
+        program._blocks = told  # type: ignore[attr-defined]
+        return program
+
+    return run

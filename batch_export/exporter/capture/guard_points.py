@@ -1,0 +1,139 @@
+"""Sizes at which a guard is false.
+
+Arrives: a condition in torch's symbols, and what they are in terms of axes. Leaves: sizes by axis at which it is false,
+found by evaluating it: at every size up to 300 and some large ones for one axis, on a grid for two and three, at random
+picks for more. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from batch_export.exporter.capture.guard_symbols import FUNCTIONS, Symbols, python_code, symbol_names
+
+Point = dict[str, int]
+
+_FINE = (*range(301), 512, 1000, 1024, 4096, 65537)
+_COARSE = (*range(20), 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 299, 300, 1024, 65537)
+_FEW = (*range(10), 12, 16, 17, 31, 32, 33, 64, 128, 300)
+_RANDOM_PICKS = 3000
+_LOOKED_AT = 400
+"""Sizes at which other conditions are evaluated too."""
+
+
+def against(expression: Any, symbols: Symbols, example: Mapping[str, int]) -> list[Point] | None:
+    """Sizes of the guard's axes at which it is false, within their declared ranges.
+
+    Args:
+        expression: the condition.
+        symbols: what its symbols are.
+        example: axis -> a further size that is tried, and its neighbours.
+
+    Returns:
+        The sizes, those of one axis in rising order; None where the condition cannot be evaluated.
+    """
+    names = symbol_names(expression)
+    code = python_code(expression)
+    if code is None:
+        return None
+    variables = sorted({variable for name in names for variable in symbols.variables(name)})
+    found: list[Point] = []
+    functions = dict(FUNCTIONS)
+    near = [example.get(variable) for variable in variables]
+    for values in _candidates([symbols.bounds(variable) for variable in variables], near):
+        point = dict(zip(variables, values, strict=True))
+        try:
+            sizes = {name: symbols.value(name, point) for name in names}
+            lowest = min((size - max(0, symbols.lowest(name)) for name, size in sizes.items()), default=0)
+            if lowest >= 0 and not eval(code, functions, sizes):
+                found.append(point)
+        except NameError:
+            return None
+        except (ArithmeticError, KeyError, ValueError):
+            continue
+    return found
+
+
+def _candidates(bounds: Sequence[tuple[int, int | None]], near: Sequence[int | None]) -> Iterator[tuple[int, ...]]:
+    choices = _FINE if len(bounds) == 1 else _COARSE if len(bounds) == 2 else _FEW
+    sizes = [_within(choices, low, high, at) for (low, high), at in zip(bounds, near, strict=True)]
+    if len(bounds) <= 3:
+        yield from itertools.product(*sizes)
+        return
+    generator = random.Random(0)
+    for _ in range(_RANDOM_PICKS):
+        yield tuple(generator.choice(one) for one in sizes)
+
+
+def _within(sizes: Sequence[int], low: int, high: int | None, near: int | None) -> list[int]:
+    further = [] if near is None else [near - 1, near, near + 1]
+    ends = [low] if high is None else [low, high]
+    return sorted({one for one in (*sizes, *further, *ends) if one >= low and (high is None or one <= high)})
+
+
+def likely(points: Sequence[Point], others: Sequence[Any], symbols: Symbols, example: Mapping[str, int]) -> list[Point]:
+    """Those of many sizes that a model is more likely to take: multiples of the example's, and where other guards hold.
+
+    Args:
+        points: sizes at which one guard is false.
+        others: further conditions of the same program.
+        symbols: what their symbols are.
+        example: axis -> its size in the example.
+    """
+    multiples = [
+        point
+        for point in points
+        if all(size and size % example.get(axis, size) == 0 for axis, size in point.items() if example.get(axis, size))
+    ]
+    codes = [(code, symbol_names(one)) for one in others if (code := python_code(one)) is not None]
+    held = [point for point in points[:_LOOKED_AT] if all(_holds(*one, symbols, {**example, **point}) for one in codes)]
+    return [*choose(multiples, example, 4), *choose(held, example, 4)]
+
+
+def _holds(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str, int]) -> bool:
+    try:
+        return bool(eval(code, dict(FUNCTIONS), {name: symbols.value(name, point) for name in names}))
+    except (ArithmeticError, KeyError, NameError, ValueError):
+        return False
+
+
+def is_one_sided(points: Sequence[Point], expression: Any, symbols: Symbols) -> bool:
+    """Whether a guard of one axis is false below a size only, or above one only, whatever form it has."""
+    variables = {variable for name in symbol_names(expression) for variable in symbols.variables(name)}
+    if len(variables) != 1 or not points:
+        return False
+    (variable,) = variables
+    false = {point[variable] for point in points}
+    tried = [one[0] for one in _candidates([symbols.bounds(variable)], [None]) if one[0] > 0]
+    truth = [size not in false for size in tried]
+    return sum(one != other for one, other in itertools.pairwise(truth)) == 1
+
+
+def choose(points: Sequence[Point], example: Mapping[str, int], count: int) -> list[Point]:
+    """A few of many sizes: the smallest, the nearest to the example on either side, and some spread over the rest.
+
+    Sizes at which few axes differ from the example come first: what differs there is the guard's doing. Those with an
+    axis of no elements come last, and one of them at most.
+    """
+
+    def strangeness(point: Point) -> tuple[int, int]:
+        others = [(size, example.get(axis, size)) for axis, size in point.items()]
+        return (sum(size != there for size, there in others), sum(abs(size - there) for size, there in others))
+
+    empty = [point for point in points if 0 in point.values()]
+    full = sorted((point for point in points if 0 not in point.values()), key=strangeness)
+    below = [one for one in full if sum(one.values()) < sum(example.get(axis, 0) for axis in one)]
+    above = [one for one in full if one not in below]
+    fewest = min((strangeness(one)[0] for one in full), default=0)
+    smallest = sorted((one for one in full if strangeness(one)[0] == fewest), key=lambda one: sum(one.values()))
+    wanted = [*smallest[:1], *below[:1], *above[:1], *smallest[1:2], *above[1:2], *below[1:2]]
+    step = max(1, len(full) // count)
+    wanted += full[::step]
+    chosen: list[Point] = []
+    for point in wanted:
+        if point not in chosen:
+            chosen.append(point)
+    return [*chosen[:count], *empty[:1]]

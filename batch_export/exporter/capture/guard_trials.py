@@ -1,0 +1,183 @@
+"""Guards tried: whether a condition of the captured program takes sizes away that the model has.
+
+Arrives: a captured program with its guards, the model and its example inputs. Leaves: the guards with what became of
+them at sizes at which they are false. Where the model itself refuses these sizes, or gives what the program gives, a
+guard takes nothing away. Where the program fails it is a limit of the file; where the program gives something else the
+file would be wrong. Each size is run once, however many guards are false there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sympy
+import torch
+
+from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.guard_points import Point
+from batch_export.exporter.capture.guard_symbols import AskedAxis, Symbols
+from batch_export.exporter.capture.guards import Guard
+from batch_export.exporter.capture.other_sizes import Resizing
+from batch_export.exporter.capture.trial import Outcome, Trial, accepts, is_fake, refusal, tried
+
+_TRIED = 6
+"""Sizes at which one guard is tried."""
+_RUNS = 32
+"""Runs of one program at all; a guard that would need more counts as one that restricts."""
+_LARGER = 16
+"""How many times the example's elements an input has that is first tried without numbers."""
+_RELATIONS = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
+
+
+class Trials:
+    """Runs of a model and its captured program at other sizes, each size once.
+
+    Attributes:
+        resizing: the inputs at other sizes.
+        can_run: whether there are numbers to run with and sizes to change.
+    """
+
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        symbols: Symbols,
+        module: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        self.resizing = Resizing(program, symbols, args, kwargs)
+        self.can_run = bool(self.resizing.example) and not is_fake(module, args, kwargs)
+        self._module = module
+        self._exported = program
+        self._program: torch.nn.Module | None = None
+        self._known: dict[tuple[tuple[str, int], ...], Trial] = {}
+        self._takes: dict[bool, bool] = {}
+
+    def at(self, point: Point) -> Trial | None:
+        """What comes of some sizes; None where no such inputs can be made, or enough was run."""
+        sizes = {**self.resizing.example, **point}
+        key = tuple(sorted(sizes.items()))
+        if key not in self._known:
+            if not self.can_run or len(self._known) >= _RUNS:
+                return None
+            spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
+            inputs = self.resizing.at(sizes, spread=spread)
+            if inputs is None:
+                return None
+            trial = self._run(*inputs, is_large=self._is_large(sizes))
+            if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
+                trial = Trial(Outcome.NOTHING, trial.problem)
+            self._known[key] = trial
+        return self._known[key]
+
+    def _takes_other_values(self, *, spread: bool) -> bool:
+        """Whether the model takes made-up values at the example's sizes; if not, no refusal is because of sizes."""
+        if spread not in self._takes:
+            inputs = self.resizing.at({}, anew=True, spread=spread)
+            self._takes[spread] = inputs is not None and accepts(self._module, *inputs)
+        return self._takes[spread]
+
+    def beside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trial:
+        """What comes of some inputs."""
+        return self._run(args, kwargs, is_large=False)
+
+    def _is_large(self, sizes: Point) -> bool:
+        return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_large: bool) -> Trial:
+        if is_large and (refused := refusal(self._module, args, kwargs)):
+            return Trial(Outcome.REFUSED, refused)
+        if self._program is None:
+            self._program = self._exported.module(check_guards=False)
+        return tried(self._program, self._module, args, kwargs)
+
+    def at_some(self, points: Sequence[Point]) -> list[tuple[Point, Trial]]:
+        """Trials at a few of many sizes, and at those among them that were run before."""
+        known = [point for point in points if self._key(point) in self._known]
+        chosen = [*guard_points.choose(points, self.resizing.example, _TRIED), *known]
+        found = [(point, trial) for point in chosen if (trial := self.at(point)) is not None]
+        return list({self._key(point): (point, trial) for point, trial in found}.values())
+
+    def _key(self, point: Point) -> tuple[tuple[str, int], ...]:
+        return tuple(sorted({**self.resizing.example, **point}.items()))
+
+
+def judge(captured: Captured, trials: Trials) -> None:
+    """Replaces the captured program's guards by what trials made of them.
+
+    Equalities come first: axes that they tie together move together when the others are tried. Guards on axes left to
+    the exporter (`narrows`) keep that mark only where the model has more sizes than the program.
+    """
+    symbols = captured.symbols
+    if symbols is None or not trials.can_run:
+        return
+    kept = frozenset(captured.axis_names.values())
+    order = sorted(captured.guards, key=lambda guard: (not _united(guard, symbols, kept), not _is_equality(guard)))
+    pending = [guard.expression for guard in order if _is_pending(guard)]
+    judged: list[Guard] = []
+    for guard in order:
+        if _is_pending(guard):
+            others = [one for one in pending if one is not guard.expression]
+            guard = _judged(guard, trials, symbols, others, _united(guard, symbols, kept))
+        judged.append(guard)
+        if guard.unites:
+            symbols.names.unite(guard.unites[1], guard.unites[0])
+        elif guard.expression is not None and not guard.restricts and not guard.holds_beyond:
+            symbols.solves(guard.expression, named=True)
+    captured.guards = sorted(judged, key=lambda guard: not guard.restricts)
+
+
+def _is_pending(guard: Guard) -> bool:
+    return guard.expression is not None and (guard.restricts or bool(guard.narrows or guard.fixes))
+
+
+def _is_equality(guard: Guard) -> bool:
+    return isinstance(guard.expression, sympy.Eq)
+
+
+def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[Any], united: tuple[str, ...]) -> Guard:
+    points = guard_points.against(guard.expression, symbols, trials.resizing.example)
+    if points is None:
+        return guard
+    made = trials.at_some(points)
+    if all(trial.outcome is Outcome.REFUSED for _, trial in made):  # perhaps for another reason: not a multiple, say
+        likely = guard_points.likely(points, others, symbols, trials.resizing.example)
+        made += trials.at_some(likely)
+    made = [(point, trial) for point, trial in made if trial.outcome is not Outcome.NOTHING]
+    if points and not made:
+        return guard
+    filled = [(point, trial.outcome) for point, trial in made if 0 not in point.values()]
+    outcomes = {outcome for _, outcome in filled}
+    if Outcome.DIFFERS in outcomes:
+        return guard
+    if Outcome.FAILS in outcomes:
+        failing = [point for point, outcome in filled if outcome is Outcome.FAILS]
+        if united and all(1 in point.values() for point in failing):
+            return replace(guard, is_limit=True, unites=united)
+        return replace(guard, is_limit=_is_limit(guard, points, symbols))
+    if any(trial.outcome is Outcome.DIFFERS for _, trial in made):
+        return replace(guard, is_limit=True)
+    return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=Outcome.AGREES in outcomes)
+
+
+def _is_limit(guard: Guard, points: Sequence[Point], symbols: Symbols) -> bool:
+    """Whether a guard is false beyond some size only."""
+    if guard_points.is_one_sided(points, guard.expression, symbols):
+        return True
+    parts = guard.expression.args if isinstance(guard.expression, sympy.And) else (guard.expression,)
+    variables = {variable for one in guard.expression.free_symbols for variable in symbols.variables(str(one))}
+    return len(variables) > 1 and all(isinstance(part, _RELATIONS) for part in parts)
+
+
+def _united(guard: Guard, symbols: Symbols, kept: Collection[str]) -> tuple[str, ...]:
+    """The names of two axes that an equality makes one, that which the file has first."""
+    if not guard.is_equality:
+        return ()
+    axes: list[AskedAxis | None] = [symbols.axes.get(str(side)) for side in guard.expression.args]
+    names = [axis.name for axis in axes if axis is not None and axis.name and not axis.derived]
+    if len(names) != 2 or names[0] == names[1]:
+        return ()
+    return (names[0], names[1]) if names[0] in kept else (names[1], names[0])

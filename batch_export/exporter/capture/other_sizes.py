@@ -1,0 +1,141 @@
+"""Inputs of other sizes than the example's, where the axes of a captured program are free.
+
+Arrives: the example inputs, and a captured program with its table of symbols. Leaves: inputs of the same structure and
+dtypes at sizes that are given by axis (a name, or torch's symbol where an axis has none), with values like the
+example's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from batch_export.exporter.capture.dynamic_shapes import user_tensors
+from batch_export.exporter.capture.guard_symbols import Symbols
+from batch_export.exporter.capture.guards import environment_of
+from batch_export.exporter.capture.other_inputs import Inputs, within
+
+if TYPE_CHECKING:
+    from batch_export.exporter.capture.captured import Captured
+
+_STEPS = (1, 2, 3, 4, 8, 16, 32, 64)
+"""What the first free axis grows by, in turn; the second one by twice that, and so on."""
+_ELEMENTS = 2**24
+"""The largest input that is made up."""
+
+
+class Resizing:
+    """Example inputs whose free axes may be given other sizes.
+
+    Attributes:
+        example: axis -> its size in the example; empty where nothing can be resized.
+    """
+
+    def __init__(
+        self, program: torch.export.ExportedProgram, symbols: Symbols, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        self._leaves, self._tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        self._positions = [index for index, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
+        self._symbols = symbols
+        self._expressions = [[_expression(size) for size in fake.shape] for _, fake in user_tensors(program)]
+        self._generator = torch.Generator().manual_seed(0)
+        self.example: dict[str, int] = {}
+        if len(self._positions) != len(self._expressions):
+            return
+        sizes: dict[str, int] = {}
+        used: set[str] = set()
+        for position, axes in zip(self._positions, self._expressions, strict=True):
+            for at, axis in enumerate(axes):
+                used |= {str(symbol) for symbol in getattr(axis, "free_symbols", ())}
+                if getattr(axis, "is_Symbol", False):
+                    sizes.setdefault(str(axis), int(self._leaves[position].shape[at]))
+        if not used <= set(sizes):
+            return
+        found = {variable: size for one, size in sizes.items() if (variable := symbols.variable(one)) is not None}
+        if {variable for one in used for variable in symbols.variables(one)} <= set(found):
+            self.example = found
+
+    def at(self, sizes: Mapping[str, int], *, anew: bool = False, spread: bool = False) -> Inputs | None:
+        """The inputs at other sizes of some axes; None where an axis would have less than nothing, or far too much.
+
+        Args:
+            sizes: axis -> size, for those that differ from the example's.
+            anew: whether inputs that keep their sizes get other values too.
+            spread: whether floats that are all one value in the example get others beside it.
+        """
+        values = {**self.example, **sizes}
+        shapes = [[self._size(axis, values) for axis in axes] for axes in self._expressions]
+        if min(size for shape in shapes for size in (*shape, 0)) < 0:
+            return None
+        if max((math.prod(shape) for shape in shapes), default=0) > _ELEMENTS:
+            return None
+        made = list(self._leaves)
+        for position, shape in zip(self._positions, shapes, strict=True):
+            leaf = self._leaves[position]
+            if anew or list(leaf.shape) != shape:
+                widened = (-1, 1) if spread and leaf.is_floating_point() else (0, 0)
+                made[position] = within(leaf, shape, self._generator, widened)
+        inputs: Inputs = pytree.tree_unflatten(made, self._tree)
+        return inputs
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether some input of floats is one value throughout."""
+        floats = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+        return any(leaf.numel() and bool((leaf == leaf.reshape(-1)[0]).all()) for leaf in floats)
+
+    def elements(self, sizes: Mapping[str, int]) -> int:
+        """How many numbers the inputs have at some sizes."""
+        values = {**self.example, **sizes}
+        return sum(math.prod(self._size(axis, values) for axis in axes) for axes in self._expressions)
+
+    def _size(self, axis: Any, values: Mapping[str, int]) -> int:
+        symbols = getattr(axis, "free_symbols", None)
+        if not symbols:
+            return int(axis)
+        return int(axis.xreplace({symbol: self._symbols.value(str(symbol), values) for symbol in symbols}))
+
+
+def other_sizes(captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Inputs]]:
+    """Inputs at other sizes of the free axes that the program's guards allow, with the sizes in words."""
+    if captured.symbols is None:
+        return
+    resizing = Resizing(captured.program, captured.symbols, args, kwargs)
+    names = {axis: captured.axis_names.get(axis, axis) for axis in resizing.example}
+    order = list(dict.fromkeys(names.values()))
+    for step in (*_STEPS, -1) if names else ():
+        sizes = {axis: size + step * (1 + order.index(names[axis])) for axis, size in resizing.example.items()}
+        if min(sizes.values()) < 1 or not _allowed(captured, captured.symbols, sizes):
+            continue
+        made = resizing.at(sizes)
+        if made is not None:
+            yield ", ".join(f"{names[axis]}={size}" for axis, size in sizes.items()), made
+
+
+def _expression(size: Any) -> Any:
+    """A size in torch's symbols: of each axis its own, also where the program made two of them one."""
+    if not isinstance(size, torch.SymInt) or size.node.expr.is_number:
+        return int(size)
+    return size.node._expr
+
+
+def _allowed(captured: Captured, symbols: Symbols, sizes: Mapping[str, int]) -> bool:
+    """Whether the program holds at these sizes, by its ranges and its guards."""
+    environment = environment_of(captured.program)
+    known = {symbol for symbol in symbols.axes if symbols.variables(symbol) <= set(sizes)}
+
+    def value(symbol: Any) -> int:
+        return symbols.value(str(symbol), sizes)
+
+    for symbol, bounds in captured.program.range_constraints.items():
+        if str(symbol) in known and not bounds.lower <= value(symbol) <= bounds.upper:
+            return False
+    for guard in () if environment is None else environment.guards:
+        used = guard.expr.free_symbols
+        if {str(symbol) for symbol in used} <= known and guard.expr.xreplace({s: value(s) for s in used}) == False:  # noqa: E712  (a sympy value)
+            return False
+    return True

@@ -1,0 +1,154 @@
+"""One trial: a captured program beside its model at some inputs.
+
+Arrives: a program, the model and inputs. Leaves: whether the model takes these inputs, and what the program makes of
+them. Inputs and the model's state stay as they are, and both see the same random numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+from torch.utils import _pytree as pytree
+
+from batch_export.errors import VerificationError
+from batch_export.exporter.capture.quiet import quiet
+from batch_export.exporter.graph.agreement import proves_nothing, require_one
+from batch_export.exporter.graph.tensor_values import to_value
+from batch_export.numbers.compare import compare
+
+_UNDECIDED = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+    NotImplementedError,
+)
+"""What a run without numbers cannot tell, and a run with them can."""
+
+
+class Outcome(enum.Enum):
+    """What came of a trial."""
+
+    REFUSED = "the model itself takes no such inputs"
+    AGREES = "program and model give the same"
+    FAILS = "the program fails, and the model does not"
+    DIFFERS = "the program gives something else than the model"
+    NOTHING = "no number is finite, so that agreement proves nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An outcome, and how program and model differ or why the model refused, in words."""
+
+    outcome: Outcome
+    problem: str = ""
+
+
+def is_fake(module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
+    """Whether weights or inputs have no numbers to run with."""
+    tensors = [*module.state_dict().values(), *pytree.tree_leaves((args, kwargs))]
+    return any(isinstance(tensor, FakeTensor) for tensor in tensors)
+
+
+def tried(program: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trial:
+    """Runs both at some inputs.
+
+    Args:
+        program: the captured program as a module, `ExportedProgram.module(check_guards=False)`.
+        module: the model.
+        args: positional inputs.
+        kwargs: keyword inputs.
+    """
+    try:
+        expected = _run(module, module, args, kwargs)
+    except Exception as error:
+        return Trial(Outcome.REFUSED, f"{type(error).__name__}: {error}")
+    try:
+        with quiet():  # not by a call of the module: that checks ranges first, and prints what fails
+            actual = _run(program, program.forward, args, kwargs)
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        return Trial(Outcome.FAILS, f"it fails: {type(error).__name__}: {lines[0] if lines else ''}")
+    if len(expected) != len(actual):
+        return Trial(Outcome.DIFFERS, f"it has {len(actual)} outputs in place of {len(expected)}")
+    facts = [
+        compare(str(index), to_value(one), to_value(other))
+        for index, (one, other) in enumerate(zip(expected, actual, strict=True))
+    ]
+    try:
+        for one in facts:
+            if not proves_nothing(one):
+                require_one(one)
+    except VerificationError as error:
+        return Trial(Outcome.DIFFERS, error.problem)
+    return Trial(Outcome.NOTHING if any(map(proves_nothing, facts)) else Outcome.AGREES)
+
+
+def _run(
+    module: torch.nn.Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """The tensors that a module gives, on copies of its inputs and of its state, with the same random numbers."""
+    given, keywords = copy.deepcopy((args, dict(kwargs)))
+    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            result = call(*given, **keywords)
+    finally:
+        for name, buffer in module.named_buffers():
+            if name in buffers:
+                buffer.data = buffers[name]
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def accepts(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the model runs at some inputs."""
+    try:
+        _run(module, module, args, kwargs)
+    except Exception:
+        return False
+    return True
+
+
+def refusal(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Why the model does not take some inputs, found without computing numbers; empty where it takes them.
+
+    What depends on numbers, such as an index beyond a table, is not seen.
+    """
+    held = [(one, dict(one._buffers)) for one in module.modules()]
+    try:
+        with torch.no_grad(), quiet():
+            if is_fake(module, args, kwargs):
+                module(*args, **kwargs)
+                return ""
+            mode = FakeTensorMode(allow_non_fake_inputs=True)
+            given, keywords = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, dict(kwargs)))
+            with mode:
+                module(*given, **keywords)
+    except _UNDECIDED:
+        return ""
+    except Exception as error:
+        lines = [line for line in str(error).strip().splitlines() if line.strip()]
+        return f"{type(error).__name__}: {lines[0] if lines else ''}"
+    finally:
+        _put_back(held)
+    return ""
+
+
+def _put_back(held: Iterable[tuple[torch.nn.Module, dict[str, Any]]]) -> None:
+    for one, buffers in held:
+        one._buffers.clear()
+        one._buffers.update(buffers)

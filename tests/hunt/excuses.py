@@ -1,0 +1,178 @@
+"""Whose a difference is, element by element, where onnxruntime's result is not eager's.
+
+An element is somebody else's, or declared, for one of these reasons:
+
+- `upstream`: the reference evaluator has eager's value there: the file is right, onnxruntime's kernel is not.
+- `torch's own decomposition`: torch, with its operators decomposed, has the file's value and not eager's, and NaN or an
+  infinity is among the program's numbers, or the sign of a zero is all that differs. Fused kernels of eager say
+  something else about these than their formulas.
+- `overflow`: in float64 file and eager agree, and the program has finite numbers above 1e12 in float32 or bfloat16,
+  whose squares or cubes do not fit: eager computes some operators in float64, ONNX's have the dtype of their inputs.
+
+None of these excuses a wrong finite number of a program of ordinary numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from hunt import runs
+from hunt.compare import ZERO_SIGN, Allowance, difference, wrong
+from hunt.programs import Program, Tensors
+
+UPSTREAM, DECOMPOSED, OVERFLOW = "upstream", "torch's own decomposition", "overflow"
+_HUGE = 1e12
+_CONSTANTS = 1e-6
+"""The widened file keeps constants that were rounded to float32."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What kinds of numbers a program has at one case, intermediate ones included."""
+
+    special: bool
+    huge: bool
+
+
+def numbers(program: Program, values: Tensors) -> Numbers:
+    """Runs the program in eager with everything as an output."""
+    names = tuple(name for step in program.steps for name in step.writes)
+    try:
+        found = runs.eager(replace(program, outputs=(*program.outputs, *names), form="tuple"), values)
+    except Exception:  # then what the leaves say has to do
+        found = []
+    parts = [torch.view_as_real(one.resolve_conj()) if one.is_complex() else one for one in (*found, *values.values())]
+    floats = [one for one in parts if one.is_floating_point() and one.numel()]
+    wide = [one for one in floats if one.dtype in (torch.float32, torch.bfloat16)]
+    return Numbers(
+        any(not bool(torch.isfinite(one).all()) for one in floats),
+        any(bool((one.abs().double().nan_to_num(0.0, 0.0, 0.0) > _HUGE).any()) for one in wide),
+    )
+
+
+class Excuses:
+    """The reasons that hold for one program at one case; each is computed once, when it is asked for."""
+
+    def __init__(self, program: Program, exported: runs.Export, files: runs.Files, values: Tensors) -> None:
+        self._program, self._exported, self._files, self._values = program, exported, files, values
+        self._kinds: Numbers | None = None
+        self._results: dict[str, list[torch.Tensor] | None] = {}
+        self._silent: str = ""
+
+    def of(
+        self, output: int, place: int, expected: torch.Tensor, actual: torch.Tensor, allowance: Allowance
+    ) -> tuple[Allowance, tuple[str, ...]]:
+        """The allowance with the elements of one output that are excused, and for which reasons.
+
+        Args:
+            output: index of the file's output.
+            place: index of eager's result.
+            expected: eager's result.
+            actual: the runtime's.
+            allowance: what rounding excuses.
+        """
+        reasons: list[str] = []
+        if allowance.loose is None:
+            return allowance, ()
+        if expected.shape != actual.shape or expected.is_complex():
+            return self._of_all(output, place, expected, actual, allowance)
+        for reason in (UPSTREAM, DECOMPOSED, OVERFLOW):
+            left = _any(wrong(expected, actual, allowance), expected)
+            if not bool(left.any()):
+                break
+            excused = left & self._excused(reason, output, place, expected, actual, allowance)
+            if bool(excused.any()):
+                assert allowance.loose is not None
+                allowance = replace(allowance, loose=allowance.loose | excused)
+                reasons.append(reason)
+        return allowance, tuple(reasons)
+
+    def _of_all(
+        self, output: int, place: int, expected: torch.Tensor, actual: torch.Tensor, allowance: Allowance
+    ) -> tuple[Allowance, tuple[str, ...]]:
+        """The same for a result that has no elements to compare one by one: all of it or nothing."""
+        found = self._at(UPSTREAM, output)
+        if found is not None and difference(expected, found, allowance) is None:
+            return Allowance(None, None, None), (UPSTREAM,)
+        found = self._at(DECOMPOSED, place) if self._has.special else None
+        if found is not None and difference(found, actual) is None:
+            return Allowance(None, None, None), (DECOMPOSED,)
+        return allowance, ()
+
+    def _excused(
+        self,
+        reason: str,
+        output: int,
+        place: int,
+        expected: torch.Tensor,
+        actual: torch.Tensor,
+        allowance: Allowance,
+    ) -> torch.Tensor:
+        nothing = torch.zeros(expected.shape, dtype=torch.bool)
+        if reason == UPSTREAM:
+            found = self._at(reason, output)
+            fits = found is not None and (found.shape, found.dtype) == (expected.shape, expected.dtype)
+            return ~_any(wrong(expected, found, allowance), expected) if found is not None and fits else nothing
+        if reason == DECOMPOSED:
+            zeros = wrong(expected, actual, allowance).get(ZERO_SIGN, nothing)
+            if not self._has.special and not bool(zeros.any()):
+                return nothing
+            found = self._at(reason, place)
+            fits = found is not None and (found.shape, found.dtype) == (expected.shape, expected.dtype)
+            agrees = ~_any(wrong(found, actual, allowance), expected) if found is not None and fits else nothing
+            return agrees if self._has.special else agrees & zeros
+        if not self._has.huge:
+            return nothing
+        wide, exact = self._at(reason, output), self._at("exact", place)
+        if wide is None or exact is None or wide.shape != exact.shape or exact.shape != expected.shape:
+            return nothing
+        if wide.dtype != exact.dtype:
+            return nothing
+        slack = exact.double().abs().nan_to_num(0.0, 0.0, 0.0) * _CONSTANTS
+        return ~_any(wrong(exact, wide, Allowance(slack, nothing, None)), expected)
+
+    def silence(self) -> str:
+        """Why the reference evaluator says nothing, if it does not."""
+        return f" (no word of the reference: {self._silent})" if self._silent else ""
+
+    @property
+    def special(self) -> bool:
+        """Whether NaN or an infinity is among the program's numbers."""
+        return self._has.special
+
+    @property
+    def _has(self) -> Numbers:
+        if self._kinds is None:
+            self._kinds = numbers(self._program, self._values)
+        return self._kinds
+
+    def _at(self, reason: str, index: int) -> torch.Tensor | None:
+        if reason not in self._results:
+            try:
+                self._results[reason] = self._run(reason)
+            except Exception as error:  # it cannot say
+                self._results[reason] = None
+                self._silent = f"{type(error).__name__}: {error}"[:150] if reason == UPSTREAM else self._silent
+        found = self._results[reason]
+        return found[index] if found is not None and index < len(found) else None
+
+    def _run(self, reason: str) -> list[torch.Tensor]:
+        if reason == UPSTREAM:
+            return self._files.run(runs.REFERENCE, self._program, self._values)
+        if reason == DECOMPOSED:
+            return runs.decomposed(self._program, self._exported, self._values)
+        if reason == OVERFLOW:
+            return self._files.widened(self._program, self._values)
+        return runs.eager(self._program, self._values, float64=True)
+
+
+def _any(found: dict[str, torch.Tensor], like: torch.Tensor) -> torch.Tensor:
+    masks: Sequence[torch.Tensor] = [one for kind, one in found.items() if kind != ZERO_SIGN]
+    zeros = found.get(ZERO_SIGN, torch.zeros(like.shape, dtype=torch.bool))
+    result = zeros.clone()
+    for one in masks:
+        result |= one
+    return result

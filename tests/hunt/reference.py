@@ -1,0 +1,140 @@
+"""onnx's reference evaluator, mended where it is known to be wrong: the word of the ONNX standard on a file.
+
+A model and feeds arrive, arrays leave. What is mended, each against the operator's text in the ONNX standard:
+
+| operator | the evaluator of onnx 1.23 |
+|---|---|
+| GatherElements | refuses a negative axis, and an axis of more than 32 elements |
+| GridSample | has the words of opset 20 for its modes only, not those before |
+| MaxPool | a window with NaN gives the largest of the rest, unlike ReduceMax and Max |
+
+`widened` gives the model in float64: the same formulas without the limits of float32, float16 and bfloat16.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx.reference
+import torch
+from onnx import TensorProto, numpy_helper
+from onnx.reference.op_run import OpRun
+from onnx.reference.ops import op_grid_sample, op_max_pool
+
+from batch_export.numbers.values import RawTensor
+
+_OnnxGridSample: Any = op_grid_sample.GridSample  # without types of its own
+_OnnxMaxPool: Any = op_max_pool.MaxPool
+
+_NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+class GatherElements(OpRun):
+    """Elements along an axis, which may count from the back."""
+
+    op_domain = ""
+
+    def _run(self, data: Any, indices: Any, axis: int | None = None) -> tuple[Any]:
+        axis = axis or 0
+        size = data.shape[axis]
+        if np.any(indices < -size) or np.any(indices >= size):
+            raise IndexError("an index of GatherElements is out of range")
+        cut = tuple(slice(None) if one == axis % data.ndim else slice(0, n) for one, n in enumerate(indices.shape))
+        return (np.take_along_axis(data[cut], indices % max(size, 1), axis),)
+
+
+class MaxPool(_OnnxMaxPool):  # type: ignore[misc]
+    """The largest of each window; NaN where there is one, as in ReduceMax."""
+
+    op_domain = ""
+
+    def _run(self, x: Any, **attributes: Any) -> tuple[Any, ...]:
+        if x.dtype.kind not in "fV" or not np.isnan(x).any():
+            result: tuple[Any, ...] = super()._run(x, **attributes)
+            return result
+        there = np.isnan(x)
+        largest = super()._run(np.where(there, np.array(-np.inf, x.dtype), x), **attributes)
+        holes = super()._run(there.astype(np.float32), **attributes)[0] > 0
+        return (np.where(holes, np.array(np.nan, x.dtype), largest[0]), *largest[1:])
+
+
+class GridSample(_OnnxGridSample):  # type: ignore[misc]
+    """Samples at the places of a grid."""
+
+    op_domain = ""
+
+    def _run(self, X: Any, grid: Any, mode: str | None = None, **attributes: Any) -> tuple[Any, ...]:  # noqa: N803
+        word = {"bilinear": "linear", "bicubic": "cubic", None: "linear"}.get(mode, mode)
+        result: tuple[Any, ...] = super()._run(X, grid, mode=word, **attributes)
+        return result
+
+
+class Reference:
+    """A model in the reference evaluator."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=[GatherElements, GridSample, MaxPool])
+
+    def run(self, feeds: Mapping[str, Any]) -> list[torch.Tensor]:
+        """The outputs; arrays, and bits of bfloat16, are fed.
+
+        Raises:
+            Exception: whatever the evaluator raises.
+        """
+        given = {name: _array(one) for name, one in feeds.items()}
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = self._evaluator.run(None, given)
+        return [_tensor(np.asarray(one)) for one in results]
+
+
+def _array(value: Any) -> Any:
+    return value.bits.view(ml_dtypes.bfloat16) if isinstance(value, RawTensor) else value
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def wide(value: Any) -> Any:
+    """A feed of the widened model."""
+    array = _array(value)
+    return array.astype(np.float64) if array.dtype.kind in "fV" else array
+
+
+def widened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with float64 in place of every narrower float."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    _widen_graph(made.graph)
+    return made
+
+
+def _widen_graph(graph: onnx.GraphProto) -> None:
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type in _NARROW:
+            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+    del graph.value_info[:]
+    for tensor in graph.initializer:
+        _widen_tensor(tensor)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                _widen_tensor(attribute.t)
+            if attribute.HasField("g"):
+                _widen_graph(attribute.g)
+            if attribute.name in ("to", "dtype") and attribute.i in _NARROW:
+                attribute.i = TensorProto.DOUBLE
+
+
+def _widen_tensor(tensor: onnx.TensorProto) -> None:
+    if tensor.data_type in _NARROW:
+        array = numpy_helper.to_array(tensor).astype(np.float64)
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))

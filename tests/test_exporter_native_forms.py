@@ -1,0 +1,131 @@
+"""`prefer_native`: operators that newer opsets have whole, where a runtime's kernel gives what torch gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from batch_export import export
+from batch_export.errors import TranslationError
+from tests.exporting import export_and_compare
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, **self.options)
+
+
+def heads(query: int = 4, length: int = 5, keys: int = 5, dtype: torch.dtype = torch.float32, batch: int = 2) -> Any:
+    torch.manual_seed(0)
+    q = torch.randn(batch, 4, length, 8, dtype=dtype)
+    k, v = (torch.randn(batch, query, keys, 8, dtype=dtype) for _ in range(2))
+    return q, k, v
+
+
+def types(program: Any) -> set[str]:
+    return {node.op_type for node in program.model.graph.all_nodes()}
+
+
+MASK = torch.ones(5, 7, dtype=torch.bool).tril(1)
+EXCLUDED = torch.cat([MASK[:3], torch.zeros(2, 7, dtype=torch.bool)])
+
+NATIVE: dict[str, tuple[Callable[[], torch.nn.Module], tuple[torch.Tensor, ...], int, str]] = {
+    "group norm": (lambda: torch.nn.GroupNorm(2, 4), (torch.randn(2, 4, 3, 5),), 21, "GroupNormalization"),
+    "group norm, no scale": (
+        lambda: torch.nn.GroupNorm(2, 4, eps=1e-3, affine=False),
+        (torch.randn(2, 4, 6),),
+        21,
+        "GroupNormalization",
+    ),
+    "rms norm": (lambda: torch.nn.RMSNorm(8), (torch.randn(2, 3, 8),), 23, "RMSNormalization"),
+    "rms norm over two axes, no scale": (
+        lambda: torch.nn.RMSNorm((3, 8), eps=1e-6, elementwise_affine=False),
+        (torch.randn(2, 3, 8),),
+        23,
+        "RMSNormalization",
+    ),
+    "rms norm of doubles": (
+        lambda: torch.nn.RMSNorm(8, dtype=torch.float64),
+        (torch.randn(2, 8, dtype=torch.float64),),
+        23,
+        "RMSNormalization",
+    ),
+    "attention": (Attention, heads(keys=7), 23, "Attention"),
+    "causal": (lambda: Attention(is_causal=True), heads(), 24, "Attention"),
+    "causal, more keys": (lambda: Attention(is_causal=True), heads(keys=7), 23, "Attention"),
+    "scaled": (lambda: Attention(scale=0.3), heads(), 23, "Attention"),
+    "shared heads": (lambda: Attention(enable_gqa=True), heads(query=2), 25, "Attention"),
+    "half": (Attention, heads(dtype=torch.float16), 23, "Attention"),
+    "mask": (Attention, (*heads(keys=7), MASK), 23, "Attention"),
+    "mask of a batch": (Attention, (*heads(keys=7), MASK.expand(2, 1, 5, 7)), 23, "Attention"),
+    "mask that excludes rows": (Attention, (*heads(keys=7), EXCLUDED), 23, "Attention"),
+}
+
+
+@pytest.mark.parametrize("case", NATIVE)
+def test_native_where_the_kernel_gives_what_torch_gives(case: str) -> None:
+    module, args, opset, operator = NATIVE[case]
+    tolerance = 1e-9 if args[0].dtype == torch.float64 else 5e-3 if args[0].dtype == torch.float16 else 1e-4
+    program = export_and_compare(module(), args, opset_version=opset, tolerance=tolerance)
+    assert operator in types(program)
+    (node,) = [node for node in program.model.graph if node.op_type == operator]
+    assert len(node.outputs) == 1
+    assert operator not in types(export(module().eval(), args, opset_version=opset, prefer_native="never"))
+
+
+DECOMPOSED: dict[str, tuple[Callable[[], torch.nn.Module], tuple[torch.Tensor, ...], Any]] = {
+    "a batch of none": (Attention, heads(), ({0: "batch"}, {0: "batch"}, {0: "batch"}, None)),
+    "groups of a batch of none": (lambda: torch.nn.GroupNorm(2, 4), (torch.randn(2, 4, 3),), ({0: "batch"},)),
+    "rows of a mask repeated": (Attention, (*heads(keys=7), MASK[-1:].expand(2, 1, 1, 7)), None),
+    "a mask of very small numbers": (
+        Attention,
+        (*heads(keys=7), torch.zeros(5, 7).masked_fill(~EXCLUDED, torch.finfo(torch.float32).min)),
+        None,
+    ),
+    "a mask of doubles": (Attention, (*heads(keys=7, dtype=torch.float64), EXCLUDED), None),
+}
+
+
+@pytest.mark.parametrize("case", DECOMPOSED)
+def test_decomposed_where_the_kernel_is_known_to_fail(case: str) -> None:
+    module, args, shapes = DECOMPOSED[case]
+    shapes = shapes if shapes is None else shapes[: len(args)]
+    more = [tuple(one[:0] for one in args)] if shapes else []
+    program = export_and_compare(module(), args, *more, dynamic_shapes=shapes, opset_version=23)
+    assert not types(program) & {"Attention", "GroupNormalization"}
+    always = export(module().eval(), args, dynamic_shapes=shapes, opset_version=23, prefer_native="always")
+    assert types(always) & {"Attention", "GroupNormalization"}
+
+
+def test_operators_named_by_the_model_follow_never() -> None:
+    class Named(torch.nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return torch.onnx.ops.attention(q, k, v, scale=0.5)[0]
+
+    program = export_and_compare(Named(), heads(), opset_version=23)
+    (node,) = program.model.graph
+    assert (node.op_type, list(node.attributes)) == ("Attention", ["scale"])
+    decomposed = export_and_compare(Named(), heads(), opset_version=23, prefer_native="never")
+    assert "Attention" not in types(decomposed)
+
+
+def test_always_says_where_it_cannot_be() -> None:
+    with pytest.raises(
+        TranslationError,
+        match=r"ONNX's Attention, which prefer_native='always' asks for, does not exist at opset 20 .*23",
+    ):
+        export(Attention(), heads(), opset_version=20, prefer_native="always")
+    with pytest.raises(TranslationError, match=r"cannot be written as ONNX's Attention.*drops no weights"):
+        export(Attention(dropout_p=0.5), heads(), opset_version=23, prefer_native="always")
+    with pytest.raises(ValueError, match="prefer_native='yes': choose auto, always, never"):
+        export(Attention(), heads(), prefer_native="yes")

@@ -1,0 +1,367 @@
+"""Free sizes as people write them: examples of size 1, axes that the model makes one, guards that are tried.
+
+Every file that is accepted runs at sizes that its example did not have, small ones among them, beside eager.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional
+
+from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
+from batch_export.exporter import ONNXProgram, export
+from batch_export.exporter.capture.capture import capture
+from tests.exporting import assert_same, eager
+
+Sizes = tuple[int, ...]
+NO_WARNING = "error"
+
+
+class Function(nn.Module):
+    """A function of one or two inputs as a module, with what it needs in `parts`."""
+
+    def __init__(self, function: Callable[..., Any], **parts: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        self.parts = nn.ModuleDict(parts)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> Any:
+        arguments = [x] if y is None else [x, y]
+        return self.function(self.parts, *arguments) if self.parts else self.function(*arguments)
+
+
+def right_at(program: ONNXProgram, module: nn.Module, make: Callable[..., Any], sizes: Any) -> int:
+    """Compares file and eager at many sizes; returns at how many eager runs."""
+    count = 0
+    for number, chosen in enumerate(sizes):
+        torch.manual_seed(number)
+        args = make(*chosen)
+        try:
+            expected = eager(module, args)
+        except (RuntimeError, ValueError, IndexError):
+            continue  # the model's own limit
+        assert_same(program(*args), expected)
+        count += 1
+    program.release()
+    return count
+
+
+def images(batch: int, height: int, width: int) -> tuple[torch.Tensor]:
+    return (torch.randn(batch, 3, height, width),)
+
+
+def rows(count: int) -> tuple[torch.Tensor]:
+    return (torch.randn(count, 6),)
+
+
+def sequences(batch: int, length: int) -> tuple[torch.Tensor]:
+    return (torch.randn(batch, length, 8),)
+
+
+def twice(first: int, second: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(first, 6), torch.randn(second, 6)
+
+
+# Examples of size 1 ---------------------------------------------------------------------------------------------------
+
+
+def test_an_image_model_from_a_batch_of_one() -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    module = nn.Sequential(layers, nn.Linear(4, 2)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter(NO_WARNING, ExportWarning)
+        program = export(module, images(1, 8, 8), dynamic_shapes=({0: "batch"},), verify=True)
+    assert program.model.graph.inputs[0].shape == ("batch", 3, 8, 8)
+    assert right_at(program, module, images, ((size, 8, 8) for size in (0, 1, 2, 3, 5))) == 5
+
+
+def test_attention_from_a_batch_and_a_sequence_of_one() -> None:
+    module = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0).eval()
+    program = export(module, sequences(1, 1), dynamic_shapes=({0: "batch", 1: "seq"},))
+    sizes = list(itertools.product((1, 2, 3, 5), repeat=2))
+    assert right_at(program, module, sequences, sizes) == len(sizes)
+
+
+@pytest.mark.parametrize("form", [Dim.AUTO, Dim.DYNAMIC, Dim("n", min=1, max=9)], ids=str)
+def test_every_form_takes_an_example_of_one(form: Any) -> None:
+    module = Function(lambda x: x.view(x.shape[0], 2, 3).sum(2))
+    program = export(module, rows(1), dynamic_shapes=({0: form},))
+    assert not isinstance(program.model.graph.inputs[0].shape[0], int)  # type: ignore[index]
+    assert right_at(program, module, rows, ((size,) for size in (1, 2, 3, 7))) == 4
+
+
+def test_an_axis_of_one_that_the_model_broadcasts_stays_one() -> None:
+    module = Function(lambda x, y: x + y)
+    auto = {0: Dim.AUTO, 1: Dim.AUTO}
+    program = export(module, (torch.randn(3, 6), torch.randn(1, 1)), dynamic_shapes=(auto, auto))
+    assert program.model.graph.inputs[1].shape == (1, 1)
+    for size in (1, 2, 5):
+        args = (torch.randn(size, 6), torch.randn(1, 1))
+        assert_same(program(*args), eager(module, args))
+
+
+def test_another_axis_follows_one_that_had_one_element() -> None:
+    class Cached(nn.Module):
+        def forward(self, past: torch.Tensor, new: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return torch.cat([past, new], 1) * mask[..., None]
+
+    def make(past: int, new: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(2, past, 3), torch.randn(2, new, 3), torch.randn(2, past + new)
+
+    program = export(Cached(), make(5, 1), dynamic_shapes=({1: "past"}, {1: "new"}, {1: "total"}))
+    assert [str(value.shape) for value in program.model.graph.inputs] == ["[2,past,3]", "[2,new,3]", "[2,total]"]
+    assert right_at(program, Cached(), make, [(0, 1), (1, 1), (4, 1), (2, 3)]) == 4
+
+
+def test_an_example_that_the_model_refuses_says_so() -> None:
+    with pytest.raises(CaptureError, match=r"the model fails at the example inputs"):
+        export(Function(lambda x: x.view(2, -1) + 1), rows(1)[0][:, :3], dynamic_shapes=({0: "n"},))
+
+
+def test_the_exported_programs_examples_are_those_given() -> None:
+    captured = capture(nn.ReLU(), rows(1), dynamic_shapes=({0: "n"},))
+    (args, _) = captured.program.example_inputs or ((), {})
+    assert args[0].shape == (1, 6)
+
+
+SMALL_BRANCHES: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "equal to 1": (lambda x: x * 2 if x.shape[0] == 1 else x + 1, "n != 1"),
+    "above 1": (lambda x: x * 2 if x.shape[0] > 1 else x + 1, "n > 1"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_BRANCHES)
+@pytest.mark.parametrize("example", [1, 3])
+def test_a_branch_at_one_is_refused_with_its_line(name: str, example: int) -> None:
+    function, condition = SMALL_BRANCHES[name]
+    with pytest.raises(DynamicShapeError, match=rf"only while `{condition}`.*test_exporter_sizes\.py:\d+"):
+        export(Function(function), rows(example), dynamic_shapes=({0: "n"},))
+    export(Function(function), rows(3), dynamic_shapes=({0: Dim("n", min=2)},))
+
+
+# Axes that the model makes one ----------------------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """Both inputs meet in the middle: what lies between is of the size of either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(6, 2)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.exp((x.relu() + y.relu()).tanh()) * 2)  # this line makes them one
+
+
+def line_of(text: str) -> int:
+    with open(__file__, encoding="utf-8") as stream:
+        return next(number for number, line in enumerate(stream, start=1) if f"# {text}" in line)
+
+
+@pytest.mark.parametrize("example", [1, 3])
+def test_axes_that_the_model_adds_are_one_axis_that_broadcasts(example: int) -> None:
+    place = f"{__file__}:{line_of('this line makes them one')}"
+    with pytest.warns(ExportWarning, match="the model makes the axes n and k equal") as told:
+        program = export(Network().eval(), twice(example, example), dynamic_shapes=({0: "n"}, {0: "k"}))
+    assert [place in str(one.message) for one in told] == [True]
+    assert [str(value.shape) for value in program.model.graph.inputs] == ["[n,6]", "[n,6]"]
+    module = Network().eval()
+    program = export(module, twice(example, example), dynamic_shapes=({0: "n"}, {0: "k"}))
+    assert right_at(program, module, twice, itertools.product((0, 1, 2, 5), repeat=2)) == 10
+
+
+def test_axes_that_have_to_be_equal_are_one_axis() -> None:
+    module = Function(lambda x, y: torch.cat([x, y], 1))
+    with pytest.warns(ExportWarning, match=r"the axes n and k equal .*they are one axis in the file, n"):
+        program = export(module, twice(3, 3), dynamic_shapes=({0: "n"}, {0: "k"}))
+    assert "batch_export.guards" not in program.model.metadata_props
+    assert right_at(program, module, twice, ((size, size) for size in (0, 1, 2, 5))) == 4
+
+
+UNEQUAL: dict[str, Callable[..., torch.Tensor]] = {
+    "broadcast, and the size of one": lambda x, y: (x + y).sum(0) / x.shape[0],
+    "a branch": lambda x, y: x + y if x.shape[0] == y.shape[0] else x.sum() + y.sum(),
+}
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_an_equality_that_would_make_wrong_numbers_is_refused(name: str) -> None:
+    with pytest.raises(DynamicShapeError, match=r"only while `n == k`.*give both axes one name"):
+        export(Function(UNEQUAL[name]), twice(3, 3), dynamic_shapes=({0: "n"}, {0: "k"}))
+
+
+def test_united_axes_move_together_when_other_guards_are_tried() -> None:
+    with pytest.raises(DynamicShapeError, match=r"only while `n <= 6`"):
+        export(
+            Function(lambda x, y: x + y if x.shape[0] <= 6 else x - y), twice(3, 3), dynamic_shapes=({0: "n"}, {0: "k"})
+        )
+
+
+# Guards ---------------------------------------------------------------------------------------------------------------
+
+
+def windows(x: torch.Tensor) -> torch.Tensor:
+    """Windows of 4 by 4, as window attention has them: padded, cut, put together, cropped."""
+    batch, height, width, channels = x.shape
+    below, right = (4 - height % 4) % 4, (4 - width % 4) % 4
+    x = functional.pad(x, (0, 0, 0, right, 0, below))
+    tall, wide = height + below, width + right
+    y = x.view(batch, tall // 4, 4, wide // 4, 4, channels).permute(0, 1, 3, 2, 4, 5).reshape(-1, 16, channels)
+    y = (y - y.mean(1, keepdim=True)).view(batch, tall // 4, wide // 4, 4, 4, channels)
+    return y.permute(0, 1, 3, 2, 4, 5).reshape(batch, tall, wide, channels)[:, :height, :width].contiguous()
+
+
+def crop(parts: nn.ModuleDict, x: torch.Tensor) -> torch.Tensor:
+    """The left side of a U is cut to the size of the right one."""
+    left = parts["down"](x)
+    right = parts["up"](functional.max_pool2d(left, 2))
+    above, before = (left.shape[2] - right.shape[2]) // 2, (left.shape[3] - right.shape[3]) // 2
+    return torch.cat([left[:, :, above : above + right.shape[2], before : before + right.shape[3]], right], 1)
+
+
+def allocated(x: torch.Tensor) -> torch.Tensor:
+    made = x.new_zeros(x.shape[0], 8)
+    made[:, :6] = x
+    made[1:, 6] = x[:-1, 0]
+    return made
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    length = int(x.shape[-1])
+    return functional.pad(x, (0, -length % 4)).unflatten(-1, (-1, 4)).mean(-1)
+
+
+U_NET = {"down": nn.Conv2d(3, 4, 3), "up": nn.ConvTranspose2d(4, 4, 2, 2)}
+HELD: dict[str, tuple[nn.Module, Callable[..., Any], Any, Sizes, int]] = {
+    "slice": (Function(lambda x: x[:, :3]), sequences, {0: "b", 1: "n"}, (2, 5), 25),
+    "last ones": (Function(lambda x: x[:, -3:]), sequences, {0: "b", 1: "n"}, (2, 5), 25),
+    "at most 4": (Function(lambda x: x.new_zeros(min(4, x.shape[0]), 6) + x[:4]), rows, {0: "n"}, (6,), 5),
+    "allocated": (Function(allocated), rows, {0: "n"}, (4,), 5),
+    "int in a padding": (Function(padded), lambda n: (torch.randn(2, 3, n),), {2: "n"}, (10,), 5),
+    "folded": (
+        Function(lambda x: functional.fold(functional.unfold(x, 2, stride=2), (x.shape[2], 8), 2, stride=2)),
+        lambda height: (torch.randn(1, 2, height, 8),),
+        {2: "height"},
+        (8,),
+        4,
+    ),
+    "windows": (Function(windows), lambda *sizes: (torch.randn(1, *sizes, 2),), {1: "h", 2: "w"}, (10, 12), 25),
+    "cropped": (
+        Function(crop, **U_NET),
+        lambda *sizes: (torch.randn(1, 3, *sizes),),
+        {2: "h", 3: "w"},
+        (12, 12),
+        9,
+    ),
+    "table": (
+        Function(lambda x: x + torch.arange(16.0)[: x.shape[1], None]),
+        sequences,
+        {0: "b", 1: "n"},
+        (2, 5),
+        25,
+    ),
+}
+SMALL = {1: (1, 2, 3, 7, 9), 2: (1, 2, 5, 9, 12)}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_guards_that_are_true_by_construction_or_the_models_own_are_none(name: str) -> None:
+    module, make, free, example, count = HELD[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter(NO_WARNING, ExportWarning)
+        program = export(module.eval(), make(*example), dynamic_shapes=(free,), guards="error")
+    names = {str(size) for size in program.model.graph.inputs[0].shape or () if not isinstance(size, int)}
+    assert names == set(free.values())
+    assert right_at(program, module, make, itertools.product(SMALL[len(example)], repeat=len(example))) >= count
+
+
+class Resized(nn.Module):
+    """Positions that are used as they are at their native size, and resized at any other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.rand(1, 16, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] == self.positions.shape[1]:
+            return x + self.positions
+        table = functional.interpolate(
+            self.positions.transpose(1, 2), size=x.shape[1], mode="linear", align_corners=False
+        )
+        return x + table.transpose(1, 2)
+
+
+def test_a_table_at_its_native_size_is_captured_by_its_general_branch() -> None:
+    module = Resized().eval()
+    program = export(module, sequences(2, 16), dynamic_shapes=({0: "b", 1: "n"},))
+    assert right_at(program, module, sequences, [(2, 16), (1, 16), (1, 1), (2, 2), (3, 7), (2, 40)]) == 6
+
+
+def lone(x: torch.Tensor) -> torch.Tensor:
+    pieces = x.chunk(2)  # this line gives one piece at one row
+    return torch.cat(pieces[::-1])
+
+
+def test_a_limit_of_the_program_is_a_warning_with_its_line_and_in_the_metadata() -> None:
+    place = f"{__file__}:{line_of('this line gives one piece at one row')}"
+    with pytest.warns(
+        ExportWarning, match=r"the file holds only while `.*n.* == 2` .*the model beyond that too"
+    ) as told:
+        program = export(Function(lone), rows(6), dynamic_shapes=({0: "n"},))
+    assert place in str(told[0].message)
+    assert "n" in program.model.metadata_props["batch_export.guards"]
+    assert right_at(program, Function(lone), rows, ((size,) for size in (2, 3, 4, 5, 9))) == 5
+    with pytest.raises(DynamicShapeError, match="holds only while"):
+        export(Function(lone), rows(6), dynamic_shapes=({0: "n"},), guards="error")
+
+
+def test_what_the_model_refuses_for_another_reason_proves_nothing() -> None:
+    def in_fours(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] % 4:
+            raise ValueError("in fours only")
+        return x * 2 if x.shape[0] <= 8 else x + 1
+
+    with pytest.raises(DynamicShapeError, match="only while `n <= 8`"):
+        export(Function(in_fours), rows(4), dynamic_shapes=({0: "n"},))
+
+
+def test_values_that_the_model_refuses_prove_nothing_of_sizes() -> None:
+    def exact(x: torch.Tensor) -> torch.Tensor:
+        torch._check(x.shape[0] > 0)
+        return x * 2 if x.shape[0] <= 8 else x + 1
+
+    class Picky(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not torch.compiler.is_exporting() and bool((x != 3).any()):
+                raise ValueError("threes only")
+            return exact(x)
+
+    with pytest.raises(DynamicShapeError, match="only while `n <= 8`"):
+        export(Picky(), (torch.full((4, 6), 3.0),), dynamic_shapes=({0: "n"},))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"guards": "maybe"}, "guards is 'maybe'; it is one of 'warn', 'error', 'allow'"),
+        ({"guards": "error", "allow_guards": True}, "allow_guards=True means guards='allow', and guards is 'error'"),
+    ],
+)
+def test_unknown_and_contradicting_modes(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        export(nn.ReLU(), rows(2), **options)
+
+
+def test_both_spellings_take_what_would_be_refused() -> None:
+    function, condition = SMALL_BRANCHES["equal to 1"]
+    for options in ({"guards": "allow"}, {"allow_guards": True}):
+        program = export(Function(function), rows(3), dynamic_shapes=({0: "n"},), **options)
+        assert program.model.metadata_props["batch_export.guards"] == condition
