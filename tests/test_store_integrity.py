@@ -89,17 +89,22 @@ def test_a_file_is_read_once_per_process_or_always_or_never(tmp_path: Path) -> N
     assert open_store(root).lookup(result.key) is None  # in quarantine by now
 
 
-@pytest.mark.parametrize("mnemonic", ["Reference", "Capture", "Translate"])
-def test_a_sweep_makes_damaged_files_again_and_says_so(tmp_path: Path, mnemonic: str) -> None:
+@pytest.mark.parametrize(("mnemonic", "what"), [("Reference", "files"), ("Translate", "model"), ("Translate", "weights")])
+def test_a_sweep_makes_damaged_files_again_and_says_so(tmp_path: Path, mnemonic: str, what: str) -> None:
     work = cells([model("m")])
     before = sweep(tmp_path, work)
     store = open_store(tmp_path / "store")
     results = [entry.result for _, entry in store.entries() if entry.result.mnemonic == mnemonic]
+    damaged: set[Path] = set()
     for result in results:
-        if result.model is not None:
-            flip(store.model_path(result.model))
-        for digest in result.artifacts.values():
-            flip(store.content.blob_path(digest))
+        damaged.update(store.content.blob_path(digest) for digest in result.artifacts.values() if what == "files")
+        if result.model is not None and what == "model":
+            damaged.add(store.model_path(result.model))
+        elif result.model is not None and what == "weights":
+            damaged.update(store.content.blob_path(digest) for _, digest in result.model.external)
+    assert damaged
+    for path in damaged:
+        flip(path)
     for _, entry in store.entries():  # the parent must send a child to the damaged files
         if entry.result.mnemonic in ("Check", "Run"):
             store.entry_path(entry.result.key).unlink()
