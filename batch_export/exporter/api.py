@@ -25,6 +25,7 @@ from batch_export.exporter.capture.arguments import (
 )
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
+from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
 from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise import opset
@@ -69,7 +70,7 @@ def export(
     dump_exported_program: bool = False,
     artifacts_dir: str | os.PathLike[str] = ".",
     fallback: bool = False,
-    guards: capturing.GuardMode | None = None,
+    guards: GuardMode | None = None,
     allow_guards: bool = False,
     capture_blocks: bool = True,
     passes: Sequence[Any] = (),
@@ -219,11 +220,11 @@ def export(
     return program
 
 
-def _guard_mode(guards: capturing.GuardMode | None, allow_guards: bool) -> capturing.GuardMode:
+def _guard_mode(guards: GuardMode | None, allow_guards: bool) -> GuardMode:
     """What becomes of guards, by the parameter and its older spelling."""
     mode = guards if guards is not None else "allow" if allow_guards else "warn"
-    if mode not in capturing.GUARD_MODES:
-        raise ValueError(f"guards is {mode!r}; it is one of {', '.join(map(repr, capturing.GUARD_MODES))}")
+    if mode not in GUARD_MODES:
+        raise ValueError(f"guards is {mode!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
     if allow_guards and mode != "allow":
         raise ValueError(f"allow_guards=True means guards='allow', and guards is {mode!r}; leave out allow_guards")
     return mode

@@ -21,7 +21,7 @@ SPECIAL_ON_THE_WAY = " (NaN, infinities or huge numbers on the way)"
 """At the end of a finding's detail."""
 _DECLARED: tuple[tuple[str, str], ...] = (
     (
-        r"adaptive_avg_pool|mode=\"area\"|interpolate|upsample|embedding_bag|fft|grid_sample|conv_transpose|F\.fold|renorm",
+        r"adaptive_avg_pool|mode=\"area\"|interpolate|upsample|embedding_bag|fft|grid_sample|F\.conv|F\.fold|renorm",
         "a weight of 0 in a table is multiplied with what is not finite",
     ),
     (r"cosine|norm\(|normalize|distance|dist\(|hypot", "a square or cube is infinite on the way"),

@@ -17,13 +17,14 @@ from typing import Any
 import sympy
 import torch
 from torch.export import Dim
-from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection, _DerivedDim, _DimHint
+from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from batch_export.calling.axis_words import AxisExpression, in_words, is_word, of_tree
+from batch_export.calling.axis_words import in_words, of_tree
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter.capture.guard_symbols import AskedAxis
+from batch_export.exporter.capture.shape_specs import Walk, Wanted
 
 
 @dataclass(slots=True)
@@ -58,179 +59,6 @@ class DynamicShapes:
         self.axes = [one for one in self.axes if (one.where, one.axis) not in places]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """One axis of one tensor: what torch is told, and what is remembered of it."""
-
-    torch_form: Any
-    is_dynamic: bool = False
-    name: str = ""
-    required: bool = False
-    lowest: int = 0
-    highest: int | None = None
-    derived: bool = False
-
-
-def _wanted(given: Any, words: Mapping[str, str]) -> _Wanted | None:
-    """One entry of a spec; None if it is of no accepted kind.
-
-    Names and named Dims become `Dim.DYNAMIC`: torch then rejects an axis that the model fixes, and everything else that
-    it finds out about the axis is judged by `guards.py`, in one way for all forms.
-    """
-    if given is None or isinstance(given, int):
-        return _Wanted(given)
-    if isinstance(given, AxisExpression):
-        return _Wanted(Dim.DYNAMIC, True, str(given), True, derived=not is_word(given))
-    if isinstance(given, str):
-        return _Wanted(Dim.DYNAMIC, True, words.get(given, given), True) if given else _Wanted(None)
-    if isinstance(given, _DimHint):
-        if given.type == Dim.STATIC.type:
-            return _Wanted(given)
-        low, high = getattr(given, "min", None), getattr(given, "max", None)
-        return _Wanted(given, True, "", given.type == Dim.DYNAMIC.type, low or 0, high)
-    if isinstance(given, Dim):
-        low, high = (_limit(given.min), _limit(given.max))
-        form = Dim.DYNAMIC if low is None and high is None else Dim.DYNAMIC(min=low, max=high)
-        return _Wanted(form, True, str(given.__name__), True, low or 0, high, isinstance(given, _DerivedDim))
-    return None
-
-
-def _limit(bound: Any) -> int | None:
-    """A declared bound that says more than torch's own: 1 and up, and not infinity."""
-    return int(bound) if isinstance(bound, int) and 0 < bound < 2**62 else None
-
-
-def _is_axis_map(spec: Any) -> bool:
-    return isinstance(spec, Mapping) and all(isinstance(key, int) for key in spec)
-
-
-class _Canonical:
-    """Walks inputs and specs side by side."""
-
-    def __init__(self, words: Mapping[str, str]) -> None:
-        self.words = words
-        self.names: list[dict[int, str]] = []
-        self.wanted: list[dict[int, _Wanted]] = []
-        self.forms: list[dict[int, Any]] = []
-
-    def tensor(self, spec: Any, tensor: torch.Tensor, where: str) -> Any:
-        axes: dict[int, Any] = {}
-        if spec is None or (isinstance(spec, str) and not spec):
-            axes = {}
-        elif _is_axis_map(spec):
-            axes = dict(spec)
-        elif isinstance(spec, (list, tuple)):
-            if len(spec) != tensor.dim():
-                raise DynamicShapeError(
-                    f"dynamic_shapes gives {len(spec)} axes for the input {where}, which has {tensor.dim()}",
-                    next_step="give one entry for each axis, or a dict from axis to name",
-                )
-            axes = dict(enumerate(spec))
-        else:
-            raise DynamicShapeError(
-                f"dynamic_shapes has {spec!r} for the tensor input {where}",
-                next_step="give a dict from axis to name, a list with one entry for each axis, or None",
-            )
-        names: dict[int, str] = {}
-        converted: dict[int, Any] = {}
-        remembered: dict[int, _Wanted] = {}
-        for position, given in axes.items():
-            if not -tensor.dim() <= position < tensor.dim():
-                raise DynamicShapeError(f"the input {where} has {tensor.dim()} axes, not an axis {position}")
-            axis = position % tensor.dim()
-            wanted = _wanted(given, self.words)
-            if wanted is None:
-                raise DynamicShapeError(
-                    f"dynamic_shapes has {given!r} for axis {axis} of the input {where}",
-                    next_step="give a name, a torch.export.Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, an int or None",
-                )
-            converted[axis] = wanted.torch_form
-            if wanted.is_dynamic:
-                names[axis], remembered[axis] = wanted.name, wanted
-        self.names.append(names)
-        self.wanted.append(remembered)
-        self.forms.append(converted)
-        return converted or None
-
-    def walk(self, spec: Any, value: Any, where: str) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self.tensor(spec, value, where)
-        if isinstance(value, Mapping):
-            if spec is not None and not isinstance(spec, Mapping):
-                raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is a dict")
-            of_keys = _by_name(spec, list(value), where)
-            return {key: self.walk(of_keys[key], item, f"{where}.{key}") for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return self._sequence(spec, value, where)
-        leaves, _ = pytree.tree_flatten(value)
-        if len(leaves) != 1 or leaves[0] is not value:
-            return self._registered_container(spec, value, where)
-        if isinstance(value, int) and not isinstance(value, bool) and isinstance(spec, (str, Dim, _DimHint)):
-            return spec if isinstance(spec, _DimHint) else Dim.DYNAMIC
-        return None
-
-    def _sequence(self, spec: Any, value: list[Any] | tuple[Any, ...], where: str) -> Any:
-        """Lists, tuples and named tuples; for the latter the spec may have the fields' names."""
-        fields: tuple[str, ...] | None = getattr(type(value), "_fields", None)
-        if fields is not None and isinstance(spec, Mapping):
-            spec = list(_by_name(spec, fields, where).values())
-        specs = _by_position(spec, len(value), where, "a list")
-        walked = [
-            self.walk(one, item, f"{where}.{fields[index]}" if fields is not None else f"{where}[{index}]")
-            for index, (one, item) in enumerate(zip(specs, value, strict=True))
-        ]
-        if fields is not None:
-            return type(value)(*walked)
-        return walked if isinstance(value, list) else tuple(walked)
-
-    def _registered_container(self, spec: Any, value: Any, where: str) -> Any:
-        """Containers registered with pytree (dataclasses, caches): a spec for each child, by position or by name."""
-        children = pytree.tree_flatten(value, is_leaf=lambda item: item is not value)[0]
-        fields = _fields(value, len(children))
-        if type(spec) is type(value) and fields:
-            spec = [getattr(spec, field, None) for field in fields]
-        elif type(spec) is type(value):
-            spec = pytree.tree_flatten(spec, is_leaf=lambda item: item is not spec)[0]
-        elif fields and isinstance(spec, Mapping):
-            spec = list(_by_name(spec, fields, where).values())
-        specs = _by_position(spec, len(children), where, f"a {type(value).__name__}")
-        return [
-            self.walk(one, child, f"{where}.{fields[index]}" if fields else f"{where}[{index}]")
-            for index, (one, child) in enumerate(zip(specs, children, strict=True))
-        ]
-
-
-def _by_name(spec: Mapping[Any, Any] | None, names: Sequence[Any], where: str) -> dict[Any, Any]:
-    """A spec for each name, None for those that it leaves out."""
-    unknown = set(spec or ()) - set(names)
-    if unknown:
-        raise DynamicShapeError(
-            f"dynamic_shapes names {sorted(map(str, unknown))}, which the input {where} does not have",
-            next_step=f"it has {sorted(map(str, names))}",
-        )
-    return {name: (spec or {}).get(name) for name in names}
-
-
-def _by_position(spec: Any, count: int, where: str, kind: str) -> Sequence[Any]:
-    if spec is None:
-        return [None] * count
-    if not isinstance(spec, (list, tuple)):
-        raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is {kind}")
-    if len(spec) != count:
-        raise DynamicShapeError(f"dynamic_shapes has {len(spec)} entries for the {count} of the input {where}")
-    return spec
-
-
-def _fields(value: Any, count: int) -> tuple[str, ...]:
-    """The names of a container's children, in order; empty where they have none."""
-    try:
-        paths = pytree.tree_flatten_with_path(value, is_leaf=lambda item: item is not value)[0]
-    except ValueError:  # registered without the keys of its children
-        return ()
-    names = tuple(str(getattr(path[-1], "name", getattr(path[-1], "key", ""))) for path, _ in paths if path)
-    return names if len(set(names) - {""}) == count else ()
-
-
 def canonical(
     dynamic_shapes: Any, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> DynamicShapes:
@@ -251,7 +79,7 @@ def canonical(
     words = of_tree(dynamic_shapes)
     if told := in_words(words):
         warnings.warn(f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=5)
-    walker = _Canonical(words)
+    walker = Walk(words)
     if dynamic_shapes is True:
         form = {
             name: pytree.tree_map_only(torch.Tensor, lambda tensor: {a: Dim.AUTO for a in range(tensor.dim())}, value)
@@ -288,7 +116,7 @@ def canonical(
 
 
 def _axes(
-    by_name: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Sequence[Mapping[int, _Wanted]]
+    by_name: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Sequence[Mapping[int, Wanted]]
 ) -> tuple[list[AskedAxis], dict[str, str]]:
     """The axes asked for by the place of their input, and the places by the position among all flattened inputs."""
     leaves = pytree.tree_flatten_with_path(dict(by_name))[0]

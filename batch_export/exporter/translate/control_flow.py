@@ -12,11 +12,13 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from batch_export.errors import TranslationError
+from batch_export.errors import MissingOperatorError, TranslationError
 from batch_export.exporter.graph.bodies import around, body, fresh_value
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.translate import decompose
 from batch_export.exporter.translate.operator import OperatorTranslator
+from batch_export.exporter.translate.registry import qualified_name
 
 _WRAPPERS = {
     "wrap_with_set_grad_enabled": 1,
@@ -24,6 +26,20 @@ _WRAPPERS = {
     "invoke_subgraph": 2,
     "tag_activation_checkpoint": 0,
 }
+
+
+def _writes_by_itself(node: torch.fx.Node) -> MissingOperatorError:
+    """torch's form of an operator that writes to its arguments, and of which torch knows no other form."""
+    target = node.args[0]
+    name = qualified_name(target)
+    written = decompose.mutated_arguments(target)
+    formals = [target._schema.arguments[at].name for at in written]  # type: ignore[union-attr]
+    return MissingOperatorError(
+        f"{name} writes to {' and '.join(formals)}, and has no ONNX translation and no decomposition",
+        (name,),
+        next_step=f"pass custom_translation_table={{torch.ops.{name.replace('::', '.')}: function}}, whose results are "
+        f"the operator's own, then the new content of {' and '.join(formals)}",
+    )
 
 
 def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
@@ -40,6 +56,8 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
         result = _while_loop(translator, node, env)
     elif name in _WRAPPERS:
         return _inline(translator, node, env, _WRAPPERS[name])
+    elif name.startswith("auto_functionalized"):
+        raise _writes_by_itself(node)
     else:
         raise TranslationError(
             f"torch's higher-order operator {name} has no ONNX form here",

@@ -72,6 +72,8 @@ class Writes:
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
         functional = _OWN_FORMS.get(node.target) or decompose.functional_variant(node.target)
+        if functional is None and self._translator.registry.lookup(node.target) is not None:
+            return self._translate_custom(node, env, written)
         changed = node.args[0] if node.args else None
         if functional is None or written != (0,) or not isinstance(changed, torch.fx.Node):
             raise FunctionalisationNeededError(str(node.target))
@@ -91,6 +93,27 @@ class Writes:
         self._views[node] = changed
         self.rebind(changed, result, env, node)
         return result
+
+    def _translate_custom(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
+        """A mutating operator whose own translation gives its results, then the new content of what it writes to."""
+        formals = node.target._schema.arguments  # type: ignore[union-attr]
+        changed: list[Any] = [node.args[at] if at < len(node.args) else node.kwargs[formals[at].name] for at in written]
+        own: Any = node.meta.get("val")
+        count = 0 if own is None else len(own) if isinstance(own, (list, tuple)) else 1
+        results = list(own) if isinstance(own, (list, tuple)) else [own][:count]
+        fakes = [*results, *(one.meta["val"] for one in changed)]
+        args = [self._translator.convert(argument, env) for argument in node.args]
+        kwargs = {name: self._translator.convert(argument, env) for name, argument in node.kwargs.items()}
+        made = self._translator.call(Call(node.target, args, kwargs, fakes, node.name, given_fakes(node)))
+        values = list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(values) != len(fakes):
+            raise TranslationError(
+                f"the translation of {qualified_name(node.target)} gives {len(values)} values in place of {len(fakes)}",
+                next_step="return the operator's own results, then the new content of each tensor that it writes to",
+            )
+        for one, content in zip(changed, values[count:], strict=True):
+            self.rebind(one, content, env, node)
+        return values[:count] if isinstance(own, (list, tuple)) else values[0] if count else None
 
     def _apply_write(
         self, node: torch.fx.Node, functional: Any, args: list[Any], kwargs: dict[str, Any], fake: Any, env: Any

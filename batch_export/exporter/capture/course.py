@@ -1,0 +1,77 @@
+"""From which examples a model is captured: the given one, one with two elements or more in each free axis, others.
+
+Arrives: a module, the given inputs, and what was asked for. Leaves: the program that holds for most sizes, checked
+against the model at the given inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.examples import Examples
+from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
+from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.refusals import one_only
+from batch_export.exporter.capture.strategies import ASSUMING
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One capture: what was asked for, and the strategies for it."""
+
+    request: Request
+    strategies: Strategies
+
+    def from_examples(self) -> Captured:
+        """The program captured from the given example, or from another one where that says more.
+
+        Raises:
+            CaptureError, DynamicShapeError: as `capture`.
+        """
+        examples = Examples(self.request.asked, self.request.module, self.request.given)
+        try:
+            captured = self._from_first(examples)
+        except DynamicShapeError as error:
+            for captured in self._from_others(examples):
+                return captured
+            raise error
+        if captured.harmful and captured.strategy not in ASSUMING:
+            for other in self._from_others(examples):
+                return other
+        return captured
+
+    def _from_first(self, examples: Examples) -> Captured:
+        firm, left = examples.small(required=True), examples.small(required=False)
+        if left:
+            inputs = examples.lifted([*firm, *left])
+            with contextlib.suppress(CaptureError, DynamicShapeError):
+                captured = None if inputs is None else self._from(inputs)
+                if captured is not None and self._are_free(captured, left):
+                    return captured
+            self.request.asked.fix([(axis.where, axis.axis) for axis in self.request.asked.axes if axis.text in left])
+            examples = Examples(self.request.asked, self.request.module, self.request.given)
+        inputs = examples.lifted(firm)
+        if inputs is None:
+            raise one_only(self.request.asked, examples.given, firm)
+        return self._from(inputs)
+
+    def _from_others(self, examples: Examples) -> Iterator[Captured]:
+        """Programs captured from examples of other sizes that hold for all sizes, the given ones among them."""
+        for inputs in examples.others():
+            with contextlib.suppress(CaptureError, DynamicShapeError):
+                captured = self._from(inputs, [one for one in self.strategies if one[0] not in ASSUMING])
+                if not captured.harmful and captured.free_axes() >= len(self.request.asked.axes):
+                    yield captured
+
+    def _from(self, inputs: Inputs, strategies: Strategies | None = None) -> Captured:
+        return by_strategies(self.request, inputs, strategies or self.strategies)
+
+    def _are_free(self, captured: Captured, axes: Sequence[str]) -> bool:
+        """Whether axes that were left to the exporter are free, and no guard takes sizes from them."""
+        wanted = [(axis.where, axis.axis) for axis in self.request.asked.axes if axis.text in axes]
+        held = {place for guard in (*captured.guards, *captured.not_one) for place in (*guard.fixes, *guard.narrows)}
+        return captured.free_axes() == len(self.request.asked.axes) and not held.intersection(wanted)

@@ -1,0 +1,195 @@
+"""One capture from one example: strategies in order, and the first program that may be given to the caller.
+
+Arrives: a module, the inputs to capture from, and what was asked for. Leaves: the program with its guards, which were
+tried, or the error of the first strategy that says something. Other examples are `course.py`'s business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter.capture import assumptions
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.captured import Attempt, Captured
+from batch_export.exporter.capture.export_switch import in_onnx_export
+from batch_export.exporter.capture.failures import not_captured
+from batch_export.exporter.capture.fake_quantisation import fake_quantisation
+from batch_export.exporter.capture.free_lengths import free_lengths
+from batch_export.exporter.capture.guard_sources import observing
+from batch_export.exporter.capture.guard_trials import Trials, judge
+from batch_export.exporter.capture.guards import collect, symbols_of
+from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.quiet import quiet
+from batch_export.exporter.capture.rank_limits import sizes_not_one
+from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
+from batch_export.exporter.capture.refusals import fixed_axis, hold_against_given, narrower, other_rank
+from batch_export.exporter.capture.size_oblivious import size_oblivious
+from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
+from batch_export.exporter.capture.transforms import own_levels
+from batch_export.exporter.capture.trial import is_fake
+
+GuardMode = Literal["warn", "error", "allow"]
+GUARD_MODES: tuple[GuardMode, ...] = get_args(GuardMode)
+
+
+Strategies = Sequence[tuple[str, Callable[..., Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller asked for.
+
+    Attributes:
+        module: the model.
+        given: its example inputs, by position and by name.
+        asked: which axes are to be free.
+        guards: what becomes of a program that holds for some sizes only.
+        allow_assumptions: whether it may take something about the data for granted.
+    """
+
+    module: torch.nn.Module
+    given: Inputs
+    asked: shapes.DynamicShapes
+    guards: GuardMode
+    allow_assumptions: bool
+
+
+def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> Captured:
+    """The first strategy's program that may be given to the caller.
+
+    Args:
+        request: what was asked for.
+        inputs: the inputs to capture from, the given ones or others like them.
+        strategies: what to try, in order.
+
+    Raises:
+        CaptureError: if every strategy failed.
+        DynamicShapeError: if the program fixes an axis asked for, or does not hold for sizes that the model has.
+    """
+    module, asked, allow_assumptions = request.module, request.asked, request.allow_assumptions
+    args, kwargs = inputs
+    attempts: list[Attempt] = []
+    held: _Held | None = None
+    for name, strategy in strategies:
+        if held is not None and name != STRICT:
+            break
+        decision = decision_on_data(attempts[0].exception) if attempts else None
+        if name in ASSUMING and decision is not None and not allow_assumptions:
+            raise assumptions.refused([decision], attempts) from attempts[0].exception
+        begun = time.perf_counter()
+        with observing() as seen:
+            try:
+                mode = contextlib.nullcontext() if name in ASSUMING else size_oblivious()
+                lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
+                with mode, lengths:
+                    program = _run(strategy, module, args, kwargs, asked.torch_form)
+            except Exception as error:
+                attempts.append(_failed(name, time.perf_counter() - begun, error))
+                fixed = fixed_axis(error, seen, asked)
+                if fixed is not None and held is None:
+                    held = _Held(None, fixed)
+                    if not seen.is_freer_strictly:
+                        break
+                continue
+        attempts.append(Attempt(name, time.perf_counter() - begun))
+        try:
+            captured = finished(program, asked, list(attempts), request.guards, Called(module, inputs, request.given))
+            captured.blocks = getattr(program, "_blocks", [])
+        except DynamicShapeError as error:
+            held = held or _Held(None, error)
+            if not seen.is_freer_strictly:
+                break
+            continue
+        if held is not None and not captured.is_freer_than(held.captured):
+            break
+        if name == NON_STRICT and seen.made_plain and captured.narrowed(asked) and len(strategies) > 1:
+            held = _Held(captured)
+            continue
+        if name in ASSUMING:
+            captured.assumptions = assumed(name, program, decision)
+            if captured.assumptions and not allow_assumptions:
+                raise assumptions.refused(captured.assumptions, attempts)
+            assumptions.check(name, program, module, args, kwargs, captured.assumptions)
+        return captured
+    if held is not None:
+        return held.result()
+    raise not_captured(attempts) from attempts[0].exception
+
+
+@dataclass(slots=True)
+class _Held:
+    """A first result that a second strategy may beat: dynamo keeps sizes free that Python's `int()` makes numbers."""
+
+    captured: Captured | None
+    error: DynamicShapeError | None = None
+
+    def result(self) -> Captured:
+        if self.captured is not None:
+            return self.captured
+        assert self.error is not None
+        raise self.error
+
+
+def _run(
+    strategy: Callable[..., Any], module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any
+) -> torch.export.ExportedProgram:
+    with (
+        in_onnx_export(),
+        fake_quantisation(),
+        recurrent_shapes(),
+        torch.no_grad(),
+        unset_fake_temporarily(),
+        own_levels(),
+        quiet(),
+    ):
+        program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
+    return program
+
+
+def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:
+    lines = str(error).strip().splitlines()
+    return Attempt(strategy, seconds, f"{type(error).__name__}: {lines[0] if lines else ''}", error)
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A model, the inputs that it was captured from, and those that its caller gave."""
+
+    module: torch.nn.Module
+    inputs: Inputs
+    given: Inputs
+
+
+def finished(
+    program: torch.export.ExportedProgram,
+    asked: shapes.DynamicShapes,
+    attempts: list[Attempt],
+    mode: GuardMode,
+    called: Called | None = None,
+) -> Captured:
+    """The program with its guards, which are tried on the model and its inputs where they are at hand."""
+    names = shapes.axis_names(program, asked)
+    symbols = symbols_of(program, asked.axes, asked.aliases)
+    derived = shapes.derived_names(program, asked, names)
+    captured = Captured(program, names, collect(program, symbols), attempts, derived, symbols=symbols)
+    captured.not_one = sizes_not_one(program, asked.axes, asked.aliases, names)
+    if called is not None and symbols is not None:
+        trials = Trials(program, symbols, called.module, *called.inputs)
+        judge(captured, trials)
+        if called.inputs is not called.given and not is_fake(called.module, *called.given):
+            hold_against_given(captured, asked, trials.beside(*called.given))
+    refused = {"warn": captured.harmful, "error": captured.restrictions, "allow": []}[mode]
+    if refused:
+        raise narrower(refused, asked)
+    dropped = [guard for guard in captured.not_one if guard.restricts]
+    if dropped and mode != "allow":
+        raise other_rank(dropped[0])
+    return captured

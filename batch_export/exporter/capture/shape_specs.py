@@ -1,0 +1,192 @@
+"""Specs of dynamic shapes walked beside the inputs: what torch is told of each axis, and what is remembered of it.
+
+Arrives: example inputs and a spec of the same structure, in any form that `dynamic_shapes.canonical` accepts below its
+top. Leaves: torch's form of the spec, and, per tensor, the axes that were asked for. Errors name input and axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import Dim
+from torch.export.dynamic_shapes import _DerivedDim, _DimHint
+from torch.utils import _pytree as pytree
+
+from batch_export.calling.axis_words import AxisExpression, is_word
+from batch_export.errors import DynamicShapeError
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One axis of one tensor: what torch is told, and what is remembered of it."""
+
+    torch_form: Any
+    is_dynamic: bool = False
+    name: str = ""
+    required: bool = False
+    lowest: int = 0
+    highest: int | None = None
+    derived: bool = False
+
+
+def _wanted(given: Any, words: Mapping[str, str]) -> Wanted | None:
+    """One entry of a spec; None if it is of no accepted kind.
+
+    Names and named Dims become `Dim.DYNAMIC`: torch then rejects an axis that the model fixes, and everything else that
+    it finds out about the axis is judged by `guards.py`, in one way for all forms.
+    """
+    if given is None or isinstance(given, int):
+        return Wanted(given)
+    if isinstance(given, AxisExpression):
+        return Wanted(Dim.DYNAMIC, True, str(given), True, derived=not is_word(given))
+    if isinstance(given, str):
+        return Wanted(Dim.DYNAMIC, True, words.get(given, given), True) if given else Wanted(None)
+    if isinstance(given, _DimHint):
+        if given.type == Dim.STATIC.type:
+            return Wanted(given)
+        low, high = getattr(given, "min", None), getattr(given, "max", None)
+        return Wanted(given, True, "", given.type == Dim.DYNAMIC.type, low or 0, high)
+    if isinstance(given, Dim):
+        low, high = (_limit(given.min), _limit(given.max))
+        form = Dim.DYNAMIC if low is None and high is None else Dim.DYNAMIC(min=low, max=high)
+        return Wanted(form, True, str(given.__name__), True, low or 0, high, isinstance(given, _DerivedDim))
+    return None
+
+
+def _limit(bound: Any) -> int | None:
+    """A declared bound that says more than torch's own: 1 and up, and not infinity."""
+    return int(bound) if isinstance(bound, int) and 0 < bound < 2**62 else None
+
+
+def _is_axis_map(spec: Any) -> bool:
+    return isinstance(spec, Mapping) and all(isinstance(key, int) for key in spec)
+
+
+class Walk:
+    """Walks inputs and specs side by side."""
+
+    def __init__(self, words: Mapping[str, str]) -> None:
+        self.words = words
+        self.names: list[dict[int, str]] = []
+        self.wanted: list[dict[int, Wanted]] = []
+        self.forms: list[dict[int, Any]] = []
+
+    def tensor(self, spec: Any, tensor: torch.Tensor, where: str) -> Any:
+        axes: dict[int, Any] = {}
+        if spec is None or (isinstance(spec, str) and not spec):
+            axes = {}
+        elif _is_axis_map(spec):
+            axes = dict(spec)
+        elif isinstance(spec, (list, tuple)):
+            if len(spec) != tensor.dim():
+                raise DynamicShapeError(
+                    f"dynamic_shapes gives {len(spec)} axes for the input {where}, which has {tensor.dim()}",
+                    next_step="give one entry for each axis, or a dict from axis to name",
+                )
+            axes = dict(enumerate(spec))
+        else:
+            raise DynamicShapeError(
+                f"dynamic_shapes has {spec!r} for the tensor input {where}",
+                next_step="give a dict from axis to name, a list with one entry for each axis, or None",
+            )
+        names: dict[int, str] = {}
+        converted: dict[int, Any] = {}
+        remembered: dict[int, Wanted] = {}
+        for position, given in axes.items():
+            if not -tensor.dim() <= position < tensor.dim():
+                raise DynamicShapeError(f"the input {where} has {tensor.dim()} axes, not an axis {position}")
+            axis = position % tensor.dim()
+            wanted = _wanted(given, self.words)
+            if wanted is None:
+                raise DynamicShapeError(
+                    f"dynamic_shapes has {given!r} for axis {axis} of the input {where}",
+                    next_step="give a name, a torch.export.Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, an int or None",
+                )
+            converted[axis] = wanted.torch_form
+            if wanted.is_dynamic:
+                names[axis], remembered[axis] = wanted.name, wanted
+        self.names.append(names)
+        self.wanted.append(remembered)
+        self.forms.append(converted)
+        return converted or None
+
+    def walk(self, spec: Any, value: Any, where: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.tensor(spec, value, where)
+        if isinstance(value, Mapping):
+            if spec is not None and not isinstance(spec, Mapping):
+                raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is a dict")
+            of_keys = _by_name(spec, list(value), where)
+            return {key: self.walk(of_keys[key], item, f"{where}.{key}") for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return self._sequence(spec, value, where)
+        leaves, _ = pytree.tree_flatten(value)
+        if len(leaves) != 1 or leaves[0] is not value:
+            return self._registered_container(spec, value, where)
+        if isinstance(value, int) and not isinstance(value, bool) and isinstance(spec, (str, Dim, _DimHint)):
+            return spec if isinstance(spec, _DimHint) else Dim.DYNAMIC
+        return None
+
+    def _sequence(self, spec: Any, value: list[Any] | tuple[Any, ...], where: str) -> Any:
+        """Lists, tuples and named tuples; for the latter the spec may have the fields' names."""
+        fields: tuple[str, ...] | None = getattr(type(value), "_fields", None)
+        if fields is not None and isinstance(spec, Mapping):
+            spec = list(_by_name(spec, fields, where).values())
+        specs = _by_position(spec, len(value), where, "a list")
+        walked = [
+            self.walk(one, item, f"{where}.{fields[index]}" if fields is not None else f"{where}[{index}]")
+            for index, (one, item) in enumerate(zip(specs, value, strict=True))
+        ]
+        if fields is not None:
+            return type(value)(*walked)
+        return walked if isinstance(value, list) else tuple(walked)
+
+    def _registered_container(self, spec: Any, value: Any, where: str) -> Any:
+        """Containers registered with pytree (dataclasses, caches): a spec for each child, by position or by name."""
+        children = pytree.tree_flatten(value, is_leaf=lambda item: item is not value)[0]
+        fields = _fields(value, len(children))
+        if type(spec) is type(value) and fields:
+            spec = [getattr(spec, field, None) for field in fields]
+        elif type(spec) is type(value):
+            spec = pytree.tree_flatten(spec, is_leaf=lambda item: item is not spec)[0]
+        elif fields and isinstance(spec, Mapping):
+            spec = list(_by_name(spec, fields, where).values())
+        specs = _by_position(spec, len(children), where, f"a {type(value).__name__}")
+        return [
+            self.walk(one, child, f"{where}.{fields[index]}" if fields else f"{where}[{index}]")
+            for index, (one, child) in enumerate(zip(specs, children, strict=True))
+        ]
+
+
+def _by_name(spec: Mapping[Any, Any] | None, names: Sequence[Any], where: str) -> dict[Any, Any]:
+    """A spec for each name, None for those that it leaves out."""
+    unknown = set(spec or ()) - set(names)
+    if unknown:
+        raise DynamicShapeError(
+            f"dynamic_shapes names {sorted(map(str, unknown))}, which the input {where} does not have",
+            next_step=f"it has {sorted(map(str, names))}",
+        )
+    return {name: (spec or {}).get(name) for name in names}
+
+
+def _by_position(spec: Any, count: int, where: str, kind: str) -> Sequence[Any]:
+    if spec is None:
+        return [None] * count
+    if not isinstance(spec, (list, tuple)):
+        raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is {kind}")
+    if len(spec) != count:
+        raise DynamicShapeError(f"dynamic_shapes has {len(spec)} entries for the {count} of the input {where}")
+    return spec
+
+
+def _fields(value: Any, count: int) -> tuple[str, ...]:
+    """The names of a container's children, in order; empty where they have none."""
+    try:
+        paths = pytree.tree_flatten_with_path(value, is_leaf=lambda item: item is not value)[0]
+    except ValueError:  # registered without the keys of its children
+        return ()
+    names = tuple(str(getattr(path[-1], "name", getattr(path[-1], "key", ""))) for path, _ in paths if path)
+    return names if len(set(names) - {""}) == count else ()
