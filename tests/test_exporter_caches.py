@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export import export
-from batch_export.exporter.capture import caches
+from batch_export.calling import caches
 
 library: Any = pytest.importorskip("transformers.cache_utils")
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+from batch_export.calling import axis_words
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
-from batch_export.exporter.capture import axis_words
 
 
 class Pair(NamedTuple):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch.export import AdditionalInputs, Dim, ShapesCollection
 
 from batch_export import export
+from batch_export.calling.axis_words import AxisExpression
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter.capture import dynamic_shapes as shapes
-from batch_export.exporter.capture.axis_words import AxisExpression
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.translate import program as translate
 
@@ -321,3 +321,17 @@ def test_an_axis_that_decomposition_fixes_is_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", lambda self, decomp_table: fixed)
     with pytest.raises(DynamicShapeError, match=r"axis 0 of the input x is free .* makes it 4.*remove that axis"):
         translate.decomposed(free, {})
+
+
+class OneOrMore(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 1:  # the decision
+            return x * 2
+        return x * 3
+
+
+def test_a_decision_that_is_otherwise_at_one_is_refused() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while `n != 1`") as caught:
+        export(OneOrMore(), (torch.randn(3, 2),), dynamic_shapes=({0: "n"},))
+    assert caught.value.source == f"{__file__}:{line_of('the decision')}"
+    export(OneOrMore(), (torch.randn(3, 2),), dynamic_shapes=({0: Dim("n", min=2)},))

@@ -221,3 +221,19 @@ def test_an_input_that_the_model_changes_is_an_output() -> None:
     result, changed = program(given)
     torch.testing.assert_close(changed, given * 2)
     torch.testing.assert_close(result, given * 2 + 1)
+
+
+def test_a_function_that_is_a_model_and_a_failed_capture_have_their_lines() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.polygamma(1, x)  # the missing operator
+
+    with pytest.raises(MissingOperatorError) as missing:
+        export(function, (X,))
+    assert missing.value.source == f"{__file__}:{line_of('the missing operator')}"
+
+    def covariance(x: torch.Tensor) -> torch.Tensor:
+        return torch.cov(x)  # the comparison of data
+
+    with pytest.raises(CaptureError, match=r"And torch\.export\(strict=True\)") as failed:
+        export(covariance, (X,))
+    assert failed.value.source == f"{__file__}:{line_of('the comparison of data')}"

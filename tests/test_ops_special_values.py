@@ -191,4 +191,5 @@ def test_logsigmoid_far_above_zero_is_no_negative_zero() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 def test_one_bound_leaves_infinities_on_the_other_side(dtype: torch.dtype) -> None:
     functions: dict[str, Function] = {"max": lambda x: x.clamp(max=2.0), "min": lambda x: x.clamp(min=-1.0)}
+    functions |= {"from 0": lambda x: x.clamp(min=0.0), "to 0": lambda x: x.clamp(max=0.0), "relu6": F.relu6}
     check(functions, (torch.tensor([-INF, -3.0, 0.5, 7.0, INF], dtype=dtype),))

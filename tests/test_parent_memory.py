@@ -23,8 +23,8 @@ from batch_export.report.rows import row_of, rows_of
 from batch_export.report.summary import Counts, complete, completed, summarise
 from batch_export.runner.result_file import ResultMemory
 from batch_export.runner.results import Results
+from batch_export.runner.stored_records import StoredRecords
 from batch_export.store import open_store
-from batch_export.stored_records import StoredRecords
 
 
 def made_up() -> list[Record]:

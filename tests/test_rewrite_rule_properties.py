@@ -262,7 +262,7 @@ GRAPHS: dict[str, Callable[[Draw], Graph]] = {
     "ConstantOfShape Cast 2": constant_of_shape_without_value,
     "Slice": redundant_slice,
     "Slice 2": slice_of_known_shape,
-    "MaterializeReshapeShape": computed_reshape,
+    "KnownShape": computed_reshape,
     "FuseSuccessiveMin": bounds("m = Min(x, low) y = Min(m, high)"),
     "FuseSuccessiveMax": bounds("m = Max(x, low) y = Max(m, high)"),
     "FuseMinMaxToClip": bounds("m = Min(x, high) y = Max(m, low)"),

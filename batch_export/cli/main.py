@@ -24,10 +24,8 @@ from omegaconf import OmegaConf
 
 from batch_export.cli import completion
 from batch_export.cli.known import help_text, verbs
-from batch_export.config.compose import compose_and_call
-from batch_export.error_codes import code_of
+from batch_export.config.compose import Composed, compose_and_call
 from batch_export.errors import BatchExportError, UsageError
-from batch_export.sweeps.course import sweep_composed
 from batch_export.version import __version__
 from batch_export.words import nearest
 
@@ -40,6 +38,8 @@ def main(argv: Sequence[str]) -> int:
         try:
             return _dispatch(argv[0], list(argv[1:]))
         except BatchExportError as error:
+            from batch_export.error_codes import code_of  # lazy: all explanations come with it, and most runs need none
+
             print(f"error: {error} [{code_of(type(error))}]", file=sys.stderr)
             return error.exit_code
         except KeyboardInterrupt:
@@ -85,9 +85,8 @@ def _dispatch(program: str, arguments: list[str]) -> int:
         completion.offer()
     word, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if not word or "=" in word or word[0] in "-+~":
-        return compose_and_call(
-            lambda composed: sweep_composed(composed, _command(program, arguments)), arguments, leave_no_trace=False
-        )
+        command = _command(program, arguments)
+        return compose_and_call(lambda composed: _sweep(composed, command), arguments, leave_no_trace=False)
     if word in verbs():
         verb = importlib.import_module(f"batch_export.cli.{word}")  # lazy: only the one that is asked for
         return int(verb.run(rest))
@@ -95,6 +94,12 @@ def _dispatch(program: str, arguments: list[str]) -> int:
     near = nearest(word, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"verbs: {', '.join(known)}"
     raise UsageError(f"Unknown verb {word!r} ({hint}); `--help` shows what there is")
+
+
+def _sweep(composed: Composed, command: str) -> int:
+    from batch_export.sweeps.course import sweep_composed  # lazy: help and verbs do without the runner and all reports
+
+    return sweep_composed(composed, command)
 
 
 def _command(program: str, arguments: Sequence[str]) -> str:

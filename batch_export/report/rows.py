@@ -12,7 +12,7 @@ from sys import intern
 from typing import Any, TypeVar
 
 from batch_export.record import AXES, Cell, Failure, Record
-from batch_export.stored_records import StoredRecords
+from batch_export.runner.stored_records import StoredRecords
 
 _SHOWN_EXTRA = ("reason", "link", "guards")
 _Failing = TypeVar("_Failing", Failure, None, Failure | None)

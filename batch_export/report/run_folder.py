@@ -21,8 +21,8 @@ from batch_export.plan.matrix import PlannedCell
 from batch_export.record import SCHEMA_VERSION, Cell, Record
 from batch_export.report.rows import row_of
 from batch_export.report.summary import Counts
+from batch_export.runner.stored_records import Place, StoredRecords
 from batch_export.spec import RunSpec
-from batch_export.stored_records import Place, StoredRecords
 
 RUN_FILE = "run.json"
 RECORDS_FILE = "records.jsonl"

@@ -19,8 +19,8 @@ import msgspec
 
 from batch_export.errors import RunError
 from batch_export.record import Record
+from batch_export.runner.stored_records import Place, StoredRecords
 from batch_export.store.locks import take
-from batch_export.stored_records import Place, StoredRecords
 
 RECORDS_NAME = "records.jsonl"
 LOGS_NAME = "logs"

@@ -34,6 +34,7 @@ from batch_export.runner.preload import preload_for
 from batch_export.runner.records_file import LOGS_NAME, RecordsFile
 from batch_export.runner.reporter import Lane, Reporter
 from batch_export.runner.results import Results, View
+from batch_export.runner.stored_records import Place, StoredRecords
 from batch_export.runner.surroundings import Surroundings, surroundings_of, write_surroundings
 from batch_export.runner.unit_runner import Site, UnitRunner
 from batch_export.runner.units import Unit, by_model, group, in_order, split_groups
@@ -43,7 +44,6 @@ from batch_export.sources.import_names import ImportNames
 from batch_export.sources.toolchain import toolchain_for
 from batch_export.spec import RunSpec
 from batch_export.store import digests_memo, imports_memo, open_store
-from batch_export.stored_records import Place, StoredRecords
 
 _ENDING_LIMIT_S = 10.0
 """How long an interrupted run waits for the threads that end its children."""

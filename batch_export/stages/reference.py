@@ -24,8 +24,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export import axes
+from batch_export.calling import caches
 from batch_export.errors import ModelError
-from batch_export.exporter.capture import caches
 from batch_export.numbers.compare import compare
 from batch_export.numbers.values import RawTensor, Value, dtype_name, raw_dtype
 from batch_export.runtime.tensor_file import TensorFileWriter

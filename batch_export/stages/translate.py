@@ -27,6 +27,7 @@ from batch_export.exporter.capture import fingerprint
 from batch_export.exporter.graph import weights
 from batch_export.exporter.graph.metadata import STACK_TRACE
 from batch_export.stages.output import ModelFiles, StageOutput
+from batch_export.stages.tensor_files import TensorFiles
 from batch_export.stages.workbench import Workbench
 
 EXTERNAL_BYTES = 16 * 1024
@@ -60,7 +61,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
     large = {
         name: tensor for name, tensor in weights.model_tensors(model).items() if weights.size(tensor) > EXTERNAL_BYTES
     }
-    files = bench.tensor_files
+    files = bench.tensor_files = bench.tensor_files or TensorFiles(bench.scratch)
     files.remember(fingerprint.program_tensors(bench.captured.program).values())
     digests = {name: files.digest(tensor) for name, tensor in large.items()}
     external: dict[str, Path | Digest] = {}

@@ -13,7 +13,6 @@ from batch_export.record import Cell
 from batch_export.spec import ExporterSpec, ModelSpec
 from batch_export.stages import model as model_room
 from batch_export.stages.built import built
-from batch_export.stages.tensor_files import TensorFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +39,8 @@ class Workbench:
         """What `stages.capture` leaves for `stages.translate`."""
         self.oracle: Any = None
         """What `stages.oracle` keeps for the next case: a copy of the module in float64."""
-        self.tensor_files = TensorFiles(scratch)
+        self.tensor_files: Any = None
+        """What `stages.translate` keeps for the next opset: the tensors that it wrote (`TensorFiles`)."""
         """What `stages.translate` has written of the captured program's tensors."""
 
     @cached_property

@@ -16,14 +16,16 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from batch_export.calling import caches, exported_inputs
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import attributes, caches, exported_inputs, torchscript
+from batch_export.exporter.capture import attributes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.course import Course
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode, Request, finished
+from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
 
@@ -35,6 +37,7 @@ class _CallableModule(torch.nn.Module):
         super().__init__()
         self._function = function
         self.forward = function  # type: ignore[method-assign]
+        keep_lines_of(function)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # replaced in __init__; kept for type checkers
         return self._function(*args, **kwargs)

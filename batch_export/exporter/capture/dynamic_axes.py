@@ -14,8 +14,8 @@ import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
+from batch_export.calling.axis_words import in_words, mended
 from batch_export.errors import DynamicShapeError, ExportWarning
-from batch_export.exporter.capture.axis_words import in_words, mended
 
 DynamicAxes = Mapping[str, Mapping[int, str] | Sequence[int]]
 

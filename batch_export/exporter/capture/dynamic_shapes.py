@@ -21,8 +21,8 @@ from torch.export.dynamic_shapes import AdditionalInputs, ShapesCollection
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
+from batch_export.calling.axis_words import in_words, of_tree
 from batch_export.errors import DynamicShapeError, ExportWarning
-from batch_export.exporter.capture.axis_words import in_words, of_tree
 from batch_export.exporter.capture.guard_symbols import AskedAxis
 from batch_export.exporter.capture.shape_specs import Walk, Wanted
 

@@ -15,12 +15,14 @@ from typing import Any, Literal, get_args
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.errors import DynamicShapeError
 from batch_export.exporter.capture import assumptions
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.export_switch import in_onnx_export
+from batch_export.exporter.capture.failures import not_captured
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
+from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, symbols_of
@@ -86,7 +88,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         with observing() as seen:
             try:
                 mode = contextlib.nullcontext() if name in ASSUMING else size_oblivious()
-                with mode:
+                lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
+                with mode, lengths:
                     program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
@@ -118,13 +121,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         return captured
     if held is not None:
         return held.result()
-    first = attempts[0]
-    tried = "; ".join(f"{attempt.strategy}: {attempt.error}" for attempt in attempts)
-    raise CaptureError(
-        f"the model could not be captured. {first.strategy} said {first.error}",
-        next_step=f"all strategies: {tried}. Export with report=True for all that happened",
-        attempts=tuple(attempts),
-    ) from first.exception
+    raise not_captured(attempts) from attempts[0].exception
 
 
 @dataclass(slots=True)

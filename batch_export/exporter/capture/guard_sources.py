@@ -11,6 +11,7 @@ import dataclasses
 import os
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -22,6 +23,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
+_BETWEEN = ("__torch_function__", "function")
+"""Functions of this exporter that stand between the model and torch (`free_lengths.py`)."""
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -54,12 +57,29 @@ def is_users(file: str) -> bool:
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 
 
+def users_line(error: BaseException | None) -> str:
+    """`file:line` of the innermost line of the user's model that an error came through; empty where there is none."""
+    frames = [] if error is None else traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if is_users(frame.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+
+
+def keep_lines_of(function: Callable[..., Any]) -> None:
+    """Has torch note the lines of a function that is a model by itself; of a module it notes those of `forward`.
+
+    NOTE: a private function of torch.fx, without which nodes of such a model have no line.
+    """
+    register = getattr(torch.fx.proxy, "_register_stack_trace_anchor", None)
+    if register is not None:
+        register(function)
+
+
 def _user_location() -> str:
     """The innermost line outside torch and this exporter that is being run or traced; empty when there is none."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_HERE):
+        if file.startswith(_HERE) and frame.f_code.co_name not in _BETWEEN:
             break
         if is_users(file):
             return f"{file}:{frame.f_lineno}"

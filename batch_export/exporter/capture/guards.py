@@ -234,4 +234,10 @@ def fixed_sizes(
                 axis = symbols.axes.get(str(left))
                 if axis is not None and axis.required:
                     found.setdefault(str(left), (axis, int(right), _source(guard)))
+    lines = getattr(environment, "replacements_slocs", {})
+    for symbol, value in environment.replacements.items():  # what guards led to, such as `n <= 2` of a size from 2 on
+        axis = symbols.axes.get(str(symbol))
+        if axis is not None and axis.required and value.is_Integer:
+            line = str(getattr(lines.get(symbol), "maybe_user_loc", None) or "")
+            found.setdefault(str(symbol), (axis, int(value), line))
     return list(found.values())

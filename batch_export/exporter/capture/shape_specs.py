@@ -15,8 +15,8 @@ from torch.export import Dim
 from torch.export.dynamic_shapes import _DerivedDim, _DimHint
 from torch.utils import _pytree as pytree
 
+from batch_export.calling.axis_words import AxisExpression, is_word
 from batch_export.errors import DynamicShapeError
-from batch_export.exporter.capture.axis_words import AxisExpression, is_word
 
 
 @dataclass(frozen=True, slots=True)

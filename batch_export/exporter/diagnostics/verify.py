@@ -251,6 +251,19 @@ def _model_outputs(
             model.load_state_dict(state)
 
 
+_RUNTIMES_OWN = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+
+
+def _after_a_failed_run(program: ONNXProgram) -> str:
+    strange = sorted({node.domain for node in program.model.graph.all_nodes()} - _RUNTIMES_OWN)
+    if strange:
+        return (
+            f"leave out verify=True, or compare with program.initialize_inference_session(...) that registers the "
+            f"operators of {', '.join(strange)}"
+        )
+    return "export with optimize=False to see whether the optimiser is to blame, and report this model"
+
+
 def _compared(
     program: ONNXProgram, expected: Sequence[torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any], where: str
 ) -> list[OutputFacts]:
@@ -260,7 +273,7 @@ def _compared(
         lines = str(error).strip().splitlines()
         raise VerificationError(
             f"the file does not run at {where}: {type(error).__name__}: {lines[0] if lines else ''}",
-            next_step="export with optimize=False to see whether the optimiser is to blame, and report this model",
+            next_step=_after_a_failed_run(program),
         ) from error
     user = [tensor for tensor, kind in zip(actual, _kinds(program, len(actual)), strict=True) if kind == "USER_OUTPUT"]
     if len(user) != len(expected):

@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 
 _KEY = "batch_export.complex"
 
@@ -58,7 +59,7 @@ def is_pair(value: Any) -> bool:
     return isinstance(value, ir.Value) and bool(value.meta.get(_KEY))
 
 
-def part(value: ir.Value, which: int) -> Any:
+def part(value: ir.Value, which: int) -> RecordedValue:
     """The real (0) or the imaginary (1) part."""
     found = op.Squeeze(op.Slice(value, [which], [which + 1], [-1]), [-1])
     if value.shape is not None:
@@ -66,7 +67,7 @@ def part(value: ir.Value, which: int) -> Any:
     return found
 
 
-def joined(real: Any, imaginary: Any) -> Any:
+def joined(real: Any, imaginary: Any) -> RecordedValue:
     """Two parts as pairs."""
     return op.Concat(op.Unsqueeze(real, [-1]), op.Unsqueeze(imaginary, [-1]), axis=-1)
 
@@ -81,7 +82,7 @@ def paired(number: Any, like: ir.Value) -> Any:
     return op.Pad(op.Unsqueeze(op.CastLike(number, like), [-1]), [0, 1], op.CastLike(0, like), [-1])
 
 
-def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> Any:
+def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
     """A complex tensor of one number, by an operator of `FACTORIES`."""
     position, number = FACTORIES[base]
     of = complex(args[position + 1]) if number == 1j else complex(number)

@@ -1,12 +1,12 @@
 """What onnxruntime's CPU kernels get wrong or refuse beside dtypes, and what is recorded in its place.
 
-Arrives: an operator's name, its inputs and attributes. Leaves: other axes, or the dtype to cast a result to; nothing is
-recorded here. Source: onnxruntime 1.31 on the CPU.
+Arrives: an operator's name, its inputs and attributes. Leaves: other axes, what a size of 0 means, or the dtype to cast
+a result to; nothing is recorded here. Source: onnxruntime 1.31 on the CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,30 @@ def axes_from_the_front(
     if not name.startswith("Reduce") and name not in ("ArgMax", "ArgMin"):
         return None
     return axes % max(1, len(inputs[0].shape)) if np.any(np.asarray(axes) < 0) else None
+
+
+def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], np.ndarray[Any, Any] | None]) -> bool:
+    """Whether a Reshape to this shape may mean its 0 as "the size that was there", or holds a -1.
+
+    A shape that is computed means what it says: where a free axis has no elements, its size is 0. Numbers among it are
+    looked at, a shape that is known as a whole is left as it is.
+
+    Args:
+        shape: the second input of the Reshape.
+        known: gives the numbers of a value where these are known.
+    """
+    producer = None if shape is None or known(shape) is not None else shape.producer()
+    if producer is None or producer.domain:
+        return True
+    if producer.op_type in ("Concat", "Reshape", "Cast", "Unsqueeze", "Squeeze", "Identity"):
+        parts = producer.inputs if producer.op_type == "Concat" else producer.inputs[:1]
+        return any(_is_a_mark(part, known) for part in parts)
+    return producer.op_type not in ("Shape", "Slice", "Gather", "Add", "Sub", "Mul", "Div", "Mod", "Max", "Min")
+
+
+def _is_a_mark(part: ir.Value | None, known: Callable[[ir.Value | None], np.ndarray[Any, Any] | None]) -> bool:
+    numbers = known(part)
+    return may_copy_a_size(part, known) if numbers is None else bool((numbers <= 0).any())
 
 
 def drawn_in_half(name: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> ir.DataType | None:

@@ -7,12 +7,34 @@ model runs.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, cast
 
 import onnx_ir as ir
+from onnxscript.onnx_opset import opset18
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.graph.operators import op
+
+
+class Operators(Protocol):
+    """An opset as the recorder runs it: each operator gives one value, but for those named here."""
+
+    LSTM: Callable[..., tuple[RecordedValue, ...]]
+    GRU: Callable[..., tuple[RecordedValue, ...]]
+    RNN: Callable[..., tuple[RecordedValue, ...]]
+    TopK: Callable[..., tuple[RecordedValue, ...]]
+    Unique: Callable[..., tuple[RecordedValue, ...]]
+    Split: Callable[..., Any]  # one value when there is one piece
+    BatchNormalization: Callable[..., Any]  # three in training mode
+    MaxPool: Callable[..., tuple[RecordedValue, ...]]
+    Dropout: Callable[..., tuple[RecordedValue, ...]]
+    SoftmaxCrossEntropyLoss: Callable[..., tuple[RecordedValue, ...]]
+    LayerNormalization: Callable[..., Any]  # two in training mode
+
+    def __getattr__(self, name: str) -> Callable[..., RecordedValue]: ...
+
+
+_op = cast("Operators", opset18)  # `operators.op`, which imports this module
 
 
 class RecordedValue(ir.Value):
@@ -55,69 +77,69 @@ class RecordedValue(ir.Value):
             raise TypeError(f"the length of {self.name} is known only when the model runs")
         return sizes[0]
 
-    def __add__(self, other: Any) -> Any:
-        return op.Add(self, other)
+    def __add__(self, other: Any) -> RecordedValue:
+        return _op.Add(self, other)
 
-    def __radd__(self, other: Any) -> Any:
-        return op.Add(other, self)
+    def __radd__(self, other: Any) -> RecordedValue:
+        return _op.Add(other, self)
 
-    def __sub__(self, other: Any) -> Any:
-        return op.Sub(self, other)
+    def __sub__(self, other: Any) -> RecordedValue:
+        return _op.Sub(self, other)
 
-    def __rsub__(self, other: Any) -> Any:
-        return op.Sub(other, self)
+    def __rsub__(self, other: Any) -> RecordedValue:
+        return _op.Sub(other, self)
 
-    def __mul__(self, other: Any) -> Any:
-        return op.Mul(self, other)
+    def __mul__(self, other: Any) -> RecordedValue:
+        return _op.Mul(self, other)
 
-    def __rmul__(self, other: Any) -> Any:
-        return op.Mul(other, self)
+    def __rmul__(self, other: Any) -> RecordedValue:
+        return _op.Mul(other, self)
 
-    def __truediv__(self, other: Any) -> Any:
-        return op.Div(self, other)
+    def __truediv__(self, other: Any) -> RecordedValue:
+        return _op.Div(self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
-        return op.Div(other, self)
+    def __rtruediv__(self, other: Any) -> RecordedValue:
+        return _op.Div(other, self)
 
-    def __pow__(self, other: Any) -> Any:
-        return op.Pow(self, other)
+    def __pow__(self, other: Any) -> RecordedValue:
+        return _op.Pow(self, other)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: Any) -> RecordedValue:
         fmod = 1 if self.dtype is not None and self.dtype.is_floating_point() else 0
-        return op.Mod(self, other, fmod=fmod)
+        return _op.Mod(self, other, fmod=fmod)
 
-    def __matmul__(self, other: Any) -> Any:
-        return op.MatMul(self, other)
+    def __matmul__(self, other: Any) -> RecordedValue:
+        return _op.MatMul(self, other)
 
-    def __neg__(self) -> Any:
-        return op.Neg(self)
+    def __neg__(self) -> RecordedValue:
+        return _op.Neg(self)
 
-    def __and__(self, other: Any) -> Any:
-        return op.And(self, other)
+    def __and__(self, other: Any) -> RecordedValue:
+        return _op.And(self, other)
 
-    def __rand__(self, other: Any) -> Any:
-        return op.And(other, self)
+    def __rand__(self, other: Any) -> RecordedValue:
+        return _op.And(other, self)
 
-    def __or__(self, other: Any) -> Any:
-        return op.Or(self, other)
+    def __or__(self, other: Any) -> RecordedValue:
+        return _op.Or(self, other)
 
-    def __ror__(self, other: Any) -> Any:
-        return op.Or(other, self)
+    def __ror__(self, other: Any) -> RecordedValue:
+        return _op.Or(other, self)
 
-    def __invert__(self) -> Any:
-        return op.Not(self)
+    def __invert__(self) -> RecordedValue:
+        return _op.Not(self)
 
-    def __lt__(self, other: Any) -> Any:
-        return op.Less(self, other)
+    def __lt__(self, other: Any) -> RecordedValue:
+        return _op.Less(self, other)
 
-    def __le__(self, other: Any) -> Any:
-        return op.LessOrEqual(self, other)
+    def __le__(self, other: Any) -> RecordedValue:
+        return _op.LessOrEqual(self, other)
 
-    def __gt__(self, other: Any) -> Any:
-        return op.Greater(self, other)
+    def __gt__(self, other: Any) -> RecordedValue:
+        return _op.Greater(self, other)
 
-    def __ge__(self, other: Any) -> Any:
-        return op.GreaterOrEqual(self, other)
+    def __ge__(self, other: Any) -> RecordedValue:
+        return _op.GreaterOrEqual(self, other)
 
 
 def is_unnamed(value: ir.Value) -> bool:

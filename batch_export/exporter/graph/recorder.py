@@ -12,10 +12,8 @@ models never reaches the graph.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import types
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,23 +23,12 @@ import onnx_ir as ir
 from onnxscript import evaluator, values
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.graph import folding, kernel_dtypes, kernel_limits
+from batch_export.exporter.graph import folding, kernel_dtypes, kernel_limits, schema_rules
 from batch_export.exporter.graph.draft import Draft, dtype_beside, natural_dtype
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.graph.signatures import signature_of
 
-_DTYPE_FROM_ATTRIBUTE = {
-    "Cast": "to",
-    "RandomNormal": "dtype",
-    "RandomUniform": "dtype",
-    "RandomNormalLike": "dtype",
-    "RandomUniformLike": "dtype",
-    "EyeLike": "dtype",
-    "Bernoulli": "dtype",
-    "Multinomial": "dtype",
-    "QuantizeLinear": "output_dtype",
-}
 _FOLD_ELEMENTS = 1024
 _FIRST_OUTPUT_ONLY = frozenset({"Attention"})
 """Operators whose further outputs cost something, and that no translation reads."""
@@ -51,51 +38,6 @@ _SHAPE_KEEPING = frozenset(
         *("Floor", "Ceil", "Round", "Sin", "Cos", "Reciprocal", "Softmax", "LogSoftmax", "LayerNormalization", "Clip"),
     )
 )
-
-
-def _plain_attribute(value: Any) -> Any:
-    return value.value if isinstance(value, ir.Attr) else value
-
-
-def _typed_attributes(signature: ir.schemas.OpSignature, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Whole numbers as floats where the operator's schema asks for floats; torch's scalars are either."""
-    typed = dict(attributes)
-    for name, value in attributes.items():
-        kind = getattr(signature.get(name), "type", None)
-        if kind == ir.AttributeType.FLOAT and isinstance(value, int):
-            typed[name] = float(value)
-        elif kind == ir.AttributeType.FLOATS and isinstance(value, (list, tuple)):
-            typed[name] = [float(item) for item in value]
-    return typed
-
-
-def _only_dtype(parameter: ir.schemas.Parameter) -> ir.DataType | None:
-    allowed = parameter.type_constraint.allowed_types
-    if len(allowed) != 1:
-        return None
-    (only,) = allowed
-    return only.dtype if isinstance(only, ir.TensorType) else None
-
-
-@functools.cache
-def _plain_parameters(body: Callable[..., Any]) -> frozenset[str]:
-    """Parameters annotated `Optional[int]` and the like: tensors to onnxscript, Python numbers to the function."""
-    try:
-        hints = typing.get_type_hints(body)
-    except (NameError, TypeError):
-        return frozenset()
-    found = set()
-    for name, hint in hints.items():
-        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-        if typing.get_origin(hint) in (typing.Union, types.UnionType) and all(
-            kind in (int, float, bool, str) for kind in kinds
-        ):
-            found.add(name)
-    return frozenset(found)
-
-
-def _takes_sequence(parameter: ir.schemas.Parameter) -> bool:
-    return all(isinstance(kind, ir.SequenceType) for kind in parameter.type_constraint.allowed_types)
 
 
 class Recorder(Draft, evaluator.Evaluator):
@@ -130,7 +72,7 @@ class Recorder(Draft, evaluator.Evaluator):
         if op.name == "CastLike" and isinstance(args[0], (int, float)) and getattr(args[1], "dtype", None) is not None:
             return self.constant(args[0], args[1].dtype)  # not by way of float32
         if op.name in ("Cast", "CastLike") and (given := self.unrounded(args[0])) is not None:
-            wanted = args[1].dtype if op.name == "CastLike" else ir.DataType(_plain_attribute(kwargs["to"]))
+            wanted = args[1].dtype if op.name == "CastLike" else ir.DataType(schema_rules.plain_attribute(kwargs["to"]))
             if wanted == ir.DataType.DOUBLE:
                 return self.constant(given, wanted)
         signature = signature_of(op)
@@ -148,7 +90,9 @@ class Recorder(Draft, evaluator.Evaluator):
                 arguments.append(kwargs.pop(parameter.name, None))
         inputs, binding = self._convert_inputs(formal, arguments)
         attributes = {
-            name: _plain_attribute(value) for name, value in kwargs.items() if value is not None and name != "_outputs"
+            name: schema_rules.plain_attribute(value)
+            for name, value in kwargs.items()
+            if value is not None and name != "_outputs"
         }
         if op.domain == "":
             if "axis" in attributes:
@@ -157,6 +101,8 @@ class Recorder(Draft, evaluator.Evaluator):
             elif len(inputs) > 1:
                 axes = kernel_limits.axes_from_the_front(op.name, inputs, self.known(inputs[1]))
                 inputs[1] = inputs[1] if axes is None else self.constant(axes)
+            if op.name == "Reshape" and len(inputs) > 1 and not kernel_limits.may_copy_a_size(inputs[1], self.known):
+                attributes["allowzero"] = 1  # the opset class names the default 0 at every call
             if kernel_limits.drawn_in_half(op.name, inputs, attributes):
                 return self._drawn_in_single(signature, inputs, attributes, binding)
         if self._fold:
@@ -178,7 +124,8 @@ class Recorder(Draft, evaluator.Evaluator):
             if working:
                 count = self._output_count(op, inputs, attributes)
                 return self._record_between_casts(signature, inputs, attributes, binding, count, working)
-        return self._record(signature, inputs, attributes, binding, self._output_count(op, inputs, attributes))
+        count = self._output_count(op, inputs, attributes)
+        return self._record(signature, inputs, attributes, binding, count)
 
     def eval_function(
         self, function: values.OnnxFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -213,7 +160,7 @@ class Recorder(Draft, evaluator.Evaluator):
         body: Callable[..., Any] = (
             function.func if isinstance(function, values.TracedOnnxFunction) else function.function
         )
-        plain = _plain_parameters(body)
+        plain = schema_rules.plain_parameters(body)
         call_arguments: dict[str, Any] = {}
         for parameter in signature.params:
             if parameter.name not in bound:
@@ -232,11 +179,11 @@ class Recorder(Draft, evaluator.Evaluator):
     def _adapt_function_input(
         self, parameter: ir.schemas.Parameter, value: Any, binding: Mapping[str, ir.DataType]
     ) -> Any:
-        if value is None or isinstance(value, ir.Value) or _takes_sequence(parameter):
+        if value is None or isinstance(value, ir.Value) or schema_rules.takes_sequence(parameter):
             return value
         if isinstance(value, (list, tuple)) and any(isinstance(item, ir.Value) or item is None for item in value):
             return list(value)
-        bound = binding.get(parameter.type_constraint.name) or _only_dtype(parameter)
+        bound = binding.get(parameter.type_constraint.name) or schema_rules.only_dtype(parameter)
         dtype = dtype_beside(value, bound) or natural_dtype(value)
         return self.constant(list(value) if isinstance(value, tuple) else value, dtype)
 
@@ -261,10 +208,14 @@ class Recorder(Draft, evaluator.Evaluator):
                 inputs.append(argument)
                 continue
             constraint = parameter.type_constraint.name
-            if isinstance(argument, (list, tuple)) and _takes_sequence(parameter):
+            if isinstance(argument, (list, tuple)) and schema_rules.takes_sequence(parameter):
                 inputs.append(op.SequenceConstruct(*argument))
                 continue
-            dtype = _only_dtype(parameter) or dtype_beside(argument, binding.get(constraint)) or natural_dtype(argument)
+            dtype = (
+                schema_rules.only_dtype(parameter)
+                or dtype_beside(argument, binding.get(constraint))
+                or natural_dtype(argument)
+            )
             inputs.append(self._one_value(argument, dtype))
             binding.setdefault(constraint, dtype)
         while inputs and inputs[-1] is None:
@@ -282,13 +233,15 @@ class Recorder(Draft, evaluator.Evaluator):
             ]
             merged = parts[0] if len(parts) == 1 else op.Concat(*parts, axis=0)
             assert isinstance(merged, ir.Value)
+            if merged.shape is None and all(item.shape == () for item in items if isinstance(item, ir.Value)):
+                merged.shape = ir.Shape([len(items)])
             return merged
         if isinstance(argument, onnx.TensorProto):
             return self.constant(ir.serde.deserialize_tensor(argument))
         return self.constant(list(argument) if isinstance(argument, tuple) else argument, dtype)
 
     def _constant_node(self, attributes: Mapping[str, Any]) -> RecordedValue:
-        given = {name: _plain_attribute(value) for name, value in attributes.items() if value is not None}
+        given = {name: schema_rules.plain_attribute(value) for name, value in attributes.items() if value is not None}
         if len(given) != 1:
             raise TranslationError(f"Constant takes exactly one attribute, not {sorted(given)}")
         ((name, content),) = given.items()
@@ -357,6 +310,9 @@ class Recorder(Draft, evaluator.Evaluator):
                 if "num_outputs" in attributes:
                     return int(attributes["num_outputs"])
                 sizes = self.known(inputs[1]) if len(inputs) > 1 else None
+                pieces = None if sizes is not None or inputs[1] is None else inputs[1].shape
+                if pieces is not None and isinstance(pieces[0], int):
+                    return pieces[0]
                 if sizes is None:
                     raise TranslationError("the number of pieces of a Split is not known", operator="Split")
                 return int(sizes.size)
@@ -377,13 +333,13 @@ class Recorder(Draft, evaluator.Evaluator):
         outputs: list[RecordedValue] = []
         for index in range(count):
             formal = signature.outputs[min(index, len(signature.outputs) - 1)]
-            dtype = self._output_dtype(signature, formal, inputs, attributes, binding)
+            dtype = schema_rules.output_dtype(signature, formal, inputs, attributes, binding)
             outputs.append(self.value(dtype))
         node = ir.Node(
             signature.domain,
             signature.name,
             inputs=inputs,
-            attributes=ir.convenience.convert_attributes(_typed_attributes(signature, attributes)),
+            attributes=ir.convenience.convert_attributes(schema_rules.typed_attributes(signature, attributes)),
             outputs=outputs,
         )
         self.append(node)
@@ -401,8 +357,9 @@ class Recorder(Draft, evaluator.Evaluator):
         first = inputs[0] if inputs else None
         if first is None or first.dtype is None or not first.dtype.is_floating_point():
             return inputs
-        given = [*inputs, None, None][:3]
-        return [first, *(given[i] or self.constant(end, first.dtype) for i, end in ((1, -math.inf), (2, math.inf)))]
+        low, high = [*inputs[1:], None, None][:2]
+        low = self.constant(-math.inf, first.dtype) if low is None else low
+        return [first, low, self.constant(math.inf, first.dtype) if high is None else high]
 
     def _unify(
         self, signature: ir.schemas.OpSignature, inputs: list[ir.Value | None], binding: dict[str, ir.DataType]
@@ -440,29 +397,3 @@ class Recorder(Draft, evaluator.Evaluator):
             if name in working and given is not None and kernel_dtypes.casts_back(signature.name, given, working[name]):
                 outputs[index] = op.Cast(output, to=given)
         return tuple(outputs) if count > 1 else outputs[0]
-
-    @staticmethod
-    def _output_dtype(
-        signature: ir.schemas.OpSignature,
-        formal: ir.schemas.Parameter,
-        inputs: Sequence[ir.Value | None],
-        attributes: Mapping[str, Any],
-        binding: Mapping[str, ir.DataType],
-    ) -> ir.DataType | None:
-        name = signature.name
-        attribute = _DTYPE_FROM_ATTRIBUTE.get(name)
-        if attribute is not None and attributes.get(attribute):
-            return ir.DataType(attributes[attribute])
-        if name in ("CastLike", "RandomNormalLike", "RandomUniformLike", "EyeLike", "Bernoulli"):
-            source = inputs[1 if name == "CastLike" else 0]
-            return None if source is None else source.dtype
-        if name == "ConstantOfShape":
-            fill = attributes.get("value")
-            if fill is None:
-                return ir.DataType.FLOAT
-            return ir.DataType(fill.data_type) if isinstance(fill, onnx.TensorProto) else fill.dtype
-        if name in ("RandomNormal", "RandomUniform"):
-            return ir.DataType.FLOAT
-        if any(type(kind) is ir.SequenceType for kind in formal.type_constraint.allowed_types):
-            return None
-        return binding.get(formal.type_constraint.name) or _only_dtype(formal)

@@ -105,6 +105,8 @@ class Sizes:
             return known
         value = self._compute(expr)
         if isinstance(value, ir.Value):
+            if value.shape is None:
+                value.shape = ir.Shape([])
             self._values[expr] = value
         return value
 

@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
@@ -20,7 +21,7 @@ def _first(self: ir.Value, position: int) -> Any:
     return axes.shaped(moved, None if self.shape is None else [self.shape[other] for other in order])
 
 
-def _from_first(value: Any, position: int, count: int) -> Any:
+def _from_first(value: Any, position: int, count: int) -> RecordedValue:
     order = list(range(1, count))
     order.insert(position, 0)
     return value if position == 0 else op.Transpose(value, perm=order)
@@ -132,7 +133,7 @@ def var(
 @lowering("aten::std.correction")
 def std(
     self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
-) -> Any:
+) -> RecordedValue:
     """The standard deviation along axes."""
     return op.Sqrt(var(self, dim, correction, keepdim))
 

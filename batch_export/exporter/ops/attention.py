@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -27,7 +28,7 @@ def _repeat_heads(tensor: ir.Value, query: ir.Value) -> Any:
     return op.Gather(tensor, each, axis=len(tensor.shape) - 3)
 
 
-def _swap_last(tensor: ir.Value, rank: int) -> Any:
+def _swap_last(tensor: ir.Value, rank: int) -> RecordedValue:
     return op.Transpose(tensor, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
@@ -43,7 +44,7 @@ def _scaled(query: ir.Value, key: ir.Value, root: float) -> tuple[Any, Any]:
     return op.Mul(query, factor), op.Mul(key, factor)
 
 
-def _reached(mask: Any, nothing: float) -> Any:
+def _reached(mask: Any, nothing: float) -> RecordedValue:
     """Which rows of a mask let anything through, over an axis of 1: the mask is often smaller than the scores."""
     if len(mask.shape) == 0:
         return op.Greater(mask, op.CastLike(nothing, mask))
@@ -60,7 +61,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> RecordedValue:
     """softmax(Q @ K^T * scale + mask) @ V over `[..., length, size]`.
 
     A row that a mask excludes entirely gives zeros, as torch does, and NaN elsewhere stays NaN. A dropout above zero

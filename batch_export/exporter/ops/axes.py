@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 
 
 def rank(value: ir.Value) -> int:
@@ -34,7 +35,7 @@ def axis(value: ir.Value, dim: int) -> int:
     return int(dim) % max(rank(value), 1)
 
 
-def size(value: ir.Value, dim: int) -> Any:
+def size(value: ir.Value, dim: int) -> RecordedValue:
     """The size of an axis as `int64[1]`."""
     position = axis(value, dim)
     return op.Shape(value, start=position, end=position + 1)
@@ -55,12 +56,12 @@ def shaped(value: Any, dims: Iterable[Any] | None) -> Any:
     return value
 
 
-def scalar(value: Any) -> Any:
+def scalar(value: Any) -> RecordedValue:
     """`int64[1]` as `int64[]`."""
     return op.Reshape(value, op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64)))
 
 
-def reshaped(value: ir.Value, parts: Sequence[Any]) -> Any:
+def reshaped(value: ir.Value, parts: Sequence[Any]) -> RecordedValue:
     """The value in a shape of parts, each `int64[n]`: where one is computed, a size of 0 is one and no mark to copy.
 
     Such a Reshape takes no -1, which runtimes refuse where another size is 0, and onnxruntime leaves it as it is.
@@ -69,7 +70,7 @@ def reshaped(value: ir.Value, parts: Sequence[Any]) -> Any:
     return op.Reshape(value, shape) if shape.const_value is not None else op.Reshape(value, shape, allowzero=1)
 
 
-def flat(value: ir.Value) -> Any:
+def flat(value: ir.Value) -> RecordedValue:
     """All elements in one axis."""
     return op.Reshape(value, [-1])
 
@@ -106,7 +107,7 @@ def move_back(value: ir.Value, dim: int, count: int) -> Any:
     return op.Transpose(value, perm=order)
 
 
-def like(number: float | int | bool, value: ir.Value) -> Any:
+def like(number: float | int | bool, value: ir.Value) -> RecordedValue:
     """A number as a scalar of a value's dtype; integers beyond the dtype wrap around, as they do in torch."""
     assert value.dtype is not None
     if value.dtype.is_integer() and isinstance(number, int):
@@ -126,7 +127,7 @@ def padded(
     listed: Sequence[int],
     fill: Any,
     mode: str = "constant",
-) -> Any:
+) -> RecordedValue:
     """Elements added at both ends of the listed axes.
 
     Every axis is written out: onnxruntime moves a Transpose past a Pad that names its axes without renaming these.

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.complex_parts import is_pair, joined, paired, part
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -19,14 +20,14 @@ def _both(self: Any, other: Any) -> tuple[Any, Any]:
     return paired(self, like), paired(other, like)
 
 
-def _scaled(pairs: Any, number: Any) -> Any:
+def _scaled(pairs: Any, number: Any) -> RecordedValue:
     """Pairs times a real tensor or a number."""
     if isinstance(number, ir.Value):
         return op.Mul(pairs, op.Unsqueeze(op.CastLike(number, pairs), [-1]))
     return op.Mul(pairs, op.CastLike(float(number), pairs))
 
 
-def _times(pairs: Any, number: Any) -> Any:
+def _times(pairs: Any, number: Any) -> RecordedValue:
     """Pairs, which need not be marked as such, times a number."""
     if not isinstance(number, complex):
         return _scaled(pairs, number)
@@ -39,21 +40,21 @@ def _is_real(value: Any) -> bool:
 
 
 @lowering("aten::add.Tensor", "aten::add.Scalar", is_complex=True)
-def add(self: Any, other: Any, alpha: Any = 1) -> Any:
+def add(self: Any, other: Any, alpha: Any = 1) -> RecordedValue:
     """self + alpha * other."""
     left, right = _both(self, other)
     return op.Add(left, right if alpha == 1 else _times(right, alpha))
 
 
 @lowering("aten::sub.Tensor", "aten::sub.Scalar", is_complex=True)
-def subtract(self: Any, other: Any, alpha: Any = 1) -> Any:
+def subtract(self: Any, other: Any, alpha: Any = 1) -> RecordedValue:
     """self - alpha * other."""
     left, right = _both(self, other)
     return op.Sub(left, right if alpha == 1 else _times(right, alpha))
 
 
 @lowering("aten::rsub.Tensor", "aten::rsub.Scalar", is_complex=True)
-def subtract_from(self: Any, other: Any, alpha: Any = 1) -> Any:
+def subtract_from(self: Any, other: Any, alpha: Any = 1) -> RecordedValue:
     """other - alpha * self."""
     return subtract(other, self, alpha)
 
@@ -77,7 +78,7 @@ def multiply(self: Any, other: Any) -> Any:
 
 
 @lowering("aten::div.Tensor", "aten::div.Scalar", "aten::true_divide.Tensor", is_complex=True)
-def divide(self: Any, other: Any) -> Any:
+def divide(self: Any, other: Any) -> RecordedValue:
     """The quotient; a real divisor scales both parts."""
     if _is_real(other):
         divisor = op.Unsqueeze(op.CastLike(other, self), [-1]) if isinstance(other, ir.Value) else float(other)
@@ -90,47 +91,53 @@ def divide(self: Any, other: Any) -> Any:
 
 
 @lowering("aten::where.self", is_complex=True)
-def where(condition: Any, self: Any, other: Any) -> Any:
+def where(condition: Any, self: Any, other: Any) -> RecordedValue:
     """One of two numbers by a condition for each."""
     left, right = _both(self, other)
     return op.Where(op.Unsqueeze(condition, [-1]), left, right)
 
 
 @lowering("aten::masked_fill.Scalar", "aten::masked_fill.Tensor", is_complex=True)
-def masked_fill(self: Any, mask: Any, value: Any) -> Any:
+def masked_fill(self: Any, mask: Any, value: Any) -> RecordedValue:
     """One number where the mask is true."""
     return op.Where(op.Unsqueeze(mask, [-1]), paired(value, self), self)
 
 
 @lowering("aten::eq.Tensor", "aten::eq.Scalar", is_complex=True)
-def equal(self: Any, other: Any) -> Any:
+def equal(self: Any, other: Any) -> RecordedValue:
     """Whether both parts are equal."""
     left, right = _both(self, other)
     return op.And(*(op.Equal(part(left, which), part(right, which)) for which in (0, 1)))
 
 
 @lowering("aten::ne.Tensor", "aten::ne.Scalar", is_complex=True)
-def not_equal(self: Any, other: Any) -> Any:
+def not_equal(self: Any, other: Any) -> RecordedValue:
     """Whether one part differs."""
     return op.Not(equal(self, other))
 
 
 @lowering("aten::isnan", is_complex=True)
-def is_nan(self: Any) -> Any:
+def is_nan(self: Any) -> RecordedValue:
     """Whether one part is NaN."""
     return op.Or(*(op.IsNaN(part(self, which)) for which in (0, 1)))
 
 
 @lowering("aten::exp", is_complex=True)
-def exponential(self: Any) -> Any:
+def exponential(self: Any) -> RecordedValue:
     """exp(a) (cos b + i sin b)."""
     angle = part(self, 1)
     return op.Mul(op.Unsqueeze(op.Exp(part(self, 0)), [-1]), joined(op.Cos(angle), op.Sin(angle)))
 
 
 @lowering("aten::sgn", is_complex=True)
-def direction(self: Any) -> Any:
+def direction(self: Any) -> RecordedValue:
     """The number over its length, 0 for 0."""
     length = op.ReduceL2(self, [-1], keepdims=1)
     zero = op.Equal(length, op.CastLike(0, length))
     return op.Div(self, op.Where(zero, op.CastLike(1, length), length))
+
+
+@lowering("aten::fill.Scalar", "aten::fill.Tensor", is_complex=True)
+def fill(self: ir.Value, value: Any) -> Any:
+    """One number, real or complex, in the shape of a complex tensor."""
+    return op.Expand(paired(value, self), op.Shape(self))

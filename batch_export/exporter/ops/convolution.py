@@ -13,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -32,7 +33,7 @@ def conv_transpose(
     output_padding: Sequence[int] = (0,),
     groups: int = 1,
     dilation: Sequence[int] = (1,),
-) -> Any:
+) -> RecordedValue:
     """`[batch, channels, ...]` or `[channels, ...]`; the extra length at the end is `output_padding`."""
     count = axes.rank(weight) - 2
     strides, pads, dilations = (_per_axis(given, count) for given in (stride, padding, dilation))

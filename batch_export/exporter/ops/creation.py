@@ -10,36 +10,37 @@ import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 _INT64 = int(ir.DataType.INT64)
 
 
-def _triangle(places: Any, dtype: int) -> Any:
+def _triangle(places: Any, dtype: int) -> RecordedValue:
     table = np.stack(places).astype(np.int64)
     return op.Cast(op.Constant(value=ir.tensor(table)), to=_INT64 if dtype == -1 else dtype)
 
 
 @lowering("aten::tril_indices")
-def tril_indices(row: int, col: int, offset: int = 0, dtype: int = -1) -> Any:
+def tril_indices(row: int, col: int, offset: int = 0, dtype: int = -1) -> RecordedValue:
     """Rows and columns of the lower triangle: `[2, count]`."""
     return _triangle(np.tril_indices(row, offset, col), dtype)
 
 
 @lowering("aten::triu_indices")
-def triu_indices(row: int, col: int, offset: int = 0, dtype: int = -1) -> Any:
+def triu_indices(row: int, col: int, offset: int = 0, dtype: int = -1) -> RecordedValue:
     """Rows and columns of the upper triangle: `[2, count]`."""
     return _triangle(np.triu_indices(row, offset, col), dtype)
 
 
-def _pairs(self: ir.Value, number: complex) -> Any:
+def _pairs(self: ir.Value, number: complex) -> RecordedValue:
     """A complex number in the shape of a complex tensor, which is pairs of real numbers here."""
     pair = op.Constant(value=ir.tensor([number.real, number.imag], dtype=self.dtype))
     return op.Expand(pair, op.Shape(self))
 
 
 @lowering("aten::full_like", is_complex=True)
-def full_like(self: ir.Value, fill_value: complex, dtype: int = -1) -> Any:
+def full_like(self: ir.Value, fill_value: complex, dtype: int = -1) -> RecordedValue:
     """One number in the shape of a complex tensor."""
     if dtype not in (-1, None, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         raise TranslationError(
@@ -51,26 +52,26 @@ def full_like(self: ir.Value, fill_value: complex, dtype: int = -1) -> Any:
 
 
 @lowering("aten::zeros_like", is_complex=True)
-def zeros_like(self: ir.Value, dtype: int = -1) -> Any:
+def zeros_like(self: ir.Value, dtype: int = -1) -> RecordedValue:
     """Zeros in the shape of a complex tensor."""
     return full_like(self, 0, dtype)
 
 
 @lowering("aten::ones_like", is_complex=True)
-def ones_like(self: ir.Value, dtype: int = -1) -> Any:
+def ones_like(self: ir.Value, dtype: int = -1) -> RecordedValue:
     """Ones in the shape of a complex tensor."""
     return full_like(self, 1, dtype)
 
 
 @lowering("aten::empty_permuted")
-def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], dtype: int = -1) -> Any:
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], dtype: int = -1) -> RecordedValue:
     """Memory without content is zeros here; the order of axes in memory has no counterpart."""
     zeros = op.ConstantOfShape(list(size))
     return zeros if dtype == -1 else op.Cast(zeros, to=dtype)
 
 
 @lowering("aten::hann_window", "aten::hann_window.periodic")
-def hann_window(window_length: Any, periodic: bool = True, dtype: int = -1) -> Any:
+def hann_window(window_length: Any, periodic: bool = True, dtype: int = -1) -> RecordedValue:
     """The raised cosine over a length; over a length of 1 it is 1, not the 0 at which it begins."""
     wanted = ir.DataType.FLOAT if dtype in (-1, None) else ir.DataType(dtype)
     length = window_length if isinstance(window_length, ir.Value) else op.Constant(value_int=window_length)

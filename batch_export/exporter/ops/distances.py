@@ -10,11 +10,12 @@ import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _norm(difference: Any, p: float, last: int) -> Any:
+def _norm(difference: Any, p: float, last: int) -> RecordedValue:
     """The p-norm over the last axis."""
     size = op.Abs(difference)
     if p == 0:
@@ -30,7 +31,7 @@ def _norm(difference: Any, p: float, last: int) -> Any:
 
 
 @lowering("aten::cdist", "aten::_cdist_forward")
-def cdist(x1: ir.Value, x2: ir.Value, p: float = 2.0, compute_mode: int | None = None) -> Any:
+def cdist(x1: ir.Value, x2: ir.Value, p: float = 2.0, compute_mode: int | None = None) -> RecordedValue:
     """Distances between the rows of two batches: `float[..., n, d]`, `float[..., m, d]` to `float[..., n, m]`."""
     left = op.Unsqueeze(x1, [axes.rank(x1) - 1])
     right = op.Unsqueeze(x2, [axes.rank(x2) - 2])
@@ -38,7 +39,7 @@ def cdist(x1: ir.Value, x2: ir.Value, p: float = 2.0, compute_mode: int | None =
 
 
 @lowering("aten::pdist", "aten::_pdist_forward")
-def pdist(self: ir.Value, p: float = 2.0) -> Any:
+def pdist(self: ir.Value, p: float = 2.0) -> RecordedValue:
     """Distances between all pairs of rows of `float[n, d]`, each pair once."""
     count = axes.fixed_size(self, 0)
     if count is None:

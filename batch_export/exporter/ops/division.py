@@ -13,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
@@ -24,6 +25,15 @@ def operands(self: Any, other: Any) -> tuple[Any, Any]:
     return self, other if isinstance(other, ir.Value) else axes.like(other, self)
 
 
+def _no_zero(self: Any, other: Any) -> Any:
+    """A scalar that divides integers and may be a free size of 0, by which torch divides only what has no elements."""
+    if not isinstance(other, ir.Value) or other.shape != () or loops.recorder().known(other) is not None:
+        return other
+    if other.producer() is None or self.shape == ():
+        return other
+    return op.Where(op.Equal(other, axes.like(0, other)), axes.like(1, other), other)
+
+
 def _sign(value: Any) -> int:
     """1 or -1 for a number of the model that is known and not 0; 0 for what is not known."""
     array = loops.recorder().known(value)
@@ -33,7 +43,7 @@ def _sign(value: Any) -> int:
     return (number > 0) - (number < 0)
 
 
-def _opposed(rest: Any, other: Any) -> Any:
+def _opposed(rest: Any, other: Any) -> RecordedValue:
     """Whether a remainder has the other sign than the divisor; a remainder of 0 has none."""
     zero = axes.like(0, rest)
     sign = _sign(other)
@@ -47,7 +57,7 @@ def _is_unsigned(value: Any) -> bool:
     return value.dtype is not None and not value.dtype.is_signed()
 
 
-def floored(self: Any, other: Any) -> Any:
+def floored(self: Any, other: Any) -> RecordedValue:
     """The quotient of integers, rounded down."""
     quotient = op.Div(self, other)
     if _is_unsigned(self):
@@ -56,7 +66,7 @@ def floored(self: Any, other: Any) -> Any:
     return op.Sub(quotient, op.CastLike(_opposed(rest, other), self))
 
 
-def _floored_float(self: Any, other: Any) -> Any:
+def _floored_float(self: Any, other: Any) -> RecordedValue:
     quotient, rest = op.Div(self, other), op.Mod(self, other, fmod=1)
     one, half, zero = (axes.like(number, self) for number in (1.0, 0.5, 0.0))
     exact = op.Div(op.Sub(self, rest), other)
@@ -68,48 +78,50 @@ def _floored_float(self: Any, other: Any) -> Any:
     return floor if _sign(other) else op.Where(op.Equal(other, zero), quotient, floor)
 
 
-def truncated(value: Any) -> Any:
+def truncated(value: Any) -> RecordedValue:
     """A number without what follows the point; a zero keeps its sign."""
     return op.Where(op.Greater(value, axes.like(0.0, value)), op.Floor(value), op.Ceil(value))
 
 
 @lowering("aten::floor_divide", "aten::floor_divide.Scalar", "aten::div.Tensor_mode", "aten::div.Scalar_mode")
-def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> Any:
+def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> RecordedValue:
     """`aten::div` with its three ways of rounding, and `aten::floor_divide`."""
     left, right = operands(self, other)
     if rounding_mode is None:
         return op.Div(left, right)
     if axes.is_float(left):
         return truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
+    right = _no_zero(left, right)
     return op.Div(left, right) if rounding_mode == "trunc" else floored(left, right)
 
 
 @lowering("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
-def remainder(self: Any, other: Any) -> Any:
+def remainder(self: Any, other: Any) -> RecordedValue:
     """The remainder with the sign of the divisor."""
     left, right = operands(self, other)
     if not axes.is_float(left):
-        return op.Mod(left, right)
+        return op.Mod(left, _no_zero(left, right))
     rest = op.Mod(left, right, fmod=1)
     return op.Where(_opposed(rest, right), op.Add(rest, right), rest)
 
 
 @lowering("aten::fmod.Tensor", "aten::fmod.Scalar", "prims::fmod")
-def fmod(self: Any, other: Any) -> Any:
+def fmod(self: Any, other: Any) -> RecordedValue:
     """The remainder with the sign of the dividend; that of integers by a division, since Mod goes through float64."""
     left, right = operands(self, other)
     if axes.is_float(left):
         return op.Mod(left, right, fmod=1)
+    right = _no_zero(left, right)
     return op.Sub(left, op.Mul(op.Div(left, right), right))
 
 
 @lowering("aten::trunc", "aten::fix", "prims::trunc")
-def trunc(self: ir.Value) -> Any:
+def trunc(self: ir.Value) -> RecordedValue:
     """Rounding towards zero, which keeps the sign of a zero."""
     return truncated(self) if axes.is_float(self) else op.Identity(self)
 
 
 @lowering("aten::frac")
-def frac(self: ir.Value) -> Any:
+def frac(self: ir.Value) -> RecordedValue:
     """What follows the point, with the number's sign."""
     return op.Sub(self, truncated(self))

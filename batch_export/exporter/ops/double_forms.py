@@ -13,27 +13,30 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, doubles, error_function, stable, windows
 
 
-def _leaky(x: ir.Value, alpha: float = 0.01) -> Any:
+def _leaky(x: ir.Value, alpha: float = 0.01) -> RecordedValue:
     return doubles.leaky_relu(x, alpha)
 
 
-def _selu(x: ir.Value, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Any:
+def _selu(
+    x: ir.Value, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875
+) -> RecordedValue:
     return doubles.elu(x, alpha, gamma)
 
 
-def _hard_sigmoid(x: ir.Value, alpha: float = 0.2, beta: float = 0.5) -> Any:
+def _hard_sigmoid(x: ir.Value, alpha: float = 0.2, beta: float = 0.5) -> RecordedValue:
     line = op.Add(op.Mul(x, axes.like(alpha, x)), axes.like(beta, x))
     return op.Max(op.Min(line, axes.like(1.0, x)), axes.like(0.0, x))
 
 
-def _softsign(x: ir.Value) -> Any:
+def _softsign(x: ir.Value) -> RecordedValue:
     return op.Div(x, op.Add(op.Abs(x), axes.like(1.0, x)))
 
 
-def _above(x: ir.Value, alpha: float = 1.0) -> Any:
+def _above(x: ir.Value, alpha: float = 1.0) -> RecordedValue:
     return op.Where(op.Greater(x, axes.like(alpha, x)), x, axes.like(0.0, x))
 
 
@@ -41,7 +44,7 @@ def _spatial(x: ir.Value) -> list[int]:
     return list(range(2, axes.rank(x)))
 
 
-def _normalised(x: ir.Value, scale: ir.Value, bias: ir.Value, epsilon: float = 1e-5) -> Any:
+def _normalised(x: ir.Value, scale: ir.Value, bias: ir.Value, epsilon: float = 1e-5) -> RecordedValue:
     """Each channel of each sample by its own mean and variance."""
     spatial = _spatial(x)
     centred = op.Sub(x, op.ReduceMean(x, spatial, keepdims=1))
@@ -72,11 +75,11 @@ def _layer_normalised(
     return normal if bias is None else op.Add(normal, bias), mean, inverse
 
 
-def _averaged(x: ir.Value) -> Any:
+def _averaged(x: ir.Value) -> RecordedValue:
     return op.ReduceMean(x, _spatial(x), keepdims=1)
 
 
-def _largest(x: ir.Value) -> Any:
+def _largest(x: ir.Value) -> RecordedValue:
     return op.ReduceMax(x, _spatial(x), keepdims=1)
 
 

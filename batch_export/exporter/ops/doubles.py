@@ -14,6 +14,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.stable import exp_minus_one, log_one_plus, softplus_of
@@ -22,7 +23,7 @@ _LARGE = 1e150
 """Beyond this a square would overflow, and 1 beside it is nothing."""
 
 
-def _number(value: float) -> Any:
+def _number(value: float) -> RecordedValue:
     return op.Constant(value=ir.tensor(value, dtype=ir.DataType.DOUBLE))
 
 
@@ -31,11 +32,11 @@ def is_double(value: ir.Value) -> bool:
     return value.dtype == ir.DataType.DOUBLE
 
 
-def _with_sign_of(x: Any, size: Any) -> Any:
+def _with_sign_of(x: Any, size: Any) -> RecordedValue:
     return op.Where(op.Greater(x, _number(0.0)), size, op.Neg(size))
 
 
-def arctangent(x: Any) -> Any:
+def arctangent(x: Any) -> RecordedValue:
     """The arctangent of any float dtype."""
     if not is_double(x):
         return op.Atan(x)
@@ -53,17 +54,17 @@ def arctangent(x: Any) -> Any:
     return _with_sign_of(x, op.Where(is_far, op.Sub(_number(math.pi / 2), near), near))
 
 
-def _arcsine(x: Any) -> Any:
+def _arcsine(x: Any) -> RecordedValue:
     one = _number(1.0)
     return arctangent(op.Div(x, op.Sqrt(op.Mul(op.Sub(one, x), op.Add(one, x)))))
 
 
-def _arccosine(x: Any) -> Any:
+def _arccosine(x: Any) -> RecordedValue:
     one = _number(1.0)
     return op.Mul(_number(2.0), arctangent(op.Sqrt(op.Div(op.Sub(one, x), op.Add(one, x)))))
 
 
-def _sinh(x: Any) -> Any:
+def _sinh(x: Any) -> RecordedValue:
     size = op.Abs(x)
     near = exp_minus_one(op.Min(size, _number(1.0)))
     near = op.Mul(_number(0.5), op.Add(near, op.Div(near, op.Add(near, _number(1.0)))))
@@ -73,21 +74,21 @@ def _sinh(x: Any) -> Any:
     return _with_sign_of(x, op.Where(op.Less(size, _number(1.0)), near, far))
 
 
-def _cosh(x: Any) -> Any:
+def _cosh(x: Any) -> RecordedValue:
     root = op.Exp(op.Mul(op.Abs(x), _number(0.5)))
     half = op.Mul(op.Mul(_number(0.5), root), root)
     return op.Add(half, op.Div(_number(0.25), half))
 
 
-def _far(size: Any, near: Callable[[Any], Any]) -> Any:
+def _far(size: Any, near: Callable[[Any], Any]) -> RecordedValue:
     """A function of arguments below `_LARGE`, and log(2 x) beyond."""
     is_far = op.Greater(size, _number(_LARGE))
     beyond = op.Add(op.Log(size), _number(math.log(2.0)))
     return op.Where(is_far, beyond, near(op.Where(is_far, _number(1.0), size)))
 
 
-def _arsinh(x: Any) -> Any:
-    def near(size: Any) -> Any:
+def _arsinh(x: Any) -> RecordedValue:
+    def near(size: Any) -> RecordedValue:
         square = op.Mul(size, size)
         root = op.Sqrt(op.Add(square, _number(1.0)))
         return log_one_plus(op.Add(size, op.Div(square, op.Add(root, _number(1.0)))))
@@ -95,21 +96,21 @@ def _arsinh(x: Any) -> Any:
     return _with_sign_of(x, _far(op.Abs(x), near))
 
 
-def _arcosh(x: Any) -> Any:
-    def near(size: Any) -> Any:
+def _arcosh(x: Any) -> RecordedValue:
+    def near(size: Any) -> RecordedValue:
         above = op.Sub(size, _number(1.0))
         return log_one_plus(op.Add(above, op.Sqrt(op.Mul(above, op.Add(above, _number(2.0))))))
 
     return op.Where(op.Less(x, _number(1.0)), _number(math.nan), _far(x, near))
 
 
-def _artanh(x: Any) -> Any:
+def _artanh(x: Any) -> RecordedValue:
     size = op.Abs(x)
     ratio = op.Div(op.Mul(_number(2.0), size), op.Sub(_number(1.0), size))
     return _with_sign_of(x, op.Mul(_number(0.5), log_one_plus(ratio)))
 
 
-def _tangent(x: Any) -> Any:
+def _tangent(x: Any) -> RecordedValue:
     return op.Div(op.Sin(x), op.Cos(x))
 
 
@@ -136,12 +137,12 @@ atanh = lowering("aten::atanh", "prims::atanh")(_either(op.Atanh, _artanh, "The 
 # Activations ----------------------------------------------------------------------------------------------------------
 
 
-def _positive_or(x: Any, otherwise: Any) -> Any:
+def _positive_or(x: Any, otherwise: Any) -> RecordedValue:
     return op.Where(op.Greater(x, axes.like(0.0, x)), x, otherwise)
 
 
 @lowering("aten::elu")
-def elu(self: ir.Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+def elu(self: ir.Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> RecordedValue:
     """scale x where x > 0, scale alpha (exp(input_scale x) - 1) elsewhere."""
     if not is_double(self) and scale == 1.0 and input_scale == 1.0:
         return op.Elu(self, alpha=alpha)
@@ -150,14 +151,14 @@ def elu(self: ir.Value, alpha: float = 1.0, scale: float = 1.0, input_scale: flo
 
 
 @lowering("aten::selu")
-def selu(self: ir.Value) -> Any:
+def selu(self: ir.Value) -> RecordedValue:
     """ELU with the constants of self-normalising networks (Klambauer et al., 2017)."""
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return elu(self, alpha, scale) if is_double(self) else op.Selu(self, alpha=alpha, gamma=scale)
 
 
 @lowering("aten::celu")
-def celu(self: ir.Value, alpha: float = 1.0) -> Any:
+def celu(self: ir.Value, alpha: float = 1.0) -> RecordedValue:
     """x where x > 0, alpha (exp(x / alpha) - 1) elsewhere."""
     if not is_double(self) and self.dtype != ir.DataType.FLOAT:
         single = axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
@@ -166,7 +167,7 @@ def celu(self: ir.Value, alpha: float = 1.0) -> Any:
 
 
 @lowering("aten::leaky_relu")
-def leaky_relu(self: ir.Value, negative_slope: float = 0.01) -> Any:
+def leaky_relu(self: ir.Value, negative_slope: float = 0.01) -> RecordedValue:
     """x where x > 0, negative_slope x elsewhere."""
     if not is_double(self):
         return op.LeakyRelu(self, alpha=negative_slope)
@@ -174,7 +175,7 @@ def leaky_relu(self: ir.Value, negative_slope: float = 0.01) -> Any:
 
 
 @lowering("aten::prelu", "aten::_prelu_kernel")
-def prelu(self: ir.Value, weight: ir.Value) -> Any:
+def prelu(self: ir.Value, weight: ir.Value) -> RecordedValue:
     """x where x > 0, weight x elsewhere, with one weight or one for each channel (axis 1)."""
     count = axes.rank(self)
     if axes.rank(weight) == 1:
@@ -183,24 +184,24 @@ def prelu(self: ir.Value, weight: ir.Value) -> Any:
     return _positive_or(self, op.Mul(self, weight)) if is_double(self) else op.PRelu(self, weight)
 
 
-def _clipped_line(x: Any) -> Any:
+def _clipped_line(x: Any) -> RecordedValue:
     line = op.Add(op.Div(x, _number(6.0)), _number(0.5))
     return op.Max(op.Min(line, _number(1.0)), _number(0.0))
 
 
 @lowering("aten::hardsigmoid")
-def hardsigmoid(self: ir.Value) -> Any:
+def hardsigmoid(self: ir.Value) -> RecordedValue:
     """x / 6 + 1/2 between 0 and 1."""
     return _clipped_line(self) if is_double(self) else op.HardSigmoid(self, alpha=1 / 6, beta=1 / 2)
 
 
 @lowering("aten::hardswish")
-def hardswish(self: ir.Value) -> Any:
+def hardswish(self: ir.Value) -> RecordedValue:
     """x times its hardsigmoid."""
     return op.Mul(self, _clipped_line(self)) if is_double(self) else op.HardSwish(self)
 
 
 @lowering("aten::mish")
-def mish(self: ir.Value) -> Any:
+def mish(self: ir.Value) -> RecordedValue:
     """x tanh(softplus(x))."""
     return op.Mul(self, op.Tanh(softplus_of(self))) if is_double(self) else op.Mish(self)

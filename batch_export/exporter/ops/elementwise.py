@@ -9,6 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
@@ -40,13 +41,13 @@ def _skipping_nan(choose: Any, self: ir.Value, other: ir.Value) -> Any:
 
 
 @lowering("aten::relu")
-def relu(self: ir.Value) -> Any:
+def relu(self: ir.Value) -> RecordedValue:
     """What is above 0; of integers by Max, since Relu would go through floating point."""
     return op.Relu(self) if axes.is_float(self) else op.Max(self, axes.like(0, self))
 
 
 @lowering("aten::hypot", "prims::hypot")
-def hypot(self: ir.Value, other: ir.Value) -> Any:
+def hypot(self: ir.Value, other: ir.Value) -> RecordedValue:
     """sqrt(a^2 + b^2) without overflow on the way; infinite where one is, even beside NaN."""
     left, right = op.Abs(self), op.Abs(other)
     large, small = op.Max(left, right), op.Min(left, right)
@@ -56,14 +57,14 @@ def hypot(self: ir.Value, other: ir.Value) -> Any:
 
 
 @lowering("aten::signbit", "prims::signbit")
-def signbit(self: ir.Value) -> Any:
+def signbit(self: ir.Value) -> RecordedValue:
     """Whether the sign is a minus, that of -0.0 included."""
     negative = op.Less(self, op.CastLike(0, self))
     return op.Or(negative, op.Less(op.Reciprocal(self), op.CastLike(0, self))) if axes.is_float(self) else negative
 
 
 @lowering("aten::lerp.Tensor", "aten::lerp.Scalar")
-def lerp(self: ir.Value, end: ir.Value, weight: Any) -> Any:
+def lerp(self: ir.Value, end: ir.Value, weight: Any) -> RecordedValue:
     """From one number towards another; from weight 1/2 on it is measured from the end, as in torch."""
     distance = op.Sub(end, self)
     if isinstance(weight, ir.Value):
@@ -76,7 +77,7 @@ def lerp(self: ir.Value, end: ir.Value, weight: Any) -> Any:
 
 
 @lowering("aten::softshrink")
-def softshrink(self: ir.Value, lambd: float = 0.5) -> Any:
+def softshrink(self: ir.Value, lambd: float = 0.5) -> RecordedValue:
     """What is left when a number moves by lambd towards 0; 0 within lambd of it, and NaN stays."""
     edge = axes.like(lambd, self)
     below = op.Where(
@@ -118,7 +119,7 @@ def frexp(self: ir.Value) -> Any:
 
 
 @lowering("aten::sinc", "aten::special_sinc")
-def sinc(self: ir.Value) -> Any:
+def sinc(self: ir.Value) -> RecordedValue:
     """sin(pi x) / (pi x), 1 at 0."""
     data = as_float(self)
     scaled = op.Mul(data, axes.like(math.pi, data))
@@ -128,7 +129,9 @@ def sinc(self: ir.Value) -> Any:
 
 
 @lowering("aten::isclose")
-def isclose(self: ir.Value, other: ir.Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(
+    self: ir.Value, other: ir.Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> RecordedValue:
     """|a - b| <= atol + rtol |b| for finite numbers; equal values (infinities included) are always close."""
     equal = op.Equal(self, other)
     if self.dtype == ir.DataType.BOOL:
@@ -143,18 +146,18 @@ def isclose(self: ir.Value, other: ir.Value, rtol: float = 1e-5, atol: float = 1
 
 
 @lowering("aten::_conj_physical", "prims::conj_physical", is_complex=True)
-def conjugate(self: ir.Value) -> Any:
+def conjugate(self: ir.Value) -> RecordedValue:
     """The conjugate of complex numbers stored as pairs."""
     return op.Mul(self, op.CastLike(op.Constant(value_floats=[1.0, -1.0]), self))
 
 
 @lowering("aten::_conj_physical", "prims::conj_physical", "prims::view_of", "prims::alias")
-def same_real(self: ir.Value) -> Any:
+def same_real(self: ir.Value) -> RecordedValue:
     """The conjugate of real numbers, and views of a whole tensor: the value itself."""
     return op.Identity(self)
 
 
 @lowering("prims::view_of", "prims::alias", is_complex=True)
-def same_complex(self: ir.Value) -> Any:
+def same_complex(self: ir.Value) -> RecordedValue:
     """A view of a whole complex tensor."""
     return op.Identity(self)

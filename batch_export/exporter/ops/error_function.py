@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.elementwise import as_float
 from batch_export.exporter.ops.marking import lowering
@@ -34,7 +35,7 @@ _ERFINV_TAIL = (
 )  # fmt: skip
 
 
-def number(value: float) -> Any:
+def number(value: float) -> RecordedValue:
     """A float64 scalar."""
     return op.Constant(value=ir.tensor(value, dtype=ir.DataType.DOUBLE))
 
@@ -52,7 +53,7 @@ def double(self: ir.Value) -> Any:
     return axes.shaped(op.Cast(self, to=ir.DataType.DOUBLE), self.shape)
 
 
-def back(result: Any, self: ir.Value) -> Any:
+def back(result: Any, self: ir.Value) -> RecordedValue:
     """A float64 result in the dtype of the argument, of an integer argument in float32."""
     return op.CastLike(result, self) if axes.is_float(self) else op.Cast(result, to=ir.DataType.FLOAT)
 
@@ -77,7 +78,7 @@ def _coefficients() -> tuple[float, ...]:
     return tuple(float(one) for one in series)
 
 
-def _erfcx_positive(x: Any, terms: int) -> Any:
+def _erfcx_positive(x: Any, terms: int) -> RecordedValue:
     """exp(x^2) erfc(x) of float64 x >= 0, by Clenshaw's rule."""
     variable = op.Where(op.IsInf(x), number(1.0), op.Div(op.Sub(x, number(_MIDDLE)), op.Add(x, number(_MIDDLE))))
     doubled = op.Add(variable, variable)
@@ -93,14 +94,14 @@ def _terms(self: ir.Value) -> int:
     return _TERMS if self.dtype == ir.DataType.DOUBLE else _SINGLE_TERMS
 
 
-def _complement(x: Any, terms: int) -> Any:
+def _complement(x: Any, terms: int) -> RecordedValue:
     """erfc of float64 numbers."""
     size = op.Abs(x)
     positive = op.Mul(op.Exp(op.Neg(op.Mul(x, x))), _erfcx_positive(size, terms))
     return op.Where(op.Less(x, number(0.0)), op.Sub(number(2.0), positive), positive)
 
 
-def error_function(x: Any) -> Any:
+def error_function(x: Any) -> RecordedValue:
     """erf of any float dtype."""
     if x.dtype != ir.DataType.DOUBLE:
         return op.Erf(x)
@@ -111,31 +112,31 @@ def error_function(x: Any) -> Any:
 
 
 @lowering("aten::erf", "aten::special_erf", "prims::erf")
-def erf(self: ir.Value) -> Any:
+def erf(self: ir.Value) -> RecordedValue:
     """The error function."""
     return error_function(as_float(self))
 
 
 @lowering("aten::erfc", "aten::special_erfc", "prims::erfc")
-def erfc(self: ir.Value) -> Any:
+def erfc(self: ir.Value) -> RecordedValue:
     """1 - erf(x), without cancellation."""
     return back(_complement(double(as_float(self)), _terms(self)), self)
 
 
 @lowering("aten::special_erfcx", "prims::erfcx")
-def erfcx(self: ir.Value) -> Any:
+def erfcx(self: ir.Value) -> RecordedValue:
     """exp(x^2) erfc(x), without overflow for large x."""
     return back(_erfcx(double(as_float(self)), _terms(self)), self)
 
 
-def _erfcx(x: Any, terms: int) -> Any:
+def _erfcx(x: Any, terms: int) -> RecordedValue:
     positive = _erfcx_positive(op.Abs(x), terms)
     doubled = op.Mul(number(2.0), op.Exp(op.Mul(x, x)))
     return op.Where(op.Less(x, number(0.0)), op.Sub(doubled, positive), positive)
 
 
 @lowering("aten::special_ndtr", "prims::ndtr")
-def ndtr(self: ir.Value) -> Any:
+def ndtr(self: ir.Value) -> RecordedValue:
     """The normal distribution function."""
     if self.dtype == ir.DataType.DOUBLE:
         return op.Mul(number(0.5), _complement(op.Mul(self, number(-math.sqrt(0.5))), _terms(self)))
@@ -145,7 +146,7 @@ def ndtr(self: ir.Value) -> Any:
 
 
 @lowering("aten::special_log_ndtr")
-def log_ndtr(self: ir.Value) -> Any:
+def log_ndtr(self: ir.Value) -> RecordedValue:
     """The logarithm of the normal distribution function, exact far to the left as well."""
     x = double(as_float(self))
     is_low = op.Less(x, number(-1.0))
@@ -158,7 +159,7 @@ def log_ndtr(self: ir.Value) -> Any:
     return back(op.Where(is_low, left, log_one_plus(op.Neg(tail))), self)
 
 
-def _inverse(x: Any, is_precise: bool) -> Any:
+def _inverse(x: Any, is_precise: bool) -> RecordedValue:
     """The inverse of erf, of float64 numbers; -1 and 1 give infinities, beyond them NaN."""
     w = op.Neg(op.Log(op.Mul(op.Sub(number(1.0), x), op.Add(number(1.0), x))))
     centre = polynomial(_ERFINV_CENTRE, op.Sub(w, number(2.5)))
@@ -170,7 +171,7 @@ def _inverse(x: Any, is_precise: bool) -> Any:
     return op.Where(op.Equal(op.Abs(x), number(1.0)), op.Mul(x, number(float("inf"))), guess)
 
 
-def _improved(guess: Any, x: Any) -> Any:
+def _improved(guess: Any, x: Any) -> RecordedValue:
     """A step of Newton towards erf(guess) = x, by the complement where erf is close to 1."""
     size, target = op.Abs(guess), op.Abs(x)
     near = op.Sub(error_function(size), target)
@@ -182,13 +183,13 @@ def _improved(guess: Any, x: Any) -> Any:
 
 
 @lowering("aten::erfinv", "aten::special_erfinv", "prims::erf_inv")
-def erfinv(self: ir.Value) -> Any:
+def erfinv(self: ir.Value) -> RecordedValue:
     """The inverse of the error function on [-1, 1]."""
     return back(_inverse(double(as_float(self)), self.dtype == ir.DataType.DOUBLE), self)
 
 
 @lowering("aten::special_ndtri", "prims::ndtri")
-def ndtri(self: ir.Value) -> Any:
+def ndtri(self: ir.Value) -> RecordedValue:
     """The quantile function of the normal distribution: sqrt(2) erfinv(2 p - 1)."""
     p = double(as_float(self))
     doubled = op.Sub(op.Mul(p, number(2.0)), number(1.0))
@@ -197,7 +198,7 @@ def ndtri(self: ir.Value) -> Any:
 
 
 @lowering("aten::gelu")
-def gelu(self: ir.Value, approximate: str = "none") -> Any:
+def gelu(self: ir.Value, approximate: str = "none") -> RecordedValue:
     """x times the normal distribution function of x, or its approximation by tanh."""
     half, one = axes.like(0.5, self), axes.like(1.0, self)
     if approximate == "tanh":

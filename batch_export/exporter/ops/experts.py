@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
 @lowering("transformers::grouped_mm_fallback")
-def grouped_rows(input: ir.Value, weight: ir.Value, offs: ir.Value) -> Any:
+def grouped_rows(input: ir.Value, weight: ir.Value, offs: ir.Value) -> RecordedValue:
     """Row r times the matrix of the group g with offs[g - 1] <= r < offs[g]: `float[rows, k]`, `float[groups, k, n]`.
 
     Every matrix meets every row, and rows of other groups are zeroed: ONNX has no product over groups of free size.
@@ -30,7 +29,7 @@ def grouped_rows(input: ir.Value, weight: ir.Value, offs: ir.Value) -> Any:
 @lowering("aten::_grouped_mm")
 def grouped_mm(
     self: ir.Value, mat2: ir.Value, offs: ir.Value | None = None, bias: ir.Value | None = None, out_dtype: int = -1
-) -> Any:
+) -> RecordedValue:
     """`aten::_grouped_mm` of rows by group, or of two batches of matrices."""
     ranks = axes.rank(self), axes.rank(mat2)
     if ranks == (2, 3) and offs is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.division import operands
 from batch_export.exporter.ops.marking import lowering
@@ -16,7 +17,7 @@ _BITS = 63
 """Exponents are int64 at most, and are not negative where these are read."""
 
 
-def _whole_power(base: Any, exponent: int) -> Any:
+def _whole_power(base: Any, exponent: int) -> RecordedValue:
     """By repeated squaring; of a negative exponent only 1 and -1 have a power that is not 0."""
     one = axes.like(1, base)
     if exponent < 0:
@@ -55,7 +56,7 @@ def _whole_powers(base: Any, exponent: Any) -> Any:
 
 
 @lowering("aten::pow.Tensor_Scalar", "aten::pow.Tensor_Tensor", "aten::pow.Scalar", "prims::pow")
-def power(self: Any, exponent: Any) -> Any:
+def power(self: Any, exponent: Any) -> RecordedValue:
     """`aten::pow` of tensors and numbers."""
     given = exponent
     base, exponent = operands(self, exponent)
@@ -69,13 +70,13 @@ def power(self: Any, exponent: Any) -> Any:
 
 
 @lowering("aten::square")
-def square(self: ir.Value) -> Any:
+def square(self: ir.Value) -> RecordedValue:
     """The product with itself."""
     return op.Mul(self, self)
 
 
 @lowering("aten::ldexp.Tensor")
-def ldexp(self: ir.Value, other: ir.Value) -> Any:
+def ldexp(self: ir.Value, other: ir.Value) -> RecordedValue:
     """x times 2 to the power of a tensor of integers, rounded once: the power alone may be infinite where x is tiny."""
     wide = ir.DataType.DOUBLE
     if not axes.is_float(self) or axes.is_float(other):  # torch multiplies by the power

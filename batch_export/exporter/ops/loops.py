@@ -14,6 +14,7 @@ from onnxscript import evaluator
 
 from batch_export.exporter.graph.bodies import around, body, fresh_value
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.ops import axes
 
@@ -41,7 +42,7 @@ def lengthened(sequence: Any) -> Any:
     return axes.shaped(longer, None if sequence.shape is None else [None, *list(sequence.shape)[1:]])
 
 
-def shortened(stack: Any, sequence: Any) -> Any:
+def shortened(stack: Any, sequence: Any) -> RecordedValue:
     """What a Scan stacked, without the slice that `lengthened` added to the sequence."""
     return stack if _is_filled(sequence) else op.Slice(stack, [0], [-1], [0])
 
@@ -120,7 +121,7 @@ def count(
     return around(here, "Loop", [limit, here.constant(True, ir.DataType.BOOL), *states], {"body": graph}, ends)
 
 
-def positions(length: Any) -> Any:
+def positions(length: Any) -> RecordedValue:
     """`int64[n]`: 0, 1, ... for a number, `int64[]` or `int64[1]`."""
     if isinstance(length, ir.Value) and length.shape is not None and len(length.shape) == 1:
         length = op.Squeeze(length, [0])

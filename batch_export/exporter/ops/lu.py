@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (
@@ -62,8 +63,8 @@ def lu(data: Any, rows: Any, columns: Any) -> tuple[Any, Any, Any]:
         chosen = op.Where(op.Equal(row_numbers, index), op.Add(pivot, 1), chosen)
         return op.Where(at, factors, reduced), rows_order, chosen
 
-    packed, order, pivots = loops.count(steps, step, [data, order, pivots])
-    return packed, order, pivots
+    packed, permuted, chosen = loops.count(steps, step, [data, order, pivots])
+    return packed, permuted, chosen
 
 
 def _solved(packed: Any, order: Any, rows: Any, right: Any) -> Any:
@@ -126,7 +127,7 @@ def _unpacked(packed: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
     return lower, op.Trilu(op.Slice(packed, [0], stop, [1]), None, upper=1)
 
 
-def _permutation(order: Any, rows: Any, like: Any) -> Any:
+def _permutation(order: Any, rows: Any, like: Any) -> RecordedValue:
     """P with P[order[i], i] = 1, so that A = P L U."""
     return op.CastLike(op.Equal(op.Unsqueeze(order, [1]), numbers_along(rows, [1, -1, 1])), like)
 
@@ -212,7 +213,7 @@ def linalg_lu_solve(
     B: ir.Value,  # noqa: N803
     left: bool = True,
     adjoint: bool = False,
-) -> Any:
+) -> RecordedValue:
     """Solves A X = B from A's factors."""
     matrices = Matrices(LU)
     right, _ = right_side(LU, B)

@@ -13,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 
 
@@ -32,7 +33,7 @@ class Matrices:
         self.data = op.Reshape(value, op.Concat(batch, sizes, axis=0), allowzero=1)
         axes.shaped(self.data, [None, axes.fixed_size(value, -2), axes.fixed_size(value, -1)])
 
-    def restored(self, value: Any, trailing: int = 2) -> Any:
+    def restored(self, value: Any, trailing: int = 2) -> RecordedValue:
         """A result over the merged axis, with the leading axes as they were."""
         if self._lead is None:
             return op.Squeeze(value, [0])
@@ -51,22 +52,22 @@ def smaller(left: Any, right: Any) -> Any:
     return min(left, right) if isinstance(left, int) and isinstance(right, int) else op.Min(left, right)
 
 
-def column_at(data: Any, index: Any) -> Any:
+def column_at(data: Any, index: Any) -> RecordedValue:
     """`float[batch, rows, 1]`."""
     return op.Unsqueeze(op.Gather(data, index, axis=2), [2])
 
 
-def row_at(data: Any, index: Any) -> Any:
+def row_at(data: Any, index: Any) -> RecordedValue:
     """`float[batch, 1, columns]`."""
     return op.Unsqueeze(op.Gather(data, index, axis=1), [1])
 
 
-def columns_of(right: Any) -> Any:
+def columns_of(right: Any) -> RecordedValue:
     """The number of columns as `int64[]`."""
     return op.Squeeze(op.Shape(right, start=2, end=3), [0])
 
 
-def numbers_along(length: Any, shape: Sequence[int]) -> Any:
+def numbers_along(length: Any, shape: Sequence[int]) -> RecordedValue:
     """0, 1, ... in a shape that broadcasts along one axis of matrices."""
     return op.Reshape(loops.positions(length), list(shape))
 
@@ -76,7 +77,7 @@ def zeros_like(data: Any) -> Any:
     return axes.shaped(op.Expand(op.CastLike(0.0, data), op.Shape(data)), data.shape)
 
 
-def with_axes_swapped(transposed: Any) -> Any:
+def with_axes_swapped(transposed: Any) -> RecordedValue:
     """Rows as columns: `float[batch, n, m]` to `float[batch, m, n]`."""
     swapped = op.Transpose(transposed, perm=[0, 2, 1])
     if transposed.shape is not None:
@@ -85,7 +86,7 @@ def with_axes_swapped(transposed: Any) -> Any:
     return swapped
 
 
-def merged_vectors(value: ir.Value) -> Any:
+def merged_vectors(value: ir.Value) -> RecordedValue:
     """Vectors with merged leading axes: `[batch, n]`."""
     lead = op.ReduceProd(op.Shape(value, end=-1), keepdims=1) if axes.rank(value) > 1 else [1]
     merged = op.Reshape(value, op.Concat(lead, op.Shape(value, start=-1), axis=0), allowzero=1)
@@ -93,7 +94,7 @@ def merged_vectors(value: ir.Value) -> Any:
     return merged
 
 
-def identity(data: Any, length: Any) -> Any:
+def identity(data: Any, length: Any) -> RecordedValue:
     """`float[batch, length, length]` unit matrices for the batch of `data`."""
     same = op.Equal(numbers_along(length, [-1, 1]), numbers_along(length, [1, -1]))
     unit = op.Unsqueeze(op.CastLike(same, data), [0])
@@ -122,7 +123,7 @@ def _same_shape(A: ir.Value, B: ir.Value) -> bool:  # noqa: N803
     return list(A.shape)[:-1] == list(B.shape)
 
 
-def no_error(matrices: Matrices) -> Any:
+def no_error(matrices: Matrices) -> RecordedValue:
     """Zeros as error codes: `int32[...]`."""
     return op.Cast(
         matrices.restored(op.Expand(op.Constant(value_int=0), op.Shape(matrices.data, end=1)), 0), to=ir.DataType.INT32

@@ -13,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op, op21, op23
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import Obstacle, lowering
 
 
@@ -39,7 +40,7 @@ def native_group_norm(
 ) -> Any:
     """`aten::group_norm` as the operator whose scale and bias are per channel, which they are from opset 21 on."""
 
-    def each_channel(fill: float) -> Any:
+    def each_channel(fill: float) -> RecordedValue:
         value = op.Constant(value=ir.tensor([fill], dtype=input.dtype))
         return op.Expand(value, op.Shape(input, start=1, end=2))
 

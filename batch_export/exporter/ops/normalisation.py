@@ -8,13 +8,14 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op, op20
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import error_function
 from batch_export.exporter.ops.axes import rank, reshaped, shaped
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
 
 
-def _per_channel(input: Any, fill: float) -> Any:
+def _per_channel(input: Any, fill: float) -> RecordedValue:
     channels = input.shape[1]
     if isinstance(channels, int):
         return op.Constant(value=ir.tensor([fill] * channels, dtype=input.dtype))
@@ -70,7 +71,7 @@ def log_softmax(self: ir.Value, dim: int, dtype: int | None = None) -> Any:
 
 
 @lowering("aten::gelu", opset=20)
-def gelu(self: ir.Value, approximate: str = "none") -> Any:
+def gelu(self: ir.Value, approximate: str = "none") -> RecordedValue:
     """`aten::gelu` as the operator of opset 20, which onnxruntime has for float32 and float16."""
     if self.dtype == ir.DataType.DOUBLE:
         return error_function.gelu(self, approximate)
@@ -85,7 +86,7 @@ def group_norm(
     bias: ir.Value | None = None,
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
-) -> Any:
+) -> RecordedValue:
     """`aten::group_norm`: each group of channels of each sample by its own mean and variance."""
     assert input.shape is not None
     behind = [size for size in list(input.shape)[1:] if isinstance(size, int)]

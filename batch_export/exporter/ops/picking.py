@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -18,7 +19,7 @@ _FAR = 2**63 - 1
 
 
 @lowering("aten::flip", "prims::rev")
-def flip(self: ir.Value, dims: Sequence[int]) -> Any:
+def flip(self: ir.Value, dims: Sequence[int]) -> RecordedValue:
     """The elements along axes in reverse; a scalar has nothing to reverse."""
     listed = sorted({axes.axis(self, dim) for dim in dims})
     if not listed or axes.rank(self) == 0:
@@ -28,7 +29,7 @@ def flip(self: ir.Value, dims: Sequence[int]) -> Any:
 
 
 @lowering("aten::narrow", "aten::narrow_copy")
-def narrow(self: ir.Value, dim: int, start: Any, length: Any) -> Any:
+def narrow(self: ir.Value, dim: int, start: Any, length: Any) -> RecordedValue:
     """`length` elements of an axis; a start before 0 counts from the end."""
     position = axes.axis(self, dim)
     if isinstance(start, int) and isinstance(length, int):
@@ -42,7 +43,7 @@ def narrow(self: ir.Value, dim: int, start: Any, length: Any) -> Any:
 
 
 @lowering("aten::diagonal", "aten::diagonal_copy")
-def diagonal(self: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal(self: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> RecordedValue:
     """The diagonal of two axes, as the last axis."""
     rows, columns = axes.axis(self, dim1), axes.axis(self, dim2)
     others = [axis for axis in range(axes.rank(self)) if axis not in (rows, columns)]
@@ -59,7 +60,7 @@ def diagonal(self: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> A
 
 
 @lowering("aten::all.dims")
-def all_true(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Any:
+def all_true(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> RecordedValue:
     """Whether no element along the axes is zero."""
     truth = self if self.dtype == ir.DataType.BOOL else op.Cast(self, to=ir.DataType.BOOL)
     if axes.rank(self) == 0 or (dim is not None and not len(dim)):  # no axes are none here, not all

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -49,7 +50,7 @@ def _average_pool(
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
-) -> Any:
+) -> RecordedValue:
     kernel = _spread(kernel_size, count, kernel_size)
     strides = _spread(stride, count, kernel)
     pads = _spread(padding, count, [0])
@@ -95,7 +96,7 @@ def avg_pool1d(
     padding: Sequence[int] = (0,),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> RecordedValue:
     """Means of windows over one axis."""
     return _average_pool(1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
@@ -109,7 +110,7 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> RecordedValue:
     """Means of windows over two axes, or sums over `divisor_override`."""
     return _average_pool(2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
@@ -123,7 +124,7 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-) -> Any:
+) -> RecordedValue:
     """Means of windows over three axes, or sums over `divisor_override`."""
     return _average_pool(3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
@@ -143,7 +144,7 @@ def _fixed(self: ir.Value, dim: int) -> int:
     return length
 
 
-def _weights(self: ir.Value, dim: int, pieces: int | ir.Value, *, is_last: bool) -> Any:
+def _weights(self: ir.Value, dim: int, pieces: int | ir.Value, *, is_last: bool) -> RecordedValue:
     """What each element adds to the mean of each window: `float[length, pieces]` for the last axis, else turned."""
     length = axes.fixed_size(self, dim)
     numbers: Any
@@ -212,7 +213,7 @@ def adaptive_avg_pool1d(self: ir.Value, output_size: Sequence[int]) -> Any:
     return _adaptive_average(self, output_size)
 
 
-def _merged_from(self: Any, axis: int) -> Any:
+def _merged_from(self: Any, axis: int) -> RecordedValue:
     """The shape in which the axes from one on are merged; without -1, which is refused where another size is 0."""
     sizes = op.Shape(self)
     merged = op.ReduceProd(op.Slice(sizes, [axis], [axes.rank(self)]), keepdims=1)
@@ -226,8 +227,8 @@ def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> Any:
     if all(pieces == 1 for pieces in output_size):
         merged = op.Reshape(self, _merged_from(self, leading), allowzero=1)
         ones = [*[0] * leading, *[1] * count]
-        found = (op.ReduceMax(merged, [-1], keepdims=1), op.ArgMax(merged, axis=-1, keepdims=1))
-        return tuple(op.Reshape(part, ones) for part in found)
+        largest = (op.ReduceMax(merged, [-1], keepdims=1), op.ArgMax(merged, axis=-1, keepdims=1))
+        return tuple(op.Reshape(part, ones) for part in largest)
     result: Any = self
     places = np.zeros((1,) * (2 * count), dtype=np.int64)
     kernels: list[int] = []
@@ -246,8 +247,8 @@ def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> Any:
     order = [*range(leading), *(leading + 2 * i for i in range(count)), *(leading + 2 * i + 1 for i in range(count))]
     result = op.Reshape(op.Transpose(result, perm=order), [*[0] * leading, *output_size, math.prod(kernels)])
     choice = op.ArgMax(result, axis=-1, keepdims=1)
-    table = op.Constant(value=ir.tensor(places.reshape(*[1] * leading, *output_size, -1)))
-    wide = op.Expand(table, op.Concat(op.Shape(choice, end=-1), [1], axis=0))
+    where = op.Constant(value=ir.tensor(places.reshape(*[1] * leading, *output_size, -1)))
+    wide = op.Expand(where, op.Concat(op.Shape(choice, end=-1), [1], axis=0))
     found = op.Squeeze(op.GatherElements(wide, choice, axis=-1), [-1])
     return op.ReduceMax(result, [leading + count], keepdims=0), found
 

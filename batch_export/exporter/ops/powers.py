@@ -10,6 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -18,7 +19,7 @@ _MULTIPLIED = 64
 
 
 @lowering("aten::pow.Tensor_Scalar")
-def power(self: ir.Value, exponent: int | float | ir.Value) -> Any:
+def power(self: ir.Value, exponent: int | float | ir.Value) -> RecordedValue:
     """Every element to the power of one number, or of a size that is known when the model runs."""
     if axes.is_float(self):
         return op.Pow(self, _like(exponent, self))
@@ -34,7 +35,7 @@ def power(self: ir.Value, exponent: int | float | ir.Value) -> Any:
     return result if dtype is None else op.Cast(result, to=dtype)
 
 
-def _like(exponent: Any, base: Any) -> Any:
+def _like(exponent: Any, base: Any) -> RecordedValue:
     return op.CastLike(exponent, base) if isinstance(exponent, ir.Value) else exponent
 
 

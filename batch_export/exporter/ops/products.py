@@ -7,6 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -19,7 +20,7 @@ def _times(value: Any, factor: Any) -> Any:
     return op.Mul(value, axes.like(factor if axes.is_float(value) else int(factor), value))
 
 
-def _sum(self: ir.Value, product: Any, beta: Any, alpha: Any) -> Any:
+def _sum(self: ir.Value, product: Any, beta: Any, alpha: Any) -> RecordedValue:
     """beta * self + alpha * product, in the shape of the product; either factor may be a size."""
     if product.dtype is None:
         product.dtype = self.dtype
@@ -32,38 +33,47 @@ def _sum(self: ir.Value, product: Any, beta: Any, alpha: Any) -> Any:
 
 
 @lowering("aten::addmm")
-def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> Any:
+def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
     """beta * self + alpha * mat1 @ mat2; as one Gemm where torch's rule for beta = 0 and for empty sums allows it."""
     is_symbolic = isinstance(alpha, ir.Value) or isinstance(beta, ir.Value)
-    is_gemm = axes.is_float(self) and not is_symbolic and beta != 0 and axes.fixed_size(mat1, 1) != 0
+    inner = axes.fixed_size(mat1, 1)
+    is_gemm = axes.is_float(self) and not is_symbolic and beta != 0 and inner != 0
+    if inner is None and self.dtype == ir.DataType.FLOAT16:  # onnxruntime leaves beta out where the inner axis is empty
+        is_gemm = is_gemm and beta == 1
     if is_gemm:
         return op.Gemm(mat1, mat2, self, alpha=alpha, beta=beta)
     return _sum(self, op.MatMul(mat1, mat2), beta, alpha)
 
 
 @lowering("aten::addmv", "aten::baddbmm")
-def added_product(self: ir.Value, left: ir.Value, right: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> Any:
+def added_product(
+    self: ir.Value, left: ir.Value, right: ir.Value, beta: float = 1.0, alpha: float = 1.0
+) -> RecordedValue:
     """beta * self + alpha * left @ right, of a matrix and a vector or of batches of matrices."""
     return _sum(self, op.MatMul(left, right), beta, alpha)
 
 
 @lowering("aten::addbmm")
-def addbmm(self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> Any:
+def addbmm(self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
     """beta * self + alpha * the sum of a batch of products."""
     return _sum(self, op.ReduceSum(op.MatMul(batch1, batch2), [0], keepdims=0), beta, alpha)
 
 
 @lowering("aten::addr")
-def addr(self: ir.Value, vec1: ir.Value, vec2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> Any:
+def addr(self: ir.Value, vec1: ir.Value, vec2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
     """beta * self + alpha * the outer product of two vectors."""
     return _sum(self, op.Mul(op.Unsqueeze(vec1, [1]), op.Unsqueeze(vec2, [0])), beta, alpha)
 
 
 @lowering("aten::linear")
-def linear(input: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> Any:
+def linear(input: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> RecordedValue:
     """input @ weight^T + bias; of two axes, and a weight of floating point, one Gemm."""
     count = axes.rank(weight)
     if axes.is_float(input) and axes.rank(input) == 2 and count == 2 and axes.fixed_size(weight, 1) != 0:
         return op.Gemm(input, weight, transB=1) if bias is None else op.Gemm(input, weight, bias, transB=1)
+    if count == 2 and axes.fixed_size(weight, 1) == 0:  # a sum of nothing, which onnxruntime does not load with a bias
+        addend = axes.like(0, input) if bias is None else bias
+        batch = [op.Shape(input, start=0, end=-1)] if axes.rank(input) > 1 else []
+        return op.Expand(addend, op.Concat(*batch, axes.size(weight, 0), axis=0))
     product = op.MatMul(input, op.Transpose(weight, perm=[1, 0]) if count == 2 else weight)
     return product if bias is None else op.Add(product, bias)

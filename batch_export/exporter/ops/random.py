@@ -9,6 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -21,14 +22,14 @@ def _like(value: ir.Value) -> Any:
 
 
 @lowering("prims::uniform")
-def uniform(shape: Sequence[int], low: float, high: float, dtype: int = -1) -> Any:
+def uniform(shape: Sequence[int], low: float, high: float, dtype: int = -1) -> RecordedValue:
     """Random numbers between two bounds."""
     wanted = ir.DataType.FLOAT if dtype == -1 else ir.DataType(dtype)
     return op.RandomUniformLike(op.Cast(op.ConstantOfShape(list(shape)), to=wanted), low=low, high=high)
 
 
 @lowering("aten::bernoulli")
-def bernoulli(self: ir.Value) -> Any:
+def bernoulli(self: ir.Value) -> RecordedValue:
     """Ones with the chances that the elements name.
 
     Not ONNX's Bernoulli: by the body in its definition, which ONNX Runtime uses, it gives ones with the chance 1 - p.
@@ -38,33 +39,33 @@ def bernoulli(self: ir.Value) -> Any:
 
 
 @lowering("aten::bernoulli.p")
-def bernoulli_p(self: ir.Value, p: float = 0.5) -> Any:
+def bernoulli_p(self: ir.Value, p: float = 0.5) -> RecordedValue:
     """Ones with one chance."""
     drawn = op.RandomUniformLike(_like(self))
     return op.CastLike(op.Less(drawn, op.CastLike(p, drawn)), self)
 
 
 @lowering("aten::bernoulli.Tensor")
-def bernoulli_tensor(self: ir.Value, p: ir.Value) -> Any:
+def bernoulli_tensor(self: ir.Value, p: ir.Value) -> RecordedValue:
     """Ones with the chances of another tensor, which is broadcast."""
     drawn = op.RandomUniformLike(_like(self))
     return op.CastLike(op.Less(drawn, op.CastLike(p, drawn)), self)
 
 
 @lowering("aten::uniform")
-def uniform_like(self: ir.Value, from_: float = 0.0, to: float = 1.0) -> Any:
+def uniform_like(self: ir.Value, from_: float = 0.0, to: float = 1.0) -> RecordedValue:
     """Random numbers between two bounds, in the shape of a tensor."""
     return op.RandomUniformLike(_like(self), low=float(from_), high=float(to))
 
 
 @lowering("aten::normal_functional")
-def normal_functional(self: ir.Value, mean: float = 0.0, std: float = 1.0) -> Any:
+def normal_functional(self: ir.Value, mean: float = 0.0, std: float = 1.0) -> RecordedValue:
     """Normally distributed numbers in the shape of a tensor."""
     return op.RandomNormalLike(_like(self), mean=float(mean), scale=float(std))
 
 
 @lowering("aten::normal.Tensor_float", "aten::normal.Tensor_Tensor")
-def normal_around(mean: ir.Value, std: ir.Value | float = 1.0) -> Any:
+def normal_around(mean: ir.Value, std: ir.Value | float = 1.0) -> RecordedValue:
     """Normally distributed numbers, each with its own mean."""
     spread = op.CastLike(std, mean)
     drawn = op.RandomNormalLike(op.Add(mean, op.Mul(spread, op.CastLike(0.0, mean))))
@@ -72,27 +73,27 @@ def normal_around(mean: ir.Value, std: ir.Value | float = 1.0) -> Any:
 
 
 @lowering("aten::normal.float_Tensor")
-def normal_of_spread(mean: float, std: ir.Value) -> Any:
+def normal_of_spread(mean: float, std: ir.Value) -> RecordedValue:
     """Normally distributed numbers, each with its own deviation."""
     return op.Add(op.Mul(op.RandomNormalLike(std), std), op.CastLike(float(mean), std))
 
 
 @lowering("aten::exponential")
-def exponential(self: ir.Value, lambd: float = 1.0) -> Any:
+def exponential(self: ir.Value, lambd: float = 1.0) -> RecordedValue:
     """Exponentially distributed numbers in the shape of a tensor."""
     drawn = op.Sub(op.CastLike(1.0, self), op.RandomUniformLike(_like(self)))
     return op.Div(op.Neg(op.Log(drawn)), op.CastLike(lambd, self))
 
 
 @lowering("aten::randperm")
-def randperm(n: ir.Value, dtype: int = -1) -> Any:
+def randperm(n: ir.Value, dtype: int = -1) -> RecordedValue:
     """The numbers 0 to n - 1 in a random order: the places of random numbers when sorted."""
     count = op.Reshape(n, [1])
     _, places = op.TopK(op.RandomUniformLike(op.Expand(op.Constant(value_floats=[0.0]), count)), count)
     return places if dtype in (-1, _INT64) else op.Cast(places, to=dtype)
 
 
-def _mask(input: ir.Value, p: float, per_channel: bool) -> Any:
+def _mask(input: ir.Value, p: float, per_channel: bool) -> RecordedValue:
     """True where an element (or a whole channel) stays: `bool[...]`, broadcast over the input."""
     drawn_for: Any = _like(input)
     if per_channel:
@@ -102,7 +103,7 @@ def _mask(input: ir.Value, p: float, per_channel: bool) -> Any:
 
 
 @lowering("aten::dropout")
-def dropout(input: ir.Value, p: float, train: bool) -> Any:
+def dropout(input: ir.Value, p: float, train: bool) -> RecordedValue:
     """Dropout outside training is the identity; inside, ONNX's Dropout with a random mask."""
     if not train or p == 0.0:
         return op.Identity(input)
@@ -111,7 +112,7 @@ def dropout(input: ir.Value, p: float, train: bool) -> Any:
 
 
 @lowering("aten::feature_dropout")
-def feature_dropout(input: ir.Value, p: float, train: bool) -> Any:
+def feature_dropout(input: ir.Value, p: float, train: bool) -> RecordedValue:
     """Dropout of whole channels."""
     if not train or p == 0.0:
         return op.Identity(input)
@@ -120,7 +121,7 @@ def feature_dropout(input: ir.Value, p: float, train: bool) -> Any:
     return kept if p == 1.0 else op.Div(kept, op.CastLike(1.0 - p, input))
 
 
-def _alpha(input: ir.Value, p: float, train: bool, per_channel: bool) -> Any:
+def _alpha(input: ir.Value, p: float, train: bool, per_channel: bool) -> RecordedValue:
     """Dropout to the lowest value of SELU, scaled so that mean 0 and variance 1 stay. Source: arXiv 1706.02515."""
     if not train or p == 0.0:
         return op.Identity(input)
@@ -133,19 +134,19 @@ def _alpha(input: ir.Value, p: float, train: bool, per_channel: bool) -> Any:
 
 
 @lowering("aten::alpha_dropout")
-def alpha_dropout(input: ir.Value, p: float, train: bool) -> Any:
+def alpha_dropout(input: ir.Value, p: float, train: bool) -> RecordedValue:
     """Alpha dropout of single elements."""
     return _alpha(input, p, train, per_channel=False)
 
 
 @lowering("aten::feature_alpha_dropout")
-def feature_alpha_dropout(input: ir.Value, p: float, train: bool) -> Any:
+def feature_alpha_dropout(input: ir.Value, p: float, train: bool) -> RecordedValue:
     """Alpha dropout of whole channels."""
     return _alpha(input, p, train, per_channel=axes.rank(input) > 2)
 
 
 @lowering("aten::multinomial")
-def multinomial(self: ir.Value, num_samples: int, replacement: bool = False) -> Any:
+def multinomial(self: ir.Value, num_samples: int, replacement: bool = False) -> RecordedValue:
     """Class numbers drawn by weight: `float[..., classes]` to `int64[..., samples]`.
 
     The largest sums of logarithms and Gumbel noise are a draw without replacement; with replacement every sample has

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnxscript.function_libs.torch_lib.ops import core
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 Number = int | float | ir.Value
@@ -48,7 +49,7 @@ def _is_whole(number: Number) -> bool:
     return isinstance(number, int)
 
 
-def _as(number: Number, dtype: ir.DataType) -> Any:
+def _as(number: Number, dtype: ir.DataType) -> RecordedValue:
     if isinstance(number, ir.Value):
         return op.Cast(number, to=dtype)
     return op.Constant(value=ir.tensor(number, dtype=dtype))

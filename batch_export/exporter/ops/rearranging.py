@@ -12,17 +12,18 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _sizes(self: ir.Value, start: int, end: int) -> Any:
+def _sizes(self: ir.Value, start: int, end: int) -> RecordedValue:
     """The sizes of the axes from `start` to `end` as `int64[end - start]`."""
     return op.Shape(self, start=start, end=end)
 
 
 @lowering("aten::flatten.using_ints")
-def flatten(self: ir.Value, start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(self: ir.Value, start_dim: int = 0, end_dim: int = -1) -> RecordedValue:
     """`aten::flatten`: neighbouring axes become one."""
     count = axes.rank(self)
     if count == 0:
@@ -42,7 +43,9 @@ def flatten(self: ir.Value, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @lowering("aten::repeat_interleave.self_int")
-def repeat_interleave(self: ir.Value, repeats: int, dim: int | None = None, output_size: int | None = None) -> Any:
+def repeat_interleave(
+    self: ir.Value, repeats: int, dim: int | None = None, output_size: int | None = None
+) -> RecordedValue:
     """`aten::repeat_interleave` with one number: every slice along an axis, that often in a row."""
     if dim is None:
         self, dim = axes.shaped(axes.flat(self), [None]), 0
@@ -60,6 +63,16 @@ def repeat_interleave(self: ir.Value, repeats: int, dim: int | None = None, outp
     return axes.reshaped(spread, [*before, op.Mul(own, often), *after])
 
 
+@lowering("aten::repeat_interleave.Tensor")
+def repeated_places(repeats: ir.Value, output_size: int | None = None) -> Any:
+    """0 as often as the first number says, 1 as often as the second, ...: `int64[sum of repeats]`."""
+    counts = repeats if repeats.dtype == ir.DataType.INT64 else op.Cast(repeats, to=ir.DataType.INT64)
+    ends = op.CumSum(counts, 0)
+    numbers = op.Range(0, op.ReduceSum(counts, keepdims=0), 1)
+    behind = op.LessOrEqual(op.Unsqueeze(ends, [0]), op.Unsqueeze(numbers, [1]))
+    return op.ReduceSum(op.Cast(behind, to=ir.DataType.INT64), [1], keepdims=0)
+
+
 @lowering("aten::roll")
 def roll(self: ir.Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """`aten::roll`: what leaves an axis at one end comes in at the other; without axes the whole, flattened."""
@@ -75,7 +88,7 @@ def roll(self: ir.Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any
     return result
 
 
-def _rolled(self: Any, shift: Any, position: int) -> Any:
+def _rolled(self: Any, shift: Any, position: int) -> RecordedValue:
     length = op.Shape(self, start=position, end=position + 1)
     back = op.Neg(op.Reshape(shift, [1])) if isinstance(shift, ir.Value) else [-shift]
     cut = op.Mod(back, op.Max(length, [1]))  # 1 in place of 0: the remainder by 0 is refused
@@ -103,7 +116,7 @@ def im2col(
     dilation: Sequence[int] = (1, 1),
     padding: Sequence[int] = (0, 0),
     stride: Sequence[int] = (1, 1),
-) -> Any:
+) -> RecordedValue:
     """`aten::im2col`: the windows of an image as columns, `float[batch, channels * kernel, windows]`."""
     if axes.rank(self) == 3:
         batch = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())])

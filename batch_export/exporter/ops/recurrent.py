@@ -12,11 +12,12 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
 
-def _linear(data: ir.Value, weight: ir.Value, bias: ir.Value | None) -> Any:
+def _linear(data: ir.Value, weight: ir.Value, bias: ir.Value | None) -> RecordedValue:
     product = op.MatMul(data, op.Transpose(weight, perm=[1, 0]))
     return product if bias is None else op.Add(product, bias)
 
@@ -29,7 +30,7 @@ def gru_cell(
     w_hh: ir.Value,
     b_ih: ir.Value | None = None,
     b_hh: ir.Value | None = None,
-) -> Any:
+) -> RecordedValue:
     """One step of a GRU: `float[batch, input]` and `float[batch, hidden]` to `float[batch, hidden]`."""
     reset_x, update_x, new_x = op.Split(_linear(input, w_ih, b_ih), axis=1, num_outputs=3)
     reset_h, update_h, new_h = op.Split(_linear(hx, w_hh, b_hh), axis=1, num_outputs=3)
@@ -66,7 +67,7 @@ def rnn_tanh_cell(
     w_hh: ir.Value,
     b_ih: ir.Value | None = None,
     b_hh: ir.Value | None = None,
-) -> Any:
+) -> RecordedValue:
     """One step of a plain recurrent cell with tanh."""
     return op.Tanh(op.Add(_linear(input, w_ih, b_ih), _linear(hx, w_hh, b_hh)))
 
@@ -79,7 +80,7 @@ def rnn_relu_cell(
     w_hh: ir.Value,
     b_ih: ir.Value | None = None,
     b_hh: ir.Value | None = None,
-) -> Any:
+) -> RecordedValue:
     """One step of a plain recurrent cell with relu."""
     return op.Relu(op.Add(_linear(input, w_ih, b_ih), _linear(hx, w_hh, b_hh)))
 
@@ -103,7 +104,7 @@ class _Batch:
         sizes: list[Any] = [None if place == axis else size for place, size in enumerate(list(value.shape or ()))]
         return axes.shaped(axes.padded(value, [0], [self._missing], [axis], axes.like(0, value)), sizes)
 
-    def cut(self, value: Any, axis: int) -> Any:
+    def cut(self, value: Any, axis: int) -> RecordedValue:
         """The value without that sample."""
         return value if self._count is None else op.Slice(value, [0], self._count, [axis])
 
@@ -186,7 +187,7 @@ def lstm(
     return data, op.Concat(*hidden_ends, axis=0), op.Concat(*cell_ends, axis=0)
 
 
-def _reversed(sequence: Any) -> Any:
+def _reversed(sequence: Any) -> RecordedValue:
     return op.Slice(sequence, [-1], [-(2**62)], [0], [-1])
 
 
@@ -314,6 +315,6 @@ def _ordered(parameter: ir.Value, kind: _Kind) -> Any:
     return op.Concat(*parts, axis=0)
 
 
-def _stacked(directions: Sequence[Any]) -> Any:
+def _stacked(directions: Sequence[Any]) -> RecordedValue:
     parts = [op.Unsqueeze(one, [0]) for one in directions]
     return op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]

@@ -12,11 +12,12 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def mean_over(self: ir.Value, wanted: Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+def mean_over(self: ir.Value, wanted: Sequence[int] | None = None, *, keepdims: bool = False) -> RecordedValue:
     """The mean along axes (all of them when none is named), NaN where these hold no element."""
     average = (
         op.ReduceMean(self, keepdims=int(keepdims))
@@ -53,10 +54,10 @@ def mean(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False
 
 
 @lowering("aten::any", "aten::any.dim", "aten::any.dims")
-def any_true(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Any:
+def any_true(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> RecordedValue:
     """Whether one element at least is not zero (NaN is not)."""
     truth = self if self.dtype == ir.DataType.BOOL else op.Cast(self, to=ir.DataType.BOOL)
-    if axes.rank(self) == 0:
+    if axes.rank(self) == 0 or (isinstance(dim, (list, tuple)) and not dim):  # no axes are none here, not all
         return op.Identity(truth)
     numbers = op.Cast(truth, to=ir.DataType.INT64)
     listed = _listed(dim)
@@ -69,12 +70,12 @@ def any_true(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = F
 
 
 @lowering("aten::_is_all_true")
-def is_all_true(self: ir.Value) -> Any:
+def is_all_true(self: ir.Value) -> RecordedValue:
     """Whether no element is false; true where there is none."""
     return op.Equal(op.ReduceSum(op.Cast(op.Not(self), to=ir.DataType.INT64), keepdims=0), 0)
 
 
 @lowering("aten::_is_any_true")
-def is_any_true(self: ir.Value) -> Any:
+def is_any_true(self: ir.Value) -> RecordedValue:
     """Whether an element is true."""
     return op.Greater(op.ReduceSum(op.Cast(self, to=ir.DataType.INT64), keepdims=0), 0)

@@ -13,15 +13,16 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _number(value: float) -> Any:
+def _number(value: float) -> RecordedValue:
     return op.Constant(value=ir.tensor(value, dtype=ir.DataType.DOUBLE))
 
 
-def _wide(size: Any) -> Any:
+def _wide(size: Any) -> RecordedValue:
     """A size, `int64[1]`, as float64."""
     return op.Cast(size, to=ir.DataType.DOUBLE)
 
@@ -47,11 +48,11 @@ def _lengths(self: ir.Value, output_size: Any, scales: Sequence[Any], first: int
 # Antialiasing ---------------------------------------------------------------------------------------------------------
 
 
-def _triangle(x: Any) -> Any:
+def _triangle(x: Any) -> RecordedValue:
     return op.Max(op.Sub(_number(1.0), op.Abs(x)), _number(0.0))
 
 
-def _cubic(x: Any) -> Any:
+def _cubic(x: Any) -> RecordedValue:
     """Keys' cubic convolution with a = -1/2."""
     x = op.Abs(x)
     inner = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(_number(1.5), x), _number(2.5)), x), x), _number(1.0))
@@ -64,7 +65,7 @@ def _cubic(x: Any) -> Any:
 
 def _antialiasing(
     length: Any, wanted: Any, scale: float | None, align_corners: bool, reach: float, kernel: Callable[[Any], Any]
-) -> Any:
+) -> RecordedValue:
     """The share of each old element in each new one, `float64[new, old]`.
 
     Source of the rule: the documented behaviour of Pillow's resize, which torch follows: a filter as wide as the
@@ -92,7 +93,7 @@ def _antialiasing(
 
 def _antialiased(
     self: ir.Value, lengths: Sequence[Any], align_corners: bool, scales: Sequence[float | None], mode: str
-) -> Any:
+) -> RecordedValue:
     sizes_decide = all(scale is None or float(scale).is_integer() for scale in scales)
     if sizes_decide and not align_corners and self.dtype != ir.DataType.DOUBLE:
         return op.Resize(
@@ -110,10 +111,10 @@ def _antialiased(
 def _antialiased_by(mode: str) -> tuple[Any, Any]:
     def by_size(
         self: ir.Value, output_size: Any, align_corners: bool, scales_h: Any = None, scales_w: Any = None
-    ) -> Any:
+    ) -> RecordedValue:
         return _antialiased(self, _lengths(self, output_size, ()), align_corners, (scales_h, scales_w), mode)
 
-    def by_either(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
+    def by_either(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> RecordedValue:
         scales = scale_factors or (None, None)
         return _antialiased(input, _lengths(input, output_size, scales), align_corners, scales, mode)
 
@@ -162,7 +163,15 @@ def nearest_exact_by_size(
     return _nearest_exact(self, _lengths(self, output_size, ()), given)
 
 
-@lowering("aten::upsample_linear1d.vec", "aten::upsample_trilinear3d.vec")
+def _may_keep(input: ir.Value, axis: int, scale: float, factor: int) -> bool:
+    """Whether an axis of two elements or more, times the scale, can become exactly `factor` times as long."""
+    length = axes.fixed_size(input, axis)
+    if scale == factor or not factor < scale < factor + 0.5:
+        return False
+    return length is None or (length > 1 and int(length * scale) == factor * length)
+
+
+@lowering("aten::upsample_linear1d.vec", "aten::upsample_bilinear2d.vec", "aten::upsample_trilinear3d.vec")
 def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
     """Linear interpolation of one or three axes.
 
@@ -176,12 +185,105 @@ def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors
     return _linear(input, 2, output_size, align_corners, scale_factors)
 
 
-def _linear(input: ir.Value, first: int, output_size: Any, align_corners: bool, scale_factors: Any) -> Any:
+def _linear(input: ir.Value, first: int, output_size: Any, align_corners: bool, scale_factors: Any) -> RecordedValue:
     """Linear interpolation of the axes from `first` on."""
     mode = "align_corners" if align_corners else "half_pixel"
     if scale_factors is None or align_corners:
         lengths = _lengths(input, output_size, scale_factors or (), first)
         sizes = op.Concat(op.Shape(input, end=first), *lengths, axis=0)
         return op.Resize(input, None, None, sizes, mode="linear", coordinate_transformation_mode=mode)
-    scales = op.Constant(value_floats=[*[1.0] * first, *scale_factors])
+    if not any(_may_keep(input, first + place, scale, 1) for place, scale in enumerate(scale_factors)):
+        scales = op.Constant(value_floats=[*[1.0] * first, *scale_factors])
+        return op.Resize(input, None, scales, mode="linear", coordinate_transformation_mode=mode)
+    parts: list[Any] = [op.Constant(value_floats=[1.0] * first)]
+    lengths = _lengths(input, None, scale_factors, first)
+    for axis, (scale, wanted) in enumerate(zip(scale_factors, lengths, strict=True), start=first):
+        given, one = op.Constant(value_floats=[scale]), op.Constant(value_floats=[1.0])
+        keeps = op.Equal(wanted, axes.size(input, axis))
+        parts.append(op.Where(keeps, one, given) if _may_keep(input, axis, scale, 1) else given)
+    scales = op.Concat(*parts, axis=0)
     return op.Resize(input, None, scales, mode="linear", coordinate_transformation_mode=mode)
+
+
+_SMALL = 128
+"""Up to this sum of height and width, torch's CPU kernel of two axes looks at lengths that stay or double."""
+
+
+@lowering("aten::upsample_nearest2d.vec")
+def nearest(input: ir.Value, output_size: Any = None, scale_factors: Any = None) -> Any:
+    """The elements at floor(i / scale); in small images torch copies along an axis that keeps its length, or doubles.
+
+    Source: seen in torch 2.13 on the CPU, where 1.2 times four elements are these four, but not in a large image.
+    """
+    from onnxscript.function_libs.torch_lib.ops import nn  # lazy: a second and more to import
+
+    scales = list(scale_factors or ())
+    special = [
+        (place, factor)
+        for place, scale in enumerate(scales)
+        for factor in (1, 2)
+        if _may_keep(input, 2 + place, scale, factor)
+    ]
+    if not special:
+        plain: Any = nn.aten_upsample_nearestnd_vec
+        return plain(input, output_size, scale_factors)
+    lengths = _lengths(input, None, scales)
+    is_small = op.LessOrEqual(op.Add(*lengths), op.Constant(value_ints=[_SMALL]))
+    result: Any = input
+    for place, (wanted, scale) in enumerate(zip(lengths, scales, strict=True)):
+        length, numbers = axes.size(input, 2 + place), op.Range(0, axes.scalar(wanted), 1)
+        shares = op.Mul(op.Cast(numbers, to=ir.DataType.FLOAT), op.Constant(value_float=1.0 / scale))
+        places = op.Min(op.Cast(op.Floor(shares), to=ir.DataType.INT64), op.Sub(length, [1]))
+        for factor in (one for at, one in special if at == place):
+            doubles = op.And(is_small, op.Equal(wanted, op.Mul(length, [factor])))
+            places = op.Where(doubles, op.Div(numbers, factor), places)
+        result = op.Gather(result, places, axis=2 + place)
+    return result
+
+
+# Cubic ----------------------------------------------------------------------------------------------------------------
+
+
+def _cubic_shares(length: Any, wanted: Any, scale: float) -> Any:
+    """The share of each old element in each new one, `float64[new, old]`, by Keys' kernel with a = -3/4.
+
+    What lies beyond the ends is the element at the end, as in torch.
+    """
+    rows = op.Unsqueeze(_wide(op.Range(0, axes.scalar(wanted), 1)), [1])
+    columns = op.Unsqueeze(_wide(op.Range(0, axes.scalar(length), 1)), [0])
+    centre = op.Sub(op.Mul(op.Add(rows, _number(0.5)), _number(1.0 / scale)), _number(0.5))
+    first, end = op.Floor(centre), _wide(op.Sub(length, [1]))
+    total: Any = None
+    for step in (-1.0, 0.0, 1.0, 2.0):
+        tap = op.Add(first, _number(step))
+        away = op.Abs(op.Sub(centre, tap))
+        near = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(_number(1.25), away), _number(2.25)), away), away), _number(1.0))
+        far = op.Add(
+            op.Mul(op.Add(op.Mul(op.Sub(_number(3.75), op.Mul(_number(0.75), away)), away), _number(-6.0)), away),
+            _number(3.0),
+        )
+        share = op.Where(op.LessOrEqual(away, _number(1.0)), near, far)
+        reached = op.Equal(columns, op.Min(op.Max(tap, _number(0.0)), end))
+        part = op.Where(reached, share, _number(0.0))
+        total = part if total is None else op.Add(total, part)
+    return total
+
+
+@lowering("aten::upsample_bicubic2d.vec")
+def cubic(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
+    """Cubic interpolation of two axes; a scale moves the grid also where it leaves both lengths as they are.
+
+    onnxruntime's Resize copies such an image, so that this is two matrix products there.
+    """
+    from onnxscript.function_libs.torch_lib.ops import nn  # lazy: a second and more to import
+
+    stays = not align_corners and scale_factors is not None
+    stays = stays and all(_may_keep(input, 2 + place, scale, 1) for place, scale in enumerate(scale_factors or ()))
+    if not stays:
+        plain: Any = nn.aten_upsample_bicubic2d_vec
+        return plain(input, output_size, align_corners, scale_factors)
+    down, across = (
+        op.CastLike(_cubic_shares(axes.size(input, 2 + place), wanted, scale_factors[place]), input)
+        for place, wanted in enumerate(_lengths(input, None, scale_factors))
+    )
+    return op.MatMul(op.MatMul(down, input), op.Transpose(across, perm=[1, 0]))

@@ -8,13 +8,14 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 
 
-def _neutral(reduction: str, value: ir.Value) -> Any:
+def _neutral(reduction: str, value: ir.Value) -> RecordedValue:
     """What leaves every element as it is."""
     assert value.dtype is not None
     if reduction in ("add", "mean"):
@@ -37,7 +38,9 @@ def _fitting(src: ir.Value, index: ir.Value) -> Any:
     return op.Slice(src, [0] * count, op.Shape(index), list(range(count)))
 
 
-def _reduced(self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool) -> Any:
+def _reduced(
+    self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool
+) -> RecordedValue:
     if axes.rank(self) == 0:
         whole = _reduced(
             axes.at_least_1d(self), 0, axes.at_least_1d(index), axes.at_least_1d(src), reduce, include_self
@@ -66,7 +69,7 @@ def _reduced(self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: s
     return _floor_divided(total, counts)
 
 
-def _extreme(start: Any, index: Any, updates: Any, position: int, kind: str) -> Any:
+def _extreme(start: Any, index: Any, updates: Any, position: int, kind: str) -> RecordedValue:
     """The largest or smallest of what meets at each place; NaN, which runtimes treat in different ways, beats all."""
     found = op.ScatterElements(start, index, updates, axis=position, reduction=kind)
     was_nan, brings_nan = (op.Cast(op.IsNaN(value), to=ir.DataType.INT32) for value in (start, updates))
@@ -74,14 +77,14 @@ def _extreme(start: Any, index: Any, updates: Any, position: int, kind: str) -> 
     return op.Where(op.Cast(is_nan, to=ir.DataType.BOOL), axes.like(float("nan"), start), found)
 
 
-def _floor_divided(total: Any, counts: Any) -> Any:
+def _floor_divided(total: Any, counts: Any) -> RecordedValue:
     quotient = op.Div(total, counts)
     exact = op.Equal(op.Mul(quotient, counts), total)
     low = op.And(op.Less(total, op.CastLike(0, total)), op.Not(exact))
     return op.Where(low, op.Sub(quotient, op.CastLike(1, total)), quotient)
 
 
-def _written(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Any:
+def _written(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> RecordedValue:
     if axes.rank(self) == 0:
         return op.Reshape(src, op.Shape(self)) if axes.rank(src) else op.Identity(src)
     index, src = axes.at_least_1d(index), axes.at_least_1d(src)
@@ -89,32 +92,32 @@ def _written(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Any:
 
 
 @lowering("aten::scatter.src")
-def scatter(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Any:
+def scatter(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> RecordedValue:
     """Writes a source, as much of it as the index has elements, at the places of the index."""
     return _written(self, dim, index, src)
 
 
 @lowering("aten::scatter.value")
-def scatter_value(self: ir.Value, dim: int, index: ir.Value, value: float) -> Any:
+def scatter_value(self: ir.Value, dim: int, index: ir.Value, value: float) -> RecordedValue:
     """Writes a number at the places of an index."""
     number = op.CastLike(value, self) if isinstance(value, ir.Value) else axes.like(value, self)
     return _written(self, dim, index, _filled(number, index))
 
 
 @lowering("aten::scatter_add")
-def scatter_add(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> Any:
+def scatter_add(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> RecordedValue:
     """Adds a source in at the places of an index."""
     return _reduced(self, dim, index, src, "sum", True)
 
 
 @lowering("aten::scatter.reduce")
-def scatter_with(self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str) -> Any:
+def scatter_with(self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str) -> RecordedValue:
     """Adds or multiplies a source in at the places of an index."""
     return _reduced(self, dim, index, src, reduce, True)
 
 
 @lowering("aten::scatter.value_reduce")
-def scatter_value_with(self: ir.Value, dim: int, index: ir.Value, value: float, reduce: str) -> Any:
+def scatter_value_with(self: ir.Value, dim: int, index: ir.Value, value: float, reduce: str) -> RecordedValue:
     """Adds or multiplies a number in at the places of an index."""
     assert self.dtype is not None
     number = value if isinstance(value, ir.Value) else axes.like(value, self)
@@ -128,7 +131,7 @@ def _filled(number: Any, index: ir.Value) -> Any:
 @lowering("aten::scatter_reduce.two")
 def scatter_reduce(
     self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool = True
-) -> Any:
+) -> RecordedValue:
     """Reduces a source into the places of an index."""
     return _reduced(self, dim, index, src, reduce, include_self)
 
@@ -136,7 +139,7 @@ def scatter_reduce(
 @lowering("aten::index_reduce")
 def index_reduce(
     self: ir.Value, dim: int, index: ir.Value, source: ir.Value, reduce: str, include_self: bool = True
-) -> Any:
+) -> RecordedValue:
     """Reduces slices of a source into the slices that a vector of indices names."""
     position = axes.axis(self, dim)
     if axes.rank(self):
@@ -148,7 +151,7 @@ def index_reduce(
 
 
 @lowering("aten::put")
-def put(self: ir.Value, index: ir.Value, source: ir.Value, accumulate: bool = False) -> Any:
+def put(self: ir.Value, index: ir.Value, source: ir.Value, accumulate: bool = False) -> RecordedValue:
     """Writes (or adds) elements at places of the flattened tensor."""
     reduction = "add" if accumulate else "none"
     flat = op.ScatterElements(axes.flat(self), axes.flat(index), axes.flat(source), axis=0, reduction=reduction)
@@ -156,13 +159,13 @@ def put(self: ir.Value, index: ir.Value, source: ir.Value, accumulate: bool = Fa
 
 
 @lowering("aten::take")
-def take(self: ir.Value, index: ir.Value) -> Any:
+def take(self: ir.Value, index: ir.Value) -> RecordedValue:
     """Reads elements at places of the flattened tensor."""
     return op.Gather(axes.flat(self), index, axis=0)
 
 
 @lowering("aten::diagonal_scatter")
-def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> RecordedValue:
     """The tensor with one diagonal of two axes replaced; the source has the diagonal as its last axis."""
     count = axes.rank(self)
     first, second = axes.axis(self, dim1), axes.axis(self, dim2)
@@ -172,8 +175,30 @@ def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int =
     rows = op.Range(0, op.Squeeze(axes.size(self, first), [0]), 1)
     columns = op.Range(0, op.Squeeze(axes.size(self, second), [0]), 1)
     on_diagonal = op.Equal(op.Sub(op.Unsqueeze(columns, [0]), op.Unsqueeze(rows, [1])), offset)
-    last = op.Sub(axes.size(src, -1), 1)
-    along = op.Min(rows if offset >= 0 else columns, last)
+    along: Any = rows if offset >= 0 else columns
+    if axes.fixed_size(src, -1):
+        along = op.Min(along, op.Sub(axes.size(src, -1), 1))
+    else:  # one more element, so that there is something to gather off a diagonal of none
+        along = op.Min(along, axes.size(src, -1))
+        src = axes.padded(src, [0], [1], [-1], axes.like(0, src))
     spread = op.Unsqueeze(op.Gather(src, along, axis=count - 2), [count - 1 if offset >= 0 else count - 2])
     merged = op.Where(on_diagonal, spread, data)
     return op.Transpose(merged, perm=[order.index(position) for position in range(count)])
+
+
+@lowering("batch_export::fill_diagonal")
+def fill_diagonal(self: ir.Value, fill_value: float, wrap: bool = False) -> Any:
+    """The tensor with a number where all indices are equal; `wrap` starts again below the square of a tall matrix."""
+    count = axes.rank(self)
+    rows, *others = (
+        op.Unsqueeze(
+            op.Range(0, axes.scalar(axes.size(self, position)), 1), [one for one in range(count) if one != position]
+        )
+        for position in range(count)
+    )
+    if wrap and count == 2:
+        rows = op.Mod(rows, op.Add(axes.size(self, 1), [1]))  # after the last column one row is left out
+    chosen: Any = op.Equal(rows, others[0])
+    for other in others[1:]:
+        chosen = op.And(chosen, op.Equal(rows, other))
+    return op.Where(chosen, axes.like(fill_value, self), self)

@@ -11,18 +11,19 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.division import floored, operands
 from batch_export.exporter.ops.marking import lowering
 
 
-def _powers(value: Any, count: int) -> Any:
+def _powers(value: Any, count: int) -> RecordedValue:
     """1, 2, 4, ... in a value's dtype, and 0 at the end."""
     table = [*(1 << bit for bit in range(count)), 0]
     return op.Constant(value=ir.tensor(np.array(table, dtype=np.uint64).astype(value.dtype.numpy())))
 
 
-def _places(amount: Any, count: int) -> Any:
+def _places(amount: Any, count: int) -> RecordedValue:
     """Where in a table of `count` entries and a last one to look: amounts out of range mean the last one."""
     wide = op.Cast(amount, to=ir.DataType.INT64)
     outside = op.Or(op.Less(wide, axes.like(0, wide)), op.GreaterOrEqual(wide, axes.like(count, wide)))
@@ -33,7 +34,7 @@ def _places(amount: Any, count: int) -> Any:
     "aten::__lshift__.Scalar", "aten::__lshift__.Tensor", "aten::bitwise_left_shift.Tensor",
     "aten::bitwise_left_shift.Tensor_Scalar", "aten::bitwise_left_shift.Scalar_Tensor", "_operator::lshift",
 )  # fmt: skip
-def shift_left(self: Any, other: Any) -> Any:
+def shift_left(self: Any, other: Any) -> RecordedValue:
     """Times a power of two; what leaves the dtype is lost."""
     value, amount = operands(self, other)
     bits = value.dtype.bitwidth
@@ -44,7 +45,7 @@ def shift_left(self: Any, other: Any) -> Any:
     "aten::__rshift__.Scalar", "aten::__rshift__.Tensor", "aten::bitwise_right_shift.Tensor",
     "aten::bitwise_right_shift.Tensor_Scalar", "aten::bitwise_right_shift.Scalar_Tensor", "_operator::rshift",
 )  # fmt: skip
-def shift_right(self: Any, other: Any) -> Any:
+def shift_right(self: Any, other: Any) -> RecordedValue:
     """Over a power of two, rounded down, so that the sign stays."""
     value, amount = operands(self, other)
     bits = value.dtype.bitwidth - int(value.dtype.is_signed())

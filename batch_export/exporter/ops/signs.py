@@ -9,24 +9,25 @@ import ml_dtypes
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.division import operands
 from batch_export.exporter.ops.doubles import arctangent
 from batch_export.exporter.ops.marking import lowering
 
 
-def _is_minus(value: Any) -> Any:
+def _is_minus(value: Any) -> RecordedValue:
     """Whether the sign is a minus, that of -0.0 included (1 / -0.0 is -inf)."""
     return op.Less(op.Where(op.Equal(value, axes.like(0, value)), op.Reciprocal(value), value), axes.like(0, value))
 
 
-def _unit(value: Any) -> Any:
+def _unit(value: Any) -> RecordedValue:
     """-1 for a minus, 1 otherwise."""
     return op.Where(_is_minus(value), axes.like(-1, value), axes.like(1, value))
 
 
 @lowering("aten::sign", "aten::sgn", "prims::sign")
-def sign(self: ir.Value) -> Any:
+def sign(self: ir.Value) -> RecordedValue:
     """-1, 0 or 1; 0 for NaN. Of integers by comparisons, since onnxruntime's Sign takes int64 by its lower 32 bits."""
     if self.dtype == ir.DataType.BOOL:
         return op.Identity(self)
@@ -37,14 +38,14 @@ def sign(self: ir.Value) -> Any:
 
 
 @lowering("aten::copysign.Tensor", "aten::copysign.Scalar")
-def copysign(self: Any, other: Any) -> Any:
+def copysign(self: Any, other: Any) -> RecordedValue:
     """The size of one number with the sign of the other, that of -0.0 included."""
     left, right = operands(self, other)
     return op.Mul(op.Abs(left), _unit(right))
 
 
 @lowering("aten::heaviside")
-def heaviside(self: ir.Value, values: ir.Value) -> Any:
+def heaviside(self: ir.Value, values: ir.Value) -> RecordedValue:
     """0 below 0, 1 above, the given value at 0, and 0 for NaN."""
     zero = axes.like(0, self)
     above = op.CastLike(op.Greater(self, zero), self)
@@ -52,7 +53,7 @@ def heaviside(self: ir.Value, values: ir.Value) -> Any:
 
 
 @lowering("aten::atan2", "aten::arctan2", "prims::atan2")
-def atan2(self: ir.Value, other: ir.Value) -> Any:
+def atan2(self: ir.Value, other: ir.Value) -> RecordedValue:
     """The angle of the point (other, self), with the signs of zeros and for infinities as in torch."""
     zero, one, pi = (axes.like(number, self) for number in (0.0, 1.0, math.pi))
     both = op.And(op.IsInf(self), op.IsInf(other))
@@ -68,7 +69,7 @@ def atan2(self: ir.Value, other: ir.Value) -> Any:
 @lowering("aten::nan_to_num")
 def nan_to_num(
     self: ir.Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Any:
+) -> RecordedValue:
     """NaN and infinities replaced, the latter by the largest numbers of the dtype where nothing is given."""
     if not axes.is_float(self):
         return op.Identity(self)
@@ -84,7 +85,7 @@ def nan_to_num(
 
 
 @lowering("aten::angle")
-def angle(self: ir.Value) -> Any:
+def angle(self: ir.Value) -> RecordedValue:
     """The angle of a real number: pi where negative, 0 elsewhere, NaN stays."""
     data = self if axes.is_float(self) else op.Cast(self, to=ir.DataType.FLOAT)
     result = op.Where(op.Less(data, axes.like(0.0, data)), axes.like(math.pi, data), axes.like(0.0, data))

@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -63,7 +64,7 @@ def msort(self: ir.Value) -> Any:
     return ordered(self, 0, False)[0]
 
 
-def _dropped(value: Any, position: int, keepdim: bool) -> Any:
+def _dropped(value: Any, position: int, keepdim: bool) -> RecordedValue:
     return value if keepdim else op.Squeeze(value, [position])
 
 
@@ -111,16 +112,26 @@ def _flattened(self: ir.Value) -> Any:
     return axes.shaped(axes.flat(self), [None])
 
 
+def _one_at_least(self: ir.Value) -> Any:
+    """The elements in one axis; where there may be none, a NaN in their place."""
+    flat = _flattened(self)
+    if not axes.is_float(self) or all(isinstance(size, int) and size for size in self.shape or [None]):
+        return flat
+    missing = op.Sub([1], op.Min(op.Reshape(op.Size(self), [1]), [1]))
+    nan = op.Expand(axes.like(float("nan"), self), missing)
+    return axes.shaped(op.Concat(flat, nan, axis=0), [None])
+
+
 @lowering("aten::median")
-def median(self: ir.Value) -> Any:
-    """The lower middle of all elements; NaN if one is NaN."""
-    return op.Squeeze(_lower_middle(_flattened(self), 0, False)[0], [0])
+def median(self: ir.Value) -> RecordedValue:
+    """The lower middle of all elements; NaN if one is NaN, or there is none."""
+    return op.Squeeze(_lower_middle(_one_at_least(self), 0, False)[0], [0])
 
 
 @lowering("aten::nanmedian")
-def nanmedian(self: ir.Value) -> Any:
+def nanmedian(self: ir.Value) -> RecordedValue:
     """The lower middle of all elements that are not NaN."""
-    return op.Squeeze(_lower_middle(_flattened(self), 0, True)[0], [0])
+    return op.Squeeze(_lower_middle(_one_at_least(self), 0, True)[0], [0])
 
 
 @lowering("aten::median.dim")
@@ -145,16 +156,16 @@ def mode(self: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
     ascending, _ = op.TopK(last, axes.size(self, position), axis=-1, largest=0, sorted=1)
     same = op.Equal(op.Unsqueeze(ascending, [count]), op.Unsqueeze(ascending, [count - 1]))
     often = op.ReduceSum(op.Cast(same, to=ir.DataType.INT64), [count], keepdims=0)
-    value = op.GatherElements(ascending, op.ArgMax(often, axis=-1, keepdims=1), axis=-1)
+    value = op.GatherElements(ascending, op.ArgMax(often, axis=count - 1, keepdims=1), axis=-1)
     stands = op.Cast(op.Equal(last, value), to=ir.DataType.INT32)
-    index = op.ArgMax(stands, axis=-1, keepdims=1, select_last_index=1)
+    index = op.ArgMax(stands, axis=count - 1, keepdims=1, select_last_index=1)
     if not keepdim:
         return op.Squeeze(value, [count - 1]), op.Squeeze(index, [count - 1])
     return axes.move_back(value, position, count), axes.move_back(index, position, count)
 
 
 @lowering("aten::masked_select")
-def masked_select(self: ir.Value, mask: ir.Value) -> Any:
+def masked_select(self: ir.Value, mask: ir.Value) -> RecordedValue:
     """The elements where the mask holds, in order."""
     shape = op.Max(op.Shape(self), op.Shape(mask)) if axes.rank(self) == axes.rank(mask) else None
     if shape is None:
@@ -165,7 +176,7 @@ def masked_select(self: ir.Value, mask: ir.Value) -> Any:
     return op.Compress(op.Reshape(data, [-1]), op.Reshape(chosen, [-1]))
 
 
-def _insertion_points(edges: ir.Value, self: ir.Value, right: bool, out_int32: bool) -> Any:
+def _insertion_points(edges: ir.Value, self: ir.Value, right: bool, out_int32: bool) -> RecordedValue:
     """How many of `edges[..., m]` lie before each of `self[..., n]`."""
     before = op.LessOrEqual if right else op.Less
     rows = op.Unsqueeze(edges, [axes.rank(edges) - 1]) if axes.rank(edges) > 1 else edges
@@ -191,7 +202,7 @@ def searchsorted(
     right: bool = False,
     side: str = "",
     sorter: ir.Value | None = None,
-) -> Any:
+) -> RecordedValue:
     """Where each value would be inserted in the sorted rows `[..., m]`; rows pair up with rows `[..., n]`."""
     edges = sorted_sequence
     if sorter is not None:
@@ -209,26 +220,30 @@ def searchsorted_scalar(
     right: bool = False,
     side: str = "",
     sorter: ir.Value | None = None,
-) -> Any:
+) -> RecordedValue:
     """`searchsorted` of one number."""
     return searchsorted(sorted_sequence, axes.at_least_0d(self), out_int32, right, side, sorter)
 
 
 @lowering("aten::bucketize.Tensor")
-def bucketize(self: ir.Value, boundaries: ir.Value, out_int32: bool = False, right: bool = False) -> Any:
+def bucketize(self: ir.Value, boundaries: ir.Value, out_int32: bool = False, right: bool = False) -> RecordedValue:
     """The bucket of each element between ascending boundaries `[m]`."""
     edges, values = _common(boundaries, self)
     return _insertion_points(edges, values, right, out_int32)
 
 
 @lowering("aten::bucketize.Scalar")
-def bucketize_scalar(self: ir.Value, boundaries: ir.Value, out_int32: bool = False, right: bool = False) -> Any:
+def bucketize_scalar(
+    self: ir.Value, boundaries: ir.Value, out_int32: bool = False, right: bool = False
+) -> RecordedValue:
     """The bucket of one number."""
     return bucketize(axes.at_least_0d(self), boundaries, out_int32, right)
 
 
 @lowering("aten::isin.Tensor_Tensor")
-def isin(elements: ir.Value, test_elements: ir.Value, assume_unique: bool = False, invert: bool = False) -> Any:
+def isin(
+    elements: ir.Value, test_elements: ir.Value, assume_unique: bool = False, invert: bool = False
+) -> RecordedValue:
     """Whether each element is one of the others."""
     left, right = _common(elements, test_elements)
     same = op.Equal(op.Unsqueeze(left, [axes.rank(elements)]), op.Reshape(right, [-1]))
@@ -263,7 +278,7 @@ def unique_consecutive(
 
 
 @lowering("aten::nonzero")
-def nonzero(self: ir.Value) -> Any:
+def nonzero(self: ir.Value) -> RecordedValue:
     """Where elements are not zero, one row each; a scalar gives a row without columns."""
     if self.dtype == ir.DataType.DOUBLE:  # for which onnxruntime has no kernel
         self = axes.shaped(op.Cast(self, to=ir.DataType.BOOL), self.shape)

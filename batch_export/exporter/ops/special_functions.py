@@ -13,6 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.elementwise import as_float
 from batch_export.exporter.ops.error_function import back, double, number, polynomial
@@ -31,7 +32,7 @@ _LANCZOS = (
 )
 
 
-def _log_gamma(x: Any) -> Any:
+def _log_gamma(x: Any) -> RecordedValue:
     """log |gamma(x)| of doubles, by reflection below one half."""
     reflected = op.Less(x, number(0.5))
     z = op.Sub(op.Where(reflected, op.Sub(number(1.0), x), x), number(1.0))
@@ -48,12 +49,12 @@ def _log_gamma(x: Any) -> Any:
 
 
 @lowering("aten::lgamma", "prims::lgamma")
-def lgamma(self: ir.Value) -> Any:
+def lgamma(self: ir.Value) -> RecordedValue:
     """The logarithm of |gamma|; infinite at 0, -1, -2, ..."""
     return back(_log_gamma(double(self)), self)
 
 
-def _digamma(x: Any) -> Any:
+def _digamma(x: Any) -> RecordedValue:
     reflected = op.Less(x, number(0.5))
     z = op.Where(reflected, op.Sub(number(1.0), x), x)
     total: Any = number(0.0)
@@ -70,7 +71,7 @@ def _digamma(x: Any) -> Any:
 
 
 @lowering("aten::digamma", "prims::digamma")
-def digamma(self: ir.Value) -> Any:
+def digamma(self: ir.Value) -> RecordedValue:
     """The derivative of log gamma; NaN at negative integers, infinite at 0 with the opposite of its sign."""
     x = double(self)
     result = _digamma(x)
@@ -83,7 +84,7 @@ def digamma(self: ir.Value) -> Any:
 
 
 @lowering("aten::special_bessel_j0", "prims::bessel_j0")
-def bessel_j0(self: ir.Value) -> Any:
+def bessel_j0(self: ir.Value) -> RecordedValue:
     """The Bessel function J0, as the mean of cos(x sin t) over 128 equal steps.
 
     The mean over N steps differs from the integral by terms J_{2N}(x), which vanish for |x| < 200 (Abramowitz and
@@ -93,17 +94,17 @@ def bessel_j0(self: ir.Value) -> Any:
 
 
 @lowering("aten::special_bessel_j1", "prims::bessel_j1")
-def bessel_j1(self: ir.Value) -> Any:
+def bessel_j1(self: ir.Value) -> RecordedValue:
     """The Bessel function J1, as the mean of cos(t - x sin t)."""
     return _bessel(self, 1)
 
 
-def _mean(samples: Any, self: ir.Value) -> Any:
+def _mean(samples: Any, self: ir.Value) -> RecordedValue:
     """The mean over the last axis, counted from the front: onnxruntime leaves empty tensors unreduced otherwise."""
     return op.ReduceMean(samples, [axes.rank(self)], keepdims=0)
 
 
-def _bessel(self: ir.Value, order: int) -> Any:
+def _bessel(self: ir.Value, order: int) -> RecordedValue:
     x = op.Unsqueeze(double(as_float(self)), [-1])
     steps = [math.pi * (index + 0.5) / 128 for index in range(128)]
     sines = op.Constant(value=ir.tensor([math.sin(step) for step in steps], dtype=ir.DataType.DOUBLE))
@@ -115,7 +116,7 @@ _FAR = 64.0
 """Where the asymptotic series of I0 and I1 takes over from the mean: twelve of its terms are exact there."""
 
 
-def _far_modified(size: Any, order: int) -> Any:
+def _far_modified(size: Any, order: int) -> RecordedValue:
     """exp(-x) times I0 or I1 for large x (Abramowitz, Stegun 9.7.1)."""
     term, series = 1.0, [1.0]
     for index in range(1, 13):
@@ -125,7 +126,7 @@ def _far_modified(size: Any, order: int) -> Any:
     return op.Div(total, op.Sqrt(op.Mul(size, number(2.0 * math.pi))))
 
 
-def _modified(self: ir.Value, order: int, scaled: bool) -> Any:
+def _modified(self: ir.Value, order: int, scaled: bool) -> RecordedValue:
     """I0 and I1 as means of exp(x cos t) cos(n t) (Abramowitz, Stegun 9.6.19), exp(-|x|) taken inside."""
     whole = double(as_float(self))
     size = op.Abs(whole)
@@ -147,31 +148,31 @@ def _modified(self: ir.Value, order: int, scaled: bool) -> Any:
 
 
 @lowering("aten::i0", "aten::special_i0", "prims::bessel_i0", "aten::special_modified_bessel_i0")
-def i0(self: ir.Value) -> Any:
+def i0(self: ir.Value) -> RecordedValue:
     """The modified Bessel function I0."""
     return _modified(self, 0, scaled=False)
 
 
 @lowering("aten::special_i0e", "prims::bessel_i0e")
-def i0e(self: ir.Value) -> Any:
+def i0e(self: ir.Value) -> RecordedValue:
     """exp(-|x|) I0(x)."""
     return _modified(self, 0, scaled=True)
 
 
 @lowering("aten::special_i1", "prims::bessel_i1", "aten::special_modified_bessel_i1")
-def i1(self: ir.Value) -> Any:
+def i1(self: ir.Value) -> RecordedValue:
     """The modified Bessel function I1."""
     return _modified(self, 1, scaled=False)
 
 
 @lowering("aten::special_i1e", "prims::bessel_i1e")
-def i1e(self: ir.Value) -> Any:
+def i1e(self: ir.Value) -> RecordedValue:
     """exp(-|x|) I1(x)."""
     return _modified(self, 1, scaled=True)
 
 
 @lowering("aten::special_spherical_bessel_j0", "prims::spherical_bessel_j0")
-def spherical_j0(self: ir.Value) -> Any:
+def spherical_j0(self: ir.Value) -> RecordedValue:
     """sin(x) / x, 1 at 0."""
     x = double(self)
     is_zero = op.Equal(x, number(0.0))

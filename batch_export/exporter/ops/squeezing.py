@@ -8,24 +8,25 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _without(self: ir.Value, wanted: Sequence[int]) -> Any:
+def _without(self: ir.Value, wanted: Sequence[int]) -> RecordedValue:
     """Torch takes an axis away only where it is 1; one of free size was captured as being something else."""
     gone = sorted({position for position in wanted if axes.fixed_size(self, position) == 1})
     return op.Squeeze(self, gone) if gone else op.Identity(self)
 
 
 @lowering("aten::squeeze")
-def squeeze(self: ir.Value) -> Any:
+def squeeze(self: ir.Value) -> RecordedValue:
     """All axes of size 1 taken away."""
     return _without(self, range(axes.rank(self)))
 
 
 @lowering("aten::squeeze.dim", "aten::squeeze.dims")
-def squeeze_axes(self: ir.Value, dim: Any) -> Any:
+def squeeze_axes(self: ir.Value, dim: Any) -> RecordedValue:
     """Named axes taken away where they are of size 1."""
     if axes.rank(self) == 0:
         return op.Identity(self)
@@ -46,21 +47,27 @@ def slice_scatter(
     """Writes a source over a slice; a source that is smaller is repeated, as a copy into the slice does it."""
     from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
 
-    position = axes.axis(self, dim)
-    if _is_smaller(src, axes.rank(self), list(self.shape or ())):
+    position, count = axes.axis(self, dim), axes.rank(self)
+    is_smaller = _is_smaller(src, count, list(self.shape or ()))
+    # a free axis may turn out shorter than a slice of fixed length, and has a place for less of the source then
+    if is_smaller or (axes.fixed_size(src, position) is not None and axes.fixed_size(self, position) is None):
         bounds = [
             value if isinstance(value, ir.Value) else op.Constant(value_int=default if value is None else value)
             for value, default in ((start, 0), (end, 2**62), (step, 1))
         ]
         first, last, stride = (op.Reshape(value, [1]) for value in bounds)
-        src = op.Expand(src, op.Shape(op.Slice(self, first, last, [position], stride)))
-        axes.shaped(src, [None] * axes.rank(self))
+        place = axes.shaped(op.Slice(self, first, last, [position], stride), [None] * count)
+        if is_smaller:
+            src = op.Expand(src, op.Shape(place))
+        else:
+            src = op.Slice(src, [0], axes.size(place, position), [position])
+        axes.shaped(src, [None] * count)
     write: Any = core.aten_slice_scatter
     return write.func(self, src, position, start, end, step)
 
 
 @lowering("aten::select_scatter")
-def select_scatter(self: ir.Value, src: ir.Value, dim: int, index: Any) -> Any:
+def select_scatter(self: ir.Value, src: ir.Value, dim: int, index: Any) -> RecordedValue:
     """Writes a source over one place of an axis; a source that is smaller is repeated."""
     position, count = axes.axis(self, dim), axes.rank(self)
     place = op.Reshape(index, [1]) if isinstance(index, ir.Value) else op.Constant(value_ints=[index])

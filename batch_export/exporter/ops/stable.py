@@ -14,6 +14,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.division import operands
 from batch_export.exporter.ops.marking import lowering
@@ -28,7 +29,7 @@ def widened(self: ir.Value) -> Any:
     return axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
 
 
-def exp_minus_one(x: Any) -> Any:
+def exp_minus_one(x: Any) -> RecordedValue:
     """exp(x) - 1; within 1 of 0 as 2 t / (1 - t) with t = tanh(x / 2)."""
     one = axes.like(1.0, x)
     half = op.Tanh(op.Mul(x, axes.like(0.5, x)))
@@ -36,7 +37,7 @@ def exp_minus_one(x: Any) -> Any:
     return op.Where(op.GreaterOrEqual(op.Abs(x), one), op.Sub(op.Exp(x), one), near)
 
 
-def log_one_plus(x: Any) -> Any:
+def log_one_plus(x: Any) -> RecordedValue:
     """log(1 + x): with u = 1 + x rounded, log(u) + (x - (u - 1)) / u."""
     one = axes.like(1.0, x)
     rounded = op.Add(x, one)
@@ -46,13 +47,13 @@ def log_one_plus(x: Any) -> Any:
 
 
 @lowering("aten::expm1", "aten::special_expm1", "prims::expm1")
-def expm1(self: ir.Value) -> Any:
+def expm1(self: ir.Value) -> RecordedValue:
     """exp(x) - 1."""
     return exp_minus_one(widened(self))
 
 
 @lowering("aten::log1p", "prims::log1p")
-def log1p(self: ir.Value) -> Any:
+def log1p(self: ir.Value) -> RecordedValue:
     """log(1 + x)."""
     data = widened(self)
     is_zero = op.Equal(data, axes.like(0.0, data))
@@ -60,13 +61,13 @@ def log1p(self: ir.Value) -> Any:
 
 
 @lowering("aten::log_sigmoid", "aten::log_sigmoid_forward")
-def log_sigmoid(self: ir.Value) -> Any:
+def log_sigmoid(self: ir.Value) -> RecordedValue:
     """log(sigmoid(x)) as 0 - softplus(-x), which far above zero is 0 and not -0."""
     data = widened(self)
     return op.Sub(axes.like(0.0, data), softplus_of(op.Neg(data)))
 
 
-def softplus_of(x: Any) -> Any:
+def softplus_of(x: Any) -> RecordedValue:
     """log(1 + exp(x)); onnxruntime has no Softplus for float64."""
     if x.dtype != ir.DataType.DOUBLE:
         return op.Softplus(x)
@@ -74,7 +75,7 @@ def softplus_of(x: Any) -> Any:
 
 
 @lowering("aten::softplus")
-def softplus(self: ir.Value, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(self: ir.Value, beta: float = 1.0, threshold: float = 20.0) -> RecordedValue:
     """log(1 + exp(beta x)) / beta, and x itself where beta x is above the threshold."""
     if beta == 1.0:
         return op.Where(op.Greater(self, axes.like(threshold, self)), self, softplus_of(self))
@@ -83,7 +84,7 @@ def softplus(self: ir.Value, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return op.Where(op.Greater(scaled, axes.like(threshold, self)), self, curve)
 
 
-def _log_add(self: Any, other: Any, base: float) -> Any:
+def _log_add(self: Any, other: Any, base: float) -> RecordedValue:
     """The larger one plus log(1 + base^-distance); equal infinities have no distance."""
     left, right = (widened(value) for value in operands(self, other))
     largest = op.Max(left, right)
@@ -97,19 +98,19 @@ def _log_add(self: Any, other: Any, base: float) -> Any:
 
 
 @lowering("aten::logaddexp")
-def logaddexp(self: Any, other: Any) -> Any:
+def logaddexp(self: Any, other: Any) -> RecordedValue:
     """log(exp(x) + exp(y))."""
     return _log_add(self, other, math.e)
 
 
 @lowering("aten::logaddexp2")
-def logaddexp2(self: Any, other: Any) -> Any:
+def logaddexp2(self: Any, other: Any) -> RecordedValue:
     """log2(2^x + 2^y)."""
     return _log_add(self, other, 2.0)
 
 
 @lowering("aten::logcumsumexp")
-def logcumsumexp(self: ir.Value, dim: int) -> Any:
+def logcumsumexp(self: ir.Value, dim: int) -> RecordedValue:
     """The logarithm of the sum of the exponentials so far along an axis, each step as `logaddexp`."""
     if axes.rank(self) == 0:
         return op.Identity(self)
@@ -133,7 +134,7 @@ def logcumsumexp(self: ir.Value, dim: int) -> Any:
     return op.Transpose(totals, perm=back) if position else totals
 
 
-def _by_logarithm(self: Any, other: Any, logarithm: Any) -> Any:
+def _by_logarithm(self: Any, other: Any, logarithm: Any) -> RecordedValue:
     """x * log(y), 0 where x is 0, unless y is NaN."""
     left, right = (widened(value) for value in operands(self, other))
     product = op.Mul(left, logarithm(right))
@@ -145,19 +146,19 @@ def _by_logarithm(self: Any, other: Any, logarithm: Any) -> Any:
     "aten::xlogy.Tensor", "aten::xlogy.Scalar_Self", "aten::xlogy.Scalar_Other", "aten::special_xlogy",
     "aten::special_xlogy.self_scalar", "aten::special_xlogy.other_scalar",
 )  # fmt: skip
-def xlogy(self: Any, other: Any) -> Any:
+def xlogy(self: Any, other: Any) -> RecordedValue:
     """x log(y), 0 where x is 0."""
     return _by_logarithm(self, other, op.Log)
 
 
 @lowering("aten::special_xlog1py", "aten::special_xlog1py.self_scalar", "aten::special_xlog1py.other_scalar")
-def xlog1py(self: Any, other: Any) -> Any:
+def xlog1py(self: Any, other: Any) -> RecordedValue:
     """x log(1 + y), 0 where x is 0."""
     return _by_logarithm(self, other, log_one_plus)
 
 
 @lowering("aten::logit", "aten::special_logit")
-def logit(self: ir.Value, eps: float | None = None) -> Any:
+def logit(self: ir.Value, eps: float | None = None) -> RecordedValue:
     """log(p / (1 - p)) of a probability that is kept eps away from 0 and 1; NaN stays NaN."""
     p = widened(self)
     one = axes.like(1.0, p)
@@ -168,7 +169,7 @@ def logit(self: ir.Value, eps: float | None = None) -> Any:
 
 
 def _logarithm_to(base: float) -> Any:
-    def logarithm(self: ir.Value) -> Any:
+    def logarithm(self: ir.Value) -> RecordedValue:
         data = self if axes.is_float(self) else widened(self)
         return op.Div(op.Log(data), axes.like(math.log(base), data))
 
@@ -181,14 +182,14 @@ log10 = lowering("aten::log10", "prims::log10")(_logarithm_to(10.0))
 
 
 @lowering("aten::deg2rad")
-def deg2rad(self: ir.Value) -> Any:
+def deg2rad(self: ir.Value) -> RecordedValue:
     """Degrees as radians."""
     data = self if axes.is_float(self) else widened(self)
     return op.Mul(data, axes.like(math.pi / 180.0, data))
 
 
 @lowering("aten::rad2deg")
-def rad2deg(self: ir.Value) -> Any:
+def rad2deg(self: ir.Value) -> RecordedValue:
     """Radians as degrees."""
     data = self if axes.is_float(self) else widened(self)
     return op.Mul(data, axes.like(180.0 / math.pi, data))

@@ -10,10 +10,11 @@ import onnx_ir as ir
 from onnxscript import INT64
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
-def _double(number: Any) -> Any:
+def _double(number: Any) -> RecordedValue:
     """A size or a plain number as float64, which is what Python computes with."""
     if isinstance(number, ir.Value):
         return op.Cast(number, to=ir.DataType.DOUBLE)
@@ -21,55 +22,55 @@ def _double(number: Any) -> Any:
 
 
 @lowering("torch::sym_max")
-def sym_max(a: ir.Value, b: ir.Value) -> Any:
+def sym_max(a: ir.Value, b: ir.Value) -> RecordedValue:
     """The larger of two sizes."""
     return op.Max(a, b)
 
 
 @lowering("torch::sym_min")
-def sym_min(a: ir.Value, b: ir.Value) -> Any:
+def sym_min(a: ir.Value, b: ir.Value) -> RecordedValue:
     """The smaller of two sizes."""
     return op.Min(a, b)
 
 
 @lowering("torch::sym_not")
-def sym_not(a: ir.Value) -> Any:
+def sym_not(a: ir.Value) -> RecordedValue:
     """The negation of a symbolic condition."""
     return op.Not(a)
 
 
 @lowering("torch::sym_float")
-def sym_float(a: ir.Value) -> Any:
+def sym_float(a: ir.Value) -> RecordedValue:
     """A size as a floating-point number, with the precision of Python's."""
     return op.Cast(a, to=ir.DataType.DOUBLE)
 
 
 @lowering("_operator::truediv")
-def truediv(a: int | float | ir.Value, b: int | float | ir.Value) -> Any:
+def truediv(a: int | float | ir.Value, b: int | float | ir.Value) -> RecordedValue:
     """The quotient of two sizes, with the precision of Python's."""
     return op.Div(_double(a), _double(b))
 
 
 @lowering("torch::_sym_sqrt")
-def sym_sqrt(a: ir.Value) -> Any:
+def sym_sqrt(a: ir.Value) -> RecordedValue:
     """`math.sqrt` of a size."""
     return op.Sqrt(_double(a))
 
 
 @lowering("torch::_sym_log2")
-def sym_log2(a: ir.Value) -> Any:
+def sym_log2(a: ir.Value) -> RecordedValue:
     """`math.log2` of a size."""
     return op.Div(op.Log(_double(a)), math.log(2.0))
 
 
 @lowering("torch::sym_int")
-def sym_int(a: ir.Value) -> Any:
+def sym_int(a: ir.Value) -> RecordedValue:
     """A symbolic number truncated to an integer."""
     return op.Cast(a, to=INT64.dtype)
 
 
 @lowering("torch::sym_ite")
-def sym_ite(condition: ir.Value, then: ir.Value, otherwise: ir.Value) -> Any:
+def sym_ite(condition: ir.Value, then: ir.Value, otherwise: ir.Value) -> RecordedValue:
     """One of two sizes, by a symbolic condition."""
     return op.Where(condition, then, otherwise)
 
@@ -84,7 +85,7 @@ def sym_sum(args: Sequence[ir.Value]) -> Any:
 
 
 @lowering("_operator::floordiv", "math::floordiv")
-def floordiv(a: ir.Value, b: ir.Value) -> Any:
+def floordiv(a: ir.Value, b: ir.Value) -> RecordedValue:
     """Floor division of sizes; sizes are not negative in practice, but the sign is respected."""
     quotient = op.Div(a, b)
     inexact = op.Not(op.Equal(op.Mul(quotient, b), a))
@@ -93,18 +94,18 @@ def floordiv(a: ir.Value, b: ir.Value) -> Any:
 
 
 @lowering("_operator::mod")
-def mod(a: ir.Value, b: ir.Value) -> Any:
+def mod(a: ir.Value, b: ir.Value) -> RecordedValue:
     """Python's remainder, with the sign of the divisor."""
     return op.Mod(a, b)
 
 
 @lowering("_operator::pos")
-def pos(a: ir.Value) -> Any:
+def pos(a: ir.Value) -> RecordedValue:
     """A size as it is."""
     return op.Identity(a)
 
 
 @lowering("builtins::round")
-def python_round(number: ir.Value) -> Any:
+def python_round(number: ir.Value) -> RecordedValue:
     """Python's `round`: to the nearest integer, halves to the even one."""
     return op.Cast(op.Round(number), to=ir.DataType.INT64)

@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (
@@ -74,7 +75,7 @@ def cholesky(self: ir.Value, upper: bool = False) -> Any:
 
 
 @lowering("aten::cholesky_solve")
-def cholesky_solve(self: ir.Value, input2: ir.Value, upper: bool = False) -> Any:
+def cholesky_solve(self: ir.Value, input2: ir.Value, upper: bool = False) -> RecordedValue:
     """Solves A X = B from A's Cholesky factor."""
     factor, side = Matrices(input2), Matrices(self)
     lower = with_axes_swapped(factor.data) if upper else factor.data
@@ -83,7 +84,7 @@ def cholesky_solve(self: ir.Value, input2: ir.Value, upper: bool = False) -> Any
 
 
 @lowering("aten::cholesky_inverse")
-def cholesky_inverse(self: ir.Value, upper: bool = False) -> Any:
+def cholesky_inverse(self: ir.Value, upper: bool = False) -> RecordedValue:
     """The inverse of A from A's Cholesky factor."""
     factor = Matrices(self)
     lower = with_axes_swapped(factor.data) if upper else factor.data
@@ -98,7 +99,7 @@ def linalg_solve_triangular(
     upper: bool = False,
     left: bool = True,
     unitriangular: bool = False,
-) -> Any:
+) -> RecordedValue:
     """Solves A X = B (or X A = B) for triangular A; leading axes are broadcast."""
     lead = op.Shape(op.MatMul(self, B) if left else op.MatMul(B, self), end=-2)
     spread = [op.Expand(value, op.Concat(lead, op.Shape(value, start=-2), axis=0)) for value in (self, B)]

@@ -14,14 +14,15 @@ import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 
 
-def _nothing(value: ir.Value) -> Any:
+def _nothing(value: ir.Value) -> RecordedValue:
     return axes.like(0.0, value)
 
 
-def _ints(numbers: Sequence[int]) -> Any:
+def _ints(numbers: Sequence[int]) -> RecordedValue:
     return op.Constant(value_ints=list(numbers))
 
 
@@ -32,7 +33,7 @@ def _around(value: ir.Value, count: int, pads: Sequence[int]) -> Any:
     return op.Pad(value, [0, 0, *pads[:count], 0, 0, *pads[count:]], _nothing(value))
 
 
-def _windows(value: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
+def _windows(value: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> RecordedValue:
     """`[batch, channels, ...]` as `[batch, channels, *kernel, *windows]`."""
     count = len(kernel)
     result = value
@@ -68,7 +69,7 @@ def _sizes(weight: ir.Value) -> list[int]:
     return [int(size) for size in sizes if isinstance(size, int)]
 
 
-def convolution(value: ir.Value, weight: ir.Value, bias: ir.Value | None = None, **given: Any) -> Any:
+def convolution(value: ir.Value, weight: ir.Value, bias: ir.Value | None = None, **given: Any) -> RecordedValue:
     """ONNX's Conv."""
     outputs, inputs, *kernel = _sizes(weight)
     count, groups = len(kernel), int(given.get("group") or 1)
@@ -87,7 +88,9 @@ def convolution(value: ir.Value, weight: ir.Value, bias: ir.Value | None = None,
     return result if bias is None else op.Add(result, op.Reshape(bias, [-1, *ones]))
 
 
-def transposed_convolution(value: ir.Value, weight: ir.Value, bias: ir.Value | None = None, **given: Any) -> Any:
+def transposed_convolution(
+    value: ir.Value, weight: ir.Value, bias: ir.Value | None = None, **given: Any
+) -> RecordedValue:
     """ONNX's ConvTranspose: the convolution of the input spread by the strides with the mirrored weights."""
     inputs, each, *kernel = _sizes(weight)
     count, groups = len(kernel), int(given.get("group") or 1)
@@ -120,7 +123,7 @@ def transposed_convolution(value: ir.Value, weight: ir.Value, bias: ir.Value | N
     return convolution(spread, mirrored, bias, pads=[*before, *after], dilations=dilations, group=groups)
 
 
-def average_pool(value: ir.Value, **given: Any) -> Any:
+def average_pool(value: ir.Value, **given: Any) -> RecordedValue:
     """ONNX's AveragePool."""
     kernel = list(given["kernel_shape"])
     count = len(kernel)
@@ -129,7 +132,7 @@ def average_pool(value: ir.Value, **given: Any) -> Any:
     strides, dilations = (list(given.get(name) or ones) for name in ("strides", "dilations"))
     inner = list(range(2, 2 + count))
 
-    def sums(numbers: Any) -> Any:
+    def sums(numbers: Any) -> RecordedValue:
         return op.ReduceSum(_windows(_around(numbers, count, pads), kernel, strides, dilations), inner, keepdims=0)
 
     if given.get("count_include_pad") or not any(pads):

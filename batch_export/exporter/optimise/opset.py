@@ -16,8 +16,6 @@ from batch_export.exporter.optimise import random_numbers, schema_dtypes
 
 # Operators whose inputs or attributes changed between opset 18 and 25; all other changes only add types.
 _CHANGED = frozenset({"DFT", "GridSample", "GroupNormalization"})
-_WITH_FLOAT4 = 11
-"""The first IR version that has tensors of float4."""
 
 
 def check_opset(opset_version: int) -> None:
@@ -37,12 +35,6 @@ def ir_version_for(opset_version: int) -> int:
     """The IR version that onnx's version table gives for an opset, at least 10 (the first with all metadata)."""
     operator_set = onnx.helper.make_opsetid("", opset_version)
     return max(10, int(onnx.helper.find_min_ir_version_for([operator_set])))
-
-
-def _ir_version_of(model: ir.Model, opset_version: int) -> int:
-    """That, or the first one that has the types of the model's weights."""
-    has_float4 = any(value.dtype == ir.DataType.FLOAT4E2M1 for value in model.graph.initializers.values())
-    return max(ir_version_for(opset_version), _WITH_FLOAT4 if has_float4 else 0)
 
 
 def set_opset(model: ir.Model, opset_version: int) -> None:
@@ -71,7 +63,7 @@ def set_opset(model: ir.Model, opset_version: int) -> None:
     for node in list(model.graph.all_nodes()):
         if node.domain == "":
             schema_dtypes.fit(node, opset_version)
-    model.ir_version = _ir_version_of(model, opset_version)
+    model.ir_version = ir_version_for(opset_version)
 
 
 def _check_node(node: ir.Node, opset_version: int) -> None:

@@ -121,6 +121,23 @@ def _scatters() -> list[RewriteRule]:
     return [_redundant_scatter_nd.no_op_dynamic_scatter_nd_rule, static.rule()]  # type: ignore[attr-defined]
 
 
+def _known_shapes() -> RewriteRule:
+    """A Reshape to a shape that is known but for one size, which is -1 then: runtimes refuse that beside a 0."""
+    from onnxscript.rewriter.rules.common import (  # lazy: onnxscript's rules are slow to load
+        _materialize_reshape_shape,
+    )
+
+    unlimited: Any = _materialize_reshape_shape.MaterializeReshapeShape
+
+    def without_zero(self: Any, context: Any, data: ir.Value, shape: ir.Value) -> Any:
+        result = unlimited.check(self, context, data, shape)
+        if result and -1 in self._new_dims and 0 in self._new_dims:
+            return result.fail("A size is 0.")
+        return result
+
+    return type("KnownShape", (unlimited,), {"check": without_zero}).rule()  # type: ignore[attr-defined, no-any-return]
+
+
 def _all_rules() -> list[RewriteRule]:
     from onnxscript.rewriter.rules.common import (  # lazy: onnxscript's rules are slow to load
         _basic_rules,
@@ -128,7 +145,6 @@ def _all_rules() -> list[RewriteRule]:
         _cast_constant_of_shape,
         _collapse_slices,
         _fuse_pad_into_conv,
-        _materialize_reshape_shape,
         _remove_optional_bias,
     )
 
@@ -138,7 +154,7 @@ def _all_rules() -> list[RewriteRule]:
         *_broadcast_to_matmul.rules,
         *_cast_constant_of_shape.rules,
         *_collapse_slices.rules,
-        *_materialize_reshape_shape.rules,
+        _known_shapes(),
         *_bounds(),
         *(rule for rule in _basic_rules.basic_optimization_rules() if rule not in left_out),
         _casts(),

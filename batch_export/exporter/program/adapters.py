@@ -13,7 +13,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import exported_inputs
+from batch_export.calling import exported_inputs
 
 TORCH_STRATEGIES = {
     "ExportedProgram": "ExportedProgram",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,7 +74,7 @@ class ONNXProgram(Traceable):
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
         self._session: Any = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.model.graph.all_nodes())
@@ -120,8 +122,9 @@ class ONNXProgram(Traceable):
         if session_options is not None or execution_providers is not None or execution_provider_options is not None:
             options = ONNXRuntimeOptions(session_options, execution_providers, execution_provider_options)
             initializer = initializer or options.initializer()
-        self._folder = tempfile.TemporaryDirectory(prefix="batch_export_")
-        path = Path(self._folder.name) / "model.onnx"
+        folder = tempfile.mkdtemp(prefix="batch_export_")
+        self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = Path(folder) / "model.onnx"
         self.save(path, external_data=True)
         self._session = initializer(str(path)) if initializer is not None else OrtSession(path, provider, threads)
 
@@ -217,9 +220,9 @@ class ONNXProgram(Traceable):
     def release(self) -> None:
         """Closes the session and deletes its files."""
         self._session = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        if self._cleanup is not None:
+            self._cleanup()
+            self._cleanup = None
 
     # Changing ---------------------------------------------------------------------------------------------------------
 
@@ -380,15 +383,15 @@ class ONNXProgram(Traceable):
             yield
             return
         kept = {name: value.const_value for name, value in self.model.graph.initializers.items()}
-        session, folder = self._session, self._folder
-        self._session, self._folder = None, None  # they stay open: the program itself does not change
+        session, cleanup = self._session, self._cleanup
+        self._session, self._cleanup = None, None  # they stay open: the program itself does not change
         try:
             self.apply_weights(model_state)
             yield
         finally:
             for name, tensor in kept.items():
                 self.model.graph.initializers[name].const_value = tensor
-            self._session, self._folder = session, folder
+            self._session, self._cleanup = session, cleanup
 
     @contextmanager
     def _initializers(self, include: bool, as_inputs: bool) -> Iterator[None]:

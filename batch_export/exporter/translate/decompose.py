@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batch_export.errors import DecompositionError, MissingOperatorError
+from batch_export.exporter.graph import metadata
 
 Decomposition = Callable[..., Any]
 
@@ -200,22 +201,23 @@ def run_decomposition(
         MissingOperatorError: if the operator, or one that it is made of, has neither translation nor decomposition.
         DecompositionError: if the decomposition cannot be followed.
     """
+    name = metadata.target_name(target)
     decomposition = decomposition_of(target)
     if decomposition is None:
         raise MissingOperatorError(
-            f"{target} has no ONNX translation and no decomposition",
-            operators=(str(target),),
-            operator=str(target),
+            f"{name} has no ONNX translation and no decomposition",
+            operators=(name,),
+            operator=name,
             next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
         )
-    mode = DecompositionMode(is_translatable, translate, rebind, (str(target),))
+    mode = DecompositionMode(is_translatable, translate, rebind, (name,))
     with sizes_stay_free(getattr(fake_mode, "shape_env", None), target), torch.no_grad(), fake_mode, mode:
         result = decomposition(*(_plain_lists(argument) for argument in args), **kwargs)
     if result is NotImplemented:
         raise MissingOperatorError(
-            f"torch's decomposition of {target} does not cover this call",
-            operators=(str(target),),
-            operator=str(target),
+            f"torch's decomposition of {name} does not cover this call",
+            operators=(name,),
+            operator=name,
             next_step="pass custom_translation_table={torch.ops...: function}",
         )
     return result

@@ -23,10 +23,10 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import give_name, is_unnamed
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
-from batch_export.exporter.ops import double_forms
-from batch_export.exporter.translate import decompose, memory_layout, symbolic_scalars
+from batch_export.exporter.ops import double_forms, tensors
+from batch_export.exporter.translate import adapting, decompose, memory_layout, symbolic_scalars
 from batch_export.exporter.translate.call import Call, given_fakes
-from batch_export.exporter.translate.registry import ONNXFunction, OnnxRegistry, qualified_name, standard_functions
+from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
 
 IGNORED_NAMES = frozenset(
     {
@@ -181,14 +181,14 @@ class OperatorTranslator:
         """Translates an operator whose arguments are ONNX values and plain numbers; None if it has no translation."""
         is_complex, qualified, fake = call.is_complex, call.qualified, call.result
         function = self.registry.lookup_for(call.target, call.args, call.kwargs, is_complex=is_complex)
-        if function is not None and _is_taken_apart(function, qualified, [call.args, call.kwargs]):
+        if function is not None and adapting.is_taken_apart(function, qualified, [call.args, call.kwargs]):
             return None
         if function is None:
             return self._by_parts(call) if is_complex else None
         base = promote.base_name(qualified)
-        if function.origin != "custom" and _is_empty(fake):
+        if function.origin != "custom" and adapting.is_empty(fake):
             return self.conform(self._nothing(fake), fake, call.name)
-        if not is_complex and _is_complex(fake) and base in complex_parts.FACTORIES:
+        if not is_complex and adapting.is_complex(fake) and base in complex_parts.FACTORIES:
             return self.conform(complex_parts.filled(base, call.args, fake), fake, call.name)
         arguments, kwargs = list(call.args), dict(call.kwargs)
         if not is_complex and function.origin != "custom":
@@ -199,21 +199,16 @@ class OperatorTranslator:
         if base in _SPLITS and isinstance(fake, (list, tuple)):
             axis = int(kwargs.get("dim", call.args[2] if len(call.args) > 2 else 0))
             pieces = [piece.shape[axis] for piece in fake]
-            if all(isinstance(piece, int) for piece in pieces):
-                arguments, kwargs = [arguments[0], pieces, axis], {}
-            else:
-                standard = self._standard_split(qualified)
-                if standard is None:
-                    raise TranslationError(
-                        f"{qualified} makes pieces whose sizes are known only when the model runs",
-                        next_step="keep that axis static, or use narrow() with explicit sizes",
-                    )
-                function = standard
-        arguments, kwargs = _floats_as_floats(call.target, arguments, kwargs)
-        as_vector = function.origin == "torchlib" and _is_scalar_along_an_axis(call.target, arguments, fake)
+            how = arguments[1] if len(arguments) > 1 else None
+            by_rule = "split_with_sizes" not in base and (base == "tensor_split" or not isinstance(how, (list, tuple)))
+            if by_rule and how is not None and not all(isinstance(piece, int) for piece in pieces):
+                return self.conform(tensors.free_pieces(arguments[0], base, how, axis, len(pieces)), fake, call.name)
+            arguments, kwargs = [arguments[0], [self.plain(piece) for piece in pieces], axis], {}
+        arguments, kwargs = adapting.floats_as_floats(call.target, arguments, kwargs)
+        as_vector = function.origin == "torchlib" and adapting.is_scalar_along_an_axis(call.target, arguments, fake)
         if as_vector:
-            arguments = [_as_vector(argument) for argument in arguments]
-            kwargs = {key: _as_vector(argument) for key, argument in kwargs.items()}
+            arguments = [adapting.as_vector(argument) for argument in arguments]
+            kwargs = {key: adapting.as_vector(argument) for key, argument in kwargs.items()}
         try:
             result = self.recorder.call(function.function, arguments, kwargs)
         except (TypeError, TranslationError):
@@ -222,7 +217,7 @@ class OperatorTranslator:
             other = symbolic_scalars.tensor_overload(call.target)
             return None if other is None else self.call(replace(call, target=other))
         if as_vector:
-            result = pytree.tree_map(_as_scalar, result)
+            result = pytree.tree_map(adapting.as_scalar, result)
         count, _ = self.operators.get(qualified, (0, ""))
         self.operators[qualified] = (count + 1, function.origin)
         return self.conform(result, fake, call.name)
@@ -247,11 +242,9 @@ class OperatorTranslator:
     def _nothing(self, fake: Any) -> Any:
         """The tensor without elements that every operator gives there: runtimes refuse many operators on such."""
         dtype = torch_tensors.data_type(fake.dtype)
-        return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
-
-    @staticmethod
-    def _standard_split(qualified: str) -> Any:
-        return next((entry for entry in standard_functions()[qualified] if entry.origin == "torchlib"), None)
+        if all(isinstance(size, int) for size in fake.shape):
+            return self.recorder.constant(np.zeros(tuple(fake.shape), dtype=dtype.numpy()), dtype)
+        return op.Cast(op.ConstantOfShape([self.plain(size) for size in fake.shape]), to=dtype)
 
     def decompose(
         self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: dict[int, Any], name: str
@@ -280,10 +273,10 @@ class OperatorTranslator:
             if qualified_name(func) in IGNORED_NAMES:
                 return True
             fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
-            if any(_is_complex(leaf) for leaf in fakes):
+            if any(adapting.is_complex(leaf) for leaf in fakes):
                 return self.registry.lookup(func, is_complex=True) is not None or self._has_parts(func)
             found = self.registry.lookup(func)
-            return found is not None and not _is_taken_apart(found, qualified_name(func), fakes)
+            return found is not None and not adapting.is_taken_apart(found, qualified_name(func), fakes)
 
         def translate(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any], output: Any) -> None:
             if qualified_name(func) in IGNORED_NAMES:
@@ -361,65 +354,3 @@ class OperatorTranslator:
         fake_kwargs = torch.fx.map_arg(node.kwargs, fake_of)
         result = self.decompose(target, fake_args, fake_kwargs, values, node.name)
         return self.conform(result, fake, node.name)
-
-
-def _floats_as_floats(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Whole numbers that torch's schema takes as floats (not as scalars, which may be either) become floats."""
-    converted, keywords = list(args), dict(kwargs)
-    if isinstance(target, torch._ops.OpOverload):
-        for position, formal in enumerate(target._schema.arguments):
-            if "float" not in str(formal.type):
-                continue
-            if position < len(converted) and type(converted[position]) is int:
-                converted[position] = float(converted[position])
-            elif type(keywords.get(formal.name)) is int:
-                keywords[formal.name] = float(keywords[formal.name])
-    return converted, keywords
-
-
-def _is_scalar_along_an_axis(target: Any, arguments: Sequence[Any], fake: Any) -> bool:
-    """Whether an operator takes a scalar along its axis 0, which torch allows and ONNX does not."""
-    if not isinstance(target, torch._ops.OpOverload) or not arguments:
-        return False
-    first, results = arguments[0], pytree.tree_leaves(fake)
-    along = any(formal.name in ("dim", "dims") for formal in target._schema.arguments)
-    is_scalar = isinstance(first, ir.Value) and first.shape is not None and len(first.shape) == 0
-    return along and is_scalar and all(isinstance(one, torch.Tensor) and one.dim() == 0 for one in results)
-
-
-def _as_vector(argument: Any) -> Any:
-    if not isinstance(argument, ir.Value) or argument.shape is None or len(argument.shape):
-        return argument
-    vector = op.Reshape(argument, [1])
-    vector.shape = ir.Shape([1])
-    return vector
-
-
-def _as_scalar(result: Any) -> Any:
-    return op.Reshape(result, op.Constant(value_ints=[])) if isinstance(result, ir.Value) else result
-
-
-def _is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bool:
-    """Whether torch's decomposition is taken in place of a translation.
-
-    That is so where onnxruntime has no kernel for float64, or one that divides by a size of 0 (Einsum).
-    """
-    name = promote.base_name(qualified)
-    if function.origin == "custom" or (name not in double_forms.TAKEN_APART and name != "einsum"):
-        return False
-    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
-    if name == "einsum":
-        return any(not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ())
-    return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
-
-
-def _is_complex(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.is_complex()
-
-
-def _is_empty(fake: Any) -> bool:
-    """Whether the result is one real tensor whose fixed sizes leave it without elements."""
-    if not isinstance(fake, torch.Tensor) or fake.is_complex():
-        return False
-    sizes = list(fake.shape)
-    return 0 in [size for size in sizes if isinstance(size, int)] and all(isinstance(size, int) for size in sizes)

@@ -109,8 +109,9 @@ class Translator(OperatorTranslator):
         except OnnxExporterError as error:
             env[node] = self._failed(node, error)
         except Exception as error:
+            first = str(error).strip().partition("\n")[0].rstrip(".")
             failure = TranslationError(
-                f"the translation failed: {type(error).__name__}: {error}",
+                f"the translation failed: {type(error).__name__}: {first}",
                 next_step="run with report=True for the exported program, or pass custom_translation_table",
             )
             failure.__cause__ = error

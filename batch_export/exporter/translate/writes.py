@@ -25,6 +25,8 @@ from batch_export.exporter.translate.registry import qualified_name
 
 aten = torch.ops.aten
 
+_OWN_FORMS: Mapping[Any, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
+"""In-place operators that torch has no functional form of -> the name of ours."""
 _RUNNING_STATISTICS = frozenset({"aten::batch_norm", "aten::instance_norm"})
 
 
@@ -69,7 +71,7 @@ class Writes:
         return self._translator.conform(results[0], node.meta["val"], node.name)
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
-        functional = decompose.functional_variant(node.target)
+        functional = _OWN_FORMS.get(node.target) or decompose.functional_variant(node.target)
         if functional is None and self._translator.registry.lookup(node.target) is not None:
             return self._translate_custom(node, env, written)
         changed = node.args[0] if node.args else None

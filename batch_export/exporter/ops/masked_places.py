@@ -1,0 +1,36 @@
+"""Writing at places that a truth value for each element names, beside indices and whole axes (`y[:, mask, 0] = v`).
+
+torch takes a mask of n axes for n vectors of indices; with these in its place, torchlib's `index_put` says the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.marking import lowering
+
+
+def _as_indices(index: Any) -> list[Any]:
+    """What stands for one entry: itself, or for a mask the places along each of its axes, `int64[places]`."""
+    if not isinstance(index, ir.Value) or index.dtype != ir.DataType.BOOL:
+        return [index]
+    if axes.rank(index) == 1:
+        return [axes.shaped(op.Reshape(op.NonZero(index), [-1]), [None])]
+    found = op.NonZero(index)
+    return [axes.shaped(op.Gather(found, axis, axis=0), [None]) for axis in range(axes.rank(index))]
+
+
+@lowering("aten::index_put", "aten::_unsafe_index_put")
+def index_put(self: ir.Value, indices: Sequence[Any], values: ir.Value, accumulate: bool = False) -> Any:
+    """Writes (or adds) values at the places that indices and masks name together."""
+    from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
+
+    given = list(indices)
+    if len(given) > 1:
+        given = [one for index in given for one in _as_indices(index)]
+    return core.aten_index_put(self, given, values, accumulate=accumulate)

@@ -1,0 +1,81 @@
+"""What torch allows in a call and ONNX does not, and calls that are better taken apart.
+
+Arrives: an operator with its arguments and torch's fake result. Leaves: arguments as a translation takes them, and
+answers about the call. Nothing is translated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+import torch
+from torch.utils import _pytree as pytree
+
+from batch_export.exporter.graph import promote
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.ops import double_forms
+from batch_export.exporter.translate.registry import ONNXFunction
+
+
+def floats_as_floats(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Whole numbers that torch's schema takes as floats (not as scalars, which may be either) become floats."""
+    converted, keywords = list(args), dict(kwargs)
+    if isinstance(target, torch._ops.OpOverload):
+        for position, formal in enumerate(target._schema.arguments):
+            if "float" not in str(formal.type):
+                continue
+            if position < len(converted) and type(converted[position]) is int:
+                converted[position] = float(converted[position])
+            elif type(keywords.get(formal.name)) is int:
+                keywords[formal.name] = float(keywords[formal.name])
+    return converted, keywords
+
+
+def is_scalar_along_an_axis(target: Any, arguments: Sequence[Any], fake: Any) -> bool:
+    """Whether an operator takes a scalar along its axis 0, which torch allows and ONNX does not."""
+    if not isinstance(target, torch._ops.OpOverload) or not arguments:
+        return False
+    first, results = arguments[0], pytree.tree_leaves(fake)
+    along = any(formal.name in ("dim", "dims") for formal in target._schema.arguments)
+    is_scalar = isinstance(first, ir.Value) and first.shape is not None and len(first.shape) == 0
+    return along and is_scalar and all(isinstance(one, torch.Tensor) and one.dim() == 0 for one in results)
+
+
+def as_vector(argument: Any) -> Any:
+    if not isinstance(argument, ir.Value) or argument.shape is None or len(argument.shape):
+        return argument
+    vector = op.Reshape(argument, [1])
+    vector.shape = ir.Shape([1])
+    return vector
+
+
+def as_scalar(result: Any) -> Any:
+    return op.Reshape(result, op.Constant(value_ints=[])) if isinstance(result, ir.Value) else result
+
+
+def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bool:
+    """Whether torch's decomposition is taken in place of a translation.
+
+    That is so where onnxruntime has no kernel for float64, or one that divides by a size of 0 (Einsum).
+    """
+    name = promote.base_name(qualified)
+    if function.origin == "custom" or (name not in double_forms.TAKEN_APART and name != "einsum"):
+        return False
+    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
+    if name == "einsum":
+        return any(not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ())
+    return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
+
+
+def is_complex(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_complex()
+
+
+def is_empty(fake: Any) -> bool:
+    """Whether the result is one real tensor whose fixed sizes leave it without elements."""
+    if not isinstance(fake, torch.Tensor) or fake.is_complex():
+        return False
+    sizes = list(fake.shape)
+    return 0 in [size for size in sizes if isinstance(size, int)] and all(isinstance(size, int) for size in sizes)

@@ -1,0 +1,346 @@
+"""What `torch.onnx.export` promises beside its parameters: names, changed tensors, files, errors, warnings, helpers."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import pytest
+import torch
+from torch.onnx import testing as torch_testing
+from torch.onnx import verification as torch_verification
+
+import batch_export
+from batch_export import OnnxExporterError, ONNXProgram, export, verify_onnx_program
+from batch_export.errors import CaptureError, MissingOperatorError, OpsetError, TranslationError, VerificationError
+from batch_export.exporter.translate.decompose import run_decomposition
+from tests.exporting import export_and_compare
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight * self.weight
+
+
+class Counting(torch.nn.Module):
+    pos: torch.Tensor
+
+    def __init__(self, returned: bool = False) -> None:
+        super().__init__()
+        self.returned = returned
+        self.register_buffer("pos", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        self.pos.add_(x.sum())
+        return (self.pos, x * 2) if self.returned else x + self.pos
+
+
+X = torch.ones(3)
+
+
+def inputs(program: ONNXProgram) -> list[str]:
+    return [value.name or "" for value in program.model.graph.inputs]
+
+
+def outputs(program: ONNXProgram) -> list[str]:
+    return [value.name or "" for value in program.model.graph.outputs]
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [None, ["weight"]])
+def test_an_input_keeps_its_name_and_a_weight_gives_way(names: list[str] | None, tmp_path: Path) -> None:
+    program = export(Scaled(), (X,), input_names=names)
+    assert inputs(program) == ["weight"]
+    assert list(program.model.graph.initializers) == ["weight_1"]
+    program.apply_weights({"weight": 5 * X})
+    assert program(X)[0].tolist() == [5, 5, 5]
+    program.save(tmp_path / "model.onnx", model_state={"weight": 7 * X})
+    (stored,) = onnx.load(tmp_path / "model.onnx").graph.initializer
+    assert onnx.numpy_helper.to_array(stored).tolist() == [7, 7, 7]
+
+
+def test_an_output_gets_its_name_whatever_else_has_it() -> None:
+    program = export(Scaled(), (X,), output_names=["weight"])
+    assert outputs(program) == ["weight"]
+    assert not {*inputs(program), *program.model.graph.initializers} & {"weight"}
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert program(X)[0].tolist() == [1, 1, 1]
+
+
+def test_one_name_for_an_input_and_an_output_is_refused() -> None:
+    with pytest.raises(OnnxExporterError, match=r"x is given in input_names and in output_names.*choose another name"):
+        export(Scaled(), (X,), input_names=["x"], output_names=["x"])
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("returned", [True, False])
+def test_a_changed_buffer_has_one_name(returned: bool, optimize: bool) -> None:
+    program = export(Counting(returned), (X,), optimize=optimize)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert outputs(program)[-1] == "pos_mutated"
+    assert program(X)[-1].tolist() == [3, 3, 3]
+    assert program(X)[0].tolist() == ([3, 3, 3] if returned else [4, 4, 4])
+
+
+def test_a_changed_input_that_is_returned_too() -> None:
+    class Adds(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.add_(1)
+
+    assert outputs(export_and_compare(Adds(), (X.clone(),)))[-1] == "x_mutated"
+
+
+def test_optimising_later_keeps_the_names() -> None:
+    program = export(Counting(True), (X,), optimize=False, output_names=["a", "b", "c"])
+    program.optimize()
+    assert outputs(program) == ["a", "b", "c"]
+
+
+# Changed tensors ------------------------------------------------------------------------------------------------------
+
+
+def test_changed_tensors_are_outputs_an_error_or_dropped() -> None:
+    assert outputs(export_and_compare(Counting(), (X,), mutations="drop"))[1:] == []
+    with pytest.raises(
+        TranslationError,
+        match=r"changes the buffer pos, which mutations='error' refuses.*test_exporter_contract\.py:\d+",
+    ):
+        export(Counting(), (X,), mutations="error")
+    assert len(outputs(export(Scaled(), (X,), mutations="error"))) == 1
+    with pytest.raises(ValueError, match="mutations='no': choose outputs, error, drop"):
+        export(Scaled(), (X,), mutations="no")
+
+
+def test_statistics_in_training_mode_can_be_dropped() -> None:
+    layer = torch.nn.BatchNorm1d(3).train()
+    assert len(outputs(export(layer, (torch.randn(4, 3),), mutations="drop"))) == 1
+    with pytest.raises(TranslationError, match="the buffer running_mean"):
+        export(layer, (torch.randn(4, 3),), mutations="error")
+
+
+# Files, errors, warnings ----------------------------------------------------------------------------------------------
+
+
+def test_a_file_object_gets_one_file() -> None:
+    stream = io.BytesIO()
+    with pytest.warns(DeprecationWarning, match="a file object as f is deprecated"):
+        export(Scaled(), (X,), stream)
+    assert onnx.load_from_string(stream.getvalue()).graph.initializer[0].name == "weight_1"
+
+
+def test_errors_and_warnings_are_torchs_too() -> None:
+    with pytest.raises(torch.onnx.OnnxExporterError, match="choose an opset"):
+        export(Scaled(), (X,), opset_version=3)
+    with pytest.warns(torch.onnx.errors.OnnxExporterWarning, match="no weights named other"):
+        export(Scaled(), (X,)).apply_weights({"other": X})
+
+
+def test_what_is_deprecated_says_so_where_it_is_written() -> None:
+    with pytest.warns(DeprecationWarning, match=r"dynamic_axes is deprecated; use dynamic_shapes") as heard:
+        export(lambda x: x * 2, (X,), input_names=["x"], dynamic_axes={"x": {0: "n"}})
+    assert heard[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        defaults = {"training": torch.onnx.TrainingMode.EVAL, "do_constant_folding": True, "autograd_inlining": True}
+        export(Scaled(), (X,), operator_export_type=torch.onnx.OperatorExportTypes.ONNX, **defaults)
+
+
+def test_an_export_prints_nothing() -> None:
+    code = (
+        "import torch\nfrom batch_export import export\n"
+        "p = export(torch.nn.GRU(4, 3, batch_first=True).eval(), (torch.ones(2, 5, 4),), verify=True)\n"
+        "try: export(torch.nn.Linear(4, 3), (torch.ones(2, 5),))\n"
+        "except Exception as error: pass\n"
+    )
+    run = subprocess.run([sys.executable, "-W", "default", "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout + run.stderr == ""
+
+
+def test_a_model_that_does_not_run_is_told_with_its_line() -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("never")
+
+    with pytest.raises(CaptureError) as caught:
+        export(Broken(), (X,))
+    message = str(caught.value)
+    assert "ValueError: never (at " in message
+    assert f"{Path(__file__).name}:" in message
+    assert "call the model with these inputs outside of the export" in message
+    assert "\n" not in message
+
+
+def test_a_function_without_translation_is_named_without_its_address() -> None:
+    def helper(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def nothing(*_: Any) -> Any:
+        return None
+
+    with pytest.raises(MissingOperatorError, match=r"^helper has no ONNX translation and no decomposition"):
+        run_decomposition(helper, [], {}, fake_mode=None, is_translatable=nothing, translate=nothing, rebind=nothing)
+
+
+class Foreign(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.onnx.ops.symbolic_multi_out(
+            "custom::Op", [x], dtypes=[22, torch.float16, 1], shapes=[x.shape, [3], [1]], version=1
+        )
+
+
+def test_verifying_operators_that_the_runtime_lacks() -> None:
+    with pytest.raises(
+        VerificationError, match=r"does not run at the example inputs.*leave out verify=True.*of custom"
+    ):
+        export(Foreign(), (X,), verify=True)
+
+
+# Dtypes and nodes -----------------------------------------------------------------------------------------------------
+
+
+def test_symbolic_operators_keep_element_types_that_torch_lacks() -> None:
+    program = export(Foreign(), (X,))
+    assert [value.dtype for value in program.model.graph.outputs] == [
+        ir.DataType.INT4,
+        ir.DataType.FLOAT16,
+        ir.DataType.FLOAT,
+    ]
+
+    class One(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = torch.onnx.ops.symbolic("custom::Op", [x], dtype=22, shape=x.shape, version=1)
+            return made
+
+    assert export(One(), (X,)).model.graph.outputs[0].dtype == ir.DataType.INT4
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_float4_counts_numbers_and_not_pairs(external: bool, tmp_path: Path) -> None:
+    class Packed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            pairs = torch.arange(2048, dtype=torch.int32).to(torch.uint8).view(torch.float4_e2m1fn_x2)
+            self.weight = torch.nn.Parameter(pairs, requires_grad=False)
+
+        def forward(self) -> torch.Tensor:
+            return self.weight
+
+    path = tmp_path / "model.onnx"
+    program = export(Packed(), (), path, external_data=external, opset_version=23)
+    assert program.model.graph.outputs[0].dtype == ir.DataType.FLOAT4E2M1
+    assert program.model.graph.outputs[0].shape == (4096,)
+    onnx.checker.check_model(path, full_check=True)
+    read = ir.load(path).graph.initializers.values()
+    (stored,) = [value.const_value for value in read if value.const_value is not None]
+    assert stored.tobytes() == bytes(index % 256 for index in range(2048))
+    with pytest.raises(OpsetError, match="Identity takes no float4e2m1 at opset 20"):
+        export(Packed(), (), opset_version=20)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_what_only_assertions_read_is_left_out(optimize: bool) -> None:
+    class Checked(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._assert_async(torch._is_all_true(x > 0))
+            torch._check(x.shape[0] > 0)
+            return x * 2
+
+    program = export(Checked(), (X,), optimize=optimize)
+    assert [node.op_type for node in program.model.graph] == ["Mul"]
+
+
+@pytest.mark.parametrize(("values", "expected"), [([True, True], (1, 1)), ([True, False], (0, 1)), ([], (1, 0))])
+def test_whether_all_or_any_are_true(values: list[bool], expected: tuple[int, int]) -> None:
+    class Both(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch._is_all_true(x), torch._is_any_true(x)
+
+    program = export(Both(), (torch.tensor([True, False]),), dynamic_shapes=({0: "n"},))
+    found = program(torch.tensor(values, dtype=torch.bool))
+    assert tuple(int(value) for value in found) == expected
+
+
+# The program, and torch's helpers -------------------------------------------------------------------------------------
+
+
+def test_the_reference_evaluator_runs_it_too() -> None:
+    program = export(Scaled(), (X,))
+    torch.testing.assert_close(program.call_reference(X), program(X))
+
+
+def test_intermediate_values_by_name_and_by_position() -> None:
+    program = export(Scaled(), (X,))
+    found = program.compute_values(["weight_1", "mul"], (2 * X,))
+    assert found["weight_1"].tolist() == found[0].tolist() == [1, 1, 1]
+    assert found[1].tolist() == [2, 2, 2]
+    with pytest.raises(KeyError):
+        found["nothing"]
+
+
+def test_inputs_by_name_go_to_their_places() -> None:
+    class Difference(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x - y
+
+    program = export(Difference(), (X, X))
+    assert program(y=X, x=3 * X)[0].tolist() == program(3 * X, y=X)[0].tolist() == [2, 2, 2]
+
+
+def test_torchs_own_checks_take_our_programs() -> None:
+    layer = torch.nn.Linear(4, 3).eval()
+    program = export(layer, (torch.randn(2, 4),))
+    torch_testing.assert_onnx_program(program)
+    torch_testing.assert_onnx_program(program, backend="reference")
+    assert [info.name for info in torch_verification.verify_onnx_program(program)] == ["linear"]
+
+
+def test_our_verification_is_public_and_compares_every_kind_of_node_argument() -> None:
+    class Various(torch.nn.Module):
+        def forward(self, x: torch.Tensor, at: torch.Tensor) -> Any:
+            first, second = torch.split(x, 2, dim=1)
+            put = torch.index_put(first, (at,), torch.tensor([[7.0, 8.0], [9.0, 6.0]]))
+            joined = torch.cat([put, second], 1)
+            best, places = joined.topk(2)
+            return best.to(torch.float64), places, torch.einsum("ij,ij->i", joined, joined)
+
+    program = export(Various(), (torch.randn(5, 4), torch.tensor([0, 3])))
+    infos = verify_onnx_program(program, compare_intermediates=True)
+    assert {"cat", "split_0"} <= {info.name for info in infos}
+    assert max(info.max_abs_diff for info in infos) < 1e-5
+    assert all(isinstance(info, batch_export.VerificationInfo) for info in infos)
+
+
+@pytest.mark.skipif(not hasattr(torch.onnx, "ExportableModule"), reason="this torch has no ExportableModule")
+def test_an_exportable_module_brings_its_inputs_along() -> None:
+    class Model(torch.onnx.ExportableModule):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        def example_arguments(self) -> Any:
+            return (torch.ones(2, 3),), None
+
+        def input_names(self) -> Any:
+            return ["image"]
+
+        def output_names(self) -> Any:
+            return ["double"]
+
+        def dynamic_shapes(self) -> Any:
+            return ({0: "batch"},)
+
+    program = export(Model())
+    assert (inputs(program), outputs(program)) == (["image"], ["double"])
+    assert program.model.graph.inputs[0].shape == ("batch", 3)
+    assert inputs(export(Model(), (X,), input_names=["other"])) == ["other"]

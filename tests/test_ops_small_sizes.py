@@ -1,0 +1,175 @@
+"""Sizes at which formulas end: axes of none, lengths that a scale leaves alone, windows that are not counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from exporting import export_and_compare
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: Tensor) -> Any:
+        return self.function(*tensors)
+
+
+ROWS: dict[str, Callable[[Tensor], Any]] = {
+    "diagonal_scatter": lambda x: (torch.diagonal_scatter(x, x.diagonal() * 2), x.diagonal_scatter(x.diagonal(1), 1)),
+    "unique_consecutive": lambda x: torch.unique_consecutive(x.round(), return_inverse=True, return_counts=True),
+    "halves": lambda x: (*torch.cat([x, x]).chunk(2), functional.glu(torch.cat([x, x]), 0)),
+    "trapezoid": lambda x: (torch.trapezoid(x, dim=0), torch.trapezoid(x, dx=0.5, dim=1)),
+    "middle": lambda x: (x.median(), x.nanmedian()),
+    "mode": lambda x: (x.round().mode(1)[0], x.round().mode(1, keepdim=True)[1]),
+    "divided_by_its_size": lambda x: (x.long() % x.shape[0], x.long() // x.shape[0], torch.fmod(x.long(), x.shape[0])),
+    "norms": lambda x: (x.norm(3, keepdim=True), x.norm(1), x.norm(dim=1), x.norm(0, dim=0)),
+    "no_columns": lambda x: (x[:, :0].reshape(x.shape[0], 0, 3), functional.linear(x[:, :0], torch.ones(2, 0))),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_none_and_one(name: str) -> None:
+    torch.manual_seed(0)
+    first, *more = (torch.randn(count, 4) for count in (3, 0, 1, 6))
+    export_and_compare(Calls(ROWS[name]), (first,), *((x,) for x in more), dynamic_shapes=(({0: "n"},),))
+
+
+def test_repeats_that_the_data_say() -> None:
+    given = [(torch.randn(n, 2), torch.arange(n) % 3) for n in (4, 0, 1)]
+    module = Calls(lambda x, often: x.repeat_interleave(often, 0))
+    export_and_compare(module, *given, dynamic_shapes=(({0: "n"}, {0: "n"}),))
+
+
+def test_writes_through_a_diagonal_of_none() -> None:
+    def doubled(x: Tensor) -> Tensor:
+        y = x.clone()
+        y.diagonal().mul_(2.0)
+        return y
+
+    export_and_compare(
+        Calls(doubled), *((torch.randn(n, n),) for n in (3, 0, 1)), dynamic_shapes=(({0: "n", 1: "n"},),)
+    )
+
+
+def test_half_precision_with_an_inner_axis_of_none() -> None:
+    def product(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return torch.addmm(z, x, y, beta=0.5)
+
+    z = torch.randn(2, 5).half()
+    given = [(torch.randn(2, n).half(), torch.randn(n, 5).half(), z) for n in (3, 0)]
+    export_and_compare(Calls(product), *given, tolerance=2e-3, dynamic_shapes=(({1: "n"}, {0: "n"}, None),))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@pytest.mark.parametrize("is_free", [False, True])
+def test_a_scale_that_leaves_the_size_as_it_is(mode: str, is_free: bool) -> None:
+    torch.manual_seed(0)
+    sizes = [(3, 4), (4, 9), (7, 3)] if is_free else [(3, 4)]
+    module = Calls(lambda x: functional.interpolate(x, scale_factor=1.2, mode=mode))
+    axes = (({2: "h", 3: "w"},),) if is_free else None
+    given = [(torch.randn(1, 2, *size),) for size in sizes]
+    export_and_compare(module, *given, dynamic_shapes=axes, guards="allow")
+
+
+def test_a_scale_that_doubles_the_size_in_small_and_in_large_images() -> None:
+    module = Calls(lambda x: functional.interpolate(x, scale_factor=2.3, mode="nearest"))
+    shapes = (({2: "h", 3: "w"},),)
+    given = [(torch.randn(1, 2, *size),) for size in ((3, 5), (3, 80), (2, 2))]
+    export_and_compare(module, *given, dynamic_shapes=shapes, guards="allow")
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+def test_windows_that_begin_behind_the_elements(opset: int) -> None:
+    def pooled(x: Tensor) -> Any:
+        return (
+            functional.max_pool2d(x, 2, 3, ceil_mode=True),
+            functional.max_pool2d(x, 2, 3, ceil_mode=True, return_indices=True),
+            functional.max_pool1d(x[0], 2, 3, ceil_mode=True),
+        )
+
+    export_and_compare(Calls(pooled), (torch.randn(1, 2, 9, 10),), opset_version=opset)
+
+
+def test_masks_beside_whole_axes_and_indices() -> None:
+    def written(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        y = x.clone()
+        y[:, rows] = 2.0
+        y[:, :, columns] = -1.0
+        y[:, rows] += 1.0
+        y[:, rows, 1] = 5.0
+        return y
+
+    rows, columns = torch.tensor([True, False, True, False]), torch.tensor([False, True, True])
+    given = [(torch.randn(n, 4, 3), mask, columns) for n, mask in ((3, rows), (1, ~rows), (2, rows & False))]
+    export_and_compare(Calls(written), *given, dynamic_shapes=(({0: "n"}, None, None),))
+
+
+def test_complex_numbers_are_filled() -> None:
+    def filled(x: Tensor) -> Tensor:
+        y = torch.complex(x, x * 2)
+        y[:, 0] = 0
+        y[:, 1:].fill_(3.0)
+        return torch.view_as_real(y)
+
+    export_and_compare(Calls(filled), (torch.randn(3, 4),))
+
+
+def test_numbers_out_of_tensors_are_python_numbers() -> None:
+    def summed(y: Tensor, x: Tensor) -> Tensor:
+        return y * sum(x.flatten().tolist())
+
+    export_and_compare(Calls(summed), (torch.ones(3), torch.randn(4)), (torch.ones(3), torch.randn(4)))
+
+
+def test_no_axes_are_none_for_any() -> None:
+    export_and_compare(Calls(lambda x: ((x > 0).any(()), (x > 0).all(()))), (torch.randn(3, 2),))
+
+
+def test_fill_diagonal() -> None:
+    def filled(x: Tensor, tall: Tensor, cube: Tensor) -> Any:
+        x, tall, cube = x.clone(), tall.clone(), cube.clone()
+        wrapped = tall.clone().fill_diagonal_(3.0, wrap=True)
+        tall[1:].fill_diagonal_(2.0)
+        return x.fill_diagonal_(7.0), tall, wrapped, cube.fill_diagonal_(0.0)
+
+    export_and_compare(Calls(filled), (torch.randn(2, 4), torch.randn(7, 3), torch.randn(3, 3, 3)))
+
+
+def test_fake_quantisation_to_four_bits() -> None:
+    def quantised(x: Tensor) -> Any:
+        scales, zeros = torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.arange(4, dtype=torch.int32)
+        return (
+            torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 15),
+            torch.fake_quantize_per_tensor_affine(x, scales[0], zeros[1], -8, 7),
+            torch.fake_quantize_per_channel_affine(x, scales, zeros, 1, 0, 15),
+        )
+
+    export_and_compare(Calls(quantised), (torch.randn(5, 4),))
+
+
+def test_functions_of_a_free_size_stay_functions_of_it() -> None:
+    def scaled(x: Tensor) -> Any:
+        n = x.shape[0]
+        factor = math.log(n) + math.log2(n + 1) + math.exp(-n) + math.log(n + 3, 2) + math.sqrt(n)
+        spaced = torch.linspace(-2, n, n)[:, None] * torch.logspace(-1, 1, n, base=2.0)
+        return x * factor, spaced, torch.linspace(0, 1, 2 * n + 1, dtype=torch.float64)
+
+    given = [(torch.randn(n, 4),) for n in (3, 1, 2, 9)]
+    export_and_compare(Calls(scaled), *given, dynamic_shapes=(({0: "n"},),))
+
+
+def test_pieces_of_a_free_axis() -> None:
+    def pieces(x: Tensor) -> Any:
+        y = torch.cat([x, x])
+        return (*y.chunk(2), *x.tensor_split((1, 2)), *x.tensor_split(3))
+
+    given = [(torch.randn(n, 2),) for n in (4, 0, 1, 2, 7)]
+    export_and_compare(Calls(pieces), *given, dynamic_shapes=(({0: "n"},),), guards="allow")
