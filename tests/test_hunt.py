@@ -155,6 +155,16 @@ def test_a_wrong_finite_number_is_never_excused(monkeypatch: pytest.MonkeyPatch)
     assert settled(step("{0} * 2", "a", "x"), value=value) == "silent"
 
 
+def test_a_copy_within_its_own_memory_is_defined_by_nobody() -> None:
+    own = Step("copy", "{0}[1:].copy_({0}[:-1])", ("x",), ())
+    assert settled(own, value=torch.tensor([1.0, 2.0, 3.0])) == "ok"
+
+
+def test_a_shape_that_follows_from_a_lost_nan_is_upstream() -> None:
+    steps = step("{0}.amax(0)", "a", "x"), step("torch.nonzero({0} == {0})", "b", "a")
+    assert settled(*steps, value=torch.tensor([[1.0, nan], [nan, 2.0]])) == "upstream"
+
+
 def test_the_reference_takes_bfloat16_and_negative_axes() -> None:
     text = """<ir_version: 10, opset_import: ["" : 20]> g (bfloat16[2, 3] x, int64[2, 1] i) => (bfloat16[2, 1] y)
     {y = GatherElements <axis = -1> (x, i)}"""

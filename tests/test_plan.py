@@ -52,7 +52,7 @@ def planned(model: ModelSpec, exporter: ExporterSpec = CORE) -> PlannedCell:
 MAKERS: dict[str, Callable[[ModelSpec, Toolchain], Action]] = {
     "reference": lambda m, t: keys.reference_action(planned(m), t),
     "capture": lambda m, t: keys.capture_action(planned(m), t),
-    "translate": lambda m, t: keys.translate_action(planned(m), "graph", "weights", t),
+    "translate": lambda m, t: keys.translate_action(planned(m), "graph", t),
     "plugin": lambda m, t: keys.plugin_action(planned(m, PLUGIN), t),
     "check": lambda m, t: keys.check_action(FILE, ASKED, t),
     "run": lambda m, t: keys.run_action(FILE, "reference", (0, 1), CPU, 1, ASKED, t),
@@ -129,7 +129,7 @@ def test_a_file_that_an_exporters_or_a_models_argument_names_is_in_its_keys() ->
         return {
             "reference": keys.reference_action(planned(model), tools).key,
             "capture": keys.capture_action(planned(model, core), tools).key,
-            "translate": keys.translate_action(planned(model, core), "graph", "weights", tools).key,
+            "translate": keys.translate_action(planned(model, core), "graph", tools).key,
             "plugin": keys.plugin_action(planned(model, exporter), tools).key,
         }
 

@@ -14,6 +14,7 @@ from batch_export import axes
 from batch_export.config.model import model_spec
 from batch_export.errors import ModelError, UsageError
 from batch_export.peers import torchscript
+from batch_export.record import Cell
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 from batch_export.stages import capture, reference, translate
 from batch_export.stages import model as model_room
@@ -93,9 +94,10 @@ def spec_of(target: str, **others: Any) -> ModelSpec:
 
 def exported(spec: ModelSpec, dynamic: str, folder: Path) -> list[Any]:
     """The axes of the first input in the file, after the steps that a sweep takes."""
-    bench = Workbench(spec, dynamic, ExporterSpec("core", CORE_EXPORTER_TARGET), folder)
+    cell = Cell(spec.name, dynamic, 20, "cpu", "core")
+    bench = Workbench(cell, spec, ExporterSpec("core", CORE_EXPORTER_TARGET), folder)
     capture.execute(bench)
-    made = translate.execute(bench, 20, None)
+    made = translate.execute(bench, 20)
     assert made.model is not None
     assert reference.execute(bench).failure is None
     assert bench.captured is not None

@@ -62,8 +62,8 @@ def wrong(expected: torch.Tensor, actual: torch.Tensor, allowance: Allowance | N
     if expected.is_complex():
         if allowance is not None and allowance.slack is not None and allowance.loose is not None:
             parts = (*expected.shape, 2)
-            loose = allowance.loose[..., None].expand(parts)
-            allowance = Allowance(allowance.slack[..., None].expand(parts), loose, None)
+            both = allowance.loose[..., None].expand(parts)
+            allowance = Allowance(allowance.slack[..., None].expand(parts), both, None)
         expected, actual = (_not_finite_as_nan(_as_real(one)) + 0.0 for one in (expected, actual))
     loose = torch.zeros(expected.shape, dtype=torch.bool) if allowance is None else allowance.loose
     assert loose is not None

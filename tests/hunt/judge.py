@@ -163,9 +163,9 @@ def _blamed(
     for name in left:
         actual = files.run(name, program, case.values)
         rest: list[Difference | None] = []
-        for output, (one, other) in enumerate(zip(wanted, actual, strict=True)):
-            allowance, why = excuses.of(output, mapped[output], one, other, allowed[output])
-            rest.append(difference(one, other, allowance))
+        for place, (eager, given) in enumerate(zip(wanted, actual, strict=True)):
+            allowance, why = excuses.of(place, mapped[place], eager, given, allowed[place])
+            rest.append(difference(eager, given, allowance))
             reasons += [reason for reason in why if reason not in reasons]
         standing = standing or worst(rest)
     output, one = standing or next(found for found in left.values() if isinstance(found, tuple))

@@ -24,15 +24,17 @@ import onnx.reference
 import torch
 from onnx import TensorProto, numpy_helper
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops.op_grid_sample import GridSample as _OnnxGridSample
-from onnx.reference.ops.op_max_pool import MaxPool as _OnnxMaxPool
+from onnx.reference.ops import op_grid_sample, op_max_pool
 
 from batch_export.numbers.values import RawTensor
+
+_OnnxGridSample: Any = op_grid_sample.GridSample  # without types of its own
+_OnnxMaxPool: Any = op_max_pool.MaxPool
 
 _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
-class GatherElements(OpRun):  # type: ignore[misc]
+class GatherElements(OpRun):
     """Elements along an axis, which may count from the back."""
 
     op_domain = ""

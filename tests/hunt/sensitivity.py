@@ -123,13 +123,28 @@ def _asks_for_the_sign_of_nan(func: Any, args: Any) -> bool:
     return bool(args[asked].isnan().any())
 
 
+def _places(view: torch.Tensor) -> torch.Tensor:
+    """Where in its memory a view's elements lie."""
+    found = torch.full(view.shape, view.storage_offset())
+    for axis, stride in enumerate(view.stride()):
+        steps = torch.arange(view.shape[axis]) * stride
+        found = found + steps.reshape([-1 if one == axis else 1 for one in range(view.dim())])
+    return found
+
+
 def _sorts_nan(func: Any, args: Any) -> bool:
     """The most frequent of numbers with NaN depends on how a sort that takes none meets it."""
     return func._schema.name == "aten::mode" and args[0].is_floating_point() and bool(args[0].isnan().any())
 
 
 def _reads_what_it_writes(func: Any, args: Any) -> bool:
-    """Rows written one by one from the same memory."""
+    """Elements written one by one from memory that they share."""
+    if func._schema.name == "aten::copy_":
+        one, other = args[0], args[1]
+        if not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+            return False
+        same = (one.storage_offset(), one.stride(), one.shape) == (other.storage_offset(), other.stride(), other.shape)
+        return not same and bool(torch.isin(_places(one), _places(other)).any())
     if func._schema.name not in ("aten::index_copy_", "aten::index_add_", "aten::index_put_"):
         return False
     there = args[0].untyped_storage().data_ptr()

@@ -109,6 +109,9 @@ def scaled_dot_product_attention(
     if dropout_p:
         weights, _ = op.Dropout(weights, op.CastLike(dropout_p, query), True)
     result = op.MatMul(weights, value)
+    shapes = [one.shape for one in (query, key, value) if one.shape is not None]
+    if len(shapes) == 3 and list(shapes[0][:-2]) == list(shapes[1][:-2]) == list(shapes[2][:-2]):
+        result.shape = ir.Shape([*shapes[0][:-1], shapes[2][-1]])
     return result if reached is None else op.Where(reached, result, excluded)
 
 

@@ -84,7 +84,7 @@ def roll(self: ir.Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any
         return op.Reshape(_rolled(axes.flat(self), listed[0], 0), op.Shape(self), allowzero=1)
     result: Any = self
     for shift, dim in zip(listed, wanted, strict=True):
-        result = _rolled(result, shift, axes.axis(self, dim))
+        result = axes.shaped(_rolled(result, shift, axes.axis(self, dim)), self.shape)
     return result
 
 

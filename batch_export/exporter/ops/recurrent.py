@@ -18,6 +18,8 @@ from batch_export.exporter.ops.marking import lowering
 
 
 def _linear(data: ir.Value, weight: ir.Value, bias: ir.Value | None) -> RecordedValue:
+    if data.shape is not None and len(data.shape) == 2:
+        return op.Gemm(data, weight, bias, transB=1)
     product = op.MatMul(data, op.Transpose(weight, perm=[1, 0]))
     return product if bias is None else op.Add(product, bias)
 

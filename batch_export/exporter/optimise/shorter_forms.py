@@ -42,7 +42,8 @@ def _same_size(one: Any, other: Any) -> bool:
     return one.value is not None and one.value == other.value
 
 
-def _same_sizes(one: Sequence[Any] | ir.Shape | None, other: Sequence[Any] | ir.Shape | None) -> bool:
+def same_sizes(one: Sequence[Any] | ir.Shape | None, other: Sequence[Any] | ir.Shape | None) -> bool:
+    """Whether two shapes are known and one."""
     return one is not None and other is not None and len(one) == len(other) and all(map(_same_size, one, other))
 
 
@@ -87,9 +88,35 @@ def _insert(
 def _keeps_shape(model: ir.Model, node: ir.Node) -> int:
     """A Reshape or an Expand to the shape that its input has already."""
     given, made = node.inputs[0], node.outputs[0]
-    if given is None or made.is_graph_output() or not _same_sizes(given.shape, made.shape):
+    if given is None or made.is_graph_output():
+        return 0
+    if not same_sizes(given.shape, made.shape) and not same_sizes(given.shape, _asked_for(node)):
         return 0
     ir.convenience.replace_all_uses_with(made, given)
+    assert node.graph is not None
+    node.graph.remove(node, safe=True)
+    return 1
+
+
+def _asked_for(node: ir.Node) -> list[int] | None:
+    """The shape that a Reshape or an Expand makes of a fixed one, where a constant asks for it."""
+    given, asked = node.inputs[0], _known(node.inputs[1])
+    if given is None or given.shape is None or asked is None or not all(isinstance(one, int) for one in given.shape):
+        return None
+    have, wanted = [int(one) for one in given.shape if isinstance(one, int)], [int(one) for one in asked.tolist()]
+    if node.op_type == "Expand":
+        try:
+            return list(np.broadcast_shapes(have, wanted))
+        except ValueError:
+            return None
+    return wanted if all(size > 0 for size in wanted) else None
+
+
+def _concat(model: ir.Model, node: ir.Node) -> int:
+    """A Concat of one part."""
+    if len(node.inputs) != 1 or node.inputs[0] is None or node.outputs[0].is_graph_output():
+        return 0
+    ir.convenience.replace_all_uses_with(node.outputs[0], node.inputs[0])
     assert node.graph is not None
     node.graph.remove(node, safe=True)
     return 1
@@ -125,9 +152,9 @@ def _repeats(model: ir.Model, node: ir.Node) -> int:
     entries, times = sizes[place - 1], wide[place]
     if not isinstance(entries, int) or not isinstance(times, int) or entries * times > 4096:
         return 0
-    if not _same_sizes([*sizes[:place], times, *sizes[place:]], wide):
+    if not same_sizes([*sizes[:place], times, *sizes[place:]], wide):
         return 0
-    if not _same_sizes([*sizes[: place - 1], entries * times, *sizes[place:]], result):
+    if not same_sizes([*sizes[: place - 1], entries * times, *sizes[place:]], result):
         return 0
     indices = _constant(model, np.repeat(np.arange(entries, dtype=np.int64), times), "repeated")
     _insert(node, "Gather", [data, indices], {"axis": place - 1}, [node])
@@ -208,7 +235,7 @@ def _zero_states(model: ir.Model, node: ir.Node) -> int:
     return len(places)
 
 
-_MOVES = ("Slice", "Expand", "Reshape", "Transpose", "Identity", "Unsqueeze", "Squeeze", "Gather")
+_MOVES = ("Slice", "Split", "Expand", "Reshape", "Transpose", "Identity", "Unsqueeze", "Squeeze", "Gather")
 
 
 def _is_zero(value: ir.Value | None) -> bool:
@@ -236,6 +263,7 @@ def _is_zero(value: ir.Value | None) -> bool:
 
 _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
     "Reshape": _reshape,
+    "Concat": _concat,
     "Expand": _keeps_shape,
     "Mul": _quotient,
     "Slice": _pieces,

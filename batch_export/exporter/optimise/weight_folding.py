@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.graph.weights import size
 from batch_export.exporter.optimise import merged_norms, passes, weight_values
+from batch_export.exporter.optimise.shorter_forms import same_sizes
 
 GROWTH = 0.1
 """How much larger than the model's own weights the folded ones may be, as a share of them."""
@@ -41,7 +42,7 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
     before = passes.node_count(copy)
     own = sum(value.const_value.nbytes for value in copy.graph.initializers.values() if value.const_value is not None)
     budget = max(_LEAST_GROWTH, int(growth * own))
-    changes = _Folding(copy, budget).run()
+    changes = _Folding(copy, budget).run() + _decide(copy)
     merged = merged_norms.merge(copy)
     passes.remove_dead_code(copy)
     report = passes.PassReport(
@@ -224,6 +225,31 @@ class _Folding:
             name = f"{value.name or 'folded'}_{number}"
         self._names.add(name)
         return name
+
+
+def _decide(model: ir.Model) -> int:
+    """A Where whose condition is the same everywhere is the branch that it takes; returns how many went."""
+    gone = 0
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for node in list(graph):
+            if node.op_type != "Where" or node.domain or node.outputs[0].is_graph_output():
+                continue
+            condition = node.inputs[0]
+            if condition is None or not condition.is_initializer() or condition.is_graph_input():
+                continue
+            content = weight_values.as_tensor(condition.const_value)
+            if content is None or isinstance(content, FakeTensor) or not content.numel():
+                continue
+            takes_first = bool(content.all())
+            if not takes_first and bool(content.any()):
+                continue
+            branch = node.inputs[1 if takes_first else 2]
+            if branch is None or not same_sizes(branch.shape, node.outputs[0].shape):
+                continue
+            ir.convenience.replace_all_uses_with(node.outputs[0], branch)
+            graph.remove(node, safe=True)
+            gone += 1
+    return gone
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:

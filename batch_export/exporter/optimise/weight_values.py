@@ -173,7 +173,10 @@ def _split(
         return list(data.split(_listed(sizes), dim=axis))
     size = data.shape[axis]
     each = -(-size // (num_outputs or count))
-    return list(data.split([each] * (count - 1) + [size - each * (count - 1)], dim=axis))
+    last = size - each * (count - 1)
+    if last <= 0:
+        raise ValueError("a piece of nothing, which runtimes refuse")
+    return list(data.split([each] * (count - 1) + [last], dim=axis))
 
 
 def _concat(*parts: Tensor, axis: int) -> Tensor:
@@ -193,7 +196,7 @@ def _cast(data: Tensor, to: int, saturate: int = 1, round_mode: str = "up") -> T
     if data.is_floating_point() and dtype in _INTEGERS and dtype is not torch.bool:
         low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
         whole = data.double().trunc()
-        if not bool(((whole >= low) & (whole <= high) & (whole.abs() < 2.0**53)).all()):
+        if dtype is not torch.int64 and not bool(((whole >= low) & (whole <= high)).all()):
             return None  # runtimes differ in what becomes of numbers that do not fit, and of NaN
     return data.to(dtype)
 
