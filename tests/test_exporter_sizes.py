@@ -333,6 +333,15 @@ def test_what_the_model_refuses_for_another_reason_proves_nothing() -> None:
         export(Function(in_fours), rows(4), dynamic_shapes=({0: "n"},))
 
 
+def test_many_sizes_that_the_model_refuses_leave_room_for_those_that_it_takes() -> None:
+    layers = [layer for width in (9, 8, 7, 6, 5, 4, 3) for layer in (nn.Conv1d(2, 2, width), nn.InstanceNorm1d(2))]
+    module = nn.Sequential(*layers).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter(NO_WARNING, ExportWarning)
+        program = export(module, (torch.randn(2, 2, 64),), dynamic_shapes=({2: "n"},), guards="error")
+    assert right_at(program, module, lambda n: (torch.randn(2, 2, n),), ((size,) for size in (37, 38, 50))) == 3
+
+
 def test_values_that_the_model_refuses_prove_nothing_of_sizes() -> None:
     def exact(x: torch.Tensor) -> torch.Tensor:
         torch._check(x.shape[0] > 0)
