@@ -199,7 +199,7 @@ def results(step: plan.Step, **failing: Failure) -> ActionResult:
     action = step.action
     if action.mnemonic in failing:
         return ActionResult(action.mnemonic, action.key, failure=failing[action.mnemonic])
-    artifacts = {"Reference": {"reference": "r"}, "Capture": {"weights": "w"}}.get(action.mnemonic, {})
+    artifacts = {"Reference": {"reference": "r"}}.get(action.mnemonic, {})
     facts = {"Reference": FACTS, "Capture": {"graph_digest": "g"}}.get(action.mnemonic, {})
     file = FILE if action.mnemonic == "Translate" else None
     return ActionResult(action.mnemonic, action.key, facts, artifacts, file)
