@@ -89,7 +89,9 @@ def test_a_file_is_read_once_per_process_or_always_or_never(tmp_path: Path) -> N
     assert open_store(root).lookup(result.key) is None  # in quarantine by now
 
 
-@pytest.mark.parametrize(("mnemonic", "what"), [("Reference", "files"), ("Translate", "model"), ("Translate", "weights")])
+@pytest.mark.parametrize(
+    ("mnemonic", "what"), [("Reference", "files"), ("Translate", "model"), ("Translate", "weights")]
+)
 def test_a_sweep_makes_damaged_files_again_and_says_so(tmp_path: Path, mnemonic: str, what: str) -> None:
     work = cells([model("m")])
     before = sweep(tmp_path, work)
