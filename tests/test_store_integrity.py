@@ -89,17 +89,20 @@ def test_a_file_is_read_once_per_process_or_always_or_never(tmp_path: Path) -> N
     assert open_store(root).lookup(result.key) is None  # in quarantine by now
 
 
-@pytest.mark.parametrize("mnemonic", ["Reference", "Capture", "Translate"])
-def test_a_sweep_makes_damaged_files_again_and_says_so(tmp_path: Path, mnemonic: str) -> None:
+@pytest.mark.parametrize(("mnemonic", "tensors"), [("Reference", False), ("Translate", False), ("Translate", True)])
+def test_a_sweep_makes_damaged_files_again_and_says_so(tmp_path: Path, mnemonic: str, tensors: bool) -> None:
     work = cells([model("m")])
     before = sweep(tmp_path, work)
     store = open_store(tmp_path / "store")
     results = [entry.result for _, entry in store.entries() if entry.result.mnemonic == mnemonic]
+    damaged: set[Path] = set()  # several files share a tensor
     for result in results:
         if result.model is not None:
-            flip(store.model_path(result.model))
-        for digest in result.artifacts.values():
-            flip(store.content.blob_path(digest))
+            path = store.model_path(result.model)
+            damaged.update([path.parent / name for name, _ in result.model.external] if tensors else [path])
+        damaged.update(map(store.content.blob_path, result.artifacts.values()))
+    for path in damaged:
+        flip(path)
     for _, entry in store.entries():  # the parent must send a child to the damaged files
         if entry.result.mnemonic in ("Check", "Run"):
             store.entry_path(entry.result.key).unlink()
