@@ -219,9 +219,7 @@ def written(captured: Captured) -> list[str]:
         ]
         modules = [*(node.meta.get("nn_module_stack") or {}).values()]
         target = "" if node.op == "placeholder" else str(node.target)
-        name = re.sub(
-            r"_\d+$", "", node.name
-        )  # numbers count sizes too, and these are written where they are first asked
+        name = re.sub(r"_\d+$", "", node.name)  # numbers count sizes, which are written where first asked
         lines.append(f"{node.op} {name} {target} {arguments} {made} {modules}")
     return lines
 

@@ -356,6 +356,31 @@ FORMS = {
         "float[2, 4] x) => (float[2, 4] y) { a = Sqrt(x) b = Reciprocal(a) y = Mul(x, b) }",
         {"Sqrt": 1, "Div": 1},
     ),
+    "turned": (
+        "float[2, 4] x) => (float[4, 2] y) <int64[1] o = {0}, int64[1] p = {1}>"
+        " { a = Unsqueeze(x, o) b = Transpose <perm = [2, 0, 1]> (a) c = Squeeze(b, p) y = Abs(c) }",
+        {"Transpose": 1, "Abs": 1},
+    ),
+    "turned back": (
+        "float[2, 4] x) => (float[2, 4] y) <int64[1] o = {0}, int64[1] p = {2}>"
+        " { a = Unsqueeze(x, o) b = Transpose <perm = [1, 2, 0]> (a) c = Squeeze(b, p) y = Abs(c) }",
+        {"Abs": 1},
+    ),
+    "another axis of 1": (
+        "float[2, 4] x) => (float[1, 8, 1] y) <int64[1] o = {0}, int64[3] s = {1, 8, 1}, int64[1] p = {2}>"
+        " { w = Reshape(x, s) a = Unsqueeze(w, o) b = Transpose <perm = [0, 2, 3, 1]> (a) c = Squeeze(b, p)"
+        " y = Abs(c) }",
+        {"Reshape": 1, "Unsqueeze": 1, "Transpose": 1, "Squeeze": 1, "Abs": 1},
+    ),
+    "zeros before a softmax": (
+        "float[2, 4] x) => (float[2, 4] y) <float[1, 4] z = {0.0, 0.0, 0.0, 0.0}, float t = {2.0}>"
+        " { a = Add(x, z) b = Mul(a, t) y = Softmax(b) }",
+        {"Mul": 1, "Softmax": 1},
+    ),
+    "zeros whose sign shows": (
+        "float[2, 4] x) => (float[2, 4] y) <float[1, 4] z = {0.0, 0.0, 0.0, 0.0}> { a = Add(x, z) y = Reciprocal(a) }",
+        {"Add": 1, "Reciprocal": 1},
+    ),
     "one part": (
         "float[2, 4] x) => (float[2, 4] y) { a = Neg(x) b = Concat <axis = 0> (a) y = Abs(b) }",
         {"Neg": 1, "Abs": 1},

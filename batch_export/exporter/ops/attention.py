@@ -98,7 +98,9 @@ def scaled_dot_product_attention(
         scores = op.Where(op.Greater(column, row), op.CastLike(float("-inf"), query), scores)
     elif attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
         reached = _reached(op.Cast(attn_mask, to=ir.DataType.INT32), 0)
-        scores = op.Where(attn_mask, scores, op.CastLike(float("-inf"), query))
+        # Added, as torch does: the terms are computed once for all that share a mask.
+        nothing, everything = op.CastLike(0.0, query), op.CastLike(float("-inf"), query)
+        scores = op.Add(scores, op.Where(attn_mask, nothing, everything))
     elif attn_mask is not None:
         reached = _reached(attn_mask, float("-inf"))
         scores = op.Add(scores, attn_mask)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import onnx
 import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
 
 from batch_export.errors import OpsetError
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET
@@ -54,6 +55,7 @@ def set_opset(model: ir.Model, opset_version: int) -> None:
             from onnxscript import version_converter  # lazy: most models need no conversion
 
             version_converter.convert_version(model, opset_version)
+            common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         for graph in (model.graph, *model.graph.subgraphs()):
             graph.opset_imports[""] = opset_version
         model.graph.opset_imports[""] = opset_version

@@ -101,15 +101,23 @@ def _keeps_shape(model: ir.Model, node: ir.Node) -> int:
 def _asked_for(node: ir.Node) -> list[int] | None:
     """The shape that a Reshape or an Expand makes of a fixed one, where a constant asks for it."""
     given, asked = node.inputs[0], _known(node.inputs[1])
-    if given is None or given.shape is None or asked is None or not all(isinstance(one, int) for one in given.shape):
+    if given is None or given.shape is None or asked is None:
         return None
-    have, wanted = [int(one) for one in given.shape if isinstance(one, int)], [int(one) for one in asked.tolist()]
     if node.op_type == "Expand":
-        try:
-            return list(np.broadcast_shapes(have, wanted))
-        except ValueError:
-            return None
+        return _broadcast(given.shape, node.inputs[1])
+    wanted = [int(one) for one in asked.tolist()]
     return wanted if all(size > 0 for size in wanted) else None
+
+
+def _broadcast(sizes: Sequence[Any] | ir.Shape, asked: ir.Value | None) -> list[int] | None:
+    """The shape that fixed sizes have once they are expanded to a constant one."""
+    wanted, have = _known(asked), [one for one in sizes if isinstance(one, int)]
+    if wanted is None or len(have) != len(sizes):
+        return None
+    try:
+        return list(np.broadcast_shapes(tuple(have), tuple(int(one) for one in wanted.tolist())))
+    except ValueError:
+        return None
 
 
 def _concat(model: ir.Model, node: ir.Node) -> int:
@@ -142,12 +150,15 @@ def _repeats(model: ir.Model, node: ir.Node) -> int:
     if expand is None or unsqueeze is None:
         return 0
     data, axes = unsqueeze.inputs[0], _known(unsqueeze.inputs[1])
-    wide, result = expand.outputs[0].shape, node.outputs[0].shape
-    if data is None or data.shape is None or axes is None or axes.size != 1 or wide is None or result is None:
+    wide: Sequence[Any] | ir.Shape | None = expand.outputs[0].shape
+    result = node.outputs[0].shape
+    if data is None or data.shape is None or axes is None or axes.size != 1 or result is None:
         return 0
     sizes = list(data.shape)
     place = int(axes.item()) % (len(sizes) + 1)
-    if place == 0 or len(wide) != len(sizes) + 1 or len(result) != len(sizes):
+    if wide is None:
+        wide = _broadcast([*sizes[:place], 1, *sizes[place:]], expand.inputs[1])
+    if wide is None or place == 0 or len(wide) != len(sizes) + 1 or len(result) != len(sizes):
         return 0
     entries, times = sizes[place - 1], wide[place]
     if not isinstance(entries, int) or not isinstance(times, int) or entries * times > 4096:
@@ -159,6 +170,63 @@ def _repeats(model: ir.Model, node: ir.Node) -> int:
     indices = _constant(model, np.repeat(np.arange(entries, dtype=np.int64), times), "repeated")
     _insert(node, "Gather", [data, indices], {"axis": place - 1}, [node])
     return 1
+
+
+def _turned(model: ir.Model, node: ir.Node) -> int:
+    """An axis of 1 that is added, moved and taken away again: a Transpose of the others."""
+    transpose = _only_use(node.inputs[0], "Transpose")
+    unsqueeze = None if transpose is None else _only_use(transpose.inputs[0], "Unsqueeze")
+    if transpose is None or unsqueeze is None or len(node.inputs) < 2 or "perm" not in transpose.attributes:
+        return 0
+    order, added, removed = (
+        list(transpose.attributes["perm"].as_ints()),
+        *map(_known, (unsqueeze.inputs[1], node.inputs[1])),
+    )
+    if added is None or removed is None or added.size != 1 or removed.size != 1 or unsqueeze.inputs[0] is None:
+        return 0
+    place, gone = int(added.item()) % len(order), int(removed.item()) % len(order)
+    if order[gone] != place or node.outputs[0].is_graph_output():
+        return 0
+    perm = [axis - (axis > place) for axis in order if axis != place]
+    if perm == sorted(perm):
+        ir.convenience.replace_all_uses_with(node.outputs[0], unsqueeze.inputs[0])
+        assert node.graph is not None
+        node.graph.remove(node, safe=True)
+    else:
+        _insert(node, "Transpose", [unsqueeze.inputs[0]], {"perm": perm}, [node])
+    return 1
+
+
+_BLIND = frozenset(("Softmax", "LogSoftmax", "Exp", "Abs", "Cos", "Equal", "Less", "Greater", "IsNaN", "ReduceL2"))
+_CARRIERS = frozenset(("Add", "Mul", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Identity"))
+_STEPS = 4
+
+
+def _is_blind(value: ir.Value, steps: int = _STEPS) -> bool:
+    """Whether nothing that uses a value tells 0.0 from -0.0."""
+    if value.is_graph_output() or not steps:
+        return False
+    return all(
+        not user.domain
+        and (user.op_type in _BLIND or (user.op_type in _CARRIERS and _is_blind(user.outputs[0], steps - 1)))
+        for user, _ in value.uses()
+    )
+
+
+def _plus_nothing(model: ir.Model, node: ir.Node) -> int:
+    """x + 0.0, which is x but for x = -0.0, where nobody tells the two apart."""
+    made = node.outputs[0]
+    for zeros, other in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
+        content = _known(zeros)
+        if content is None or other is None or content.dtype.kind != "f" or not content.size or np.any(content):
+            continue
+        if not same_sizes(other.shape, made.shape) or not _is_blind(made):
+            continue
+        ir.convenience.replace_all_uses_with(made, other)
+        assert node.graph is not None
+        node.graph.remove(node, safe=True)
+        return 1
+    return 0
 
 
 def _quotient(model: ir.Model, node: ir.Node) -> int:
@@ -266,6 +334,8 @@ _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
     "Concat": _concat,
     "Expand": _keeps_shape,
     "Mul": _quotient,
+    "Add": _plus_nothing,
+    "Squeeze": _turned,
     "Slice": _pieces,
     "LSTM": _zero_states,
     "GRU": _zero_states,
