@@ -125,7 +125,7 @@ def _asks_for_the_sign_of_nan(func: Any, args: Any) -> bool:
 
 def _places(view: torch.Tensor) -> torch.Tensor:
     """Where in its memory a view's elements lie."""
-    found = torch.full(view.shape, view.storage_offset())
+    found = torch.full(view.shape, int(view.storage_offset()))
     for axis, stride in enumerate(view.stride()):
         steps = torch.arange(view.shape[axis]) * stride
         found = found + steps.reshape([-1 if one == axis else 1 for one in range(view.dim())])
