@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,7 @@ TRACED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 
 
 def written(captured: Captured) -> list[str]:
-    """A graph as text, without the names of its nodes."""
+    """A graph as text."""
     numbers: dict[torch.fx.Node, int] = {}
     lines = []
     for node in captured.program.graph.nodes:
@@ -218,7 +219,8 @@ def written(captured: Captured) -> list[str]:
         ]
         modules = [*(node.meta.get("nn_module_stack") or {}).values()]
         target = "" if node.op == "placeholder" else str(node.target)
-        lines.append(f"{node.op} {target} {arguments} {made} {modules}")
+        name = re.sub(r"_\d+$", "", node.name)  # numbers count sizes, which are written where first asked
+        lines.append(f"{node.op} {name} {target} {arguments} {made} {modules}")
     return lines
 
 

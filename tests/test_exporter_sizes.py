@@ -19,6 +19,8 @@ from torch.nn import functional
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import ONNXProgram, export
 from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.capture.guard_trials import Trials
+from batch_export.exporter.capture.trial import Outcome
 from tests.exporting import assert_same, eager
 
 Sizes = tuple[int, ...]
@@ -331,6 +333,24 @@ def test_what_the_model_refuses_for_another_reason_proves_nothing() -> None:
 
     with pytest.raises(DynamicShapeError, match="only while `n <= 8`"):
         export(Function(in_fours), rows(4), dynamic_shapes=({0: "n"},))
+
+
+def test_sizes_that_the_model_refuses_leave_room_for_those_that_it_takes() -> None:
+    class Long(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.shape[0] < 60:
+                raise ValueError("sixty rows at least")
+            return x + 1
+
+    captured = capture(Long(), rows(70), dynamic_shapes=({0: "n"},))
+    assert captured.symbols is not None
+    trials = Trials(captured.program, captured.symbols, Long(), rows(70), {})
+    refused = [trials.at({"n": size}) for size in range(1, 60)]
+    assert {trial.outcome for trial in refused if trial is not None} == {Outcome.REFUSED}
+    taken = [trials.at({"n": size}) for size in range(60, 160)]
+    ran = [trial for trial in taken if trial is not None]
+    assert {trial.outcome for trial in ran} == {Outcome.AGREES}
+    assert 0 < len(ran) < len(taken)
 
 
 def test_values_that_the_model_refuses_prove_nothing_of_sizes() -> None:

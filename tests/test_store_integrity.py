@@ -101,6 +101,7 @@ def test_a_sweep_makes_damaged_files_again_and_says_so(tmp_path: Path, mnemonic:
             path = store.model_path(result.model)
             damaged.update([path.parent / name for name, _ in result.model.external] if tensors else [path])
         damaged.update(map(store.content.blob_path, result.artifacts.values()))
+    assert damaged
     for path in damaged:
         flip(path)
     for _, entry in store.entries():  # the parent must send a child to the damaged files

@@ -132,7 +132,9 @@ class Excuses:
         if wide.dtype != exact.dtype:
             return nothing
         slack = exact.double().abs().nan_to_num(0.0, 0.0, 0.0) * _CONSTANTS
-        return ~_any(wrong(exact, wide, Allowance(slack, nothing, None)), expected)
+        agrees = ~_any(wrong(exact, wide, Allowance(slack, nothing, None)), expected)
+        special = ~torch.isfinite(expected) | ~torch.isfinite(actual) if expected.is_floating_point() else ~nothing
+        return agrees & (special | (exact.double().abs() > _HUGE))
 
     def silence(self) -> str:
         """Why the reference evaluator says nothing, if it does not."""
@@ -140,8 +142,8 @@ class Excuses:
 
     @property
     def special(self) -> bool:
-        """Whether NaN or an infinity is among the program's numbers."""
-        return self._has.special
+        """Whether NaN, an infinity or a number whose square overflows is among the program's numbers."""
+        return self._has.special or self._has.huge
 
     @property
     def _has(self) -> Numbers:

@@ -17,13 +17,14 @@ _KNOWN: tuple[tuple[str, str], ...] = (
 """A pattern of the cause's name -> what is known of it."""
 
 
-SPECIAL_ON_THE_WAY = " (NaN or infinities on the way)"
+SPECIAL_ON_THE_WAY = " (NaN, infinities or huge numbers on the way)"
 """At the end of a finding's detail."""
 _DECLARED: tuple[tuple[str, str], ...] = (
     (
-        r"adaptive_avg_pool|mode=\"area\"|interpolate|upsample|embedding_bag|fft|grid_sample|conv_transpose|F\.fold|renorm",
+        r"adaptive_avg_pool|mode=\"area\"|interpolate|upsample|embedding_bag|fft|grid_sample|F\.conv|F\.fold|renorm",
         "a weight of 0 in a table is multiplied with what is not finite",
     ),
+    (r"cosine|norm\(|normalize|distance|dist\(|hypot", "a square or cube is infinite on the way"),
     (r"scaled_dot_product_attention", "a row that a mask excludes gives 0 where its scores are NaN"),
     (
         r"var_mean|std_mean|\.var\(|\.std\(|batch_norm|group_norm|instance_norm",

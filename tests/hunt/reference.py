@@ -6,7 +6,7 @@ A model and feeds arrive, arrays leave. What is mended, each against the operato
 |---|---|
 | GatherElements | refuses a negative axis, and an axis of more than 32 elements |
 | GridSample | has the words of opset 20 for its modes only, not those before |
-| MaxPool | a window with NaN gives the largest of the rest, unlike ReduceMax and Max |
+| MaxPool | NaN gives the largest of the rest, unlike ReduceMax and Max; padding at a stride of 1 fails |
 
 `widened` gives the model in float64: the same formulas without the limits of float32, float16 and bfloat16.
 """
@@ -25,6 +25,7 @@ import torch
 from onnx import TensorProto, numpy_helper
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_grid_sample, op_max_pool
+from torch.nn import functional as F  # noqa: N812
 
 from batch_export.numbers.values import RawTensor
 
@@ -54,13 +55,21 @@ class MaxPool(_OnnxMaxPool):  # type: ignore[misc]
     op_domain = ""
 
     def _run(self, x: Any, **attributes: Any) -> tuple[Any, ...]:
-        if x.dtype.kind not in "fV" or not np.isnan(x).any():
+        rank = len(attributes["kernel_shape"])
+        pads = list(attributes.get("pads") or [0] * 2 * rank)
+        if pads[:rank] != pads[rank:] or len(self.onnx_node.output) > 1 or x.dtype.kind not in "fV":
             result: tuple[Any, ...] = super()._run(x, **attributes)
             return result
-        there = np.isnan(x)
-        largest = super()._run(np.where(there, np.array(-np.inf, x.dtype), x), **attributes)
-        holes = super()._run(there.astype(np.float32), **attributes)[0] > 0
-        return (np.where(holes, np.array(np.nan, x.dtype), largest[0]), *largest[1:])
+        pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[rank - 1]
+        largest = pool(
+            torch.from_numpy(x.astype(np.float64)),
+            list(attributes["kernel_shape"]),
+            list(attributes.get("strides") or [1] * rank),
+            pads[:rank],
+            list(attributes.get("dilations") or [1] * rank),
+            bool(attributes.get("ceil_mode")),
+        )
+        return (largest.numpy().astype(x.dtype),)
 
 
 class GridSample(_OnnxGridSample):  # type: ignore[misc]

@@ -391,6 +391,7 @@ def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tra
             _own_constant(model, node, tracer) if node.op == "get_attr" else node.target,
             torch.fx.node.map_arg(node.args, lambda one: known.get(one, one)),
             torch.fx.node.map_arg(node.kwargs, lambda one: known.get(one, one)),
+            name=_named(node, tracer),
             type_expr=node.type,
         )
         copy.meta = dict(node.meta)
@@ -421,6 +422,14 @@ def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tra
                 track_tensor(fresh[output], torch.fx.Proxy(known[output], tracer), constant=None, tracer=tracer)
             leaves.append(fresh[output])
     return pytree.tree_unflatten(leaves, model.spec)
+
+
+def _named(node: torch.fx.Node, tracer: Any) -> str | None:
+    """The name that torch's tracer asks for: an operator's without its overload."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    name: str = tracer.graph._target_to_str(node.target.overloadpacket.__name__)
+    return name
 
 
 def _own_constant(model: Recording, node: torch.fx.Node, tracer: Any) -> str:

@@ -26,7 +26,9 @@ from batch_export.exporter.capture.trial import Outcome, Trial, accepts, is_fake
 _TRIED = 6
 """Sizes at which one guard is tried."""
 _RUNS = 32
-"""Runs of one program at all; a guard that would need more counts as one that restricts."""
+"""Sizes at which model and program are run at all; a guard that would need more counts as one that restricts."""
+_TRIALS = 256
+"""Sizes that are tried at all, those that the model refuses at once among them."""
 _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers."""
 _RELATIONS = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
@@ -54,6 +56,7 @@ class Trials:
         self._exported = program
         self._program: torch.nn.Module | None = None
         self._known: dict[tuple[tuple[str, int], ...], Trial] = {}
+        self._ran = 0
         self._takes: dict[bool, bool] = {}
 
     def at(self, point: Point) -> Trial | None:
@@ -61,7 +64,7 @@ class Trials:
         sizes = {**self.resizing.example, **point}
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
-            if not self.can_run or len(self._known) >= _RUNS:
+            if not self.can_run or self._ran >= _RUNS or len(self._known) >= _TRIALS:
                 return None
             spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
             inputs = self.resizing.at(sizes, spread=spread)
@@ -70,6 +73,7 @@ class Trials:
             trial = self._run(*inputs, is_large=self._is_large(sizes))
             if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
                 trial = Trial(Outcome.NOTHING, trial.problem)
+            self._ran += trial.outcome is not Outcome.REFUSED
             self._known[key] = trial
         return self._known[key]
 

@@ -61,7 +61,8 @@ def _arcsine(x: Any) -> RecordedValue:
 
 def _arccosine(x: Any) -> RecordedValue:
     one = _number(1.0)
-    return op.Mul(_number(2.0), arctangent(op.Sqrt(op.Div(op.Sub(one, x), op.Add(one, x)))))
+    half = arctangent(op.Sqrt(op.Div(op.Sub(one, x), op.Add(one, x))))
+    return op.Mul(_number(2.0), op.Abs(half))  # of 1 it is 0 and not -0
 
 
 def _sinh(x: Any) -> RecordedValue:

@@ -22,7 +22,7 @@ def _whole_power(base: Any, exponent: int) -> RecordedValue:
     one = axes.like(1, base)
     if exponent < 0:
         odd = _whole_power(base, 1 if exponent % 2 else 2)
-        return op.Mul(odd, op.CastLike(op.Equal(op.Mul(base, base), one), base))
+        return op.Mul(odd, op.CastLike(op.Equal(op.Abs(base), one), base))
     result, square = None, base
     while exponent:
         if exponent & 1:
@@ -51,7 +51,7 @@ def _whole_powers(base: Any, exponent: Any) -> Any:
     result = loops.count(count, step, [op.Expand(one, shape), base, left])[0]
     if negative is None:
         return result
-    is_unit = op.Equal(op.Mul(base, base), one)
+    is_unit = op.Equal(op.Abs(base), one)
     return op.Where(op.And(negative, op.Not(is_unit)), zero, result)
 
 

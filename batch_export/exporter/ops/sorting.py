@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from batch_export.exporter.graph import promote
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
@@ -190,7 +191,7 @@ def _insertion_points(edges: ir.Value, self: ir.Value, right: bool, out_int32: b
 def _common(left: ir.Value, right: ir.Value) -> tuple[Any, Any]:
     if left.dtype == right.dtype or left.dtype is None or right.dtype is None:
         return left, right
-    wanted = left.dtype if axes.is_float(left) or not axes.is_float(right) else right.dtype
+    wanted = promote.result_dtype([left, right]) or left.dtype
     return tuple(axes.shaped(op.Cast(value, to=wanted), value.shape) for value in (left, right))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.graph import promote
@@ -77,5 +78,6 @@ def is_empty(fake: Any) -> bool:
     """Whether the result is one real tensor whose fixed sizes leave it without elements."""
     if not isinstance(fake, torch.Tensor) or fake.is_complex():
         return False
-    sizes = list(fake.shape)
-    return 0 in [size for size in sizes if isinstance(size, int)] and all(isinstance(size, int) for size in sizes)
+    sizes: list[Any] = list(fake.shape)
+    by_data = any(free_unbacked_symbols(size) for size in sizes)
+    return 0 in [size for size in sizes if isinstance(size, int)] and not by_data
