@@ -205,6 +205,23 @@ def test_what_grows_beyond_the_limit_stays_a_node(growth: float, count: int, tmp
     assert_same(run(model, x), eager(module, (x,)))
 
 
+def test_what_follows_from_a_weight_that_stays_is_folded(tmp_path: Path) -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mask = nn.Buffer(torch.zeros(64, 1, 1, 24))
+            self.bias = nn.Buffer(torch.randn(1, 2, 24, 1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=self.mask + self.bias).neg()
+
+    module, x = Masked(), torch.randn(64, 2, 24, 4)
+    model = written(export(module, (x,)), tmp_path)
+    assert model.ByteSize() < 60_000  # the mask as a whole has 294,912 bytes
+    assert set(operators(model)) == {"Add", "Mul", "Transpose", "MatMul", "Softmax", "Neg"}  # no row is excluded
+    assert_same(run(model, x), eager(module, (x,)))
+
+
 def test_a_table_that_is_also_the_last_weight_is_written_once(tmp_path: Path) -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:

@@ -25,6 +25,8 @@ GROWTH = 0.1
 """How much larger than the model's own weights the folded ones may be, as a share of them."""
 _LEAST_GROWTH = 1 << 16
 """Bytes by which the weights of any model, however small, may grow."""
+_LOOKED_AT = 1 << 24
+"""Bytes that any result may have, be it only for what follows from it."""
 
 
 def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.PassReport]:
@@ -110,7 +112,8 @@ class _Folding:
                 self._foldable[node] = None
 
     def _most(self, inputs: Iterable[Tensor | None]) -> int:
-        return self._budget + sum(size(tensor) for tensor in inputs if tensor is not None)
+        """How large a result may be that is looked at; what of it is written is decided afterwards."""
+        return max(_LOOKED_AT, self._budget + sum(size(tensor) for tensor in inputs if tensor is not None))
 
     def _too_large(self, node: ir.Node) -> bool:
         """Whether the result is known to be too large before it is computed."""
@@ -177,7 +180,7 @@ class _Folding:
         yield from (value for value in node.outputs if any(user not in chosen for user, _ in value.uses()))
 
     def _smaller(self, island: _Island) -> list[ir.Node]:
-        """The island without the node that adds most, and without what depends on that node."""
+        """The island without the node that adds most; what follows from it is known all the same, and may be small."""
 
         def added(node: ir.Node) -> int:
             taken = sum(size(self._content(value)) for value in filter(None, node.inputs))
@@ -186,11 +189,7 @@ class _Folding:
         worst = max(island.nodes, key=added)
         if added(worst) <= 0:  # a weight that others use as it is: nothing here can be had for less
             worst = max(island.nodes, key=lambda node: sum(size(self._content(value)) for value in node.outputs))
-        out: set[ir.Node] = {worst}
-        for node in island.nodes:
-            if any(value is not None and value.producer() in out for value in node.inputs):
-                out.add(node)
-        return [node for node in island.nodes if node not in out]
+        return [node for node in island.nodes if node is not worst]
 
     # Doing it.
 
