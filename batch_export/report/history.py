@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from batch_export.runner.surroundings import Surroundings
 
 HISTORY_FILE = "history.sqlite"
 _WAIT_S = 20.0
+_AGAIN_S = 0.02
 MIGRATIONS: tuple[str, ...] = (
     # 1 (2026-11): first.
     """
@@ -151,6 +153,16 @@ def open_history(path: Path, *, create: bool = True, wait_s: float = _WAIT_S) ->
     history = History(path, connection)
     try:
         with _speaking(path):
+            _prepare(path, connection, time.monotonic() + wait_s)
+        yield history
+    finally:
+        history.close()
+
+
+def _prepare(path: Path, connection: sqlite3.Connection, until: float) -> None:
+    """Brings the file up to date; tries again until then, for SQLite does not wait where a log is begun or ended."""
+    while True:
+        try:
             connection.execute("PRAGMA foreign_keys = ON")
             version = int(connection.execute("PRAGMA user_version").fetchone()[0])
             if version > SCHEMA:
@@ -161,9 +173,11 @@ def open_history(path: Path, *, create: bool = True, wait_s: float = _WAIT_S) ->
             if version < SCHEMA:
                 connection.execute("PRAGMA journal_mode = WAL")
                 _migrate(connection)
-        yield history
-    finally:
-        history.close()
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() >= until:
+                raise
+            time.sleep(_AGAIN_S)
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
@@ -178,7 +192,8 @@ def _migrate(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 
