@@ -18,11 +18,6 @@ _WRITTEN_PREFIX = "models."
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def is_checkout() -> bool:
-    """Whether the package lies in a checkout, i.e. has the project file, `conf/` and `models/` beside it."""
-    return _checkout() is not None
-
-
 def conf_dir() -> Path:
     """The folder that holds `config.yaml` and the config groups."""
     root = _checkout()

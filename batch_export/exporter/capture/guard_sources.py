@@ -11,7 +11,6 @@ import dataclasses
 import os
 import sys
 import sysconfig
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -55,13 +54,6 @@ def is_users(file: str) -> bool:
     if file.startswith(("<", _TORCH, _HERE)):
         return False
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
-
-
-def users_line(error: BaseException | None) -> str:
-    """`file:line` of the innermost line of the user's model that an error came through; empty where there is none."""
-    frames = [] if error is None else traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if is_users(frame.filename)]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
 def keep_lines_of(function: Callable[..., Any]) -> None:
