@@ -478,7 +478,7 @@ def test_an_output_pipe_that_closes_early_is_no_error() -> None:
 def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def installed(providers: object) -> None:
+    def installed(providers: object, *, start: bool) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

@@ -81,7 +81,7 @@ def sweep_composed(composed: Composed, command: str, *, quiet: bool = False) -> 
     """Runs the sweep that the configuration describes; `quiet` leaves out progress and table."""
     folder, outputs = composed.run_folder, Path(composed.config.output.path).expanduser()
     try:
-        spec, cells = planned_cells(composed)
+        spec, cells = planned_cells(composed, start=True)
         base = conclude.baseline_for(spec, outputs, cells)
         files.require_writable(Path(spec.store_path), "store.path")
         files.require_writable(outputs, "output.path")  # hydra.run.dir may put the run's folder anywhere else
