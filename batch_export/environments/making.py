@@ -6,6 +6,7 @@ was changed since, is removed and made anew. Why one cannot be made is one sente
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -125,9 +126,14 @@ def _install_python(wanted: Request, folder: Path) -> str:
         _run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], wanted, "uv")
         _run([uv, "pip", "install", "--quiet", "--python", python, *packages], wanted, "uv")
         return "uv"
-    _run([sys.executable, "-m", "venv", str(folder)], wanted, "venv")
     options = ["--disable-pip-version-check", "--no-input", "--quiet", "--retries", "2", "--timeout", "20"]
-    _run([python, "-I", "-m", "pip", "install", *options, *packages], wanted, "pip")
+    if importlib.util.find_spec("pip") is None:
+        _run([sys.executable, "-m", "venv", str(folder)], wanted, "venv")
+        pip = [python, "-I", "-m", "pip"]
+    else:  # its own pip would take longer to unpack than most packages
+        _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], wanted, "venv")
+        pip = [sys.executable, "-I", "-m", "pip", "--python", python]
+    _run([*pip, "install", *options, *packages], wanted, "pip")
     return "pip"
 
 

@@ -76,6 +76,24 @@ RUNTIMES: dict[str, Runtime] = {
             open=None,
             served=str(_SERVED / "tract.py"),
         ),
+        Runtime(
+            name="onnxruntime-node",
+            called="ONNX Runtime for Node",
+            library="onnxruntime-node",
+            packages=(),
+            open=None,
+            served=str(_SERVED / "onnxruntime_js.cjs"),
+            language="node",
+        ),
+        Runtime(
+            name="onnxruntime-web",
+            called="ONNX Runtime Web",
+            library="onnxruntime-web",
+            packages=(),
+            open=None,
+            served=str(_SERVED / "onnxruntime_js.cjs"),
+            language="node",
+        ),
     )
 }
 """The shipped ones by kind."""

@@ -2,7 +2,7 @@
 
 Started as `python -I serve.py READ WRITE RUNTIME`: two pipes' numbers and the path of the runtime's module, which has
 
-    connect(settings: dict) -> engine     settings: execution_provider, options, graph_optimization, threads
+    connect(settings: dict) -> engine     settings: library, execution_provider, options, graph_optimization, threads
     engine.describe() -> dict             version: str, execution_providers: list[str]
     engine.open(path: str) -> opened      with input_names, output_names, input_shapes (None: not given; per size an
                                           int or None) and placement: dict[str, int]

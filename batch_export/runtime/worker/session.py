@@ -8,6 +8,7 @@ one whose process ends at a file a `WorkerEndedError`.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -52,6 +53,7 @@ def started(provider: ProviderSpec, runtime: Runtime, threads: int) -> tuple[Wor
     where = f"provider {provider.name}"
     worker = _launched(provider, runtime, where)
     settings = {
+        "library": runtime.library,
         "execution_provider": provider.execution_provider,
         "options": provider.options,
         "graph_optimization": provider.graph_optimization,
@@ -173,11 +175,17 @@ def _launched(provider: ProviderSpec, runtime: Runtime, where: str) -> WorkerPro
         raise ProviderUnavailableError(
             f"{where}: {runtime.called} needs the package {runtime.library}, which is not installed"
         )
-    python = str(_environment(provider, runtime, where).program) if provider.env else sys.executable
     inherited = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    start = [sys.executable, "-I", serve.__file__]
+    if provider.env:
+        environment = _environment(provider, runtime, where)
+        start = [str(environment.program), "-I", serve.__file__]
+        if runtime.language == "node":
+            start = [shutil.which("node") or "node", str(Path(serve.__file__).with_suffix(".cjs"))]
+            inherited["NODE_PATH"] = str(environment.folder / shelf.NODE_MODULES)
 
     def command(read: int, write: int) -> list[str]:
-        return [python, "-I", str(Path(serve.__file__)), str(read), str(write), runtime.served]
+        return [*start, str(read), str(write), runtime.served]
 
     try:
         return WorkerProcess(runtime.called, command, {**inherited, **provider.variables})
