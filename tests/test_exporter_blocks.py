@@ -268,12 +268,12 @@ def test_classes_are_as_before() -> None:
 
 
 def test_a_failure_while_sharing_is_a_capture_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch_export.exporter.capture import block_nodes
+    from batch_export.exporter.capture import block_copies
 
     def broken(*arguments: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(block_nodes, "_like", broken)
+    monkeypatch.setattr(block_copies, "_like", broken)
     captured = capture(Stack(*layers(Layer)), (X,))
     assert captured.attempts[0].error == ""
     assert [block.reason for block in captured.blocks] == ["RuntimeError while sharing"]
