@@ -19,7 +19,7 @@ from batch_export.exporter.capture.block_copies import copied_meta, inner_stack
 from batch_export.exporter.capture.block_operator import COPY, SOURCES, Copied, Source, is_copy, is_piece
 from batch_export.exporter.capture.block_recording import MARK, NotSharedError, Recording
 
-_PREFIX = "L__self__"
+_ROOT, _PREFIX = "_export_root", "L__self__"
 _NUMBER = re.compile(r"_\d+$")
 _CHECK = torch.ops.aten._assert_tensor_metadata.default
 _SOURCES, _EXPANDED = "_block_sources", "_without_copies"
@@ -58,8 +58,55 @@ def find_sources(program: torch.export.ExportedProgram, recordings: Iterable[Rec
             if node.op == "call_function":
                 placed.setdefault(number, {})[at] = node
     found = {one.number: _source(one, placed.get(one.number, {}), checks) for one in recordings if one.number in used}
+    if found:
+        _give_names(program, found)
     SOURCES.update(found)
     setattr(program, _SOURCES, found)
+
+
+class _Names:
+    """Names as torch numbers them: the first of a kind has none, and no name is given twice."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def numbered(self, name: str) -> str:
+        base = _NUMBER.sub("", name)
+        found, number = base, self._next.get(base, 0)
+        while found in self._taken:
+            number += 1
+            found = f"{base}_{number}"
+        self._next[base] = number
+        self._taken.add(found)
+        return found
+
+
+def _give_names(program: torch.export.ExportedProgram, known: Mapping[int, Source]) -> None:
+    """Numbers the nodes as if those that stand for blocks were written out, and notes the names of these."""
+    nodes = list(program.graph.nodes)
+    names = _Names(node.name for node in nodes if node.op != "call_function")
+    renamed: dict[torch.fx.Node, str] = {}
+    for node in nodes:
+        if is_copy(node):
+            source = known[node.args[2]]
+            copied: Copied = node.meta[COPY]
+            path = copied.path.removeprefix(_ROOT).removeprefix(".")
+            given = tuple(names.numbered(one.name) for one in source.nodes)
+            node.meta[COPY] = replace(copied, path=path, names=given)
+        elif is_piece(node):
+            whole, at = node.args
+            source = known[whole.args[2]]
+            renamed[node] = whole.meta[COPY].names[source.nodes.index(source.results[at])]
+        elif node.op == "call_function":
+            renamed[node] = names.numbered(node.name)
+    renamed.update((node, names.numbered(f"{node.name}_block")) for node in nodes if is_copy(node))
+    new = {node.name: name for node, name in renamed.items()}
+    for node, name in renamed.items():
+        node.name = name
+    for spec in program.graph_signature.output_specs:
+        if getattr(spec.arg, "name", None) in new:
+            spec.arg = replace(spec.arg, name=new[spec.arg.name])
 
 
 def _source(
@@ -83,7 +130,7 @@ def _source(
         raise NotSharedError("its nodes are others after the capture")
     return Source(
         recording.number,
-        recording.path.removeprefix("_export_root").removeprefix("."),
+        recording.path.removeprefix(_ROOT).removeprefix("."),
         [one for at in sorted(placed) for one in (*checks[placed[at]], placed[at])],
         [given[at] for at in sorted(given)],
         list(sizes),
@@ -109,26 +156,15 @@ def _expanded(program: torch.export.ExportedProgram, known: dict[int, Source]) -
     env: dict[torch.fx.Node, Any] = {}
     for node in program.graph.nodes:
         if is_copy(node):
-            env[node] = _written_out(graph, node, known[node.args[2]], env)  # type: ignore[index]
+            env[node] = _written_out(graph, node, known[node.args[2]], env)
         elif is_piece(node):
             env[node] = env[node.args[0]][node.args[1]]
-        elif node.op == "call_function":
-            env[node] = _copied(graph, node, env)
-            env[node].meta = copy.copy(node.meta)
         else:
             env[node] = graph.node_copy(node, lambda one: env[one])
-    signature = copy.copy(program.graph_signature)
-    names = {node.name: made.name for node, made in env.items() if isinstance(made, torch.fx.Node)}
-    signature.output_specs = [
-        replace(spec, arg=replace(spec.arg, name=names.get(spec.arg.name, spec.arg.name)))
-        if hasattr(spec.arg, "name")
-        else spec
-        for spec in signature.output_specs
-    ]
     made = torch.export.ExportedProgram(
         root=program.graph_module,
         graph=graph,
-        graph_signature=signature,
+        graph_signature=copy.copy(program.graph_signature),
         state_dict=program.state_dict,
         range_constraints=program.range_constraints,
         module_call_graph=program.module_call_graph,
@@ -143,26 +179,18 @@ def _expanded(program: torch.export.ExportedProgram, known: dict[int, Source]) -
     return made
 
 
-def _copied(graph: torch.fx.Graph, node: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> torch.fx.Node:
-    """A node on what its arguments have become; names are numbered in order, as torch's tracer does it."""
-    target: Any = node.target
-    arguments = torch.fx.node.map_arg((node.args, node.kwargs), lambda one: env[one])
-    name = _NUMBER.sub("", node.name)
-    made: torch.fx.Node = graph.create_node("call_function", target, *arguments, name=name, type_expr=node.type)
-    return made
-
-
 def _written_out(
-    graph: torch.fx.Graph, node: torch.fx.Node, source: Source, outer: dict[torch.fx.Node, Any]
+    graph: torch.fx.Graph, node: torch.fx.Node, source: Source, outer: Mapping[torch.fx.Node, Any]
 ) -> list[torch.fx.Node]:
     given: Any = node.args[0]
     copied: Copied = node.meta[COPY]
-    copied = replace(copied, path=copied.path.removeprefix("_export_root").removeprefix("."))
     env = {one: outer[own] for one, own in zip(source.given, given, strict=True)}
     env.update((one, outer[one]) for one in source.sizes)
     around = dict(list(node.meta["nn_module_stack"].items())[:-1])
-    for one in source.nodes:
-        made = _copied(graph, one, env)
+    for one, name in zip(source.nodes, copied.names, strict=True):
+        target: Any = one.target
+        arguments = torch.fx.node.map_arg((one.args, one.kwargs), lambda read: env[read])
+        made = graph.create_node("call_function", target, *arguments, name=name, type_expr=one.type)
         made.meta = copied_meta(one)
         made.meta["nn_module_stack"] = {
             **around,

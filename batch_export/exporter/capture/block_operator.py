@@ -27,10 +27,12 @@ class Copied:
     Attributes:
         path: of the block in the model.
         before: path in the block -> how many more calls that module had before than that of the recording.
+        names: of the nodes that it stands for, in the source's order, once the program is finished.
     """
 
     path: str
     before: dict[str, int]
+    names: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, weakref_slot=True)
