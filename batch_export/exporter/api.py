@@ -27,7 +27,7 @@ from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
 from batch_export.exporter.diagnostics import verify as verification
-from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph import block_bodies, metadata
 from batch_export.exporter.optimise import opset
 from batch_export.exporter.optimise import passes as optimise
 from batch_export.exporter.optimise.weight_folding import GROWTH
@@ -311,12 +311,15 @@ def to_onnx(
         registry.register_target(target, functions)
     with journal.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
         translated = translate_program(
-            captured.program, registry, captured.axis_names, fold=optimize, mutations=mutations
+            captured.traced, registry, captured.axis_names, fold=optimize, mutations=mutations
         )
     model, journal.operators = translated.model, translated.operators
+    if not optimize:
+        block_bodies.written_out(model, translated.bodies)
     if optimize or passes:
         with journal.stage("optimise"):
-            journal.passes = naming.optimised(model, lambda: optimise.optimise(model, passes, standard=optimize))
+            bodies = translated.bodies if optimize else []
+            journal.passes = naming.optimised(model, lambda: optimise.optimise(model, passes, bodies, standard=optimize))
     with journal.stage("opset"):
         opset.set_opset(model, opset_version)
     naming.rename(model, input_names, output_names)
@@ -324,7 +327,7 @@ def to_onnx(
     ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]
     graph.metadata_props[metadata.RANGE_CONSTRAINTS] = naming.replace_words(ranges, captured.axis_names)
     shapes.require_free(
-        captured.program, [None if value.shape is None else list(value.shape) for value in graph.inputs]
+        captured.traced, [None if value.shape is None else list(value.shape) for value in graph.inputs]
     )
     if captured.derived_names:
         naming.rename_axes(model, captured.derived_names)
@@ -343,10 +346,10 @@ def to_onnx(
         passes=tuple(journal.passes),
         seconds=journal.seconds,
         captured=captured,
-        fake_context=context_of(captured.program),
+        fake_context=context_of(captured.traced),
         diagnostic_context=journal,
     )
-    program = ONNXProgram(model, captured.program, provenance)
+    program = ONNXProgram(model, captured.traced, provenance)
     program.fold_weights, program.fold_growth = fold_weights, fold_growth
     return program
 

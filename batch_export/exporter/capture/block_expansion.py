@@ -7,7 +7,9 @@ out, which is the one that plain tracing gives.
 
 from __future__ import annotations
 
+import builtins
 import copy
+import keyword
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -68,7 +70,7 @@ class _Names:
     """Names as torch numbers them: the first of a kind has none, and no name is given twice."""
 
     def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
+        self._taken = {*taken, *dir(builtins), *keyword.kwlist}
         self._next: dict[str, int] = {}
 
     def numbered(self, name: str) -> str:

@@ -22,7 +22,8 @@ from onnxscript.rewriter import RewriteRule
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import OptimisationError
-from batch_export.exporter.graph import metadata, weights
+from batch_export.exporter.graph import block_bodies, metadata, weights
+from batch_export.exporter.graph.block_bodies import Body
 from batch_export.exporter.optimise import constant_folding, rewrite_rules, shorter_forms
 
 _ROUNDS = 3
@@ -261,12 +262,15 @@ def node_count(model: ir.Model) -> int:
     return sum(1 for _ in model.graph.all_nodes())
 
 
-def optimise(model: ir.Model, extra: Sequence[Any] = (), *, standard: bool = True) -> list[PassReport]:
+def optimise(
+    model: ir.Model, extra: Sequence[Any] = (), bodies: Sequence[Body] = (), *, standard: bool = True
+) -> list[PassReport]:
     """Runs the passes in place.
 
     Args:
         model: the model to change.
         extra: onnx-ir passes, or their dotted names, that run after ours, in order.
+        bodies: repeated blocks that the model calls: they are optimised once each, and written out for every call.
         standard: whether ours run.
 
     Returns:
@@ -294,6 +298,10 @@ def optimise(model: ir.Model, extra: Sequence[Any] = (), *, standard: bool = Tru
         reports.append(PassReport(name, before, count, changes, seconds))
         return changes
 
+    if standard and bodies:
+        for body in bodies:
+            optimise(body.model)
+        run("blocks", lambda given: block_bodies.written_out(given, bodies))
     if standard:
         for _ in range(_ROUNDS):
             if not run(*PASSES[0]):
