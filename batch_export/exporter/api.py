@@ -319,16 +319,16 @@ def to_onnx(
     if optimize or passes:
         with journal.stage("optimise"):
             bodies = translated.bodies if optimize else []
-            journal.passes = naming.optimised(model, lambda: optimise.optimise(model, passes, bodies, standard=optimize))
+            journal.passes = naming.optimised(
+                model, lambda: optimise.optimise(model, passes, bodies, standard=optimize)
+            )
     with journal.stage("opset"):
         opset.set_opset(model, opset_version)
     naming.rename(model, input_names, output_names)
     graph = model.graph
     ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]
     graph.metadata_props[metadata.RANGE_CONSTRAINTS] = naming.replace_words(ranges, captured.axis_names)
-    shapes.require_free(
-        captured.traced, [None if value.shape is None else list(value.shape) for value in graph.inputs]
-    )
+    shapes.require_free(captured.traced, [None if value.shape is None else list(value.shape) for value in graph.inputs])
     if captured.derived_names:
         naming.rename_axes(model, captured.derived_names)
     if broadcast := [guard.unites[0] for guard in captured.united if guard.holds_beyond]:

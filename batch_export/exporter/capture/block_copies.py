@@ -58,7 +58,9 @@ def written(recording: Recording, path: str, block: torch.nn.Module, call: Call,
         tracer: of the capture.
         whole: write one node that stands for all of them (`block_operator.py`), not the nodes themselves.
     """
-    known = _as_one(recording, path, block, call, tracer) if whole else _node_by_node(recording, path, block, call, tracer)
+    known = (
+        _as_one(recording, path, block, call, tracer) if whole else _node_by_node(recording, path, block, call, tracer)
+    )
     calls = tracer.num_calls
     for inner, (before, after) in recording.calls.items():
         where = below(path, inner)
@@ -125,9 +127,15 @@ def _as_one(
     stack = {**around, own: (path, f"{type(block).__module__}.{type(block).__qualname__}")}
     arguments = ([known[one] for one in recording.given], recording.sizes, recording.number)
     whole = tracer.graph.create_node("call_function", OPERATOR, arguments, {}, name=type(block).__name__.lower())
-    before = {inner: tracer.num_calls.get(below(path, inner), 0) - first for inner, (first, _) in recording.calls.items()}
+    before = {
+        inner: tracer.num_calls.get(below(path, inner), 0) - first for inner, (first, _) in recording.calls.items()
+    }
     common = {"nn_module_stack": stack, "stack_trace": recording.nodes[-1].meta.get("stack_trace")}
-    whole.meta = {**common, "val": [_snapshot(one.meta["val"]) for one in recording.results], COPY: Copied(path, before)}
+    whole.meta = {
+        **common,
+        "val": [_snapshot(one.meta["val"]) for one in recording.results],
+        COPY: Copied(path, before),
+    }
     for at, node in enumerate(recording.results):
         piece = tracer.graph.create_node("call_function", operator.getitem, (whole, at), {}, name=node.name)
         piece.meta = {**common, "val": whole.meta["val"][at]}
@@ -196,8 +204,13 @@ def _around(tracer: Any) -> dict[str, tuple[str, str]]:
 
 def _stack(node: torch.fx.Node, recording: Recording, path: str, tracer: Any) -> dict[str, tuple[str, Any]]:
     """The modules around a copied node: those around the call, then the recording's own under the new path."""
-    before = {inner: tracer.num_calls.get(below(path, inner), 0) - first for inner, (first, _) in recording.calls.items()}
-    return {**_around(tracer), **inner_stack(node.meta.get("nn_module_stack", {}), recording.path, Copied(path, before))}
+    before = {
+        inner: tracer.num_calls.get(below(path, inner), 0) - first for inner, (first, _) in recording.calls.items()
+    }
+    return {
+        **_around(tracer),
+        **inner_stack(node.meta.get("nn_module_stack", {}), recording.path, Copied(path, before)),
+    }
 
 
 def inner_stack(

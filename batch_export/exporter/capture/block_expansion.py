@@ -121,7 +121,9 @@ def _source(
         if len(read) != len(recording.inputs[at]):
             raise NotSharedError("its nodes are others after the capture")
         for node, (kind, index) in zip(read, recording.inputs[at], strict=True):
-            expected = placed.get(index) if kind == "own" else given.setdefault(index, node) if kind == "given" else node
+            expected = (
+                placed.get(index) if kind == "own" else given.setdefault(index, node) if kind == "given" else node
+            )
             if node is not expected:
                 raise NotSharedError("its nodes are others after the capture")
             if kind == "size":

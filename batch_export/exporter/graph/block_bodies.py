@@ -18,7 +18,7 @@ from batch_export.exporter.graph import metadata, weights
 
 DOMAIN = "batch_export.blocks"
 """Of the nodes that stand for blocks; none is left in a finished model."""
-_WORD = re.compile(r"\w+")
+_PLACES = frozenset({metadata.NAME_SCOPES, metadata.FX_NODE, "namespace"})
 
 
 @dataclass(slots=True)
@@ -107,7 +107,11 @@ def body_of(
         known.update(zip(node.outputs, outputs, strict=True))
         copies.append(_node(node, read, outputs, node.name))
     outputs = [known[value] for value in results if value in known]
-    if len(outputs) != len(results) or any(value.producer() is None for value in outputs) or len(set(outputs)) != len(outputs):
+    if (
+        len(outputs) != len(results)
+        or any(value.producer() is None for value in outputs)
+        or len(set(outputs)) != len(outputs)
+    ):
         raise NotABodyError("a block gives back what it is given")
     graph = ir.Graph(inputs, outputs, nodes=copies, initializers=initializers, opset_imports={"": opset}, name=name)
     for node in copies:
@@ -138,51 +142,63 @@ def _node(node: ir.Node, inputs: Sequence[ir.Value | None], outputs: Sequence[ir
     return made
 
 
-def written_out(model: ir.Model, bodies: Sequence[Body]) -> int:
-    """Puts the nodes of each body in the place of its calls; returns how many calls there were."""
-    names = {value.name for value in _values(model)} | {node.name for node in model.graph}
-    count = 0
+def share_constants(bodies: Sequence[Body]) -> bool:
+    """Tells each body which of its inputs are one constant in all calls; whether a call has a constant of its own."""
+    has_own = False
     for body in bodies:
         graph = body.model.graph
+        for at, value in enumerate(body.given):
+            found = {call.inputs[at] for call in body.calls}
+            known = [one for one in found if one is not None and one.const_value is not None and not is_weight(one)]
+            has_own |= len(found) > 1 and bool(known)
+            if len(found) == 1 and known and value.const_value is None and value.name is not None:
+                graph.inputs.remove(value)
+                value.const_value = known[0].const_value
+                graph.initializers[value.name] = value
+    return has_own
+
+
+def written_out(model: ir.Model, bodies: Sequence[Body]) -> list[ir.Value]:
+    """Puts the nodes of each body in the place of its calls; returns the values where both meet."""
+    names = {value.name for value in _values(model)} | {node.name for node in model.graph}
+    seams: dict[ir.Value, None] = {}
+    for body in bodies:
         common = _constants(model, body, names)
-        templates = [(node, _origin(node)) for node in graph]
-        replaced = dict(zip(body.given, range(len(body.given)), strict=True))
+        templates = _templates(body)
         for call, site in body.calls.items():
             if call.graph is not model.graph:
                 continue
-            known: dict[ir.Value, ir.Value | None] = {value: call.inputs[at] for value, at in replaced.items()}
-            known.update(common)
-            path = re.compile(rf"(?<![\w.]){re.escape(body.path)}(?![\w])")
-            made = [_placed(node, origin, known, site, path, names) for node, origin in templates]
-            model.graph.insert_before(call, made)
-            for old, inner in zip(call.outputs, graph.outputs, strict=True):
+            known: dict[ir.Value, ir.Value | None] = {**dict(zip(body.given, call.inputs, strict=True)), **common}
+            model.graph.insert_before(call, [one.placed(known, site, names) for one in templates])
+            seams.update((value, None) for value in call.inputs if value is not None and not is_weight(value))
+            for old, inner in zip(call.outputs, body.model.graph.outputs, strict=True):
                 new = known[inner]
                 assert new is not None
-                new.metadata_props.update(old.metadata_props)
                 ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-                new.name, old.name = old.name, None
+                if inner.producer() is not None:
+                    new.metadata_props.update(old.metadata_props)
+                    new.name, old.name = old.name, None
+                seams.pop(old, None)
+                seams[new] = None
             model.graph.remove(call, safe=True)
-            count += 1
-        for domain, version in graph.opset_imports.items():
+        for domain, version in body.model.graph.opset_imports.items():
             model.graph.opset_imports.setdefault(domain, version)
     model.graph.opset_imports.pop(DOMAIN, None)
-    return count
+    return list(seams)
 
 
 def _values(model: ir.Model) -> list[ir.Value]:
     graph = model.graph
-    return [
-        *graph.inputs,
-        *graph.initializers.values(),
-        *(value for node in graph.all_nodes() for value in node.outputs),
-    ]
+    made = (value for node in graph.all_nodes() for value in node.outputs)
+    return [*graph.inputs, *graph.initializers.values(), *made]
 
 
 def _constants(model: ir.Model, body: Body, names: set[str | None]) -> dict[ir.Value, ir.Value]:
     """A body's constants as initializers of the model, one for all calls."""
     made = {}
-    for value in list(body.model.graph.initializers.values()):
-        if value in body.given:
+    given = set(body.given)
+    for value in body.model.graph.initializers.values():
+        if value in given:
             continue
         copy = _copy(value)
         copy.const_value = value.const_value
@@ -201,39 +217,63 @@ def _unique(wanted: str, names: set[str | None]) -> str:
     return name
 
 
+class _Text:
+    """A text in which names are to be replaced: what is between them, and the names."""
+
+    def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
+        self._parts = pattern.split(text)  # every second one is a name
+
+    def at(self, site: Site, path: str) -> str:
+        parts = self._parts.copy()
+        for at in range(1, len(parts), 2):
+            parts[at] = site.path if parts[at] == path else site.names.get(parts[at], parts[at])
+        return "".join(parts)
+
+
+@dataclass(slots=True)
+class _Template:
+    """One node of a body, and what of it says where it is."""
+
+    node: ir.Node
+    name: _Text
+    outputs: list[_Text]
+    texts: dict[str, _Text]
+    path: str
+
+    def placed(self, known: dict[ir.Value, ir.Value | None], site: Site, names: set[str | None]) -> ir.Node:
+        outputs = []
+        for value, text in zip(self.node.outputs, self.outputs, strict=True):
+            made = _copy(value)
+            made.name = _unique(text.at(site, self.path), names)
+            known[value] = made
+            outputs.append(made)
+        inputs = [None if value is None else known[value] for value in self.node.inputs]
+        result = _node(self.node, inputs, outputs, _unique(self.name.at(site, self.path), names))
+        for key, text in self.texts.items():
+            result.metadata_props[key] = text.at(site, self.path)
+        return result
+
+
+def _templates(body: Body) -> list[_Template]:
+    words = sorted({name for site in body.calls.values() for name in site.names}, key=len, reverse=True)
+    names = "|".join(map(re.escape, words))
+    in_text = re.compile(rf"(?<![\w.])({re.escape(body.path)}(?!\w)|(?:{names})(?![\w.]))")
+    in_name = re.compile(rf"((?<![^\W_])(?:{names})(?![^\W_]))")
+    made = []
+    for node in body.model.graph:
+        origin = _origin(node)
+
+        def named(text: str | None, origin: str = origin) -> _Text:
+            found = _Text(text or origin, in_name)
+            return found if len(found._parts) > 1 else _Text(f"{origin}_{text}", in_name)
+
+        texts = {key: _Text(text, in_text) for key, text in node.metadata_props.items() if key in _PLACES}
+        made.append(_Template(node, named(node.name), [named(one.name) for one in node.outputs], texts, body.path))
+    return made
+
+
 def _origin(node: ir.Node) -> str:
     """The name of the captured graph's node that an ONNX node was made for."""
     text = node.metadata_props.get(metadata.NAME_SCOPES)
     scopes = ast.literal_eval(text) if text else [""]
-    return str(scopes[-1]) if scopes else ""
-
-
-def _placed(
-    node: ir.Node,
-    origin: str,
-    known: dict[ir.Value, ir.Value | None],
-    site: Site,
-    path: re.Pattern[str],
-    names: set[str | None],
-) -> ir.Node:
-    own = site.names.get(origin, origin)
-
-    def named(text: str | None) -> str:
-        text = text or origin
-        changed = text.replace(origin, own) if origin and origin in text else f"{own}_{text}"
-        return _unique(changed, names)
-
-    inputs = [None if value is None else known[value] for value in node.inputs]
-    outputs = []
-    for value in node.outputs:
-        made = _copy(value)
-        made.name = named(value.name)
-        known[value] = made
-        outputs.append(made)
-    result = _node(node, inputs, outputs, named(node.name))
-    for key, text in node.metadata_props.items():
-        if key in (metadata.NAME_SCOPES, metadata.FX_NODE, "namespace"):
-            result.metadata_props[key] = _WORD.sub(
-                lambda word: site.names.get(word[0], word[0]), path.sub(site.path, text)
-            )
-    return result
+    return str(scopes[-1])
