@@ -151,7 +151,7 @@ def expanded(program: torch.export.ExportedProgram) -> torch.export.ExportedProg
     if made is None:
         made = _expanded(program, known)
         setattr(program, _EXPANDED, made)
-    made._example_inputs = program.example_inputs  # type: ignore[attr-defined]
+    made._example_inputs = program.example_inputs
     return made
 
 

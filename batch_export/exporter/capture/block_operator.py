@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-_LIBRARY = torch.library.Library("batch_export_blocks", "DEF")  # noqa: TOR901 (lives as long as the process)
+_LIBRARY = torch.library.Library("batch_export_blocks", "DEF")
 _LIBRARY.define("block(Tensor[] given, Scalar[] sizes, int number) -> Tensor[]")
 OPERATOR = torch.ops.batch_export_blocks.block.default
 COPY = "batch_export_copy"

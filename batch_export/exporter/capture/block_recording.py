@@ -148,6 +148,17 @@ def described_call(args: Sequence[Any], kwargs: Mapping[str, Any], tracer: Any) 
     return Call(leaves, nodes, (str(spec), tuple(key)))
 
 
+def ties(block: torch.nn.Module, call: Call, tracer: Any) -> Hashable:
+    """Which weights of a block are one tensor, and which of them it is given as well."""
+    firsts: dict[torch.fx.Node, str] = {}
+    of_weights = weights(block, tracer)
+    pattern = tuple((path, firsts.setdefault(node, path)) for path, node in of_weights.items())
+    return (
+        tuple((path, first) for path, first in pattern if path != first),
+        tuple((at, firsts[node]) for at, node in enumerate(call.nodes) if node in firsts),
+    )
+
+
 def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """What a call is given, without its structure."""
     return _flat((tuple(args), dict(kwargs)), "is given")[0]

@@ -89,7 +89,8 @@ class _Sharing:
             if group.reason:
                 raise NotSharedError(group.reason)
             call = block_recording.described_call(args, kwargs, tracer)
-            key = (id(group), call.key, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
+            ties = block_recording.ties(base, call, tracer)
+            key = (id(group), call.key, ties, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
             fitting = [one for one in self._known[key] if alike.agree(one.owner, base, one.read)]
             for known in fitting:
                 if known.confirmed:

@@ -377,10 +377,7 @@ def optimise(
 
     if standard:
         rounds(PASSES[0])
-        others = PASSES[1:]
-        if bodies:
-            others = _with_bodies(bodies, run, rounds)
-        for name, function in others:
+        for name, function in _with_bodies(bodies, run, rounds) if bodies else PASSES[1:]:
             run(name, function)
     for one in map(_resolve, extra):
         run(getattr(one, "name", type(one).__name__), lambda given, one=one: int(one(given).modified))  # type: ignore[misc]

@@ -18,7 +18,7 @@ import torch
 
 from batch_export.exporter.capture.block_expansion import sources
 from batch_export.exporter.capture.block_operator import COPY, Copied, Source
-from batch_export.exporter.graph import complex_parts, metadata
+from batch_export.exporter.graph import complex_parts
 from batch_export.exporter.graph.block_bodies import DOMAIN, Body, NotABodyError, Site, body_of, is_weight
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate.operator import OperatorTranslator
@@ -91,8 +91,11 @@ class BlockCalls:
             NotABodyError: where the block's nodes could be others when translated here.
         """
         translator = self._translator
-        known = self._known[node.args[2]]  # type: ignore[index]
-        given: list[Any] = [env[one] for one in node.args[0]]  # type: ignore[union-attr]
+        nodes: list[torch.fx.Node]
+        number: int
+        nodes, _, number = node.args  # type: ignore[assignment]
+        known = self._known[number]
+        given = [env[one] for one in nodes]
         mapping = _mapping(known.given, given)
         for own, other in mapping.items():
             self._require_alike(own, other)
@@ -120,7 +123,7 @@ class BlockCalls:
                 translator.conform(made[one], fake, piece.name)
         copied: Copied = node.meta[COPY]
         names = {one.name: name for one, name in zip(known.source.nodes, copied.names, strict=True)}
-        names.update((one.name, other.name) for one, other in zip(known.source.given, node.args[0], strict=True))  # type: ignore[arg-type, union-attr]
+        names.update((one.name, other.name) for one, other in zip(known.source.given, nodes, strict=True))
         known.body.calls[call] = Site(copied.path, names)
         for (operator, origin), count in known.operators.items():
             translator.operators[operator] = (translator.operators.get(operator, (0, ""))[0] + count, origin)
