@@ -280,6 +280,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
         (["report"], "report takes the folder of one run"),
         (["report", "nowhere"], "is not the folder of a run"),
         (["--multirun", "matrix.opsets=18,20"], "--multirun is not used here"),
+        (["+hydra.mode=MULTIRUN"], "--multirun is not used here"),
         (["--confg-dir", "x"], "Unknown flag '--confg-dir' (nearest: --config-dir"),
         (["plan", "--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=al"], "Unknown sweep 'al' (nearest: all)"),
@@ -453,6 +454,15 @@ def test_planning_never_imports_torch() -> None:
     )
     done = program("-c", code)
     assert done.stdout.splitlines()[-1] == "imported set() 0", done.stderr
+
+
+def test_the_parent_of_a_run_does_without_what_only_children_and_open_cells_need() -> None:
+    code = (
+        "import sys; import batch_export.runner.sweep; "
+        "print({'worker', 'evidence', 'dispatch', 'forkserver'} & {name.rpartition('.')[2] for name in sys.modules})"
+    )
+    done = program("-c", code)
+    assert done.stdout.splitlines()[-1] == "set()", done.stderr
 
 
 def test_the_package_alone_imports_nothing_heavy_and_offers_the_exporter() -> None:

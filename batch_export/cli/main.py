@@ -23,7 +23,7 @@ from types import FrameType
 from omegaconf import OmegaConf
 
 from batch_export.cli import completion
-from batch_export.cli.known import help_text, verbs
+from batch_export.cli.known import verbs
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.errors import BatchExportError, UsageError
 from batch_export.version import __version__
@@ -80,7 +80,7 @@ def _dispatch(program: str, arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(f"batch_export {__version__}")
         return 0
-    OmegaConf.register_new_resolver("batch_export_verbs", help_text, replace=True)
+    OmegaConf.register_new_resolver("batch_export_help", _help, replace=True)
     if completion.is_query(arguments):
         completion.offer()
     word, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
@@ -94,6 +94,12 @@ def _dispatch(program: str, arguments: list[str]) -> int:
     near = nearest(word, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"verbs: {', '.join(known)}"
     raise UsageError(f"Unknown verb {word!r} ({hint}); `--help` shows what there is")
+
+
+def _help() -> str:
+    from batch_export.cli.manual import help_text  # lazy: only `--help` shows it
+
+    return help_text()
 
 
 def _sweep(composed: Composed, command: str) -> int:

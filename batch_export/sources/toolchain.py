@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from batch_export.digest import Digest, digest_value
+from batch_export.digest import Digest
 from batch_export.runtime.kinds import RUNTIMES
-from batch_export.sources.closure import local_roots, source_closure, source_digest
-from batch_export.sources.file_digests import file_digest
+from batch_export.sources.closure import LocalSources, local_roots
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.named_files import named_digests
+from batch_export.sources.places import resolve_target
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 from batch_export.steps import STEPS
 
@@ -74,12 +74,13 @@ def toolchain_for(
     libraries = {library for model in models for library in model.requires}
     runtimes = {package for runtime in RUNTIMES.values() for package in runtime.packages}
     names = names or ImportNames()
+    sources = LocalSources(folders, names)
     avoided = [] if store is None else [store.resolve()]
     versions = {name: distribution_version(name) for name in sorted({*DISTRIBUTIONS, *runtimes, *libraries})}
     return Toolchain(
         versions={"python": platform.python_version(), **versions},
-        own={step: own_sources(step, names) for step in STEPS},
-        targets={target: source_digest(target, folders, names) for target in sorted(targets)},
+        own=own_sources(names),
+        targets={target: sources.digest(resolve_target(target)[0]) for target in sorted(targets)},
         host=host(),
         roots=tuple(map(str, folders)),
         named={
@@ -107,10 +108,17 @@ def _distributions_by_import_name() -> dict[str, list[str]]:
     return dict(importlib.metadata.packages_distributions())
 
 
-def own_sources(step: str, names: ImportNames | None = None) -> Digest:
-    """Returns the digest of the files of ours that a step's results depend on: its module and all that this imports."""
-    closure = source_closure(STEPS[step].module, (), names)
-    return digest_value(sorted((name, file_digest(path)) for name, path in closure.items()))
+def own_sources(names: ImportNames | None = None) -> dict[str, Digest]:
+    """Returns the digest of the files of ours that a step's results depend on: its module and all that this imports.
+
+    Args:
+        names: knows what source files import; anew if None.
+
+    Returns:
+        Step -> digest.
+    """
+    sources = LocalSources((), names)
+    return {step: sources.digest(STEPS[step].module) for step in STEPS}
 
 
 @cache
