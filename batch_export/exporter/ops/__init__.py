@@ -9,6 +9,7 @@ from __future__ import annotations
 from batch_export.exporter.ops import (
     accumulations,
     attention,
+    clamping,
     complex_numbers,
     convolution,
     creation,
@@ -58,6 +59,7 @@ from batch_export.exporter.ops.marking import Lowering, marked
 _MODULES = (
     accumulations,
     attention,
+    clamping,
     complex_numbers,
     convolution,
     creation,
