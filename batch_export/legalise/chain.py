@@ -42,7 +42,7 @@ def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere)
         How many nodes were written anew or changed.
 
     Raises:
-        NoFormError: an operator has no form at that opset; the error names it, its line, and the nearest opset that has.
+        NoFormError: an operator has no form at that opset; it names the operator, its line and the nearest opset.
     """
     for node in _own(model):
         node.version = node.version or start
@@ -100,9 +100,9 @@ def _apply(node: ir.Node, rule: Rule, left: int, level: int) -> list[ir.Node] | 
         for inner in _in_bodies(part):
             inner.version = level
     if made is None:
-        insert_before(node, parts)
+        insert_before(node, parts, f"opset{level}")
         return None
-    replace(node, parts, [made] if isinstance(made, ir.Value) else made)
+    replace(node, parts, [made] if isinstance(made, ir.Value) else made, f"opset{level}")
     return parts
 
 

@@ -6,7 +6,7 @@ the node's attributes in the places where the body refers to them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import onnx
@@ -31,18 +31,38 @@ def expand(node: ir.Node, op: Writer, opset: int) -> list[ir.Value]:
     Raises:
         NoForm: the schema has no body for these inputs.
     """
-    body, attributes = _body(node, opset)
-    inputs = [*node.inputs, *[None] * (len(body.input) - len(node.inputs))]
-    values: dict[str, ir.Value | None] = {"": None}
-    values.update(zip(body.input, inputs, strict=True))
-    for inner in body.node:
-        _append(inner, op, values, attributes)
-    found = [values[name] for name in body.output[: len(node.outputs)]]
-    return [op.Identity(value) if value in node.inputs else value for value in found if value is not None]
+    proto, attributes = _body(node, opset)
+    del proto.output[len(node.outputs) :]
+    body = ir.serde.deserialize_function(proto)
+    given = [*node.inputs, *[None] * (len(body.inputs) - len(node.inputs))]
+    for formal, value in zip(body.inputs, given, strict=True):
+        for use in list(formal.uses()):
+            use.node.replace_input_with(use.idx, value)
+    for inner in body.graph.all_nodes():
+        _fill_in(inner, attributes)
+    results = list(body.outputs[: len(node.outputs)])
+    nodes = list(body.graph)
+    body.outputs.clear()
+    body.graph.remove(nodes)
+    op.take(nodes)
+    return results
+
+
+def _fill_in(inner: ir.Node, attributes: Mapping[str, onnx.AttributeProto]) -> None:
+    """Puts values in the place of references to the attributes of the operator whose body this is."""
+    for name, one in list(inner.attributes.items()):
+        if one.ref_attr_name is None:
+            continue
+        del inner.attributes[name]
+        if one.ref_attr_name in attributes:
+            value = onnx.AttributeProto()
+            value.CopyFrom(attributes[one.ref_attr_name])
+            value.name = name
+            inner.attributes[name] = ir.serde.deserialize_attribute(value)
 
 
 def _body(node: ir.Node, opset: int) -> tuple[onnx.FunctionProto, Mapping[str, onnx.AttributeProto]]:
-    schema = onnx.defs.get_schema(node.op_type, opset)
+    schema: Any = onnx.defs.get_schema(node.op_type, opset)  # its stubs know nothing of bodies
     proto = ir.serde.serialize_node(node)
     kinds = [_kind(value) for value in node.inputs]
     serialized = b""
@@ -58,9 +78,9 @@ def _body(node: ir.Node, opset: int) -> tuple[onnx.FunctionProto, Mapping[str, o
         raise NoForm(f"{node.op_type} with these inputs")
     body = onnx.FunctionProto()
     body.ParseFromString(serialized)
-    attributes = {
-        name: one.default_value for name, one in schema.attributes.items() if one.default_value.name
-    } | {one.name: one for one in proto.attribute}
+    attributes = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name} | {
+        one.name: one for one in proto.attribute
+    }
     return body, attributes
 
 
@@ -76,26 +96,3 @@ def _kind(value: ir.Value | None) -> onnx.TypeProto:
                 if isinstance(size, int):
                     dim.dim_value = size
     return kind
-
-
-def _append(
-    inner: onnx.NodeProto,
-    op: Writer,
-    values: dict[str, ir.Value | None],
-    attributes: Mapping[str, onnx.AttributeProto],
-) -> None:
-    given: dict[str, Any] = {}
-    for one in inner.attribute:
-        proto = one
-        if one.ref_attr_name:
-            if one.ref_attr_name not in attributes:
-                continue
-            proto = onnx.AttributeProto()
-            proto.CopyFrom(attributes[one.ref_attr_name])
-            proto.name = one.name
-        if proto.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-            raise NoForm(f"a body with {inner.op_type}")
-        given[proto.name] = ir.serde.deserialize_attribute(proto)
-    inputs: Sequence[ir.Value | None] = [values[name] for name in inner.input]
-    outputs = op.several(inner.op_type, inputs, len(inner.output), **given)
-    values.update(zip(inner.output, outputs, strict=True))

@@ -47,10 +47,8 @@ class _Sampler:
         else:
             moved = [self._bounded(place, self.coordinates[place]) for place in (0, 1)]
             if mode == "nearest":
-                one = self._number(1.0)
-                taps = [[(op.Round(at), one)] for at in moved]
-            else:
-                taps = [self._linear_taps(at) for at in moved]
+                return op.Reshape(self._pixels(*map(op.Round, moved)), self.shape)
+            taps = [self._linear_taps(at) for at in moved]
         whole: ir.Value | None = None
         for row, row_weight in taps[1]:
             for column, column_weight in taps[0]:
@@ -63,9 +61,7 @@ class _Sampler:
         return self.op.number(value, self.dtype)
 
     def _per_pixel(self, weight: ir.Value) -> ir.Value:
-        """`[batch, 1, rows * columns]`, or a single number."""
-        if weight.shape is not None and not len(weight.shape):
-            return weight
+        """`[batch, 1, rows * columns]`."""
         return self.op.Unsqueeze(self.op.Reshape(weight, self.op.number([0, -1])), self.op.number([1]))
 
     def _unnormalised(self, at: ir.Value, length: ir.Value) -> ir.Value:

@@ -18,12 +18,14 @@ _COMBINE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
 def scatter_nd(node: ir.Node, op: Writer) -> Result:
     """ScatterND with a reduction."""
     data, indices, updates = first(node), needed(node, 1), needed(node, 2)
-    depth = indices.shape[-1] if indices.shape is not None else None
-    if not isinstance(depth, int):
-        raise NoForm("ScatterND with a reduction and indices of unknown depth")
-    # Updates [count, *rest of data's shape] at index tuples [count, depth]; indices count from the end where negative.
-    rows = op.Reshape(indices, op.number([-1, depth]))
-    inner = op.Slice(op.Shape(data), op.number([depth]), op.number([np.iinfo(np.int64).max]))
+    end = op.number([np.iinfo(np.int64).max])
+    known_depth = indices.shape[-1] if indices.shape is not None else None
+    depth = (
+        op.number([known_depth]) if isinstance(known_depth, int) else op.Slice(op.Shape(indices), op.number([-1]), end)
+    )
+    # Updates [count, *rest of data's shape] at index tuples [count, depth].
+    rows = op.Reshape(indices, op.Concat(op.number([-1]), depth, axis=0))
+    inner = op.Slice(op.Shape(data), depth, end)
     count = op.Slice(op.Shape(rows), op.number([0]), op.number([1]))
     listed = op.Reshape(updates, op.Concat(count, inner, axis=0))
     return _one_after_the_other(node, op, data, rows, listed)
@@ -53,27 +55,21 @@ def _grid(op: Writer, indices: ir.Value, axes: int) -> list[ir.Value]:
     return columns
 
 
-def _one_after_the_other(
-    node: ir.Node, op: Writer, data: ir.Value, rows: ir.Value, updates: ir.Value
-) -> ir.Value:
+def _one_after_the_other(node: ir.Node, op: Writer, data: ir.Value, rows: ir.Value, updates: ir.Value) -> ir.Value:
     reduction = attribute(node, "reduction", "none")
     if reduction not in _COMBINE:
         raise NoForm(f"{node.op_type} with reduction={reduction!r}")
     count = op.Gather(op.Shape(rows), op.number(0))
     body = Writer()
-    place = ir.Value(name=f"{node.name}_place", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
-    going = ir.Value(name=f"{node.name}_going", type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
-    state = ir.Value(name=f"{node.name}_state", type=data.type, shape=data.shape)
+    place = ir.Value(type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
+    going = ir.Value(type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
+    state = ir.Value(type=data.type, shape=data.shape)
     here = body.Unsqueeze(place, body.number([0]))
     row, update = body.Gather(rows, here, axis=0), body.Gather(updates, here, axis=0)
     combined = getattr(body, _COMBINE[reduction])(body.GatherND(state, row), update)
     after, still = body.ScatterND(state, row, combined), body.Identity(going)
-    for index, made in enumerate(body.nodes):
-        made.name = f"{node.name}_step_{index}"
-        for position, output in enumerate(made.outputs):
-            output.name = f"{node.name}_step_{index}_{position}"
     after.type, after.shape = data.type, data.shape
     still.type, still.shape = going.type, going.shape
-    graph = ir.Graph([place, going, state], [still, after], nodes=body.nodes, name=f"{node.name}_step")
+    graph = ir.Graph([place, going, state], [still, after], nodes=body.nodes)
     keep_on = op.number(True, ir.DataType.BOOL)
     return op.several("Loop", [count, keep_on, data], 1, body=ir.AttrGraph("body", graph))[0]

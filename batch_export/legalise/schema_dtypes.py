@@ -1,7 +1,8 @@
 """Dtypes that an operator takes at the opset of the file, by ONNX's own schemas.
 
-A node at its final opset arrives. Half precision that the operator takes at later opsets only is computed in float32,
-between two casts; any other dtype is an error. Whatever made the node, no file leaves that the standard does not allow.
+A node at its final opset arrives. Half precision and small integers that the operator takes at later opsets only are
+computed in float32 or int32, between two casts; any other dtype is an error. Whatever made the node, no file leaves
+that the standard does not allow.
 """
 
 from __future__ import annotations
@@ -11,47 +12,98 @@ import functools
 import onnx
 import onnx_ir as ir
 
-from batch_export.errors import OpsetError
+from batch_export.errors import NoFormError
 
-_WIDER = {ir.DataType.BFLOAT16: ir.DataType.FLOAT, ir.DataType.FLOAT16: ir.DataType.FLOAT}
+_WIDER = {
+    ir.DataType.BFLOAT16: ir.DataType.FLOAT,
+    ir.DataType.FLOAT16: ir.DataType.FLOAT,
+    ir.DataType.INT8: ir.DataType.INT32,
+    ir.DataType.INT16: ir.DataType.INT32,
+    ir.DataType.UINT8: ir.DataType.INT32,
+    ir.DataType.UINT16: ir.DataType.INT32,
+}
+_Formals = tuple[tuple[str, frozenset[str]], ...]
 
 
 @functools.cache
-def _allowed(operator: str, opset_version: int) -> tuple[tuple[str, frozenset[str]], ...]:
-    """For each input its type variable and the types that the operator takes there; the last may stand for many."""
+def _allowed(operator: str, opset_version: int) -> tuple[_Formals, _Formals]:
+    """For each input, then for each output, its type variable and the types that the operator takes there; the last
+    may stand for many.
+    """
     schema = onnx.defs.get_schema(operator, opset_version)
-    return tuple((one.type_str, frozenset(one.types)) for one in schema.inputs)
+    return (
+        tuple((one.type_str, frozenset(one.types)) for one in schema.inputs),
+        tuple((one.type_str, frozenset(one.types)) for one in schema.outputs),
+    )
 
 
-def fit(node: ir.Node, opset_version: int) -> None:
-    """Casts around an operator that takes a half-precision dtype at later opsets only.
+def fit(node: ir.Node, opset_version: int, source: str | None = None) -> None:
+    """Casts around an operator that takes a narrow dtype at later opsets only.
+
+    Args:
+        node: at the opset of the file.
+        opset_version: that opset.
+        source: the line that the node came from, for errors.
 
     Raises:
-        OpsetError: for any other dtype that the operator does not take.
+        NoFormError: for any other dtype that the operator does not take or give.
     """
-    formal = _allowed(node.op_type, opset_version)
+    inputs, outputs = _allowed(node.op_type, opset_version)
     wrong: dict[str, ir.DataType] = {}
-    for index, value in enumerate(node.inputs):
-        if value is None or not isinstance(value.type, ir.TensorType) or not formal:
+    for index, value, formals, verb in (
+        *((index, value, inputs, "takes") for index, value in enumerate(node.inputs)),
+        *((index, value, outputs, "gives") for index, value in enumerate(node.outputs)),
+    ):
+        if value is None or not isinstance(value.type, ir.TensorType) or not formals:
             continue
-        variable, types = formal[min(index, len(formal) - 1)]
+        variable, types = formals[min(index, len(formals) - 1)]
         dtype = value.type.dtype
-        if f"tensor({dtype.name.lower()})".replace("tensor(undefined)", "") in ("", *types):
+        if _named(dtype) in ("", *types):
             continue
-        if dtype not in _WIDER:
-            raise OpsetError(
-                f"{node.op_type} takes no {dtype.name.lower()} at opset {opset_version}",
-                node=node.name,
-                operator=node.op_type,
-                next_step="choose a later opset, or compute this part of the model in float32",
-            )
+        wider = _WIDER.get(dtype)
+        if wider is None or _named(wider) not in types or (verb == "gives" and variable not in wrong):
+            raise _no_form(node, opset_version, dtype, verb, source)
         wrong[variable] = dtype
     for variable, dtype in wrong.items():
         _cast_around(node, opset_version, variable, dtype)
 
 
+def _named(dtype: ir.DataType) -> str:
+    """The type of a tensor, as schemas name it; empty where the dtype is not known."""
+    return "" if dtype == ir.DataType.UNDEFINED else f"tensor({dtype.name.lower()})"
+
+
+def _no_form(node: ir.Node, opset_version: int, dtype: ir.DataType, verb: str, source: str | None) -> NoFormError:
+    lowest = next((later for later in range(opset_version + 1, _newest() + 1) if _fits(node, later)), None)
+    other = "another opset" if lowest is None else f"opset {lowest}, the lowest at which it does, or a later one"
+    return NoFormError(
+        f"{node.op_type} {verb} no {dtype.name.lower()} at opset {opset_version}",
+        lowest=lowest,
+        highest=None,
+        node=node.name,
+        operator=node.op_type,
+        source=source,
+        next_step=f"choose {other}, or compute this part of the model in float32",
+    )
+
+
+def _newest() -> int:
+    return int(onnx.defs.onnx_opset_version())
+
+
+def _fits(node: ir.Node, opset_version: int) -> bool:
+    return all(
+        value is None
+        or not isinstance(value.type, ir.TensorType)
+        or not formals
+        or _named(value.type.dtype) in ("", *formals[min(index, len(formals) - 1)][1])
+        for values, formals in zip((node.inputs, node.outputs), _allowed(node.op_type, opset_version), strict=True)
+        for index, value in enumerate(values)
+    )
+
+
 def _cast_around(node: ir.Node, opset_version: int, variable: str, dtype: ir.DataType) -> None:
-    """Float32 for the inputs of one type variable, and the old dtype again for its outputs."""
+    """The wider dtype for the inputs of one type variable, and the old one again for its outputs."""
     schema = onnx.defs.get_schema(node.op_type, opset_version)
     assert node.graph is not None
     for index, value in enumerate(node.inputs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from batch_export.legalise.examples import examples_at
 from batch_export.legalise.rules import (
     NoForm,
     Result,
@@ -30,12 +31,11 @@ def _triangle(node: ir.Node, op: Writer) -> Result:
         raise NoForm("Trilu of an unknown dtype")
     if diagonal is not None and None not in lengths:
         make = np.triu if upper else np.tril
-        mask = op.number(make(np.ones(lengths, bool), int(diagonal.reshape(()))), ir.DataType.BOOL)  # type: ignore[arg-type]
+        ones = np.ones([size or 0 for size in lengths], np.bool_)
+        mask = op.number(make(ones, int(diagonal.reshape(()))), ir.DataType.BOOL)
     else:
         whole = op.Shape(value)
-        row, column = (
-            op.Range(op.number(0), op.Gather(whole, op.number(axis)), op.number(1)) for axis in (-2, -1)
-        )
+        row, column = (op.Range(op.number(0), op.Gather(whole, op.number(axis)), op.number(1)) for axis in (-2, -1))
         away = op.Sub(column, op.Unsqueeze(row, op.number([1])))
         at = op.number(0) if shift is None else op.Reshape(shift, op.number(np.zeros(0)))
         mask = op.GreaterOrEqual(away, at) if upper else op.LessOrEqual(away, at)
@@ -132,18 +132,13 @@ def _empty_or_reshaped(node: ir.Node, op: Writer, value: ir.Value, shape: ir.Val
     nothing = empty.Cast(empty.ConstantOfShape(shape), to=dtype)
     reshaped = full.Reshape(value, shape)
     branches = []
-    for name, writer, result in (("empty", empty, nothing), ("full", full, reshaped)):
-        for index, made in enumerate(writer.nodes):
-            made.name = f"{node.name}_{name}_{index}"
-            made.outputs[0].name = f"{node.name}_{name}_{index}_0"
+    for writer, result in ((empty, nothing), (full, reshaped)):
         result.type, result.shape = ir.TensorType(dtype), node.outputs[0].shape
-        branches.append(ir.Graph([], [result], nodes=writer.nodes, name=f"{node.name}_{name}"))
+        branches.append(ir.Graph([], [result], nodes=writer.nodes))
     then, otherwise = (
         ir.AttrGraph(name, branch) for name, branch in zip(("then_branch", "else_branch"), branches, strict=True)
     )
-    return op.several(
-        "If", [op.Equal(smallest, op.number(0))], 1, then_branch=then, else_branch=otherwise
-    )[0]
+    return op.several("If", [op.Equal(smallest, op.number(0))], 1, then_branch=then, else_branch=otherwise)[0]
 
 
 def _positive(node: ir.Node, op: Writer) -> Result:
@@ -153,13 +148,10 @@ def _positive(node: ir.Node, op: Writer) -> Result:
     return op.Max(value, op.like(0, value))
 
 
-def _of(body: str, inputs: str, outputs: str, constants: str = "") -> str:
-    kept = f" <{constants}>" if constants else ""
-    return f'<ir_version: 7, opset_import: ["" : 14]> g ({inputs}) => ({outputs}){kept} {{ {body} }}'
-
+_of = examples_at(14)
 
 RULES = {
-    "Trilu": Rule(_triangle, _of("y = Trilu <upper = 0> (x, k)", "float[2,3,M] x, int64 k", "float[2,3,M] y")),
+    "Trilu": Rule(_triangle, _of("y = Trilu <upper = 0> (x, shift)", "float[2,3,M] x, int64 shift", "float[2,3,M] y")),
     "HardSwish": Rule(_hard_swish, _of("y = HardSwish (x)", "float[4] x", "float[4] y")),
     "BatchNormalization": Rule(
         _batch_normalisation,
@@ -182,7 +174,11 @@ RULES = {
     },
     "Reshape": Rule(
         _reshape,
-        _of("s = Concat <axis = 0> (n, m)  y = Reshape <allowzero = 1> (x, s)", "float[A,B] x, int64[1] n, int64[1] m", "float[C,D] y"),
+        _of(
+            "s = Concat <axis = 0> (rows, columns)  y = Reshape <allowzero = 1> (x, s)",
+            "float[A,B] x, int64[1] rows, int64[1] columns",
+            "float[C,D] y",
+        ),
     ),
     "Relu": Rule(_positive, _of("y = Relu (x)", "int32[4] x", "int32[4] y")),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from batch_export.legalise.examples import examples_at
 from batch_export.legalise.rules import NoForm, Result, Rule, attribute, first, needed, no_longer
 from batch_export.legalise.writing import Writer
 
@@ -36,14 +37,13 @@ def _bernoulli(node: ir.Node, op: Writer) -> Result:
     return op.Cast(op.Less(drawn, op.Cast(chance, to=ir.DataType.FLOAT)), to=ir.DataType(dtype))
 
 
-def _of(body: str, inputs: str, outputs: str) -> str:
-    return f'<ir_version: 8, opset_import: ["" : 15]> g ({inputs}) => ({outputs}) {{ {body} }}'
-
+_of = examples_at(15)
 
 RULES = {
     "CastLike": Rule(_cast_like, _of("y = CastLike (x, z)", "float[3] x, int64[1] z", "int64[3] y")),
     "Shape": Rule(_shape, _of("y = Shape <start = 1, end = -1> (x)", "float[2,N,4,5] x", "int64[2] y")),
     "Bernoulli": Rule(
-        _bernoulli, _of("l = Less (x, z)  p = Cast <to = 1> (l)  y = Bernoulli (p)", "float[9] x, float[9] z", "float[9] y")
+        _bernoulli,
+        _of("l = Less (x, z)  p = Cast <to = 1> (l)  y = Bernoulli (p)", "float[9] x, float[9] z", "float[9] y"),
     ),
 }

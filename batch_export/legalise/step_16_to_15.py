@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from batch_export.legalise import reduced_scatter
+from batch_export.legalise.examples import examples_at
 from batch_export.legalise.grid_sampling import grid_sample
 from batch_export.legalise.rules import NoForm, Result, Rule, attribute, no_longer
 from batch_export.legalise.writing import Writer
@@ -25,10 +26,7 @@ def _roi_align(node: ir.Node, op: Writer) -> Result:
     return None
 
 
-def _of(body: str, inputs: str, outputs: str, constants: str = "") -> str:
-    kept = f" <{constants}>" if constants else ""
-    return f'<ir_version: 8, opset_import: ["" : 16]> g ({inputs}) => ({outputs}){kept} {{ {body} }}'
-
+_of = examples_at(16)
 
 RULES = {
     "GridSample": Rule(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from batch_export.legalise import fourier
+from batch_export.legalise.examples import examples_at
 from batch_export.legalise.function_bodies import written_out
 from batch_export.legalise.normalising import layer_normalisation
 from batch_export.legalise.rules import Result, Rule, attribute, first, given, needed
@@ -18,17 +19,14 @@ def _layer_normalisation(node: ir.Node, op: Writer) -> Result:
         op, value, attribute(node, "axis", -1), attribute(node, "epsilon", 1e-5), stash
     )
     scaled = op.Mul(normal, scale)
-    results = [scaled if bias is None else op.Add(scaled, bias), mean, inverse][: len(node.outputs)]
-    return results
+    return [scaled if bias is None else op.Add(scaled, bias), mean, inverse][: len(node.outputs)]
 
 
 def _dft(node: ir.Node, op: Writer) -> Result:
     return fourier.transform(op, node, attribute(node, "axis", 1))
 
 
-def _of(body: str, inputs: str, outputs: str, constants: str = "") -> str:
-    kept = f" <{constants}>" if constants else ""
-    return f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({outputs}){kept} {{ {body} }}'
+_of = examples_at(17)
 
 
 def _window(name: str) -> Rule:

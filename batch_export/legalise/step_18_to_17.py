@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.legalise import reduced_scatter
+from batch_export.legalise.examples import examples_at
 from batch_export.legalise.function_bodies import written_out
 from batch_export.legalise.rules import (
     NoForm,
@@ -19,7 +20,6 @@ from batch_export.legalise.rules import (
     known,
     needed,
     no_longer,
-    rank,
     sizes,
 )
 from batch_export.legalise.writing import Writer
@@ -190,9 +190,7 @@ def _columns_to_image(node: ir.Node, op: Writer) -> Result:
     steps, spread = attribute(node, "strides", [1] * dims), attribute(node, "dilations", [1] * dims)
     pads = list(attribute(node, "pads", [0] * 2 * dims))
     padded = [int(image[axis]) + pads[axis] + pads[axis + dims] for axis in range(dims)]
-    counts = [
-        (padded[axis] - spread[axis] * (int(block[axis]) - 1) - 1) // steps[axis] + 1 for axis in range(dims)
-    ]
+    counts = [(padded[axis] - spread[axis] * (int(block[axis]) - 1) - 1) // steps[axis] + 1 for axis in range(dims)]
     area, places = int(np.prod(padded)), int(np.prod(counts))
     each = op.Reshape(first(node), op.number([0, -1, int(np.prod(block)), places]))
     each = op.Transpose(each, perm=[2, 3, 0, 1])  # [block, places, batch, channels]
@@ -236,10 +234,7 @@ def _scatter(node: ir.Node, op: Writer) -> Result:
     return (reduced_scatter.scatter_nd if node.op_type == "ScatterND" else reduced_scatter.scatter_elements)(node, op)
 
 
-def _of(body: str, inputs: str, outputs: str, constants: str = "") -> str:
-    kept = f" <{constants}>" if constants else ""
-    return f'<ir_version: 8, opset_import: ["" : 18]> g ({inputs}) => ({outputs}){kept} {{ {body} }}'
-
+_of = examples_at(18)
 
 _REDUCTIONS = (
     *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax"),
@@ -250,15 +245,19 @@ RULES = {
     **{
         name: Rule(
             _reduce,
-            _of(f"y = {name} (x, axes)", "float[2,3,4] x", "float[2,1,4] y", "int64[1] axes = {1}"),
+            _of(f"y = {name} (positive, axes)", "float[2,3,4] positive", "float[2,1,4] y", "int64[1] axes = {1}"),
             "axes that are computed",
         )
         for name in _REDUCTIONS
     },
-    "Split": Rule(_split, _of("a, b = Split <axis = 1, num_outputs = 2> (x)", "float[2,N] x", "float[2,P] a, float[2,Q] b")),
+    "Split": Rule(
+        _split, _of("a, b = Split <axis = 1, num_outputs = 2> (x)", "float[2,N] x", "float[2,P] a, float[2,Q] b")
+    ),
     "Pad": Rule(
         _pad,
-        _of("y = Pad (x, pads, , axes)", "float[2,3] x", "float[2,6] y", "int64[2] pads = {1, 2}, int64[1] axes = {-1}"),
+        _of(
+            "y = Pad (x, pads, , axes)", "float[2,3] x", "float[2,6] y", "int64[2] pads = {1, 2}, int64[1] axes = {-1}"
+        ),
     ),
     "Resize": Rule(
         _resize,

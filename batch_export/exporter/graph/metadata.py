@@ -65,7 +65,7 @@ def source_location(node: torch.fx.Node) -> str | None:
 
 
 def innermost_line(trace: str) -> str | None:
-    """`file:line` of the innermost frame of a stack trace that is the model's own source, not torch's, if there is one."""
+    """`file:line` of the innermost frame of a stack trace, of the model's own source where there is any."""
     frames = [line.strip() for line in trace.splitlines() if line.strip().startswith('File "')]
     if not frames:
         return None

@@ -14,7 +14,7 @@ import onnx_ir.passes.common as common_passes
 from batch_export.errors import OpsetError
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET, TORCHLIB_OPSET
-from batch_export.legalise import chain, random_numbers, schema_dtypes
+from batch_export.legalise import chain, lagging, newer_forms, random_numbers, schema_dtypes
 
 _WITH_NODE_METADATA = 10
 """The first IR version whose nodes have metadata."""
@@ -31,6 +31,12 @@ def check_opset(opset_version: int) -> None:
             f"opset_version={opset_version!r} is not produced by this exporter",
             next_step=f"choose an opset from {LOWEST_OPSET} to {HIGHEST_OPSET}",
         )
+    newest = onnx.defs.onnx_opset_version()
+    if opset_version > newest:
+        raise OpsetError(
+            f"the installed onnx {onnx.__version__} has opsets to {newest}, not {opset_version}",
+            next_step=f"install a newer onnx, or choose opset {newest} or a lower one",
+        )
 
 
 def ir_version_for(opset_version: int) -> int:
@@ -43,8 +49,13 @@ def ir_version_for(opset_version: int) -> int:
     return version if opset_version < TORCHLIB_OPSET else max(_WITH_NODE_METADATA, version)
 
 
-def set_opset(model: ir.Model, opset_version: int) -> None:
+def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> None:
     """Converts a model in place.
+
+    Args:
+        model: the model, at torchlib's opset.
+        opset_version: the opset wanted.
+        native: whether operators that the latest opsets have whole are put in where the graph spells them out.
 
     Raises:
         OpsetError: if an operator of the model has no form at that opset, or takes a dtype only elsewhere.
@@ -54,9 +65,12 @@ def set_opset(model: ir.Model, opset_version: int) -> None:
     if opset_version >= random_numbers.FIRST_OPSET:
         random_numbers.write_out(model)
     chain.legalise(model, model.opset_imports.get("", TORCHLIB_OPSET), opset_version, _source)
+    lagging.write_out(model, opset_version)
+    if native:
+        newer_forms.recognise(model, opset_version)
     for node in list(model.graph.all_nodes()):
         if node.domain == "":
-            schema_dtypes.fit(node, opset_version)
+            schema_dtypes.fit(node, opset_version, _source(node))
     common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     model.ir_version = ir_version_for(opset_version)
 

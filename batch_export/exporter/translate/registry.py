@@ -152,7 +152,7 @@ class OnnxRegistry:
 
     @property
     def _reachable(self) -> int:
-        """The newest opset that translations may be written in: below torchlib's, the file is brought down afterwards."""
+        """The newest opset that translations may be written in; a file below torchlib's is brought down afterwards."""
         return max(self._opset_version, TORCHLIB_OPSET)
 
     def register_op(
