@@ -95,7 +95,7 @@ def export(
         verbose: print each stage with its time.
         input_names: names of the ONNX inputs, in order.
         output_names: names of the ONNX outputs, in order.
-        opset_version: the ONNX opset, from 18 to 25; 20 when None. The file has exactly this opset.
+        opset_version: the ONNX opset, from 13 to 28; 20 when None. The file has exactly this opset.
         dynamic_axes: input or output name -> {axis: name} or a list of axes; turned into `dynamic_shapes`, which is
             preferred when both are given.
         keep_initializers_as_inputs: whether weights are also inputs of the file.
@@ -320,7 +320,7 @@ def to_onnx(
         with journal.stage("optimise"):
             journal.passes = naming.optimised(model, lambda: optimise.optimise(model, passes, standard=optimize))
     with journal.stage("opset"):
-        opset.set_opset(model, opset_version)
+        opset.set_opset(model, opset_version, native=registry.prefer_native != "never")
     naming.rename(model, input_names, output_names)
     graph = model.graph
     ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]

@@ -16,6 +16,7 @@ import onnx
 import onnx_ir as ir
 
 _DTYPE_FROM_ATTRIBUTE = {
+    "BitCast": "to",
     "Cast": "to",
     "RandomNormal": "dtype",
     "RandomUniform": "dtype",

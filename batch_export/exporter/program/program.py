@@ -33,7 +33,7 @@ from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.provenance import Provenance, Traceable
 from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
-from batch_export.runtime.ort import OrtSession
+from batch_export.runtime.ort import NEWEST_OPSET, OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.reference import ReferenceSession
 
@@ -131,7 +131,8 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         provider: ProviderSpec = _CPU,
         threads: int = 0,
     ) -> None:
-        """Opens the session that `__call__` uses.
+        """Opens the session that `__call__` uses: ONNX Runtime's, or onnx's reference evaluator's for files of opsets
+        that it does not read.
 
         Args:
             initializer: called with the path of the saved model; returns an `onnxruntime.InferenceSession`. Or the
@@ -152,14 +153,19 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder) / "model.onnx"
         self.save(path, external_data=True)
-        self._session = initializer(str(path)) if initializer is not None else OrtSession(path, provider, threads)
+        if initializer is not None:
+            self._session = initializer(str(path))
+        elif self.model.opset_imports.get("", 0) > NEWEST_OPSET and provider is _CPU:
+            self._session = ReferenceSession(path)
+        else:
+            self._session = OrtSession(path, provider, threads)
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
         feeds = self._feeds(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
-        if isinstance(self._session, OrtSession):
+        if isinstance(self._session, (OrtSession, ReferenceSession)):
             return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
 
