@@ -30,30 +30,42 @@ def tell(
     summary: Summary,
     run_folder: Path,
     comparison: Comparison | None = None,
+    *,
+    brief: bool = False,
 ) -> None:
-    """Prints what a run came to, and its comparison with a baseline if there is one."""
+    """Prints what a run came to, and its comparison with a baseline if there is one; each failure is told once.
+
+    Args:
+        console: where to.
+        records: judged, one per planned cell.
+        summary: of these.
+        run_folder: where the files are.
+        comparison: with a base.
+        brief: leaves out the table and all that ended as expected.
+    """
     ascii_only = not console.encoding.lower().startswith("utf")
     marks = comparison.marks() if comparison is not None else {}
-    if records:
+    if records and not brief:
         for table in tables(records, width=console.width, ascii_only=ascii_only, marks=marks):
             console.print(table)
             console.print()
-        for line in legend(records, ascii_only=ascii_only):
+        for line in legend(records, ascii_only=ascii_only, marks=marks):
             console.print(Text(line, "dim"))
     several = len({record.cell.exporter for record in records}) > 1
-    groups = group_failures(records, name_exporter=several)
+    groups = group_failures(records, name_exporter=several, marks=marks)
     _tell_failures(console, groups, run_folder, ASCII_GLYPHS if ascii_only else GLYPHS)
-    console.print()
-    for reason, count in list(summary.skip_reasons.items())[:_MOST_REASONS]:
+    if groups or not brief:
+        console.print()
+    for reason, count in [] if brief else list(summary.skip_reasons.items())[:_MOST_REASONS]:
         console.print(Text(f"skipped {count}: {reason}", "dim"), soft_wrap=True)
-    for reason, count in list(summary.xfail_reasons.items())[:_MOST_REASONS]:
+    for reason, count in [] if brief else list(summary.xfail_reasons.items())[:_MOST_REASONS]:
         console.print(Text(f"failed as expected {count}: {reason}", "dim"), soft_wrap=True)
     for sentence in summary.stale_expectations:
         console.print(Text(f"stale expectation: {sentence}", "yellow"), soft_wrap=True)
     for sentence in summary.stale_exclusions:
         console.print(Text(f"stale exclusion: {sentence}", "yellow"), soft_wrap=True)
     if comparison is not None:
-        tell_comparison(console, comparison)
+        tell_comparison(console, comparison, told={cell for group in groups for cell in group.cells}, brief=brief)
     console.print(counts_line(summary), soft_wrap=True)
     if summary.nothing_tested:
         console.print(Text(summary.nothing_tested, "bold red"), soft_wrap=True)
@@ -89,6 +101,8 @@ def _tell_failures(console: Console, groups: list[FailureGroup], run_folder: Pat
     for group in groups[:_MOST_FAILURES]:
         console.print()
         head = Text(f"{glyphs[group.verdict]} ", STYLES[group.verdict])
+        if group.new:
+            head.append("new " if group.new == len(group.cells) else f"{group.new} new of ", "bold red")
         head.append(group.title, "bold")
         head.append(f": {group.kind}")
         console.print(head)
