@@ -18,6 +18,7 @@ from batch_export.report.compare import Comparison
 from batch_export.report.expectations import stale, stale_exclusions
 from batch_export.report.formats import FORMATS, REPORTS, SUMMARIES, Subject, write
 from batch_export.report.runs import Side, read_side, records_of, resolve_run
+from batch_export.report.since import since_when
 from batch_export.report.summary import summarise
 from batch_export.report.terminal import tell
 from batch_export.spec import RunSpec
@@ -39,7 +40,7 @@ def run(arguments: list[str]) -> int:
         stale_exclusions=stale_exclusions(stored.spec.matrix.exclude, [record.cell for record in records]),
         comparison=files.read_comparison(folder),
     )
-    subject = Subject(folder, records, summary, comparison)
+    subject = Subject(folder, records, summary, comparison, since=since_when(folder, records))
     if asked.format is None:
         write(subject, (*SUMMARIES, *REPORTS))
     _one(asked.format or "text", asked.output, subject, brief=asked.quiet)
@@ -61,7 +62,15 @@ def _one(name: str, output: Path | None, subject: Subject, *, brief: bool) -> No
         write(subject, [name])
         print(subject.folder / form.file)
     elif name == "text":  # as wide and as coloured as the terminal is
-        tell(Console(), subject.records, subject.summary, subject.folder, subject.comparison, brief=brief)
+        tell(
+            Console(),
+            subject.records,
+            subject.summary,
+            subject.folder,
+            subject.comparison,
+            brief=brief,
+            since=subject.since,
+        )
     else:
         sys.stdout.write(form.render(subject).decode())
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from batch_export.record import AXES, NUMERIC, Cell, Record
 from batch_export.report.clusters import clusters
 from batch_export.report.next_steps import command, questions
+from batch_export.report.since import Since, earliest
 from batch_export.words import one_line
-
 
 _MOST_NAMES = 8
 """Models that a title names."""
@@ -27,6 +27,7 @@ class FailureGroup:
         cells: all of them; what is found out about one stands for all.
         next: the command line that says more about the first of them; empty when there is none.
         new: how many of the cells are new failures against the base.
+        since: since when, after how many good runs, and what changed; empty when no history says.
     """
 
     verdict: str
@@ -37,10 +38,15 @@ class FailureGroup:
     cells: tuple[Cell, ...]
     next: str = ""
     new: int = 0
+    since: str = ""
 
 
 def group_failures(
-    records: Iterable[Record], *, name_exporter: bool = False, marks: Mapping[Cell, str] | None = None
+    records: Iterable[Record],
+    *,
+    name_exporter: bool = False,
+    marks: Mapping[Cell, str] | None = None,
+    since: Mapping[Cell, Since] | None = None,
 ) -> list[FailureGroup]:
     """Words for `clusters.clusters`, in its order (the cause of most cells first), but causes with new failures first.
 
@@ -48,8 +54,9 @@ def group_failures(
         records: of which those that did not end as expected are gathered.
         name_exporter: whether titles name the exporters.
         marks: what a comparison says of cells (`Comparison.marks`).
+        since: since when cells fail.
     """
-    groups = [_group(cluster.records, name_exporter, marks or {}) for cluster in clusters(records)]
+    groups = [_group(cluster.records, name_exporter, marks or {}, since or {}) for cluster in clusters(records)]
     return sorted(groups, key=lambda group: not group.new)
 
 
@@ -64,7 +71,9 @@ def _among(axis: str, cells: Sequence[Cell]) -> str:
     return f"{axis} {','.join(map(str, sorted(values)))}" if axis in NUMERIC else ",".join(values)
 
 
-def _group(members: Sequence[Record], name_exporter: bool, marks: Mapping[Cell, str]) -> FailureGroup:
+def _group(
+    members: Sequence[Record], name_exporter: bool, marks: Mapping[Cell, str], since: Mapping[Cell, Since]
+) -> FailureGroup:
     first = members[0]
     cells = tuple(record.cell for record in members)
     models = list(dict.fromkeys(cell.model for cell in cells))
@@ -73,6 +82,7 @@ def _group(members: Sequence[Record], name_exporter: bool, marks: Mapping[Cell, 
         *(_among(axis, cells) for axis in AXES if axis != "model" and (axis != "exporter" or name_exporter)),
     ]
     kind = one_line(f"{first.stage} {first.error_class}")
+    oldest = earliest(since[cell] for cell in cells if cell in since)
     return FailureGroup(
         verdict=first.verdict,
         title=one_line(" ".join(parts)),
@@ -80,6 +90,7 @@ def _group(members: Sequence[Record], name_exporter: bool, marks: Mapping[Cell, 
         cause=one_line(first.message),
         log=one_line(next((record.log for record in members if record.log), "")),
         cells=cells,
+        since=oldest.sentence() if oldest is not None else "",
         new=sum(marks.get(cell) == "new" for cell in cells),
         next=next((text for verb in questions(first) if (text := command(verb, first.cell)).isprintable()), ""),
     )

@@ -5,17 +5,18 @@ Records and a summary go in, lines go to the console given; nothing is judged or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from batch_export.nouns import counted
-from batch_export.record import Record
+from batch_export.record import Cell, Record
 from batch_export.report.compare import Comparison
 from batch_export.report.compare_text import tell_comparison
 from batch_export.report.failures import FailureGroup, group_failures
+from batch_export.report.since import Since
 from batch_export.report.summary import Summary
 from batch_export.report.table import legend, tables
 from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, OUTCOMES, STYLES
@@ -32,6 +33,7 @@ def tell(
     comparison: Comparison | None = None,
     *,
     brief: bool = False,
+    since: Mapping[Cell, Since] | None = None,
 ) -> None:
     """Prints what a run came to, and its comparison with a baseline if there is one; each failure is told once.
 
@@ -42,6 +44,7 @@ def tell(
         run_folder: where the files are.
         comparison: with a base.
         brief: leaves out the table and all that ended as expected.
+        since: since when cells fail.
     """
     ascii_only = not console.encoding.lower().startswith("utf")
     marks = comparison.marks() if comparison is not None else {}
@@ -52,7 +55,7 @@ def tell(
         for line in legend(records, ascii_only=ascii_only, marks=marks):
             console.print(Text(line, "dim"))
     several = len({record.cell.exporter for record in records}) > 1
-    groups = group_failures(records, name_exporter=several, marks=marks)
+    groups = group_failures(records, name_exporter=several, marks=marks, since=since)
     _tell_failures(console, groups, run_folder, ASCII_GLYPHS if ascii_only else GLYPHS)
     if groups or not brief:
         console.print()
@@ -108,6 +111,8 @@ def _tell_failures(console: Console, groups: list[FailureGroup], run_folder: Pat
         console.print(head)
         if group.cause:
             console.print(Text(f"  {group.cause}"), soft_wrap=True)
+        if group.since:
+            console.print(Text(f"  {group.since}"), soft_wrap=True)
         if group.next:
             console.print(Text(f"  next: {group.next}", "dim"), soft_wrap=True)
         if group.log:

@@ -25,6 +25,7 @@ from batch_export.report import run_folder as files
 from batch_export.report.formats import SUMMARIES, Subject, write
 from batch_export.report.progress import reporter_for
 from batch_export.report.rows import rows_of, without_runs
+from batch_export.report.since import since_when
 from batch_export.report.summary import Counts, Summary, complete, completed, summarise
 from batch_export.report.terminal import tell
 from batch_export.sweeps import conclude
@@ -62,7 +63,8 @@ def finish(job: Job, result: RunResult, began: float) -> int:
     records = files.write_records(job.folder, completed(job.cells, result.records))
     summary, comparison = conclude.conclude(job, records, write_summary(job, records, counts))
     if not job.quiet:
-        tell(Console(), rows_of(records), summary, job.folder, comparison, brief=job.brief)
+        since = since_when(job.folder, records)
+        tell(Console(), rows_of(records), summary, job.folder, comparison, brief=job.brief, since=since)
     if result.interrupted:
         print(
             f"interrupted with {counted(result.unfinished, 'cell')} to go; what is finished is kept. "
