@@ -523,7 +523,7 @@ def test_cache_says_which_commands_it_has(capsys: pytest.CaptureFixture[str]) ->
 def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def installed(providers: object) -> None:
+    def installed(providers: object, *, start: bool) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

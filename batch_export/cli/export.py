@@ -85,7 +85,7 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
     from batch_export.runner.sweep import run_sweep  # lazy: joblib takes 0.4 s
 
     dest: Path = asked.dest.absolute()
-    spec, cells = planned_cells(composed)
+    spec, cells = planned_cells(composed, start=True)
     if len(spec.matrix.exporters) > 1:
         raise UsageError("export: choose one exporter, e.g. matrix.exporters=[core]")
     files.require_writable(dest, "--dest")
