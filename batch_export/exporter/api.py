@@ -95,7 +95,7 @@ def export(
         verbose: print each stage with its time.
         input_names: names of the ONNX inputs, in order.
         output_names: names of the ONNX outputs, in order.
-        opset_version: the ONNX opset, from 18 to 25; 20 when None. The file has exactly this opset.
+        opset_version: the ONNX opset, from 13 to 28; 20 when None. The file has exactly this opset.
         dynamic_axes: input or output name -> {axis: name} or a list of axes; turned into `dynamic_shapes`, which is
             preferred when both are given.
         keep_initializers_as_inputs: whether weights are also inputs of the file.
@@ -314,16 +314,19 @@ def to_onnx(
             captured.traced, registry, captured.axis_names, fold=optimize, mutations=mutations
         )
     model, journal.operators = translated.model, translated.operators
-    if not optimize:
-        block_bodies.written_out(model, translated.bodies)
+    broadcast = [guard.unites[0] for guard in captured.united if guard.holds_beyond]
+    bodies = translated.bodies
+    if broadcast or not optimize:  # names of axes that are kept apart are another block's apart as well
+        block_bodies.written_out(model, bodies)
+        naming.keep_apart(model, broadcast)  # passes take axes of one name for equally large
+        bodies = []
     if optimize or passes:
         with journal.stage("optimise"):
-            bodies = translated.bodies if optimize else []
             journal.passes = naming.optimised(
                 model, lambda: optimise.optimise(model, passes, bodies, standard=optimize)
             )
     with journal.stage("opset"):
-        opset.set_opset(model, opset_version)
+        opset.set_opset(model, opset_version, native=registry.prefer_native != "never")
     naming.rename(model, input_names, output_names)
     graph = model.graph
     ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]
@@ -331,8 +334,7 @@ def to_onnx(
     shapes.require_free(captured.traced, [None if value.shape is None else list(value.shape) for value in graph.inputs])
     if captured.derived_names:
         naming.rename_axes(model, captured.derived_names)
-    if broadcast := [guard.unites[0] for guard in captured.united if guard.holds_beyond]:
-        naming.keep_apart(model, broadcast)
+    naming.keep_apart(model, broadcast)
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
         model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
