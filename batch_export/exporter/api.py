@@ -119,8 +119,9 @@ def export(
             against the model first). Guards and assumptions that were taken are in the model's metadata
             (`batch_export.guards`, `batch_export.assumptions`) and in the report.
         allow_guards: the older spelling of `guards="allow"`.
-        capture_blocks: capture blocks that are alike (the layers of a transformer) twice and write the nodes again for
-            the others; the graph is the same as by tracing each, and `program.captured.blocks` says what was shared.
+        capture_blocks: capture blocks that are alike (the layers of a transformer) twice, translate and optimise one of
+            them, and write it out for the others; the graph and the file are the same as by tracing each, and
+            `program.captured.blocks` says what was shared.
         passes: onnx-ir passes to run after the optimiser.
         fold_weights: compute what depends on weights alone when a file is written: BatchNormalization merged into a
             convolution, transposed and concatenated weights, position tables, masks. The program keeps the nodes, so

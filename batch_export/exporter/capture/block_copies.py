@@ -23,6 +23,7 @@ from torch.fx.experimental.proxy_tensor import (
 )
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture.block_agreement import without_modes
 from batch_export.exporter.capture.block_operator import COPY, OPERATOR, Copied
 from batch_export.exporter.capture.block_recording import (
     MARK,
@@ -31,7 +32,6 @@ from batch_export.exporter.capture.block_recording import (
     Place,
     Recording,
     weights,
-    without_modes,
 )
 
 

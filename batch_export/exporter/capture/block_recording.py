@@ -7,7 +7,6 @@ wrote the same. Sizes are the same symbols in both, so every guard is the same a
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import operator
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
@@ -15,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_slot
+from torch.fx.experimental.proxy_tensor import get_proxy_slot
 from torch.utils import _pytree as pytree
 
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.memory_format)
@@ -144,7 +142,7 @@ def described_call(args: Sequence[Any], kwargs: Mapping[str, Any], tracer: Any) 
         if isinstance(leaf, torch.Tensor):
             key.append((facts(leaf), id(leaf) if node is None else firsts[node]))
         else:
-            key.append((type(leaf), _expression(leaf)))
+            key.append((type(leaf), expression(leaf)))
     return Call(leaves, nodes, (str(spec), tuple(key)))
 
 
@@ -177,7 +175,7 @@ def _is_leaf(value: Any) -> bool:
     return not isinstance(value, _CONTAINERS)
 
 
-def _expression(value: Any) -> Hashable:
+def expression(value: Any) -> Hashable:
     found: Hashable = value.node.expr if isinstance(value, _SYMBOLIC) else value
     return found
 
@@ -191,9 +189,9 @@ def facts(tensor: torch.Tensor) -> Hashable:
         tensor.requires_grad,
         tensor.is_conj(),
         tensor.is_neg(),
-        tuple(map(_expression, tensor.shape)),
-        tuple(map(_expression, tensor.stride())) if tensor.layout == torch.strided else None,
-        _expression(tensor.storage_offset()) if tensor.layout == torch.strided else None,
+        tuple(map(expression, tensor.shape)),
+        tuple(map(expression, tensor.stride())) if tensor.layout == torch.strided else None,
+        expression(tensor.storage_offset()) if tensor.layout == torch.strided else None,
     )
 
 
@@ -339,7 +337,7 @@ def _written_to(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     for at, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name)
-            yield from (one for one in pytree.tree_leaves(_lists(given)) if isinstance(one, torch.fx.Node))
+            yield from (one for one in pytree.tree_leaves(lists(given)) if isinstance(one, torch.fx.Node))
 
 
 def _shares(one: Any, other: Any) -> bool:
@@ -350,73 +348,12 @@ def _shares(one: Any, other: Any) -> bool:
     return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
 
 
-def equal(one: Recording, other: Recording) -> bool:
-    """Whether two calls wrote the same nodes on corresponding inputs and weights."""
-    if len(one.nodes) != len(other.nodes) or one.spec != other.spec or one.call.key != other.call.key:
-        return False
-    known = dict(zip(one.nodes, other.nodes, strict=True))
-    for node, place in one.outer.items():
-        twin = next((found for found, where in other.outer.items() if where == place), None)
-        if twin is None:
-            return False
-        known[node] = twin
-    if any(_written(node, known) != _written(twin, {}) for node, twin in zip(one.nodes, other.nodes, strict=True)):
-        return False
-    if any(_described(node) != _described(twin) for node, twin in zip(one.nodes, other.nodes, strict=True)):
-        return False
-    if {place: known.get(node) for place, node in one.moved.items()} != other.moved:
-        return False
-    other.is_common = {known[node] for node, tensor in one.constants.items() if other.constants[known[node]] is tensor}
-    if not all(_is_equal(tensor, other.constants[known[node]]) for node, tensor in one.constants.items()):
-        return False
-    results = zip(one.outputs, other.outputs, strict=True)
-    return all(_of_result(mine, known) == _of_result(its, {}) for mine, its in results)
-
-
-def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one is other:
-        return True
-    if isinstance(one, FakeTensor) or isinstance(other, FakeTensor) or facts(one) != facts(other):
-        return False
-    with without_modes():
-        return bool(torch.equal(one, other))
-
-
-@contextlib.contextmanager
-def without_modes() -> Iterator[None]:
-    """Real tensors are computed with, as outside of a capture."""
-    with unset_fake_temporarily(), disable_proxy_modes_tracing(), torch._C.DisableTorchFunction():
-        yield
-
-
-def _of_result(output: Any, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Hashable:
-    return known.get(output, output) if isinstance(output, torch.fx.Node) else (type(output), _expression(output))
-
-
-def _written(node: torch.fx.Node, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Any:
-    def leaf(argument: Any) -> Any:
-        if not isinstance(argument, torch.fx.Node):
-            return (type(argument), str(argument))
-        if argument in known:
-            return known[argument]
-        return ("size", _expression(argument.meta["val"])) if is_size(argument) else argument
-
-    arguments = pytree.tree_map(leaf, (_lists(node.args), _lists(node.kwargs)))
-    return (node.op, "" if node.op == "get_attr" else node.target, arguments)
-
-
-def _lists(argument: Any) -> Any:
+def lists(argument: Any) -> Any:
     """Plain lists and dicts in place of FX's, and slices taken apart."""
     if isinstance(argument, (list, tuple)):
-        return [_lists(item) for item in argument]
+        return [lists(item) for item in argument]
     if isinstance(argument, dict):
-        return {key: _lists(item) for key, item in argument.items()}
+        return {key: lists(item) for key, item in argument.items()}
     if isinstance(argument, slice):
         return ["slice", argument.start, argument.stop, argument.step]
     return argument
-
-
-def _described(node: torch.fx.Node) -> list[Hashable]:
-    return [
-        facts(one) if isinstance(one, torch.Tensor) else str(one) for one in pytree.tree_leaves(node.meta.get("val"))
-    ]

@@ -1,10 +1,11 @@
 """Repeated blocks: layers that are alike are captured twice, and written down for all others.
 
 A deep model is the same layer again and again. While `sharing` is open, a call of a submodule whose class, weights'
-shapes, configuration and inputs (in symbols) are those of an earlier call is not traced: the nodes of the earlier call
-are written again, on this one's inputs and weights, so the graph is the one that tracing would have given. The second
-call of a kind is always traced as well and compared with the first, node by node; a kind that fails this, or that
-does more than compute (hooks, writes to what it is given, a cache, sizes by data), is traced every time.
+shapes and ties, configuration and inputs (in symbols) are those of an earlier call is not traced: one node stands for
+the nodes of the earlier call, on this one's inputs and weights, until torch is done with the graph. Within a call that
+is recorded itself the nodes are written again one by one. The second call of a kind is always traced as well and
+compared with the first, node by node; a kind that fails this, or that does more than compute (hooks, writes to what it
+is given, a cache, sizes by data), is traced every time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import _AttrProxy
 
-from batch_export.exporter.capture import alike, block_copies, block_expansion, block_recording
+from batch_export.exporter.capture import alike, block_agreement, block_copies, block_expansion, block_recording
 from batch_export.exporter.capture.block_recording import NotSharedError
 
 _LEAST = 3
@@ -150,7 +151,7 @@ class _Sharing:
             }
             read = alike.read_places(base, group, self.reads.noted)
             for known in fitting:
-                known.confirmed = block_recording.equal(known.recording, recording) and read == known.read
+                known.confirmed = block_agreement.equal(known.recording, recording) and read == known.read
                 if not known.confirmed:
                     self._known[key].remove(known)
                     raise NotSharedError("two calls that look alike wrote different nodes")

@@ -110,7 +110,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
 
     @property
-    def exported_program(self) -> Any:
+    def exported_program(self) -> Any:  # type: ignore[override]  # torch's own is set, ours is made when asked for
         """Torch's exported program that it was made from; None from the TorchScript exporter."""
         return None if self._captured is None else expanded(self._captured)
 
