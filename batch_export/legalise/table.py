@@ -16,22 +16,22 @@ from batch_export.legalise import steps
 from batch_export.legalise.chain import legalise
 
 NATIVE, COMPOSED, NONE = "native", "composed", "none"
-_SIGNS = {NATIVE: "●", COMPOSED: "○", NONE: "–"}
+_SIGNS = {NATIVE: "●", COMPOSED: "○", NONE: "-"}
 _OPSETS = range(steps.LOWEST, steps.HIGHEST + 1)
 
 _HEAD = """# Operators at each opset
 
-The exporter writes opsets {low} to {high}, and `convert FILE --opset N` brings an existing file there. The file has exactly
-the opset asked for and an IR version that fits it, or there is none: an error (BE212) then names the operator, its line in
-the model and the nearest opset at which it has a form.
+The exporter writes opsets {low} to {high}, and `convert FILE --opset N` brings an existing file there. The file has
+exactly the opset asked for and an IR version that fits it, or there is none: an error (BE212) then names the operator,
+its line in the model and the nearest opset at which it has a form.
 
 Translations are written for opset 18, a few operators for the opset that brought them. From there the rules of
 `batch_export/legalise/` go up or down one opset at a time, one file a step. This page is what
 `python -m batch_export.legalise` says: it runs every rule's example.
 
-● the operator is written as it is; ○ it is written with others; – there is no form. Operators that are the same from opset
-{low} on are not listed. A dtype that an operator takes at later opsets only is computed in float32 (half precision) or int32
-(small integers), between two casts; any other is an error.
+● the operator is written as it is; ○ it is written with others; - there is no form. Operators that are the same from
+opset {low} on are not listed. A dtype that an operator takes at later opsets only is computed in float32 (half
+precision) or int32 (small integers), between two casts; any other is an error.
 
 ## Operators that came later
 
