@@ -314,6 +314,8 @@ def to_onnx(
             captured.program, registry, captured.axis_names, fold=optimize, mutations=mutations
         )
     model, journal.operators = translated.model, translated.operators
+    broadcast = [guard.unites[0] for guard in captured.united if guard.holds_beyond]
+    naming.keep_apart(model, broadcast)  # passes take axes of one name for equally large
     if optimize or passes:
         with journal.stage("optimise"):
             journal.passes = naming.optimised(model, lambda: optimise.optimise(model, passes, standard=optimize))
@@ -328,8 +330,7 @@ def to_onnx(
     )
     if captured.derived_names:
         naming.rename_axes(model, captured.derived_names)
-    if broadcast := [guard.unites[0] for guard in captured.united if guard.holds_beyond]:
-        naming.keep_apart(model, broadcast)
+    naming.keep_apart(model, broadcast)
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
         model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from batch_export.record import Cell, Record
-from batch_export.report.wording import UNEXPECTED, error_text, latency_text
+from batch_export.report.wording import UNEXPECTED, error_text, latency_ms
 from batch_export.runtime.paired import PairedFacts
 from batch_export.steps import EXPORTING
 from batch_export.words import one_line
@@ -338,7 +338,7 @@ def _suspect(before: Record, after: Record, limits: Thresholds) -> Change | None
     old, now = before.latency_ms, after.latency_ms
     if ratio is None or old is None or now is None or ratio <= limits.latency or now.ci_low <= old.ci_high:
         return None
-    was, is_now = f"{latency_text(old.median)} ms", f"{latency_text(now.median)} ms"
+    was, is_now = latency_ms(old.median), latency_ms(now.median)
     text = f"{was} to {is_now} ({percent(ratio)})"
     if before.onnx is not None and after.onnx is not None and before.onnx.sha256 == after.onnx.sha256:
         text += "; the file is the same, so the runtime or the machine changed"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from batch_export.nouns import counted
+from batch_export.record import Cell
 from batch_export.report.compare import KINDS, TITLES, WORSE, Change, Comparison, Kind
 from batch_export.report.markdown import escape
 from batch_export.report.redact import shorten
@@ -18,6 +19,7 @@ COMPARISON_VERSION = 1
 
 _MOST_LINES = 30
 _QUIET: tuple[Kind, ...] = ("new",)
+_FAILING: tuple[Kind, ...] = ("broke", "still")
 
 
 def comparison_markdown(comparison: Comparison, *, level: int = 1) -> str:
@@ -63,11 +65,28 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def tell_comparison(console: Console, comparison: Comparison, most: int = _MOST_LINES) -> None:
-    """Prints what changed, the worst first, and the story last."""
+def tell_comparison(
+    console: Console,
+    comparison: Comparison,
+    most: int = _MOST_LINES,
+    *,
+    told: Collection[Cell] = (),
+    brief: bool = False,
+) -> None:
+    """Prints what changed, the worst first, and the story last.
+
+    Args:
+        console: where to.
+        comparison: what to tell.
+        most: lines of a kind.
+        told: cells whose failures were told already; what is said of their verdicts is left out.
+        brief: leaves out what is neither worse nor doubtful.
+    """
     for kind in KINDS:
-        changes: Sequence[Change] = comparison.of(kind)
-        if not changes:
+        changes: Sequence[Change] = [
+            change for change in comparison.of(kind) if kind not in _FAILING or change.cell not in told
+        ]
+        if not changes or (brief and kind not in (*WORSE, "suspect")):
             continue
         style = "bold red" if kind in WORSE else "green" if kind == "fixed" else "yellow"
         console.print(Text(f"{TITLES[kind]} ({len(changes)})", style))

@@ -20,6 +20,7 @@ from batch_export.report.history import Entry
 from batch_export.report.next_steps import QUESTIONS, UNASKED
 from batch_export.report.redact import shorten
 from batch_export.report.rows import rows_of
+from batch_export.report.since import Since
 from batch_export.report.summary import Summary
 from batch_export.report.wording import OUTCOMES, UNEXPECTED, by_distribution_text, legends
 from batch_export.spec import ModelSpec
@@ -58,6 +59,7 @@ class ReportContext:
         logs: the run's folder relative to the report's; empty when logs are not linked.
         run: the run's folder, as the verbs take it.
         bisected: what `bisect` found, by cell.
+        since: since when cells fail.
     """
 
     models: Mapping[str, ModelSpec] = field(default_factory=dict)
@@ -73,6 +75,7 @@ class ReportContext:
     logs: str = "."
     run: str = ""
     bisected: Mapping[Cell, Bisected] = field(default_factory=dict)
+    since: Mapping[Cell, Since] = field(default_factory=dict)
 
 
 class _Texts:
@@ -115,8 +118,13 @@ def report_data(
     several = len({record.cell.exporter for record in known}) > 1
     numbers = {record.cell: index for index, record in enumerate(known)}
     clusters = [
-        [text(group.verdict), text(group.title), text(group.kind), text(group.cause), [numbers[c] for c in group.cells]]
-        for group in group_failures(known, name_exporter=several)
+        [
+            *map(text, (group.verdict, group.title, group.kind, group.cause)),
+            [numbers[c] for c in group.cells],
+            text(group.since),
+            group.new,
+        ]
+        for group in group_failures(known, name_exporter=several, marks=marks, since=context.since)
     ]  # where it happens and what to do about it, the script takes from the first cell
     return {
         "title": context.title,

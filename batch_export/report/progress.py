@@ -21,6 +21,7 @@ from rich.text import Text
 
 from batch_export.nouns import counted
 from batch_export.record import Cell, Record
+from batch_export.report.clusters import cluster_key
 from batch_export.report.pace import Pace, left_text
 from batch_export.report.wording import OUTCOMES, STYLES, UNEXPECTED
 from batch_export.runner.reporter import Lane, Reporter
@@ -60,7 +61,7 @@ class _Drawn:
 class LiveReporter:
     """Counts, what is left, and the cell and action that each running unit is at, drawn anew in place.
 
-    Failures scroll past above.
+    The first cell of each cause of failures scrolls past above, one line each; what went wrong is told at the end.
 
     What is drawn comes from a frozen value that is put in place of the one before: the thread that draws holds
     rich's lock and must not wait for ours.
@@ -70,6 +71,7 @@ class LiveReporter:
         self._lock = threading.Lock()
         self._clock = clock
         self._console = console
+        self._causes = _Causes()
         self._drawn = _Drawn()
         self._live = Live(
             console=console, transient=True, refresh_per_second=4, get_renderable=self.picture, redirect_stdout=False,
@@ -110,8 +112,9 @@ class LiveReporter:
             counts = Counter(self._drawn.counts)
             counts[record.verdict] += 1
             self._drawn = replace(self._drawn, counts=counts)
-            if record.verdict in UNEXPECTED:
-                self._console.print(Text(unexpected_line(record), STYLES[record.verdict]), soft_wrap=True)
+            if record.verdict in UNEXPECTED and self._causes.is_new(record):
+                line = Text(unexpected_line(record), STYLES[record.verdict])
+                self._console.print(line, no_wrap=True, overflow="ellipsis")
 
     def message(self, text: str) -> None:
         """Prints the line above the bar."""
@@ -184,11 +187,12 @@ def _shortened(name: str, room: int) -> str:
 
 
 class LineReporter:
-    """Plain lines without control codes: every unexpected cell, and how far the run is, at most every two seconds."""
+    """Plain lines without control codes: the first cell of each cause, and every two seconds how far the run is."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
+        self._causes = _Causes()
         self._console = console
         self._clock = clock
         self._total = 0
@@ -231,7 +235,7 @@ class LineReporter:
         with self._lock:
             self._counts[record.verdict] += 1
             done = self._counts.total()
-            if record.verdict in UNEXPECTED:
+            if record.verdict in UNEXPECTED and self._causes.is_new(record):
                 self._say(unexpected_line(record))
             self._say_when_due(self._clock(), record.cell.name, always=done == self._total)
 
@@ -255,6 +259,20 @@ class LineReporter:
         self._console.print(Text(text), soft_wrap=True)
 
 
+class _Causes:
+    """Which causes of failures were seen already; the end of the run tells each of them."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, ...]] = set()
+
+    def is_new(self, record: Record) -> bool:
+        """Whether this is the first record of its cause."""
+        key = cluster_key(record)
+        known = key in self._seen
+        self._seen.add(key)
+        return not known
+
+
 def clock_text(seconds: float) -> str:
     """`0:07`, `12:34`, `1:02:03`."""
     minutes, rest = divmod(int(seconds), 60)
@@ -268,6 +286,6 @@ def counts_text(counts: Counter[str]) -> str:
 
 
 def unexpected_line(record: Record) -> str:
-    """One line for a cell that did not end as expected."""
-    kind = f"{record.stage} {record.error_class}".strip()
-    return f"{record.verdict} {record.cell.name}: {kind}: {one_line(record.message)}".rstrip(": ")
+    """One line for a cell that did not end as expected; its message is told at the end of the run."""
+    kind = one_line(f"{record.stage} {record.error_class}")
+    return f"{record.verdict} {record.cell.name}: {kind}".rstrip(": ")

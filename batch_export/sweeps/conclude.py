@@ -31,6 +31,7 @@ from batch_export.report.formats import REPORTS, SUMMARIES, Subject, write
 from batch_export.report.history import HISTORY_FILE, open_history
 from batch_export.report.rows import rows_of
 from batch_export.report.runs import Side, read_side, require_common
+from batch_export.report.since import since_when
 from batch_export.report.summary import Summary
 from batch_export.runner.surroundings import circumstances
 from batch_export.spec import RunSpec
@@ -73,7 +74,7 @@ def conclude(job: Job, records: Sequence[Record], summary: Summary) -> tuple[Sum
         stale_exclusions=stale_exclusions(spec.matrix.exclude, [record.cell for record in rows_of(records)]),
         comparison=None if comparison is None else comparison_json(comparison),
     )
-    subject = Subject(folder, records, summary, comparison)
+    subject = Subject(folder, records, summary, comparison, since=since_when(folder, records))
     write(subject, SUMMARIES)
     remember(outputs, folder, records, summary.command)
     write(subject, REPORTS)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from batch_export.calling.users_line import users_level
 from batch_export.errors import ExportWarning
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.blocks import Block
@@ -115,14 +116,14 @@ def warn(captured: Captured) -> None:
         warnings.warn(
             "the model was captured by torch.jit.trace: what Python decided is decided as for the example inputs",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )
     for limit in captured.not_one:
         warnings.warn(
             f"the file holds only while `{limit.condition}`: at 1 the model drops that axis"
             f"{f' (at {limit.source})' if limit.source else ''}, and a file cannot; squeeze axes that are always 1",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )
     for guard in captured.fixed:
         verb = "is" if len(guard.axes) == 1 else "are"
@@ -130,7 +131,7 @@ def warn(captured: Captured) -> None:
             f"{' and '.join(guard.axes)} {verb} fixed in the file: the program holds only while {_with_place(guard)}, "
             "and the model beyond that too; pass guards='allow' to keep the axis free within that limit",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )
     for guard in captured.united:
         kept, other = guard.unites
@@ -138,19 +139,19 @@ def warn(captured: Captured) -> None:
         warnings.warn(
             f"the model makes the axes {kept} and {other} equal{where}: they are one axis in the file, {kept}",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )
     for guard in captured.restrictions:
         if guard.narrows or guard.is_limit:
             warnings.warn(
                 f"the file holds only while {_with_place(guard)}, and the model beyond that too",
                 ExportWarning,
-                stacklevel=5,
+                stacklevel=users_level(),
             )
     for name in captured.changed_attributes:
         warnings.warn(
             f"forward changes the attribute {name}, which a file cannot: it computes with the value of the first call; "
             "register it as a buffer, or pass it in and return it",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )

@@ -95,6 +95,8 @@ class Recorder(Draft, evaluator.Evaluator):
             for name, value in kwargs.items()
             if value is not None and name != "_outputs"
         }
+        if op.opset.version > 18:  # the opset classes name the defaults at every call
+            attributes = schema_rules.other_than_defaults(signature, attributes)
         if op.domain == "":
             if "axis" in attributes:
                 axis = kernel_limits.axes_from_the_front(op.name, inputs, attributes["axis"])

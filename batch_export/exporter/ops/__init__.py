@@ -9,7 +9,9 @@ from __future__ import annotations
 from batch_export.exporter.ops import (
     accumulations,
     attention,
+    clamping,
     complex_numbers,
+    contractions,
     convolution,
     creation,
     distances,
@@ -59,7 +61,9 @@ from batch_export.exporter.ops.marking import Lowering, marked
 _MODULES = (
     accumulations,
     attention,
+    clamping,
     complex_numbers,
+    contractions,
     convolution,
     creation,
     distances,

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import OptimisationError
 from batch_export.exporter.graph import metadata, weights
-from batch_export.exporter.optimise import constant_folding, rewrite_rules, shorter_forms
+from batch_export.exporter.optimise import constant_folding, known_sizes, rewrite_rules, shorter_forms
 
 _ROUNDS = 3
 _MERGED_ELEMENTS = 1024
@@ -207,6 +207,7 @@ PASSES: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("fold", constant_folding.fold),
     ("identity", _identities),
     ("shorter forms", shorter_forms.shorten),
+    ("sizes", known_sizes.simplify),
     ("weights", _share_weights),
     ("constants", _merge_constants),
     ("subexpressions", _common_subexpressions),

@@ -41,17 +41,43 @@ _PROTO_LIMIT_BYTES = 2_000_000_000
 _CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 
 
-class NamedTensors(dict[str, torch.Tensor]):
-    """Tensors by name; `values[0]` is the first one that was asked for, as torch's exporter gives them."""
+class NamedTensors(tuple[torch.Tensor, ...]):
+    """Tensors in the order in which they were asked for, as torch's exporter gives them, and by name."""
 
-    def __missing__(self, key: Any) -> torch.Tensor:
-        if isinstance(key, int):
-            return list(self.values())[key]
-        raise KeyError(key)
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> NamedTensors:
+        """One tensor for each name, in order."""
+        found = cls(tensors)
+        found.names = tuple(names)
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        if key not in self.names:
+            raise KeyError(key)
+        return super().__getitem__(self.names.index(key))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.names if isinstance(key, str) else any(key is tensor for tensor in self)
+
+    def keys(self) -> tuple[str, ...]:
+        """The names, in order: `dict(values)` has each tensor under its own."""
+        return self.names
+
+    def values(self) -> tuple[torch.Tensor, ...]:
+        """The tensors, in order."""
+        return tuple(self)
+
+    def items(self) -> list[tuple[str, torch.Tensor]]:
+        """Names and tensors, in order."""
+        return list(zip(self.names, self, strict=True))
 
 
-class ONNXProgram(Traceable):
-    """An exported model.
+class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
+    """An exported model, which is an instance of torch's own class too: annotations and checks go on to hold.
 
     Attributes:
         model: the ONNX model as an `onnx_ir.Model`.
@@ -84,7 +110,7 @@ class ONNXProgram(Traceable):
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
 
     @property
-    def _capture_strategy(self) -> str | None:
+    def _capture_strategy(self) -> str | None:  # type: ignore[override]  # torch's own is set, ours follows
         """What `torch.onnx.testing.assert_onnx_program` asks for: torch's name of the way of the capture."""
         return adapters.TORCH_STRATEGIES.get(self.captured.strategy) if self.captured is not None else None
 
@@ -200,7 +226,7 @@ class ONNXProgram(Traceable):
     def compute_values(
         self, value_names: Sequence[str], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> NamedTensors:
-        """Runs the model and returns intermediate values (inputs and weights too) by name, or by position.
+        """Runs the model and returns intermediate values (inputs and weights too), in order and by name.
 
         Raises:
             ValueError: if a name is not a value of the main graph.
@@ -221,7 +247,7 @@ class ONNXProgram(Traceable):
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(kept)
             self.release()
-        return NamedTensors(zip(value_names, results, strict=True))
+        return NamedTensors.of(value_names, results)
 
     def release(self) -> None:
         """Closes the session and deletes its files."""
@@ -238,16 +264,19 @@ class ONNXProgram(Traceable):
         self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
-    def rename_axes(self, names: Mapping[str, str]) -> None:
+    def rename_axes(self, rename_mapping: Mapping[str | ir.SymbolicDim, str]) -> None:
         """Renames dynamic axes in place: in shapes, inside expressions of axes, and in the metadata.
 
-        Args:
-            names: old name (or a whole expression) -> new name.
+        Names that no axis has are reported as a warning.
 
-        Raises:
-            OnnxExporterError: if there is no such axis.
+        Args:
+            rename_mapping: old name, a whole expression, or an axis of one of the model's shapes -> new name.
         """
-        naming.rename_axes(self.model, names)
+        names = {str(old.value if isinstance(old, ir.SymbolicDim) else old): new for old, new in rename_mapping.items()}
+        if missing := naming.rename_axes(self.model, names):
+            known = ", ".join(sorted(naming.axis_names(self.model))) or "all static"
+            message = f"no axis is called {', '.join(missing)}; the axes are {known}"
+            warnings.warn(message, OnnxExporterWarning, stacklevel=2)
         if self.captured is not None:
             renamed = {symbol: names.get(name, name) for symbol, name in self.captured.axis_names.items()}
             self.provenance = replace(self.provenance, captured=replace(self.captured, axis_names=renamed))
