@@ -363,6 +363,7 @@ class _Sweep:
             with self._lock:
                 self._to_measure[cell.cell] = cell
                 self._logs[cell.cell] = log if _ran(chain, results) else ""
+            self._reporter.verified(cell.cell)
             return True
         self._finish(cell, chain, results, log, failure)
         return True
