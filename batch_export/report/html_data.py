@@ -14,7 +14,8 @@ from typing import Any
 from batch_export import axes
 from batch_export.numbers.facts import OutputFacts
 from batch_export.record import NUMERIC, Cell, Record, RunFacts, holds_for
-from batch_export.report.compare import Comparison
+from batch_export.report.compare import TITLES, Comparison
+from batch_export.report.compare_text import not_compared
 from batch_export.report.failures import group_failures
 from batch_export.report.history import Entry
 from batch_export.report.next_steps import QUESTIONS, UNASKED
@@ -135,6 +136,9 @@ def report_data(
         "unexpected": list(UNEXPECTED),
         "planned": summary.planned,
         "speedUp": summary.speed_up,
+        "when": _when(summary, context),
+        "titles": dict(TITLES),
+        "contended": not_compared(context.comparison) if context.comparison else "",
         "provenance": [[name, shorten(value)] for name, value in context.provenance],
         "artifacts": shorten(context.artifacts),
         "logs": shorten(context.logs),
@@ -150,6 +154,19 @@ def report_data(
         "cells": rows,
         "text": text.all(),
     }
+
+
+def _when(summary: Summary, context: ReportContext) -> list[list[str]]:
+    """What a reader asks first: when, of which commit, where, how long."""
+    known = dict(context.provenance)
+    took = summary.counts.wall_s
+    shown = {
+        "started": known.get("started", "")[:16].replace("T", " ") + (" UTC" if known.get("started") else ""),
+        "commit": known.get("commit", ""),
+        "host": known.get("name", ""),
+        "took": f"{took:.1f} s" if 0 < took < 120 else f"{took / 60:.0f} min" if took else "",
+    }
+    return [[name, shorten(value)] for name, value in shown.items() if value]
 
 
 def story(summary: Summary, comparison: Comparison | None) -> str:

@@ -99,9 +99,12 @@ def compared(
     *,
     thresholds: Thresholds | None = None,
     measure: bool = True,
+    busy: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Compares two sides; suspects are measured again when the new side's files are at hand.
+
+    With `busy` that goes for cells as well whose latencies were measured on a busy machine.
 
     Raises:
         UsageError: the sides have no cell in common.
@@ -111,7 +114,7 @@ def compared(
     found = compare(
         base.records, new.records, base_name=base.name, new_name=new.name, thresholds=thresholds, accepted=base.accepted
     )
-    wanted = suspects(found)
+    wanted = suspects(found, busy=busy)
     if not wanted or not measure or spec is None or new.store is None:
         return found
     from batch_export.runner.remeasure import remeasure  # lazy: seldom needed
