@@ -25,8 +25,9 @@ from batch_export.record import Cell, Failure
 from batch_export.runner.launcher import Launcher
 from batch_export.runner.order import Origin
 from batch_export.runner.results import Results, View
+from batch_export.runner.site import Site
 from batch_export.runner.surroundings import changes
-from batch_export.runner.unit_runner import Site, UnitRunner
+from batch_export.runner.unit_runner import UnitRunner
 from batch_export.runner.units import Unit
 from batch_export.runtime.registered import runtime
 from batch_export.sources.toolchain import Toolchain, toolchain_for

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from batch_export.digest import Digest, digest_file, digest_value
+from batch_export.digest import Digest, digest_file
 from batch_export.environments.making import EnvironmentUnavailableError, wanted_for
 from batch_export.environments.shelf import found
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import runtime
-from batch_export.sources.closure import local_roots, source_closure, source_digest
-from batch_export.sources.file_digests import file_digest
+from batch_export.sources.closure import LocalSources, local_roots
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.named_files import named_digests
+from batch_export.sources.places import resolve_target
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 from batch_export.steps import STEPS
 
@@ -86,12 +86,13 @@ def toolchain_for(
     here = {provider.kind for provider in providers if not provider.env}
     runtimes = {package for kind in here for package in used[kind].packages}
     names = names or ImportNames()
+    sources = LocalSources(folders, names)
     avoided = [] if store is None else [store.resolve()]
     versions = {name: distribution_version(name) for name in sorted({*DISTRIBUTIONS, *runtimes, *libraries})}
     return Toolchain(
         versions={"python": platform.python_version(), **versions},
-        own={step: own_sources(step, names) for step in STEPS},
-        targets={target: source_digest(target, folders, names) for target in sorted(targets)},
+        own=own_sources(names),
+        targets={target: sources.digest(resolve_target(target)[0]) for target in sorted(targets)},
         host=host(),
         roots=tuple(map(str, folders)),
         named={
@@ -137,10 +138,17 @@ def _distributions_by_import_name() -> dict[str, list[str]]:
     return dict(importlib.metadata.packages_distributions())
 
 
-def own_sources(step: str, names: ImportNames | None = None) -> Digest:
-    """Returns the digest of the files of ours that a step's results depend on: its module and all that this imports."""
-    closure = source_closure(STEPS[step].module, (), names)
-    return digest_value(sorted((name, file_digest(path)) for name, path in closure.items()))
+def own_sources(names: ImportNames | None = None) -> dict[str, Digest]:
+    """Returns the digest of the files of ours that a step's results depend on: its module and all that this imports.
+
+    Args:
+        names: knows what source files import; anew if None.
+
+    Returns:
+        Step -> digest.
+    """
+    sources = LocalSources((), names)
+    return {step: sources.digest(STEPS[step].module) for step in STEPS}
 
 
 @cache

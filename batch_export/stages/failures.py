@@ -14,7 +14,7 @@ from batch_export.errors import LibraryMissingError, ModelError, OnnxExporterErr
 from batch_export.record import Failure, Stage
 from batch_export.runtime.worker.failures import WorkerEndedError
 from batch_export.steps import FAILURE_STAGE
-from batch_export.words import first_line
+from batch_export.words import telling_line
 
 _ENVIRONMENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS})
 _STAGES: frozenset[str] = frozenset(get_args(Stage))
@@ -97,8 +97,8 @@ def _text(error: BaseException) -> str:
 
 
 def short_line(text: str) -> str:
-    """Returns the first line that says something, cut to 400 characters; what to do next is never cut."""
-    first = _plain(first_line(text)) or "(no message)"
+    """Returns the first line, with what it announces, cut to 400 characters; what to do next is never cut."""
+    first = _plain(telling_line(text)) or "(no message)"
     if len(first) <= _MESSAGE_CHARACTERS:
         return first
     _, word, step = first.rpartition("Next step: ")
