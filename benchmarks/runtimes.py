@@ -55,7 +55,7 @@ def page(folder: Path) -> str:
             holds = made.toolchain.environments.get(environment_name(spec), "")
         else:
             holds = ", ".join(f"{name} {made.toolchain.versions.get(name, 'absent')}" for name in kind.packages)
-        named = [part for part in holds.split("; ") if kind.library.replace("_", "-") in part and "common" not in part]
+        named = [part for part in holds.split("; ") if part.partition("@" if "@" in part else "=")[0] == kind.library]
         lines.append(f"| `{spec.name}` | {kind.called} | {', '.join(named) or holds} |")
     lines += ["", "## Opsets", ""]
     lines += _table(records, "opset", lambda record: str(record.cell.opset))
