@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import hydra
@@ -89,7 +90,7 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
     for word in overrides:
         if _BARE_WORD.fullmatch(word):
             raise UsageError(
-                f"{word!r} is not an override (key=value); a verb such as plan stands before everything else"
+                f"{word!r} is not an override (key=value); a verb is one of those that `list verbs` prints"
             )
     flags, composing, folders = taken_out(flags, overrides)
     outcome: list[int] = []
@@ -115,12 +116,16 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
             raise UsageError(explain(error, overrides)) from error
         except ValueError as error:  # how Hydra refuses flags that exclude each other
             raise UsageError(str(error)) from error
+        except BrokenPipeError:
+            raise  # what was printed has no reader any more; nothing is wrong with the folder
         except OSError as error:
             raise RunError(
                 f"The run's folder cannot be made ({error.strerror}: {error.filename}). "
                 "Next step: choose another with output.path=..."
             ) from error
     if raised:
+        if isinstance(raised[0], OmegaConfBaseException):  # an interpolation that is resolved when it is looked at
+            raise UsageError(explain(raised[0], overrides)) from raised[0]
         raise raised[0]
     return outcome[0] if outcome else 0
 
@@ -131,7 +136,7 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     Raises:
         UsageError: a flag that Hydra does not have; the sentence has the nearest one.
     """
-    known = {name: action for action in get_args_parser()._actions for name in action.option_strings}
+    known = _hydra_flags()
     overrides: list[str] = []
     flags: list[str] = []
     rest = list(arguments)
@@ -153,6 +158,17 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if takes_next and rest:
             flags.append(rest.pop(0))
     return overrides, flags
+
+
+@cache
+def _hydra_flags() -> dict[str, argparse.Action]:
+    return {name: action for action in get_args_parser()._actions for name in action.option_strings}
+
+
+def takes_value(word: str) -> bool:
+    """Whether a word is one of Hydra's flags that needs the next word as its value."""
+    action = _hydra_flags().get(word)
+    return action is not None and action.nargs is None
 
 
 def _is_choice(action: argparse.Action, rest: Sequence[str]) -> bool:

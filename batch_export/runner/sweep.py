@@ -92,7 +92,8 @@ def run_sweep(
     place = Path(spec.store_path).expanduser()
     names = ImportNames(imports_memo(place))
     remember_in(digests_memo(place), reporter.message)
-    toolchain = toolchain_for(models.values(), exporters.values(), names=names, store=place)
+    providers = {cell.cell.provider: cell.provider for cell in to_run}.values()
+    toolchain = toolchain_for(models.values(), exporters.values(), names=names, store=place, providers=providers)
     logs = run_folder / LOGS_NAME
     if preload is None:
         preload = preload_for(to_run, spec.store)

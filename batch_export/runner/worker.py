@@ -15,6 +15,8 @@ import os
 import socket
 import sys
 import time
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +81,7 @@ class Worker:
         self._home = os.getcwd()
         self._environment = dict(os.environ)
         self._corruptions = 0
+        self._process = os.getpid()
 
     def carry_out(self) -> None:
         """Resolves every cell, one after another."""
@@ -132,7 +135,8 @@ class Worker:
         self._evidence.of_ours()  # looking results up reads what they were made of
         begin = time.perf_counter()
         try:
-            output = self._stage(step)
+            with self._ending_forks():
+                output = self._stage(step)
             result = self._store_output(action, output)
             encode_event(Finished(result, "ran"))
         except BaseException as error:
@@ -154,6 +158,26 @@ class Worker:
         given = [self._opened(value) if name in step.kind.reads else value for name, value in step.given.items()]
         output: StageOutput = importlib.import_module(self._order.stages[step.kind.name]).execute(*bench, *given)
         return output
+
+    @contextlib.contextmanager
+    def _ending_forks(self) -> Iterator[None]:
+        """Ends a process that a model forked and that comes back here, by a return or by an exception: there is one
+        worker, and what the other process goes on with would be told and stored as ours. It ends as Python would end
+        it, its exception printed into the log.
+        """
+        status = 0
+        try:
+            yield
+        except BaseException as error:
+            if os.getpid() == self._process:
+                raise
+            status = _status_of(error)
+        finally:
+            if os.getpid() != self._process:
+                for stream in (sys.stdout, sys.stderr):
+                    with contextlib.suppress(OSError, ValueError):
+                        stream.flush()
+                os._exit(status)
 
     def _opened(self, content: Any) -> Any:
         """Returns the path of stored content; of `(case, digest)` pairs, the pairs with paths; of nothing, nothing.
@@ -270,6 +294,17 @@ class Worker:
         data = memoryview(encode_event(event))
         while data:
             data = data[os.write(self._events, data) :]
+
+
+def _status_of(error: BaseException) -> int:
+    """Returns the exit status that Python gives a process that `error` ends; prints what Python would print."""
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
 
 
 def main(

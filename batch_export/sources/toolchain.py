@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from batch_export.digest import Digest
-from batch_export.runtime.kinds import RUNTIMES
+from batch_export.digest import Digest, digest_file
+from batch_export.environments.making import EnvironmentUnavailableError, wanted_for
+from batch_export.environments.shelf import found
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
 from batch_export.sources.closure import LocalSources, local_roots
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.named_files import named_digests
@@ -38,6 +41,8 @@ class Toolchain:
         host: what latency depends on.
         roots: folders of local modules.
         named: what builders' and exporters' arguments name -> digest (see `named_files`).
+        environments: what the environments of providers hold, by `environment_name`.
+        served: digests of the modules that runtimes run with in processes of their own, by kind.
     """
 
     versions: dict[str, str]
@@ -46,6 +51,8 @@ class Toolchain:
     host: dict[str, str]
     roots: tuple[str, ...] = field(default=())
     named: dict[str, Digest] = field(default_factory=dict)
+    environments: dict[str, str] = field(default_factory=dict)
+    served: dict[str, Digest] = field(default_factory=dict)
 
 
 def toolchain_for(
@@ -54,6 +61,7 @@ def toolchain_for(
     roots: tuple[str, ...] | None = None,
     names: ImportNames | None = None,
     store: Path | None = None,
+    providers: Iterable[ProviderSpec] = (),
 ) -> Toolchain:
     """Looks at the installed packages, our own files, the models' and exporters' sources, and the machine.
 
@@ -63,6 +71,7 @@ def toolchain_for(
         roots: folders of local modules; by default this process'.
         names: knows what source files import; anew if None.
         store: the run's store, which is in no digest.
+        providers: those of the run.
 
     Raises:
         UsageError: a `_target_` is not a dotted name.
@@ -72,7 +81,10 @@ def toolchain_for(
     targets = {model.target for model in models}
     targets |= {exporter.target for exporter in exporters if exporter.target != CORE_EXPORTER_TARGET}
     libraries = {library for model in models for library in model.requires}
-    runtimes = {package for runtime in RUNTIMES.values() for package in runtime.packages}
+    providers = list(providers)
+    used = {provider.kind: runtime(provider.kind) for provider in providers}
+    here = {provider.kind for provider in providers if not provider.env}
+    runtimes = {package for kind in here for package in used[kind].packages}
     names = names or ImportNames()
     sources = LocalSources(folders, names)
     avoided = [] if store is None else [store.resolve()]
@@ -88,7 +100,25 @@ def toolchain_for(
             for arguments in (*(model.arguments for model in models), *(one.arguments for one in exporters))
             for text, digest in named_digests(arguments, folders, names, avoided).items()
         },
+        environments={
+            environment_name(provider): environment_content(provider) for provider in providers if provider.env
+        },
+        served={name: digest_file(Path(kind.served)) for name, kind in used.items() if kind.served},
     )
+
+
+def environment_name(provider: ProviderSpec) -> str:
+    """Returns what the environment of a provider goes by in a toolchain."""
+    return ", ".join(sorted(provider.env))
+
+
+def environment_content(provider: ProviderSpec) -> str:
+    """Returns what a provider's environment holds, or that it is not made yet; nothing is made."""
+    try:
+        there = found(wanted_for(provider.env, runtime(provider.kind).language))
+    except EnvironmentUnavailableError as error:
+        return f"unavailable: {error}"
+    return there.resolved if there is not None else "not made yet"
 
 
 @cache

@@ -61,7 +61,7 @@ def scalar(value: ir.Value) -> RecordedValue:
     return op.Reshape(value, op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64)))
 
 
-def reshaped(value: ir.Value, parts: Sequence[RecordedValue]) -> RecordedValue:
+def reshaped(value: ir.Value, parts: Sequence[ir.Value]) -> RecordedValue:
     """The value in a shape of parts, each `int64[n]`: where one is computed, a size of 0 is one and no mark to copy.
 
     Such a Reshape takes no -1, which runtimes refuse where another size is 0, and onnxruntime leaves it as it is.
