@@ -23,11 +23,17 @@ def _allowed(operator: str, opset_version: int) -> tuple[tuple[str, frozenset[st
     return tuple((one.type_str, frozenset(one.types)) for one in schema.inputs)
 
 
+@functools.cache
+def _given(operator: str, opset_version: int) -> tuple[frozenset[str], ...]:
+    """For each output the types that the operator gives there; the last may stand for many."""
+    return tuple(frozenset(one.types) for one in onnx.defs.get_schema(operator, opset_version).outputs)
+
+
 def fit(node: ir.Node, opset_version: int) -> None:
     """Casts around an operator that takes a half-precision dtype at later opsets only.
 
     Raises:
-        OpsetError: for any other dtype that the operator does not take.
+        OpsetError: for any other dtype that the operator does not take, or give.
     """
     formal = _allowed(node.op_type, opset_version)
     wrong: dict[str, ir.DataType] = {}
@@ -46,6 +52,18 @@ def fit(node: ir.Node, opset_version: int) -> None:
                 next_step="choose a later opset, or compute this part of the model in float32",
             )
         wrong[variable] = dtype
+    outputs = _given(node.op_type, opset_version)
+    for index, value in enumerate(node.outputs if outputs else ()):
+        made = value.type.dtype if isinstance(value.type, ir.TensorType) else ir.DataType.UNDEFINED
+        if made == ir.DataType.UNDEFINED or made in _WIDER:
+            continue
+        if f"tensor({made.name.lower()})" not in outputs[min(index, len(outputs) - 1)]:
+            raise OpsetError(
+                f"{node.op_type} gives no {made.name.lower()} at opset {opset_version}",
+                node=node.name,
+                operator=node.op_type,
+                next_step="choose a later opset, or compute this part of the model in float32",
+            )
     for variable, dtype in wrong.items():
         _cast_around(node, opset_version, variable, dtype)
 
