@@ -159,7 +159,7 @@ def capture(
             captured.fixed = narrower
     captured.changed_attributes = list(changed)
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
-    captured.program.example_inputs = (arguments, keywords)
+    captured.traced.example_inputs = (arguments, keywords)
     warn(captured)
     return captured
 

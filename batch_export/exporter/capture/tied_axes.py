@@ -44,7 +44,7 @@ def _words(axis: AskedAxis) -> str:
 
 def _groups(captured: Captured, asked: shapes.DynamicShapes) -> list[list[AskedAxis]]:
     """Axes of one size in the program, those first that were asked for by name; the others were left to it."""
-    fakes = dict(zip(asked.forms, (fake for _, fake in shapes.user_tensors(captured.program)), strict=False))
+    fakes = dict(zip(asked.forms, (fake for _, fake in shapes.user_tensors(captured.traced)), strict=False))
     groups: dict[str, list[AskedAxis]] = {}
     for axis in asked.axes:
         size: Any = fakes[axis.where].shape[axis.axis] if axis.where in fakes else 0

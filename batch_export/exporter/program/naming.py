@@ -132,6 +132,8 @@ def keep_apart(model: ir.Model, names: Collection[str]) -> None:
     broadcasts. A runtime that takes inner values of the same axes for equally large would let one use the memory of
     another.
     """
+    if not names:
+        return
     taken = {str(size.value) for value in all_values(model) for size in value.shape or () if not isinstance(size, int)}
     outside = {*model.graph.inputs, *model.graph.outputs}
     count = 0

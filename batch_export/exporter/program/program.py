@@ -24,6 +24,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
+from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.graph import metadata, torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
@@ -33,7 +34,7 @@ from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.provenance import Provenance, Traceable
 from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
-from batch_export.runtime.ort import OrtSession
+from batch_export.runtime.ort import NEWEST_OPSET, OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.reference import ReferenceSession
 
@@ -81,7 +82,6 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     Attributes:
         model: the ONNX model as an `onnx_ir.Model`.
-        exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
         provenance: how it came to be; its fields are also read here, under the same names.
         fold_weights: whether files get their weights folded (BatchNormalization merged into a convolution, transposed
             weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
@@ -95,7 +95,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         provenance: Provenance | None = None,
     ) -> None:
         self.model = model
-        self.exported_program: Any = exported_program
+        self._captured: Any = exported_program
         self.provenance = provenance or Provenance()
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
@@ -108,6 +108,11 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     def __str__(self) -> str:
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
+
+    @property
+    def exported_program(self) -> Any:  # type: ignore[override]  # torch's own is set, ours is made when asked for
+        """Torch's exported program that it was made from; None from the TorchScript exporter."""
+        return None if self._captured is None else expanded(self._captured)
 
     @property
     def _capture_strategy(self) -> str | None:  # type: ignore[override]  # torch's own is set, ours follows
@@ -131,7 +136,8 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         provider: ProviderSpec = _CPU,
         threads: int = 0,
     ) -> None:
-        """Opens the session that `__call__` uses.
+        """Opens the session that `__call__` uses: ONNX Runtime's, or onnx's reference evaluator's for files of opsets
+        that it does not read.
 
         Args:
             initializer: called with the path of the saved model; returns an `onnxruntime.InferenceSession`. Or the
@@ -152,14 +158,19 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder) / "model.onnx"
         self.save(path, external_data=True)
-        self._session = initializer(str(path)) if initializer is not None else OrtSession(path, provider, threads)
+        if initializer is not None:
+            self._session = initializer(str(path))
+        elif self.model.opset_imports.get("", 0) > NEWEST_OPSET and provider is _CPU:
+            self._session = ReferenceSession(path)
+        else:
+            self._session = OrtSession(path, provider, threads)
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
         feeds = self._feeds(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
-        if isinstance(self._session, OrtSession):
+        if isinstance(self._session, (OrtSession, ReferenceSession)):
             return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
 
@@ -197,7 +208,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             known = checkpoint.load(model_with_state_dict)
             state = {name: known[name] for name in names if name in known}
         user = adapters.flat_inputs(
-            self.exported_program, [name for name in names if name not in state], model_args, model_kwargs
+            self._captured, [name for name in names if name not in state], model_args, model_kwargs
         )
         remaining = iter(user)
         return tuple(state[name] if name in state else next(remaining) for name in names)
@@ -296,7 +307,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     def _is_weight(self, name: str) -> bool:
         """Whether the torch module has such a weight, be it unused or merged with an equal one in the ONNX model."""
-        program = self.exported_program
+        program = self._captured
         return program is not None and (name in program.state_dict or name in program.constants)
 
     def _fit(self, value: ir.Value, name: str, tensor: torch.Tensor) -> None:
