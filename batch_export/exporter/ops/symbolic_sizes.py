@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 from onnxscript import INT64
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
-def _double(number: Any) -> RecordedValue:
+def _double(number: Number) -> RecordedValue:
     """A size or a plain number as float64, which is what Python computes with."""
     if isinstance(number, ir.Value):
         return op.Cast(number, to=ir.DataType.DOUBLE)
@@ -76,9 +75,9 @@ def sym_ite(condition: ir.Value, then: ir.Value, otherwise: ir.Value) -> Recorde
 
 
 @lowering("torch::sym_sum")
-def sym_sum(args: Sequence[ir.Value]) -> Any:
+def sym_sum(args: Sequence[ir.Value]) -> RecordedValue:
     """The sum of several sizes."""
-    total: Any = op.Constant(value_int=0)
+    total: RecordedValue = op.Constant(value_int=0)
     for item in args:
         total = op.Add(total, item)
     return total
@@ -86,11 +85,17 @@ def sym_sum(args: Sequence[ir.Value]) -> Any:
 
 @lowering("_operator::floordiv", "math::floordiv")
 def floordiv(a: ir.Value, b: ir.Value) -> RecordedValue:
-    """Floor division of sizes; sizes are not negative in practice, but the sign is respected."""
+    """Floor division of what may be negative, such as a difference of sizes."""
     quotient = op.Div(a, b)
     inexact = op.Not(op.Equal(op.Mul(quotient, b), a))
     signs_differ = op.Xor(op.Less(a, 0), op.Less(b, 0))
     return op.Sub(quotient, op.Cast(op.And(inexact, signs_differ), to=INT64.dtype))
+
+
+@lowering("batch_export::quotient_of_sizes")
+def quotient_of_sizes(a: ir.Value, b: ir.Value) -> RecordedValue:
+    """Floor division of what is never negative."""
+    return op.Div(a, b)
 
 
 @lowering("_operator::mod")
