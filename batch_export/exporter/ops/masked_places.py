@@ -31,9 +31,6 @@ def index_put(self: ir.Value, indices: Sequence[Any], values: ir.Value, accumula
     from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
 
     given = list(indices)
-    if axes.rank(self) == 0 and len(given) == 1 and given[0].dtype == ir.DataType.BOOL and not accumulate:
-        number = op.CastLike(values, self)  # at the one element, or nowhere
-        return op.Where(given[0], axes.scalar(number) if axes.rank(values) else number, self)
     if len(given) > 1:
         given = [one for index in given for one in _as_indices(index)]
     return core.aten_index_put(self, given, values, accumulate=accumulate)
