@@ -43,6 +43,17 @@ def _sign(value: ir.Value) -> int:
     return (number > 0) - (number < 0)
 
 
+def _is_minus_one(value: ir.Value) -> bool:
+    """Whether a divisor is -1: dividing the smallest integer by it ends the process that runs onnxruntime."""
+    array = loops.recorder().known(value)
+    return array is not None and array.size > 0 and bool((array == -1).all())
+
+
+def quotient_of(self: ir.Value, other: ir.Value) -> RecordedValue:
+    """The quotient of integers, rounded towards 0."""
+    return op.Mul(self, other) if _is_minus_one(other) else op.Div(self, other)
+
+
 def _opposed(rest: ir.Value, other: ir.Value) -> RecordedValue:
     """Whether a remainder has the other sign than the divisor; a remainder of 0 has none."""
     zero = axes.like(0, rest)
@@ -59,8 +70,8 @@ def _is_unsigned(value: ir.Value) -> bool:
 
 def floored(self: ir.Value, other: ir.Value) -> RecordedValue:
     """The quotient of integers, rounded down."""
-    quotient = op.Div(self, other)
-    if _is_unsigned(self):
+    quotient = quotient_of(self, other)
+    if _is_unsigned(self) or _is_minus_one(other):
         return quotient
     rest = op.Sub(self, op.Mul(quotient, other))
     return op.Sub(quotient, op.CastLike(_opposed(rest, other), self))
@@ -92,7 +103,7 @@ def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> RecordedValue
     if axes.is_float(left):
         return truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
     right = _no_zero(left, right)
-    return op.Div(left, right) if rounding_mode == "trunc" else floored(left, right)
+    return quotient_of(left, right) if rounding_mode == "trunc" else floored(left, right)
 
 
 @lowering("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
@@ -100,6 +111,8 @@ def remainder(self: Any, other: Any) -> RecordedValue:
     """The remainder with the sign of the divisor."""
     left, right = operands(self, other)
     if not axes.is_float(left):
+        if _is_minus_one(right):
+            return op.Sub(left, op.Mul(left, op.Neg(right)))
         return op.Mod(left, _no_zero(left, right))
     rest = op.Mod(left, right, fmod=1)
     return op.Where(_opposed(rest, right), op.Add(rest, right), rest)
@@ -112,7 +125,7 @@ def fmod(self: Any, other: Any) -> RecordedValue:
     if axes.is_float(left):
         return op.Mod(left, right, fmod=1)
     right = _no_zero(left, right)
-    return op.Sub(left, op.Mul(op.Div(left, right), right))
+    return op.Sub(left, op.Mul(quotient_of(left, right), right))
 
 
 @lowering("aten::trunc", "aten::fix", "prims::trunc")

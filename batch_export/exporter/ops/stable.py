@@ -56,8 +56,8 @@ def expm1(self: ir.Value) -> RecordedValue:
 def log1p(self: ir.Value) -> RecordedValue:
     """log(1 + x)."""
     data = widened(self)
-    is_zero = op.Equal(data, axes.like(0.0, data))
-    return op.Where(op.Not(is_zero), log_one_plus(data), data)  # a zero keeps its sign
+    # A zero keeps its sign, in the last branch; onnxruntime turns the branches round where the condition is a Not.
+    return op.Where(op.Greater(op.Abs(data), axes.like(0.0, data)), log_one_plus(data), data)
 
 
 @lowering("aten::log_sigmoid", "aten::log_sigmoid_forward")
