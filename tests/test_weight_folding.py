@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -203,6 +204,24 @@ def test_what_grows_beyond_the_limit_stays_a_node(growth: float, count: int, tmp
     assert (sum(operators(model).values()) == 1) == (count == 1)
     assert (model.ByteSize() < 100_000) == (count > 1)
     assert_same(run(model, x), eager(module, (x,)))
+
+
+def test_the_report_says_what_the_limit_kept_from_being_folded(tmp_path: Path) -> None:
+    x, module = torch.randn(2, 300), Expanded()
+    export(module, (x,), tmp_path / "model.onnx", report=True, artifacts_dir=tmp_path)
+    (report,) = tmp_path.glob("*.md")
+    found = re.search(
+        r"fold weights: (\d+) nodes .* grow by (\d+) bytes, and (\d+) are allowed; fold_growth=([\d.]+) ",
+        report.read_text(),
+    )
+    assert found is not None
+    nodes, needed, allowed = map(int, found.groups()[:3])
+    assert allowed == 1 << 16
+    assert needed == pytest.approx(300 * 300 * 4 - module.row.nbytes, abs=64)  # the table; row and numbers go
+    assert sum(operators(onnx.load(tmp_path / "model.onnx")).values()) == nodes + 1  # the product itself
+    program = export(module, (x,), fold_growth=float(found[4]))
+    assert sum(operators(written(program, tmp_path)).values()) == 1
+    assert [one.remark for one in program.folding] == [""]
 
 
 def test_what_follows_from_a_weight_that_stays_is_folded(tmp_path: Path) -> None:

@@ -32,13 +32,18 @@ _KIND = metadata.KIND.format(side="Input")
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass did: its name, the node counts before and after, rewrites made, and seconds."""
+    """What one pass did: its name, the node counts before and after, rewrites made, and seconds.
+
+    Attributes:
+        remark: what the pass left undone and could do, in a sentence; empty where there is no such thing.
+    """
 
     name: str
     nodes_before: int
     nodes_after: int
     changes: int
     seconds: float
+    remark: str = ""
 
 
 def _rewrite_graph(model: ir.Model, graph: ir.Graph, index: Mapping[str, Sequence[RewriteRule]]) -> int:

@@ -42,6 +42,19 @@ def _taken(model: ir.Model, node: ir.Node) -> int:
     return 1
 
 
+_CAST = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.BOOL)
+
+
+def _cast(model: ir.Model, node: ir.Node) -> int:
+    """A cast to another value's dtype, where that is known, in which runtimes need not look at the other value."""
+    given, like = node.inputs
+    dtype = None if like is None else like.dtype
+    if given is None or dtype is None or not (dtype in _CAST or dtype.is_integer()):
+        return 0
+    insert(node, "Cast", [given], {"to": int(dtype)}, [node])
+    return 1
+
+
 def _axes_at_once(model: ir.Model, node: ir.Node) -> int:
     """Axes of 1 that are added one after the other."""
     before = only_use(node.inputs[0], "Unsqueeze")
@@ -225,6 +238,7 @@ _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
     "Min": of_one,
     "And": no_condition,
     "Or": no_condition,
+    "CastLike": _cast,
     "GatherND": _taken,
     "Unsqueeze": _axes_at_once,
     "Expand": keeps_shape,

@@ -8,6 +8,7 @@ node.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -44,13 +45,22 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
     before = passes.node_count(copy)
     own = sum(value.const_value.nbytes for value in copy.graph.initializers.values() if value.const_value is not None)
     budget = max(_LEAST_GROWTH, int(growth * own))
-    changes = _Folding(copy, budget).run() + _decide(copy)
-    merged = merged_norms.merge(copy)
+    folding = _Folding(copy, budget)
+    changes = folding.run() + _decide(copy) + merged_norms.merge(copy)
     passes.remove_dead_code(copy)
-    report = passes.PassReport(
-        "fold weights", before, passes.node_count(copy), changes + merged, time.perf_counter() - begun
+    after, seconds = passes.node_count(copy), time.perf_counter() - begun
+    return copy, passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))
+
+
+def _remark(folding: _Folding, limit: int, own: int) -> str:
+    """What the limit on growth kept from being folded, and which limit would not have."""
+    if not folding.left:
+        return ""
+    share = math.ceil(100 * folding.needed / max(own, 1)) / 100
+    return (
+        f"{folding.left} nodes that depend on weights alone stay in the file: without them its weights would grow by "
+        f"{folding.needed} bytes, and {limit} are allowed; fold_growth={share} folds them too"
     )
-    return copy, report
 
 
 @dataclass(slots=True)
@@ -67,11 +77,17 @@ class _Island:
 
 
 class _Folding:
-    """One model while its weights are folded."""
+    """One model while its weights are folded.
+
+    Attributes:
+        needed: bytes by which the weights grow where everything is folded that can be.
+        left: how many nodes the limit kept from being folded.
+    """
 
     def __init__(self, model: ir.Model, budget: int) -> None:
         self._model = model
         self._budget = budget
+        self.needed = self.left = 0
         self._opset = model.opset_imports.get("", 18)
         self._known: dict[ir.Value, Tensor | None] = {}
         self._foldable: dict[ir.Node, None] = {}
@@ -83,6 +99,7 @@ class _Folding:
         """Folds in place; returns how many nodes went."""
         self._walk(self._model.graph)
         waiting = sorted(self._islands(self._foldable), key=lambda island: island.grown)
+        self.needed = sum(max(island.grown, 0) for island in waiting)
         gone = 0
         while waiting:
             island = waiting.pop(0)
@@ -91,6 +108,7 @@ class _Folding:
                 gone += self._replace(island.nodes)
             else:
                 waiting += self._islands(self._smaller(island))
+        self.left = len(self._foldable) - gone
         return gone
 
     # What can be folded.
