@@ -27,7 +27,8 @@ from batch_export.exporter.optimise import constant_folding, known_sizes, rewrit
 
 _ROUNDS = 3
 _MERGED_ELEMENTS = 1024
-_KIND = metadata.KIND.format(side="Input")
+KIND = metadata.KIND.format(side="Input")
+"""The key of an initializer's metadata that says whether it is a PARAMETER or a BUFFER."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def _weights_unseen(model: ir.Model) -> Iterator[None]:
     kept = {
         value: value.const_value
         for value in model.graph.initializers.values()
-        if weights.is_torch_tensor(value) and value.metadata_props.get(_KIND) in ("PARAMETER", "BUFFER")
+        if weights.is_torch_tensor(value) and value.metadata_props.get(KIND) in ("PARAMETER", "BUFFER")
     }
     for value in kept:
         value.const_value = None
@@ -205,6 +206,12 @@ def _separate_outputs(model: ir.Model) -> int:
                 graph.outputs[index] = value = copy
             seen.add(value)
     return copies
+
+
+def merge_equal_nodes(model: ir.Model) -> None:
+    """Makes nodes that compute the same one node; outputs stay values of their own."""
+    _common_subexpressions(model)
+    _separate_outputs(model)
 
 
 PASSES: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (

@@ -36,7 +36,9 @@ def _taken(model: ir.Model, node: ir.Node) -> int:
     if unsqueeze is None or (batched is not None and batched.as_int()) or node.inputs[0] is None:
         return 0
     places, axes = unsqueeze.inputs[0], known(unsqueeze.inputs[1])
-    if places is None or places.shape is None or axes is None or axes.tolist() not in ([-1], [len(places.shape)]):
+    if places is None or axes is None or axes.size != 1:
+        return 0
+    if int(axes.item()) != -1 and (places.shape is None or int(axes.item()) != len(places.shape)):
         return 0
     insert(node, "Gather", [node.inputs[0], places], {"axis": 0}, [node])
     return 1

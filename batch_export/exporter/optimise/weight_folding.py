@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
+import torch
 from onnx_ir import tensor_adapters
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
@@ -45,11 +46,43 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
     before = passes.node_count(copy)
     own = sum(value.const_value.nbytes for value in copy.graph.initializers.values() if value.const_value is not None)
     budget = max(_LEAST_GROWTH, int(growth * own))
+    shared = _share_equal_buffers(copy)
     folding = _Folding(copy, budget)
-    changes = folding.run() + _decide(copy) + merged_norms.merge(copy)
+    changes = shared + folding.run() + _decide(copy) + merged_norms.merge(copy)
     passes.remove_dead_code(copy)
     after, seconds = passes.node_count(copy), time.perf_counter() - begun
     return copy, passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))
+
+
+def _share_equal_buffers(model: ir.Model) -> int:
+    """Buffers of the same content become one, and so does what is computed from them; returns how many went.
+
+    Tables that each layer has anew are such. Parameters keep their names: a file's reader may look for them.
+    """
+    alike: dict[tuple[str, tuple[int, ...]], list[tuple[ir.Value, Tensor]]] = {}
+    merged = 0
+    for name, value in list(model.graph.initializers.items()):
+        if value.metadata_props.get(passes.KIND) != "BUFFER" or value.is_graph_output() or value.is_graph_input():
+            continue
+        tensor = weight_values.as_tensor(value.const_value)
+        if tensor is None or isinstance(tensor, FakeTensor):
+            continue
+        others = alike.setdefault((str(tensor.dtype), tuple(tensor.shape)), [])
+        first = next((one for one, content in others if _same_bytes(content, tensor)), None)
+        if first is None:
+            others.append((value, tensor))
+            continue
+        ir.convenience.replace_all_uses_with(value, first)
+        del model.graph.initializers[name]
+        merged += 1
+    if merged:
+        passes.merge_equal_nodes(model)
+    return merged
+
+
+def _same_bytes(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one dtype and shape hold the same bits: NaN is NaN, -0.0 is not 0.0."""
+    return torch.equal(*(tensor.contiguous().flatten().view(torch.uint8) for tensor in (one, other)))
 
 
 def _remark(folding: _Folding, limit: int, own: int) -> str:
