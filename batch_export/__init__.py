@@ -16,7 +16,22 @@ if TYPE_CHECKING:
 
     from batch_export.api.export import export
     from batch_export.api.sweep import Run, open_run, sweep
-    from batch_export.errors import OnnxExporterError
+    from batch_export.errors import (
+        BatchExportError,
+        CaptureError,
+        DecompositionError,
+        DynamicShapeError,
+        MissingOperatorError,
+        ModelError,
+        OnnxExporterError,
+        OpsetError,
+        OptimisationError,
+        RunError,
+        SaveError,
+        TranslationError,
+        UsageError,
+        VerificationError,
+    )
     from batch_export.exporter.capture.fake_mode import ONNXFakeContext, enable_fake_mode
     from batch_export.exporter.diagnostics.verify import VerificationInfo, verify_onnx_program
     from batch_export.exporter.legacy import DiagnosticOptions, ExportOptions, dynamo_export
@@ -25,14 +40,27 @@ if TYPE_CHECKING:
     from batch_export.exporter.translate.registry import OnnxRegistry
 
 __all__ = [
+    "BatchExportError",
+    "CaptureError",
+    "DecompositionError",
     "DiagnosticOptions",
+    "DynamicShapeError",
     "ExportOptions",
+    "MissingOperatorError",
+    "ModelError",
     "ONNXFakeContext",
     "ONNXProgram",
     "ONNXRuntimeOptions",
     "OnnxExporterError",
     "OnnxRegistry",
+    "OpsetError",
+    "OptimisationError",
     "Run",
+    "RunError",
+    "SaveError",
+    "TranslationError",
+    "UsageError",
+    "VerificationError",
     "VerificationInfo",
     "__version__",
     "dynamo_export",
@@ -45,14 +73,27 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BatchExportError": "batch_export.errors",
+    "CaptureError": "batch_export.errors",
+    "DecompositionError": "batch_export.errors",
     "DiagnosticOptions": "batch_export.exporter.legacy",
+    "DynamicShapeError": "batch_export.errors",
     "ExportOptions": "batch_export.exporter.legacy",
+    "MissingOperatorError": "batch_export.errors",
+    "ModelError": "batch_export.errors",
     "ONNXFakeContext": "batch_export.exporter.capture.fake_mode",
     "ONNXProgram": "batch_export.exporter.program.program",
     "ONNXRuntimeOptions": "batch_export.exporter.program.inference",
     "OnnxExporterError": "batch_export.errors",
     "OnnxRegistry": "batch_export.exporter.translate.registry",
+    "OpsetError": "batch_export.errors",
+    "OptimisationError": "batch_export.errors",
     "Run": "batch_export.api.sweep",
+    "RunError": "batch_export.errors",
+    "SaveError": "batch_export.errors",
+    "TranslationError": "batch_export.errors",
+    "UsageError": "batch_export.errors",
+    "VerificationError": "batch_export.errors",
     "VerificationInfo": "batch_export.exporter.diagnostics.verify",
     "dynamo_export": "batch_export.exporter.legacy",
     "enable_fake_mode": "batch_export.exporter.capture.fake_mode",

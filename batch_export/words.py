@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 _READ_CHARACTERS = 100_000
 _CUTOFF = 0.5
+_MOST_ANNOUNCEMENTS = 3
 
 
 def first_line(text: str) -> str:
@@ -18,14 +19,28 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text[:_READ_CHARACTERS].splitlines() if line.strip()), "")
 
 
+def telling_line(text: str) -> str:
+    """Returns the first line, and where it only announces what follows, that as well.
+
+    A line announces when it ends with a colon: `Found the following conflicts:` says nothing without the next one.
+    """
+    lines = (line.strip() for line in text[:_READ_CHARACTERS].splitlines())
+    said: list[str] = []
+    for line in filter(None, lines):
+        said.append(line)
+        if not line.endswith(":") or len(said) > _MOST_ANNOUNCEMENTS:
+            break
+    return " ".join(said)
+
+
 def error_line(error: BaseException) -> str:
-    """Returns the first line of what an error says, or else its class."""
-    return first_line(str(error)) or f"{type(error).__name__} without a message"
+    """Returns the first line of what an error says (see `telling_line`), or else its class."""
+    return telling_line(str(error)) or f"{type(error).__name__} without a message"
 
 
 def class_and_line(error: BaseException) -> str:
     """Returns an error's class and the first line of what it says: `ValueError: too many values`."""
-    line = first_line(str(error))
+    line = telling_line(str(error))
     return f"{type(error).__name__}: {line}" if line else f"{type(error).__name__} without a message"
 
 

@@ -271,8 +271,11 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["plam"], "Unknown verb 'plam' (did you mean plan?)"),
         (["frobnicate"], "Unknown verb 'frobnicate' (verbs: baseline, bisect, cache,"),
-        (["matrix.opsets=[18]", "plan"], "'plan' is not an override (key=value); a verb such as plan stands before"),
-        (["cache"], "there are info, verify, gc, export, import"),
+        (
+            ["matrix.opsets=[18]", "wibble", "plan"],
+            "'wibble' is not an override (key=value); a verb is one of those",
+        ),
+        (["cache"], "cache needs a command: info, verify, gc, export, import"),
         (["cache", "inf"], "did you mean info?"),
         (["cache", "gc"], "cache gc needs the size to shrink to"),
         (["cache", "gc", "--max-size", "ten"], "'ten' is not a size"),
@@ -280,6 +283,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
         (["report"], "report takes the folder of one run"),
         (["report", "nowhere"], "is not the folder of a run"),
         (["--multirun", "matrix.opsets=18,20"], "--multirun is not used here"),
+        (["+hydra.mode=MULTIRUN"], "--multirun is not used here"),
         (["--confg-dir", "x"], "Unknown flag '--confg-dir' (nearest: --config-dir"),
         (["plan", "--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=al"], "Unknown sweep 'al' (nearest: all)"),
@@ -349,7 +353,7 @@ def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 def test_help_is_ours() -> None:
     done = program("-m", "batch_export", "--help")
     assert done.returncode == 0
-    for word in ("+sweep=all", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, smoke"):
+    for word in ("+sweep=all", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, opsets, runtimes, smoke"):
         assert word in done.stdout
     for verb in verbs().values():
         assert f"\n  {verb.usage}" in done.stdout
@@ -405,7 +409,7 @@ def test_cfg_job_prints_the_composed_configuration() -> None:
 
 def test_completion_offers_the_sweeps() -> None:
     done = program("-m", "batch_export", "-sc", "query=bash", COMP_LINE="batch-export +sweep=", COMP_POINT="20")
-    assert done.stdout.split() == ["+sweep=all", "+sweep=nightly", "+sweep=smoke"]
+    assert done.stdout.split() == ["+sweep=all", "+sweep=nightly", "+sweep=opsets", "+sweep=runtimes", "+sweep=smoke"]
 
 
 def test_completion_offers_verbs_beside_keys_and_leaves_the_verb_out_of_hydras_line() -> None:
@@ -418,7 +422,7 @@ def test_completion_offers_verbs_beside_keys_and_leaves_the_verb_out_of_hydras_l
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("batch-export list ", ["models", "sweeps", "providers", "exporters", "verbs"]),
+        ("batch-export list ", ["models", "tags", "sweeps", "cells", "providers", "exporters", "runs", "verbs"]),
         ("python -m batch_export bis", ["bisect"]),
         ("batch-export cache v", ["verify"]),
         ("batch-export export bert_t", ["bert_tiny"]),
@@ -426,6 +430,8 @@ def test_completion_offers_verbs_beside_keys_and_leaves_the_verb_out_of_hydras_l
         ("batch-export plan matrix.exporters=[torchs", ["matrix.exporters=[torchscript"]),
         ("batch-export --config-dir here matrix.models=mine", ["matrix.models=mine_too"]),
         ("batch-export report l", ["latest", "latest~1"]),
+        ("batch-export bisect --run latest~", ["latest~1"]),
+        ("batch-export matrix.models=[tag:control_f", ["matrix.models=[tag:control_flow"]),
         ("batch-export bisect b", ["bert/static/opset18/cpu/core"]),
         ("batch-export bisect bert/static/opset18/cpu/core b", []),
     ],
@@ -455,30 +461,69 @@ def test_planning_never_imports_torch() -> None:
     assert done.stdout.splitlines()[-1] == "imported set() 0", done.stderr
 
 
+def test_the_parent_of_a_run_does_without_what_only_children_and_open_cells_need() -> None:
+    code = (
+        "import sys; import batch_export.runner.sweep; "
+        "print({'worker', 'evidence', 'dispatch', 'forkserver'} & {name.rpartition('.')[2] for name in sys.modules})"
+    )
+    done = program("-c", code)
+    assert done.stdout.splitlines()[-1] == "set()", done.stderr
+
+
 def test_the_package_alone_imports_nothing_heavy_and_offers_the_exporter() -> None:
     code = (
         "import sys, batch_export; assert {'export', 'ONNXProgram'} <= set(dir(batch_export)); "
+        "assert issubclass(batch_export.CaptureError, batch_export.BatchExportError); batch_export.UsageError; "
         "print({'torch', 'onnx', 'hydra', 'joblib', 'rich'} & set(sys.modules))"
     )
     assert program("-c", code).stdout == "set()\n"
 
 
-def test_an_output_pipe_that_closes_early_is_no_error() -> None:
+@pytest.mark.parametrize("line", ["plan +sweep=all", "list models", "+sweep=all --cfg job"])
+def test_an_output_pipe_that_closes_early_ends_as_other_tools_do(line: str) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash")
-    line = f"{sys.executable} -m batch_export plan +sweep=all | head -1; exit ${{PIPESTATUS[0]}}"
+    line = f"{sys.executable} -m batch_export {line} | true; exit ${{PIPESTATUS[0]}}"
     root = str(Path(cli.__file__).parents[2])
     done = subprocess.run(
         [bash, "-c", line], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (cli.EXIT_BROKEN_PIPE, "")
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("matrix.opsets=[${oc.env:NO_SUCH}]", "matrix.opsets[0]"),
+        ("runner.timeout_s=${oc.env:NO_SUCH}", "runner.timeout_s"),
+        ("store.path=${oc.env:NO_SUCH}", "store.path"),
+    ],
+)
+def test_an_environment_variable_that_is_not_set_is_one_sentence(
+    override: str, key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_SUCH", raising=False)
+    assert command("plan", override) == 2
+    assert capsys.readouterr().err == (
+        f"error: {key}: the environment variable 'NO_SUCH' is not set. Next step: set it, or say what counts "
+        "otherwise: ${oc.env:NO_SUCH,VALUE} [BE101]\n"
+    )
+
+
+def test_cache_says_which_commands_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command("cache", "--help")
+    assert ended.value.code == 0
+    assert "{info,verify,gc,export,import}" in capsys.readouterr().out
+    assert command("cache") == 2
+    assert "cache needs a command: info, verify" in capsys.readouterr().err
 
 
 def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def installed(providers: object) -> None:
+    def installed(providers: object, *, start: bool) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

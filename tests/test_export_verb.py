@@ -79,6 +79,7 @@ def test_a_sweep_from_python_is_the_command_lines(workshop: Path, monkeypatch: p
     assert "<th>opset 18</th>" in shown
     assert "mlp_nested" in shown
     again = batch_export.open_run("latest", workshop / "outputs")
+    assert repr(again) == f"Run({str(again.folder)!r}, 2 cells: 2 pass)"
     assert again.verdicts == run.verdicts
     assert again.compare(run).story() == "nothing changed"
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")

@@ -44,6 +44,20 @@ def test_a_helper_that_left_its_session_ends_with_its_child(tmp_path: Path, end:
     assert not is_alive(int(pids.read_text()))
 
 
+@pytest.mark.parametrize("deed", ["fork_and_return", "fork_and_raise", "fork_and_leave"])
+def test_a_process_that_a_model_forked_does_not_go_on_as_a_second_worker(tmp_path: Path, deed: str) -> None:
+    pids = tmp_path / "pids"
+    work = cells([model("forks", pids=str(pids), do={"Reference": deed})], opsets=(18,))
+    result = sweep(tmp_path, work)
+    record = result.records[0]
+    assert (record.verdict, record.message) == ("pass", "")
+    assert len(pids.read_text().split()) == 1
+    [log] = tmp_path.rglob(record.log)
+    told = log.read_text(encoding="utf-8")
+    assert told.count("step Translate@18") == 1
+    assert ("the other process" in told) == (deed != "fork_and_return")
+
+
 @pytest.mark.parametrize(
     ("deed", "verdict", "stage", "error_class"),
     [

@@ -271,7 +271,7 @@ def test_annotations_name_causes_and_stay_on_one_line() -> None:
     assert lines[1].startswith("::error title=cnn")
     still = github_lines([failed(cell())], {cell(): "still"})
     assert still[0].startswith("::warning ")
-    assert len(github_lines([failed(cell(f"m{i}")) for i in range(30)])) == 10
+    assert len(github_lines([failed(cell(), text="no " + "x" * i) for i in range(30)])) == 10
     outside = replace(failed(cell()), failure=replace(where, source="/usr/lib/python3/x.py:3"))
     assert "file=" not in github_lines([outside])[0]
 
@@ -427,7 +427,7 @@ def test_report_renders_one_format(
 
 def test_a_large_summary_folds_its_tables_and_stays_below_a_megabyte() -> None:
     many = [passed(cell(f"model_{number}", opset=18 + number % 8)) for number in range(500)]
-    many += [failed(cell(f"bad_{number}"), text="x" * 4000 + str(number)) for number in range(400)]
+    many += [failed(cell(f"bad_{number}"), text="x" * (4000 + number)) for number in range(400)]
     text = markdown(many, summarise(many, Counts()))
     assert "<details><summary>Show the table</summary>" in text
     assert len(text.encode()) < 1_048_576

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _COLOURS = {"pass": "#14713a", "fail": "#b3261e", "missing": "#b3261e", "xpass": "#7b3fa0", "flaky": "#8a5a00"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A run and its results; in a notebook it shows itself as a table.
 
@@ -76,13 +76,23 @@ class Run:
         try:
             import pandas  # lazy: optional
         except ImportError as error:
-            raise UsageError("to_pandas needs the package pandas. Next step: pip install pandas") from error
+            raise UsageError(
+                "to_pandas needs the package pandas, which is not installed. "
+                "Next step: pip install 'batch_export[pandas]'"
+            ) from error
         return pandas.DataFrame([values_of(record) for record in self.records], columns=list(COLUMNS))
+
+    def __repr__(self) -> str:
+        """One line; `print(run.summary)` and the notebook's table say more."""
+        return f"Run({str(self.folder)!r}, {counted(len(self.records), 'cell')}: {self._outcomes() or 'none'})"
+
+    def _outcomes(self) -> str:
+        counts = Counter(record.verdict for record in self.records)
+        return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
 
     def _repr_html_(self) -> str:
         """The table, for notebooks."""
-        counts = Counter(record.verdict for record in self.records)
-        head = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+        head = self._outcomes()
         opsets = sorted({record.cell.opset for record in self.records})
         rows: dict[tuple[str, ...], dict[int, Record]] = {}
         for record in self.records:
@@ -102,11 +112,11 @@ class Run:
         return "".join(lines) + "</tbody></table>"
 
 
-def sweep(overrides: Sequence[str] = (), *, quiet: bool = True) -> Run:
+def sweep(overrides: str | Sequence[str] = (), *, quiet: bool = True) -> Run:
     """Runs a sweep.
 
     Args:
-        overrides: as on the command line, e.g. `["+sweep=smoke", "matrix.opsets=[20]"]`.
+        overrides: as on the command line, e.g. `["+sweep=smoke", "matrix.opsets=[20]"]`; a text is one of them.
         quiet: without progress and without the table.
 
     Raises:
@@ -116,6 +126,7 @@ def sweep(overrides: Sequence[str] = (), *, quiet: bool = True) -> Run:
     from batch_export.config.compose import Composed, compose_and_call
     from batch_export.sweeps.course import sweep_composed  # lazy: the command line's imports are not everybody's
 
+    overrides = [overrides] if isinstance(overrides, str) else list(overrides)
     folders: list[Path] = []
     command = shlex.join(["python", "-m", "batch_export", *overrides])
 

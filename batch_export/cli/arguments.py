@@ -32,6 +32,22 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="folder of runs (default: outputs)")
 
 
+def add_config_dirs(parser: argparse.ArgumentParser) -> None:
+    """Adds `--config-dir`, which may stand anywhere and as often as is wanted; see `config_words`."""
+    parser.add_argument(
+        *("--config-dir", "-cd"),
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with configs of your own, which come before the shipped ones; may be given several times",
+    )
+
+
+def config_words(asked: argparse.Namespace) -> list[str]:
+    """Returns the config folders that were given, as words of a command line."""
+    return [word for folder in asked.config_dir for word in ("--config-dir", folder)]
+
+
 def offered_runs(before: Sequence[str]) -> list[str]:
     """Returns the runs that a command line may name; `--outputs` among the words before counts."""
     outputs = _outputs(before)
@@ -39,9 +55,11 @@ def offered_runs(before: Sequence[str]) -> list[str]:
 
 
 def offered_cells(before: Sequence[str]) -> list[str]:
-    """Returns the cells of the newest run; none when there is no run that can be read."""
+    """Returns the cells of the run that the words before name, by default the newest; none when it cannot be read."""
+    named = [after for flag, after in pairwise(before) if flag == "--run"]
+    run = named[-1] if named else "latest"
     try:
-        return [planned.cell.name for planned in run_folder.read_run(resolve_run("latest", _outputs(before))).planned]
+        return [planned.cell.name for planned in run_folder.read_run(resolve_run(run, _outputs(before))).planned]
     except (BatchExportError, OSError):
         return []
 

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from batch_export.cli.arguments import VerbParser
+from batch_export.cli.arguments import VerbParser, add_config_dirs, add_outputs, config_words
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.errors import UsageError
 from batch_export.nouns import counted
 from batch_export.report import run_folder as files
+from batch_export.report.runs import resolve_run
 from batch_export.report.terminal import folder_text
 from batch_export.steps import LOCAL
 from batch_export.store import Store, open_store
@@ -33,6 +34,12 @@ _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
 def run(arguments: list[str]) -> int:
     """Carries out one cache command."""
     word = arguments[0] if arguments else ""
+    if word in ("-h", "--help"):
+        parser = VerbParser("cache", "Looks after the store; `cache COMMAND --help` says what a command takes.")
+        parser.add_argument("command", choices=WORDS)
+        parser.parse_args(arguments)
+    if not word:
+        raise UsageError(f"cache needs a command: {', '.join(WORDS)}. Next step: `cache info`")
     if word not in WORDS:
         near = nearest(word, WORDS, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(WORDS)}, e.g. `cache gc --max-size 10G`"
@@ -44,13 +51,19 @@ def run(arguments: list[str]) -> int:
     elif word in ("export", "import"):
         parser.add_argument("file", type=Path, help="the tar file")
     if word == "export":
-        parser.add_argument("--run", type=Path, help="only the results of this run")
+        parser.add_argument("--run", help="only the results of this run, from its store: a folder, latest, latest~1")
+        add_outputs(parser)
+    add_config_dirs(parser)
     asked, overrides = parser.parse_known_args(arguments[1:])
     unknown = [name for name in overrides if name.startswith("-")]
     if unknown:
         raise UsageError(f"cache {word} takes no {unknown[0]}. Next step: `{parser.prog} --help`")
+    if getattr(asked, "run", None) is not None:
+        asked.run = resolve_run(asked.run, asked.outputs)
+        overrides = [*_stores_of(asked.run, overrides), *overrides]
     work = _WORK[word](asked)
-    return compose_and_call(lambda composed: work(_store(composed)), overrides, leave_no_trace=True)
+    words = [*overrides, *config_words(asked)]
+    return compose_and_call(lambda composed: work(_store(composed)), words, leave_no_trace=True)
 
 
 def offers(before: Sequence[str]) -> Iterable[str]:
@@ -146,6 +159,14 @@ _WORK: dict[str, Callable[[argparse.Namespace], Callable[[Store], int]]] = {
     "export": _export,
     "import": _import,
 }
+
+
+def _stores_of(run: Path, overrides: Sequence[str]) -> list[str]:
+    """The override that chooses the store of a run, unless another one is asked for."""
+    if any(word.lstrip("+").startswith("store.path=") for word in overrides):
+        return []
+    path = files.read_run(run).spec.store_path.replace("\\", "\\\\").replace("'", "\\'")
+    return [f"store.path='{path}'"]
 
 
 def _store(composed: Composed) -> Store:

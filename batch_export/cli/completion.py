@@ -13,10 +13,17 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from batch_export.cli.arguments import offered_runs
 from batch_export.cli.known import verbs
+from batch_export.config.groups import TAG
 from batch_export.sources.places import conf_dir
 
 FLAGS = ("-sc", "--shell-completion")
+_RUN_FLAGS = ("--run", "--baseline")
 _LISTS = {"models": "model", "providers": "provider", "exporters": "exporter"}
 _IN_A_LIST = re.compile(rf"(?P<start>matrix\.(?P<key>{'|'.join(_LISTS)})=\[?(?:[^\[\]]*,)?)(?P<word>[^,\[\]]*)")
 
@@ -55,7 +62,11 @@ def offered(before: Sequence[str], word: str) -> list[str]:
     inside = _IN_A_LIST.fullmatch(word)
     if inside is not None:
         names = _names(_LISTS[inside["key"]], before)
+        if inside["word"].startswith(TAG[:1]) and inside["key"] == "models":
+            names = [*names, *_tags(before)]
         return [inside["start"] + name for name in names if name.startswith(inside["word"])]
+    if before and before[-1] in _RUN_FLAGS:
+        return [run for run in offered_runs(before) if run.startswith(word)]
     if before and before[0] in verbs() and "=" not in word:
         verb = importlib.import_module(f"batch_export.cli.{before[0]}")  # lazy: only the one that is typed
         next_words: Iterable[str] = verb.offers(before[1:]) if hasattr(verb, "offers") else ()
@@ -77,6 +88,23 @@ def models(before: Sequence[str]) -> list[str]:
 
 
 def _names(group: str, before: Sequence[str]) -> list[str]:
+    return sorted({path.stem for path in _configs(group, before)})
+
+
+def _tags(before: Sequence[str]) -> list[str]:
+    """The tags of the models, as far as their files can be read as plain YAML."""
+    found: set[str] = set()
+    for path in _configs("model", before):
+        try:
+            config = OmegaConf.load(path)
+            listed = config.get("tags", ()) if isinstance(config, DictConfig) else ()
+        except (OSError, YAMLError, OmegaConfBaseException):
+            continue
+        found.update(TAG + str(tag) for tag in ((listed,) if isinstance(listed, str) else listed or ()))
+    return sorted(found)
+
+
+def _configs(group: str, before: Sequence[str]) -> list[Path]:
     own = [Path(after) for flag, after in pairwise(before) if flag in ("--config-dir", "-cd")]
     own += [Path(word.partition("=")[2]) for word in before if word.startswith("--config-dir=")]
-    return sorted({path.stem for folder in (*own, conf_dir()) for path in (folder / group).glob("*.yaml")})
+    return [path for folder in (*own, conf_dir()) for path in (folder / group).glob("*.yaml")]

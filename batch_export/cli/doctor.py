@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from batch_export.cli.arguments import VerbParser
+from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
 from batch_export.cli.cache import size_text
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.errors import BatchExportError
@@ -44,8 +44,9 @@ class Finding:
 def run(arguments: list[str]) -> int:
     """Checks, prints, and returns 1 when something a sweep needs is missing."""
     parser = VerbParser("doctor", "Checks what sweeps need: packages, providers, disk, store, child processes.")
-    _, overrides = parser.parse_known_args(arguments)
-    return compose_and_call(_examine, overrides, leave_no_trace=True)
+    add_config_dirs(parser)
+    asked, overrides = parser.parse_known_args(arguments)
+    return compose_and_call(_examine, [*overrides, *config_words(asked)], leave_no_trace=True)
 
 
 def _examine(composed: Composed) -> int:

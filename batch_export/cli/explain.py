@@ -1,6 +1,7 @@
-"""`explain CELL [OVERRIDES]`: the keys of a cell's actions and what differs; `explain BE201`: what an error means.
+"""`explain CELL [--run RUN]`: the keys of a cell's actions and what differs; `explain BE201`: what an error means.
 
-A cell's name as reports print it, and overrides as for the sweep, arrive, or an error's code or class; lines leave.
+A cell's name as reports print it arrives, or an error's code or class; lines leave. The config folders and settings are
+those of the newest run that has the cell, or of the one named; overrides that follow come after them.
 Nothing is executed.
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from batch_export.cli.arguments import VerbParser, offered_cells
+from batch_export.cli.arguments import VerbParser, add_config_dirs, add_outputs, config_words, offered_cells
+from batch_export.cli.origin import enter, words_of
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.error_codes import explanation_of, words
 from batch_export.errors import UsageError
@@ -18,11 +20,14 @@ from batch_export.plan.matrix import PlannedCell
 from batch_export.plan.walk import PlanSettings
 from batch_export.record import Cell
 from batch_export.report import run_folder as files
-from batch_export.report.runs import all_runs
+from batch_export.report.runs import all_runs, resolve_run
 from batch_export.sources.toolchain import toolchain_for
 from batch_export.store import open_store
 from batch_export.sweeps.planned import planned_cells
 from batch_export.words import nearest
+
+_MOST_RUNS = 20
+"""How many runs are looked through for a cell's."""
 
 
 def run(arguments: list[str]) -> int:
@@ -32,6 +37,9 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("cell", help=f"{Cell.form()}, as reports print it; or a code or class, e.g. BE201")
     parser.add_argument("--full", action="store_true", help="long values whole")
+    parser.add_argument("--run", help="the run whose config folders and settings count (default: the newest with it)")
+    add_outputs(parser)
+    add_config_dirs(parser)
     asked, overrides = parser.parse_known_args(arguments)
     if "/" not in asked.cell:
         return _explain_error(asked.cell)
@@ -43,9 +51,31 @@ def run(arguments: list[str]) -> int:
         f"matrix.{key}=[{value if isinstance(value := getattr(cell, axis), int) else _quoted(value)}]"
         for axis, key in Cell.axes().items()
     ]
+    given = [*overrides, *config_words(asked)]
+    run = resolve_run(asked.run, asked.outputs) if asked.run else _newest_with(asked.cell, asked.outputs)
+    if run is not None:
+        given = [*words_of(run, overrides), *_absolute(given)]
+        enter(run)
     return compose_and_call(
-        lambda composed: _explain(composed, asked.cell, asked.full), [*overrides, *chosen], leave_no_trace=True
+        lambda composed: _explain(composed, asked.cell, asked.full), [*given, *chosen], leave_no_trace=True
     )
+
+
+def _newest_with(name: str, outputs: Path) -> Path | None:
+    """The newest run that planned the cell, if one of the last runs did."""
+    for folder in all_runs(outputs)[: -_MOST_RUNS - 1 : -1]:
+        try:
+            if any(planned.cell.name == name for planned in files.read_run(folder).planned):
+                return folder.resolve()
+        except UsageError:
+            continue
+    return None
+
+
+def _absolute(words: Sequence[str]) -> list[str]:
+    """The words with the folders after `--config-dir` as they are from here."""
+    pairs = zip(["", *words[:-1]], words, strict=True)
+    return [str(Path(word).absolute()) if flag == "--config-dir" else word for flag, word in pairs]
 
 
 def _explain_error(word: str) -> int:
@@ -84,7 +114,9 @@ def _explain(composed: Composed, name: str, full: bool) -> int:
     if cell.skip:
         print("\n".join(lines(cell, [])))
         return 0
-    toolchain = toolchain_for([cell.model], [cell.exporter], store=Path(spec.store_path).expanduser())
+    toolchain = toolchain_for(
+        [cell.model], [cell.exporter], store=Path(spec.store_path).expanduser(), providers=[cell.provider]
+    )
     store = open_store(Path(spec.store_path), tuple(map(Path, toolchain.roots)), spec.store)
     settings = PlanSettings(spec.runner.threads, spec.measure)
     last, folder = _last(Path(composed.config.output.path).expanduser(), cell)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from batch_export.cli.arguments import VerbParser
+from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
 from batch_export.cli.completion import models
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.config.groups import ConfigGroups
@@ -72,8 +72,7 @@ def run(arguments: list[str]) -> int:
     for key, value in (("measure.enabled", "false"), ("matrix.providers", "[cpu]")):
         if key not in given:
             words.append(f"{key}={value}")
-    for folder in asked.config_dir:
-        words += ["--config-dir", folder]
+    words += config_words(asked)
     return compose_and_call(lambda composed: _export(composed, asked), words, leave_no_trace=True)
 
 
@@ -86,7 +85,7 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
     from batch_export.runner.sweep import run_sweep  # lazy: joblib takes 0.4 s
 
     dest: Path = asked.dest.absolute()
-    spec, cells = planned_cells(composed)
+    spec, cells = planned_cells(composed, start=True)
     if len(spec.matrix.exporters) > 1:
         raise UsageError("export: choose one exporter, e.g. matrix.exporters=[core]")
     files.require_writable(dest, "--dest")
@@ -216,12 +215,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--depfile", type=Path, metavar="FILE", help="write what the files depend on, for Make or Ninja"
     )
-    parser.add_argument(
-        *("--config-dir", "-cd"),
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with configs of your own, which come before the shipped ones; may be given several times",
-    )
+    add_config_dirs(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser

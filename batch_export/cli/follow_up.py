@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from batch_export.cli.arguments import VerbParser, add_outputs
+from batch_export.cli.origin import enter
 from batch_export.report import run_folder as files
 from batch_export.report.runs import records_of, resolve_run
 from batch_export.runner.follow_up import ask
@@ -22,6 +23,8 @@ def answer(question: Question, description: str, arguments: list[str]) -> int:
     add_outputs(parser)
     asked = parser.parse_args(arguments)
     folder = resolve_run(asked.run, asked.outputs)
+    wanted = asked.json.absolute() if asked.json is not None else None
+    enter(folder)
     stored = files.read_run(folder)
     found = ask(question, asked.cell, folder, stored.spec, stored.cells(), records_of(folder))
     print(found.text)
@@ -29,6 +32,6 @@ def answer(question: Question, description: str, arguments: list[str]) -> int:
     if found.found and question == "bisect":  # the cell's page in the HTML report shows it: `report RUN`
         cell = next(planned.cell for planned in stored.planned if planned.cell.name == asked.cell)
         files.write_bisected(folder, cell, data)
-    if asked.json is not None:
-        files.write_asked(asked.json, data, "--json")
+    if wanted is not None:
+        files.write_asked(wanted, data, "--json")
     return 0 if found.found else 1

@@ -1,9 +1,10 @@
-"""`history CELL`: what became of a cell run by run, and since when. `history rebuild`: from the run folders."""
+"""`history [CELL|GLOB|rebuild]`: what became of cells run by run, and since when. rebuild: from the run folders."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rich.console import Console
@@ -12,34 +13,51 @@ from rich.text import Text
 
 from batch_export.cli.arguments import VerbParser, add_outputs, offered_cells
 from batch_export.errors import BatchExportError, UsageError
+from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.report.history import HISTORY_FILE, Entry, History, open_history
-from batch_export.report.runs import all_runs, records_of
+from batch_export.report.runs import all_runs, records_of, resolve_run
 from batch_export.report.trend import Trend, trend
-from batch_export.report.wording import STYLES, error_text, latency_text
+from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, STYLES, error_text, latency_ms, latency_text
 from batch_export.runner.surroundings import circumstances
 from batch_export.sweeps.conclude import run_name
 from batch_export.words import nearest
+
+_MOST_CELLS = 200
 
 
 def run(arguments: list[str]) -> int:
     """Shows one cell's history, or makes the history again."""
     parser = VerbParser("history", "The history of a cell, such as bert_tiny/full/opset20/cpu/core.")
-    parser.add_argument("cell", help="a cell's name, or `rebuild`")
+    parser.add_argument(
+        "cell", nargs="?", default="*", help="a cell's name, a glob such as 'bert*/full/*' (default: all), or `rebuild`"
+    )
+    parser.add_argument("--run", help="as it was at this run, in the history beside it: a folder, latest~1")
     parser.add_argument("--runs", type=int, default=30, help="how many runs to show (default: 30)")
     add_outputs(parser)
     asked = parser.parse_args(arguments)
-    path = asked.outputs / HISTORY_FILE
+    folder = resolve_run(asked.run, asked.outputs) if asked.run else None
+    outputs = asked.outputs if folder is None else folder.parent.parent
+    path = outputs / HISTORY_FILE
     if asked.cell == "rebuild":
         with open_history(path) as history:
-            return _rebuild(history, asked.outputs)
+            return _rebuild(history, outputs)
     with open_history(path, create=False) as history:
-        entries = history.entries(asked.cell)
-        if not entries:
-            near = nearest(asked.cell, history.cells())
+        runs = history.runs()
+        if folder is not None and (name := run_name(outputs.resolve(), folder)) in runs:
+            runs = runs[: runs.index(name) + 1]
+        cells = history.cells()
+        chosen = [asked.cell] if asked.cell in cells else [name for name in cells if fnmatchcase(name, asked.cell)]
+        if not chosen:
+            near = nearest(asked.cell, cells)
             hint = f"nearest: {', '.join(near)}" if near else "`plan` lists the names of cells"
             raise UsageError(f"The history has no cell {asked.cell!r} ({hint})")
-    _tell(Console(), entries, trend(entries), asked.runs)
+        known = set(runs)
+        past = {name: [entry for entry in history.entries(name) if entry.run in known] for name in chosen}
+    if asked.cell in past:
+        _tell(Console(), past[asked.cell], trend(past[asked.cell]), asked.runs)
+    else:
+        _tell_all(Console(), past, runs[-asked.runs :])
     return 0
 
 
@@ -86,6 +104,30 @@ def _tell(console: Console, entries: Sequence[Entry], found: Trend, most: int) -
         console.print(Text(line), soft_wrap=True)
 
 
+def _tell_all(console: Console, past: Mapping[str, Sequence[Entry]], runs: Sequence[str]) -> None:
+    """A line for each cell, those that are bad now first: its outcomes run by run, and since when."""
+    ascii_only = not console.encoding.lower().startswith("utf")
+    glyphs = ASCII_GLYPHS if ascii_only else GLYPHS
+    rows: list[tuple[bool, str, Text, str]] = []
+    for name, entries in past.items():
+        found = trend(entries)
+        by_run = {entry.run: entry for entry in entries}
+        line = Text()
+        for run in runs:
+            entry = by_run.get(run)
+            line.append(glyphs[entry.verdict] if entry else " ", STYLES[entry.verdict] if entry else "")
+        rows.append((not found.bad, name, line, "; ".join(sentences(entries, found)[1:])))
+    shown = sorted(rows, key=lambda row: row[:2])
+    width = max((len(name) for _, name, _, _ in shown), default=0)
+    for _, name, line, said in shown[:_MOST_CELLS]:
+        console.print(Text.assemble(f"{name:<{width}}  ", line, f"  {said}" if said else ""), soft_wrap=True)
+    if len(shown) > _MOST_CELLS:
+        console.print(f"... and {len(shown) - _MOST_CELLS} more; a glob chooses among them", soft_wrap=True)
+    if runs:
+        span = runs[0] if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
+        console.print(f"{counted(len(past), 'cell')}, {counted(len(runs), 'run')}: {span}", soft_wrap=True)
+
+
 def sentences(entries: Sequence[Entry], found: Trend) -> list[str]:
     """What a trend says, a line each."""
     lines = [f"{found.runs} runs"]
@@ -99,7 +141,7 @@ def sentences(entries: Sequence[Entry], found: Trend) -> list[str]:
             f"changed ({(found.flake_rate or 0) * 100:.0f} % of such pairs of runs)"
         )
     lines += [
-        f"latency stepped from {latency_text(step.before)} to {latency_text(step.after)} ms "
+        f"latency stepped from {latency_ms(step.before)} to {latency_ms(step.after)} "
         f"({(step.ratio - 1) * 100:+.0f} %) in {entries[step.index].run}"
         for step in found.steps
     ]

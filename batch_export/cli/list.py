@@ -1,4 +1,4 @@
-"""`list models|sweeps|providers|exporters|verbs`: what there is to choose from, a line each, the word to type first.
+"""`list [models|tags|sweeps|cells|...]`: what there is to choose from, a line each, the word to type first.
 
 Overrides and `--config-dir` as for a sweep arrive; plain columns leave, for people, `grep` and `cut` alike. A config
 that cannot be read has its name in the list and a sentence on standard error; the exit code is then 2.
@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from batch_export.cli.arguments import VerbParser
+from batch_export.cli.arguments import VerbParser, add_config_dirs, add_outputs, config_words
 from batch_export.cli.known import verbs
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.config.groups import TAG
 from batch_export.errors import UsageError
+from batch_export.nouns import counted
+from batch_export.report import run_folder as files
+from batch_export.report.runs import all_runs
+from batch_export.report.wording import OUTCOMES
+from batch_export.sweeps.planned import planned_cells
 
 Columns = Callable[[Mapping[str, Any]], Sequence[str]]
 
@@ -44,20 +50,33 @@ _GROUPS: dict[str, tuple[str, Columns]] = {
     "providers": ("provider", _provider),
     "exporters": ("exporter", _exporter),
 }
-"""What can be listed: the config group, and what is shown of a config beside its name."""
+"""What is listed of config groups: the group, and what is shown of a config beside its name."""
 
-WORDS = (*_GROUPS, "verbs")
+WORDS = ("models", "tags", "sweeps", "cells", "providers", "exporters", "runs", "verbs")
+_MOST_NAMES = 6
 
 
 def run(arguments: list[str]) -> int:
     """Prints the list; 0 when all of it could be read."""
     parser = VerbParser("list", "Lists what there is to choose from. Overrides and --config-dir DIR may follow.")
-    parser.add_argument("what", choices=WORDS)
+    parser.add_argument("what", nargs="?", choices=WORDS, help="without it, a line for each of these")
+    add_outputs(parser)
+    add_config_dirs(parser)
     asked, overrides = parser.parse_known_args(arguments)
+    words = [*overrides, *config_words(asked)]
     if asked.what == "verbs":
         _print([(verb.usage, verb.summary) for verb in verbs().values()])
         return 0
-    return compose_and_call(lambda composed: _list(composed, *_GROUPS[asked.what]), overrides, leave_no_trace=True)
+    if asked.what == "runs":
+        _print(_runs(asked.outputs))
+        return 0
+    if asked.what == "cells":
+        return compose_and_call(_cells, words, leave_no_trace=True)
+    if asked.what == "tags":
+        return compose_and_call(_tags, words, leave_no_trace=True)
+    if asked.what is None:
+        return compose_and_call(lambda composed: _overview(composed, asked.outputs), words, leave_no_trace=True)
+    return compose_and_call(lambda composed: _list(composed, *_GROUPS[asked.what]), words, leave_no_trace=True)
 
 
 def offers(before: Sequence[str]) -> Iterable[str]:
@@ -75,6 +94,65 @@ def _list(composed: Composed, group: str, columns: Columns) -> int:
             rows.append((name,))
             complaints.append(str(error))
     _print(rows)
+    return _told(complaints)
+
+
+def _cells(composed: Composed) -> int:
+    """The cells of the sweep that the overrides describe; those that would be skipped say why."""
+    _, cells = planned_cells(composed)
+    _print([(item.cell.name, f"skip: {item.skip}") if item.skip else (item.cell.name,) for item in cells])
+    return 0
+
+
+def _tags(composed: Composed) -> int:
+    found: dict[str, list[str]] = {}
+    complaints: list[str] = []
+    for name in composed.groups.names("model"):
+        try:
+            for tag in filter(None, _model(composed.groups.load("model", name))[0].split(",")):
+                found.setdefault(tag, []).append(name)
+        except UsageError as error:
+            complaints.append(str(error))
+    _print([(tag, counted(len(names), "model"), _shortened(names)) for tag, names in sorted(found.items())])
+    return _told(complaints)
+
+
+def _runs(outputs: Path) -> list[Sequence[str]]:
+    """The runs below the outputs, the newest first, with what they came to."""
+    rows: list[Sequence[str]] = []
+    for folder in reversed(all_runs(outputs)):
+        summary = files.read_summary(folder)
+        said = (
+            ", ".join(f"{summary[outcome]} {outcome}" for outcome in OUTCOMES if summary.get(outcome))
+            if summary
+            else ""
+        )
+        rows.append((str(folder), said or "not finished", str((summary or {}).get("command", ""))))
+    return rows
+
+
+def _overview(composed: Composed, outputs: Path) -> int:
+    """A line for each thing that can be listed: how many there are, and the first of them."""
+    rows: list[Sequence[str]] = []
+    for what, (group, _) in _GROUPS.items():
+        names = composed.groups.names(group)
+        rows.append((f"list {what}", str(len(names)), _shortened(names)))
+    runs = [str(folder) for folder in reversed(all_runs(outputs))]
+    rows += [
+        ("list tags", "", "tags of models, for matrix.models=['tag:...']"),
+        ("list cells", "", "cells that a sweep would run; +sweep=NAME and other overrides may follow"),
+        ("list runs", str(len(runs)), _shortened(runs[:_MOST_NAMES])),
+        ("list verbs", str(len(verbs())), _shortened(list(verbs()))),
+    ]
+    _print(rows)
+    return 0
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+
+
+def _told(complaints: Sequence[str]) -> int:
     for complaint in complaints:
         print(f"error: {complaint}", file=sys.stderr)
     return UsageError.exit_code if complaints else 0

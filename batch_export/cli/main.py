@@ -19,24 +19,32 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
 from batch_export.cli import completion
-from batch_export.cli.known import help_text, verbs
-from batch_export.config.compose import Composed, compose_and_call
+from batch_export.cli.known import verbs
+from batch_export.config.compose import Composed, compose_and_call, takes_value
 from batch_export.errors import BatchExportError, UsageError
 from batch_export.version import __version__
 from batch_export.words import nearest
 
+if TYPE_CHECKING:
+    from batch_export.cli.sweep_flags import SweepFlags
+
 EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""128 and the number of SIGPIPE."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs one command line; `argv[0]` is the program, as in `sys.argv`."""
     with _noting_interrupt() as interrupted:
         try:
-            return _dispatch(argv[0], list(argv[1:]))
+            code = _dispatch(argv[0], list(argv[1:]))
+            sys.stdout.flush()  # a reader that went away is noticed here, not when Python ends
+            return code
         except BatchExportError as error:
             from batch_export.error_codes import code_of  # lazy: all explanations come with it, and most runs need none
 
@@ -45,8 +53,11 @@ def main(argv: Sequence[str]) -> int:
         except KeyboardInterrupt:
             pass
         except BrokenPipeError:  # the reader of our output went away, e.g. `plan | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            return _without_reader()
+        except SystemExit as ended:  # rich's way to say the same; argparse ends with --help this way
+            if isinstance(ended.__context__, BrokenPipeError):
+                return _without_reader()
+            raise
         except Exception:
             # Ctrl-C in the middle of an import comes out as an ImportError: extension modules raise what they like.
             if not interrupted.is_set():
@@ -55,6 +66,17 @@ def main(argv: Sequence[str]) -> int:
                 return 3
     print("interrupted", file=sys.stderr)
     return EXIT_INTERRUPTED
+
+
+def _without_reader() -> int:
+    """Lets go of output that nobody reads any more; returns what a shell says of other tools that end this way."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+    return EXIT_BROKEN_PIPE
 
 
 @contextmanager
@@ -80,13 +102,20 @@ def _dispatch(program: str, arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(f"batch_export {__version__}")
         return 0
-    OmegaConf.register_new_resolver("batch_export_verbs", help_text, replace=True)
+    OmegaConf.register_new_resolver("batch_export_help", _help, replace=True)
     if completion.is_query(arguments):
         completion.offer()
+    arguments = verb_first(arguments)
     word, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if not word or "=" in word or word[0] in "-+~":
-        command = _command(program, arguments)
-        return compose_and_call(lambda composed: _sweep(composed, command), arguments, leave_no_trace=False)
+        from batch_export.cli.sweep_flags import taken_out  # lazy: verbs and help do without the folders of runs
+
+        asked = taken_out(arguments)
+        if asked.nothing_to_do:
+            print(asked.nothing_to_do)
+            return 0
+        command = _command(program, asked.typed)
+        return compose_and_call(lambda composed: _sweep(composed, command, asked), asked.words, leave_no_trace=False)
     if word in verbs():
         verb = importlib.import_module(f"batch_export.cli.{word}")  # lazy: only the one that is asked for
         return int(verb.run(rest))
@@ -96,10 +125,40 @@ def _dispatch(program: str, arguments: list[str]) -> int:
     raise UsageError(f"Unknown verb {word!r} ({hint}); `--help` shows what there is")
 
 
-def _sweep(composed: Composed, command: str) -> int:
+def _help() -> str:
+    from batch_export.cli.manual import help_text  # lazy: only `--help` shows it
+
+    return help_text()
+
+
+def verb_first(arguments: Sequence[str]) -> list[str]:
+    """Returns the words with the verb at the front: flags and overrides may stand before it.
+
+    What stood before it comes after all else. A word that is the value of a flag before it is no verb.
+    """
+    places = [index for index, word in enumerate(arguments) if word in verbs()]
+    if not places or places[0] == 0:
+        return list(arguments)
+    if not all(_is_option(arguments, index) for index in range(places[0])):
+        return list(arguments)  # a word that is neither comes first, and is refused by its name
+    free = [index for index in places if not takes_value(arguments[index - 1])]
+    alone = [index for index in free if not arguments[index - 1].startswith("-") or "=" in arguments[index - 1]]
+    place = (alone or free or places)[0]
+    if not free:
+        return list(arguments)
+    return [arguments[place], *arguments[place + 1 :], *arguments[:place]]
+
+
+def _is_option(arguments: Sequence[str], index: int) -> bool:
+    """Whether a word is a flag, an override, or stands where a flag's value may."""
+    word = arguments[index]
+    return word[:1] in ("-", "+", "~") or "=" in word or (index > 0 and arguments[index - 1].startswith("-"))
+
+
+def _sweep(composed: Composed, command: str, asked: SweepFlags) -> int:
     from batch_export.sweeps.course import sweep_composed  # lazy: help and verbs do without the runner and all reports
 
-    return sweep_composed(composed, command)
+    return sweep_composed(composed, command, brief=asked.brief, only=asked.only)
 
 
 def _command(program: str, arguments: Sequence[str]) -> str:

@@ -15,9 +15,11 @@ from batch_export.errors import UsageError
 from batch_export.record import Record
 from batch_export.report import run_folder as files
 from batch_export.report.compare import Comparison
+from batch_export.report.disagreements import disagreements
 from batch_export.report.expectations import stale, stale_exclusions
 from batch_export.report.formats import FORMATS, REPORTS, SUMMARIES, Subject, write
 from batch_export.report.runs import Side, read_side, records_of, resolve_run
+from batch_export.report.since import since_when
 from batch_export.report.summary import summarise
 from batch_export.report.terminal import tell
 from batch_export.spec import RunSpec
@@ -25,7 +27,7 @@ from batch_export.sweeps.conclude import compared
 
 
 def run(arguments: list[str]) -> int:
-    """Renders; the exit code is that of the run's results."""
+    """Renders; the exit code is that of the run's results, or of the rendering where a file was asked for."""
     if not arguments:
         raise UsageError("report takes the folder of one run, e.g. `report outputs/latest`")
     asked = _parser().parse_args(arguments)
@@ -37,12 +39,15 @@ def run(arguments: list[str]) -> int:
         summarise(records, files.read_counts(folder), stored.command, allow_flaky=stored.spec.runner.allow_flaky),
         stale_expectations=stale(stored.spec.expectations, records),
         stale_exclusions=stale_exclusions(stored.spec.matrix.exclude, [record.cell for record in records]),
+        disagreements=disagreements(records),
         comparison=files.read_comparison(folder),
     )
-    subject = Subject(folder, records, summary, comparison)
+    subject = Subject(folder, records, summary, comparison, since=since_when(folder, records))
     if asked.format is None:
         write(subject, (*SUMMARIES, *REPORTS))
-    _one(asked.format or "text", asked.output, subject)
+    _one(asked.format or "text", asked.output, subject, brief=asked.quiet)
+    if asked.output is not None and not asked.exit_code:
+        return 0
     return 1 if summary.unexpected or summary.nothing_tested else 0
 
 
@@ -51,7 +56,7 @@ def offers(before: Sequence[str]) -> Iterable[str]:
     return () if before else offered_runs(before)
 
 
-def _one(name: str, output: Path | None, subject: Subject) -> None:
+def _one(name: str, output: Path | None, subject: Subject, *, brief: bool) -> None:
     form = FORMATS[name]
     if output is not None:
         files.write_asked(output, form.render(replace(subject, place=output.absolute().parent)), "-o")
@@ -59,7 +64,15 @@ def _one(name: str, output: Path | None, subject: Subject) -> None:
         write(subject, [name])
         print(subject.folder / form.file)
     elif name == "text":  # as wide and as coloured as the terminal is
-        tell(Console(), subject.records, subject.summary, subject.folder, subject.comparison)
+        tell(
+            Console(),
+            subject.records,
+            subject.summary,
+            subject.folder,
+            subject.comparison,
+            brief=brief,
+            since=subject.since,
+        )
     else:
         sys.stdout.write(form.render(subject).decode())
 
@@ -87,6 +100,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("run", help="the run's folder, latest, or latest~1")
     parser.add_argument("--format", choices=tuple(FORMATS), help="one format only")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (default: the terminal)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="on the terminal, only what is not as expected")
+    parser.add_argument(
+        "--exit-code", action="store_true", help="with -o too, end with the exit code of the run's results"
+    )
     parser.add_argument("--baseline", default="", metavar="RUN|FILE", help="compare with a run or a baseline file")
     add_outputs(parser)
     return parser

@@ -6,13 +6,13 @@ those of a run that nothing disturbed, but for times.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from batch_export.cli.arguments import VerbParser, add_outputs, offered_runs
+from batch_export.cli.origin import enter
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.config.run import ENGINES
 from batch_export.errors import UsageError
@@ -51,17 +51,13 @@ def offers(before: Sequence[str]) -> Iterable[str]:
 
 
 def _finish(composed: Composed, folder: Path, engine: str | None = None, address: str | None = None) -> int:
-    from batch_export.runner.surroundings import read_surroundings  # lazy: the runner is needed from here on
-
     stored = files.read_run(folder)
     spec = replace(stored.spec, runner=elsewhere(stored.spec.runner, engine, address))
     cells = stored.cells()
     files.require_writable(Path(stored.spec.store_path), "store.path")
     files.require_writable(folder, "output.path")
     outputs = folder.parent.parent
-    before = read_surroundings(folder)
-    if before is not None and before.folder and before.folder != os.getcwd():
-        _change_to(before.folder)
+    enter(folder)
     base = conclude.baseline_for(stored.spec, outputs, cells)
     known = frozenset([*composed.groups.names("model"), *(model.name for model in stored.spec.matrix.models)])
     job = Job(folder, outputs, spec, cells, stored.command, base, known)
@@ -82,18 +78,6 @@ def elsewhere(runner: RunnerSpec, engine: str | None, address: str | None) -> Ru
     if engine is None or engine == runner.engine:
         return runner
     return replace(runner, engine=engine, address="")
-
-
-def _change_to(folder: str) -> None:
-    """Goes where the run was started: models and their data may be found relative to that folder."""
-    try:
-        os.chdir(folder)
-        sys.path.insert(0, folder)
-    except OSError as error:
-        raise UsageError(
-            f"the run was started in {folder}, which cannot be entered ({error.strerror}). "
-            "Next step: run the sweep anew; what it has in common with the old one comes from the store"
-        ) from error
 
 
 def newest_unfinished(outputs: Path) -> Path:

@@ -13,9 +13,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import hydra
+from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
@@ -38,6 +40,7 @@ _NO_TRACE = (
 )
 
 _BARE_WORD = re.compile(r"[A-Za-z][\w./-]*")
+_MULTIRUN = re.compile(r"\+{0,2}hydra\.mode=.*multirun.*", re.IGNORECASE)
 _INFO_FLAGS = ("--info", "-i")
 _BASELINE = re.compile(r"^(\+{0,2}baseline=)(latest~\d+)$")
 """Hydra's grammar has no `~` in a value that is not quoted, and a shell would have taken the quotes away."""
@@ -82,12 +85,12 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
         RunError: the run's folder cannot be made.
     """
     overrides, flags = arrange(arguments)
-    if any(flag in ("--multirun", "-m") for flag in flags):
+    if any(flag in ("--multirun", "-m") for flag in flags) or any(map(_MULTIRUN.fullmatch, overrides)):
         raise UsageError("--multirun is not used here: the matrix' own keys take lists, e.g. matrix.opsets=[18,20]")
     for word in overrides:
         if _BARE_WORD.fullmatch(word):
             raise UsageError(
-                f"{word!r} is not an override (key=value); a verb such as plan stands before everything else"
+                f"{word!r} is not an override (key=value); a verb is one of those that `list verbs` prints"
             )
     flags, composing, folders = taken_out(flags, overrides)
     outcome: list[int] = []
@@ -113,12 +116,16 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
             raise UsageError(explain(error, overrides)) from error
         except ValueError as error:  # how Hydra refuses flags that exclude each other
             raise UsageError(str(error)) from error
+        except BrokenPipeError:
+            raise  # what was printed has no reader any more; nothing is wrong with the folder
         except OSError as error:
             raise RunError(
                 f"The run's folder cannot be made ({error.strerror}: {error.filename}). "
                 "Next step: choose another with output.path=..."
             ) from error
     if raised:
+        if isinstance(raised[0], OmegaConfBaseException):  # an interpolation that is resolved when it is looked at
+            raise UsageError(explain(raised[0], overrides)) from raised[0]
         raise raised[0]
     return outcome[0] if outcome else 0
 
@@ -129,7 +136,7 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     Raises:
         UsageError: a flag that Hydra does not have; the sentence has the nearest one.
     """
-    known = {name: action for action in get_args_parser()._actions for name in action.option_strings}
+    known = _hydra_flags()
     overrides: list[str] = []
     flags: list[str] = []
     rest = list(arguments)
@@ -153,6 +160,17 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return overrides, flags
 
 
+@cache
+def _hydra_flags() -> dict[str, argparse.Action]:
+    return {name: action for action in get_args_parser()._actions for name in action.option_strings}
+
+
+def takes_value(word: str) -> bool:
+    """Whether a word is one of Hydra's flags that needs the next word as its value."""
+    action = _hydra_flags().get(word)
+    return action is not None and action.nargs is None
+
+
 def _is_choice(action: argparse.Action, rest: Sequence[str]) -> bool:
     return bool(rest) and rest[0] in (action.choices or ())
 
@@ -163,13 +181,19 @@ def _address(schema: str, path: str) -> str:
 
 @contextmanager
 def _hydra_settings(argv: list[str]) -> Iterator[None]:
-    """Hydra reads `sys.argv`, and hands errors on only when this variable asks it to; both are put back."""
-    old_argv, old_value = sys.argv, os.environ.get(_FULL_ERROR)
+    """Hydra reads `sys.argv`, and hands errors on only when this variable asks it to; both are put back.
+
+    To learn whether it is to run once or many times, it composes the whole configuration before it composes it again to
+    run, which is a fifth of what a sweep that is cached takes. Here it always runs once.
+    """
+    old_argv, old_value, ask = sys.argv, os.environ.get(_FULL_ERROR), Hydra.get_mode
     sys.argv, os.environ[_FULL_ERROR] = argv, "1"
+    Hydra.get_mode = lambda *_, **__: None  # type: ignore[method-assign]
     try:
         yield
     finally:
         sys.argv = old_argv
+        Hydra.get_mode = ask  # type: ignore[method-assign]
         if old_value is None:
             del os.environ[_FULL_ERROR]
         else:

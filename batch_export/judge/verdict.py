@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from batch_export.findings.diagnostic import OTHERWISE
 from batch_export.judge import oracle_need
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.rounding import lies_below
@@ -139,9 +140,7 @@ def _failed(record: Record, problem: _Problem, declared: Sequence[Expectation], 
             return replace(record, verdict="xfail", stage=stage, error_class=error_class, message=message, extra=extra)
     if declared:
         expected = declared[0]
-        message += (
-            f" (expected to fail otherwise: stage {expected.stage}, class {expected.error_class}: {expected.reason})"
-        )
+        message += f"{OTHERWISE}stage {expected.stage}, class {expected.error_class}: {expected.reason})"
     return replace(record, verdict="fail", stage=stage, error_class=error_class, message=message, extra=extra)
 
 
@@ -375,7 +374,7 @@ def _shown(runs: Sequence[RunFacts], tolerance_of: Mapping[str, Tolerance], fact
 
 
 def _float64_sentence(record: Record, model: ModelSpec, tolerances: Mapping[str, Tolerance]) -> str:
-    """Says what eager in float64 tells of a cell, or why it was not asked; empty where nothing was compared."""
+    """Says what eager in float64 shows about a cell, or why it was not asked; empty where nothing was compared."""
     runs = [run for run in record.runs if run.outputs]
     beside = [(output, run) for run in runs for output in run.outputs if output.has_oracle]
     if beside:

@@ -1,18 +1,23 @@
 """Which failing cells share a defect. Records arrive, clusters leave; nothing is printed or judged.
 
-Where an operator or a source line is known, it makes the defect, whatever the model; otherwise the stage, the class and
-the message without its numbers do, and cells of different models are not taken for the same.
+Where an operator or a source line is known, it makes the defect; otherwise the stage, the class and the message do,
+without its numbers and without the cell's own names. What was raised is one defect whatever the model and the exporter;
+a symptom (values that differ, a process that ended) says nothing of its cause, so models and exporters stay apart.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from batch_export.findings.diagnostic import Diagnostic, without_numbers
-from batch_export.record import Cell, Record
+from batch_export.record import PROCESS_STAGES, Cell, Record
 from batch_export.report.wording import UNEXPECTED
 from batch_export.words import one_line
+
+_SYMPTOMS = ("check", "dynamic", "mismatch", *PROCESS_STAGES, "")
+"""Stages whose failures are found in what came out, not raised by what went wrong; records without one are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +63,17 @@ def cluster_key(record: Record) -> tuple[str, ...]:
     """Returns what records of one cluster have in common."""
     found = diagnostic(record)
     if found.operator or found.source:
-        return (record.verdict, record.cell.exporter, *found.identity)
-    message = without_numbers(found.message)
-    return (record.verdict, record.cell.exporter, record.cell.model, found.stage, found.error_class, message)
+        return (record.verdict, *found.identity)
+    message = without_numbers(_without_names(found.message, record.cell))
+    apart = (record.cell.model, record.cell.exporter) if record.stage in _SYMPTOMS else ()
+    return (record.verdict, found.stage, found.error_class, message, *apart)
+
+
+def _without_names(message: str, cell: Cell) -> str:
+    """The message with the names of the cell, its model and its exporter left open."""
+    for name in (cell.name, cell.model, cell.exporter):
+        message = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "<>", message)
+    return message
 
 
 def clusters(records: Iterable[Record]) -> list[Cluster]:

@@ -6,14 +6,14 @@ A run's folder, records, summary and comparison arrive; bytes or files leave. No
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 
-from batch_export.record import Record
+from batch_export.record import Cell, Record
 from batch_export.report.compare import Comparison
 from batch_export.report.html import html_report
 from batch_export.report.html_context import context_of
@@ -23,6 +23,7 @@ from batch_export.report.parquet import parquet_bytes
 from batch_export.report.rows import rows_of
 from batch_export.report.run_folder import SUMMARY_FILE, write_whole
 from batch_export.report.sarif import sarif_text
+from batch_export.report.since import Since
 from batch_export.report.spreadsheet import csv_text
 from batch_export.report.summary import Summary
 from batch_export.report.terminal import tell
@@ -41,6 +42,7 @@ class Subject:
         summary: of these.
         comparison: with a base, if there is one.
         place: the folder that a report is written to, which its links start from; the run's by default.
+        since: since when cells fail.
     """
 
     folder: Path
@@ -48,6 +50,7 @@ class Subject:
     summary: Summary
     comparison: Comparison | None = None
     place: Path | None = None
+    since: Mapping[Cell, Since] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +71,19 @@ class Format:
 def _text(subject: Subject) -> bytes:
     console = Console(file=io.StringIO(), width=_TEXT_WIDTH, no_color=True, force_terminal=False)
     with console.capture() as capture:
-        tell(console, rows_of(subject.records), subject.summary, subject.folder, subject.comparison)
+        rows = rows_of(subject.records)
+        tell(console, rows, subject.summary, subject.folder, subject.comparison, since=subject.since)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()).encode()
 
 
 def _html(subject: Subject) -> bytes:
     context = context_of(subject.folder, subject.records, subject.summary, subject.comparison, subject.place)
+    context = replace(context, since=subject.since)
     return html_report(subject.records, subject.summary, context).encode()
 
 
 def _markdown(subject: Subject) -> bytes:
-    return markdown(rows_of(subject.records), subject.summary).encode()
+    return markdown(rows_of(subject.records), subject.summary, subject.since).encode()
 
 
 def _json(subject: Subject) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,11 @@ from batch_export.errors import BatchExportError
 from batch_export.record import Cell, Record
 from batch_export.report import run_folder as files
 from batch_export.report.compare import Comparison
+from batch_export.report.disagreements import sentences
 from batch_export.report.history import HISTORY_FILE, Entry, open_history
 from batch_export.report.html_data import Bisected, ReportContext
 from batch_export.report.redact import shorten
+from batch_export.report.rerun import folder_flags, settings
 from batch_export.report.rows import rows_of
 from batch_export.report.summary import Summary
 from batch_export.report.terminal import folder_text
@@ -56,6 +57,7 @@ def context_of(
         logs=_link(folder, place),
         tolerances={name: (entry.atol, entry.rtol) for name, entry in spec.tolerances.items()},
         stale=(*summary.stale_expectations, *(f"exclusion: {line}" for line in summary.stale_exclusions)),
+        disagreements=sentences(summary.disagreements),
         repro=_repro(spec, summary.command),
         run=folder_text(folder),
         bisected=_bisected(folder, rows_of(records)),
@@ -125,15 +127,4 @@ def _history(outputs: Path) -> Mapping[str, Sequence[Entry]]:
 
 def _repro(spec: RunSpec, command: str) -> str:
     """The command line that a cell's axes are added to: the run's, without its own matrix and baseline."""
-    words = shlex.split(command)
-    flags = [
-        word
-        for before, word in pairwise(["", *words])
-        if word.startswith(("--config-dir", "-cd")) or before in ("--config-dir", "-cd")
-    ]
-    kept = [
-        word
-        for word in spec.overrides
-        if word.lstrip("+").startswith("hydra.searchpath") or not word.startswith(("matrix.", "hydra", "baseline"))
-    ]
-    return shlex.join(["python", "-m", "batch_export", *kept, *flags])
+    return shlex.join(["python", "-m", "batch_export", *settings(spec), *folder_flags(command)])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from batch_export.nouns import counted
-from batch_export.record import Record
+from batch_export.record import Cell, Record
+from batch_export.report.disagreements import sentences
 from batch_export.report.failures import group_failures
 from batch_export.report.redact import shorten
+from batch_export.report.since import Since
 from batch_export.report.summary import Summary
 from batch_export.report.wording import GLYPHS, OUTCOMES, cell_text, legends, speed_up
 
@@ -21,8 +23,8 @@ _MOST_BYTES = 1_000_000
 """GitHub refuses a job summary of more than 1 MiB."""
 
 
-def markdown(records: Sequence[Record], summary: Summary) -> str:
-    """Returns the whole document."""
+def markdown(records: Sequence[Record], summary: Summary, since: Mapping[Cell, Since] | None = None) -> str:
+    """Returns the whole document; `since` says since when cells fail."""
     counts = ", ".join(f"{summary.outcomes[outcome]} {outcome}" for outcome in OUTCOMES if summary.outcomes[outcome])
     lines = [
         "# batch_export",
@@ -53,17 +55,24 @@ def markdown(records: Sequence[Record], summary: Summary) -> str:
         lines += [escape(note), ""]
     if summary.nothing_tested:
         lines += [f"**{summary.nothing_tested[:1].upper()}{summary.nothing_tested[1:]}.**", ""]
-    failures = group_failures(records, name_exporter=True)
+    failures = group_failures(records, name_exporter=True, since=since)
     if failures:
         lines += ["## Unexpected", ""]
         for group in failures:
             lines.append(f"- {GLYPHS[group.verdict]} **{escape(group.title)}**: {escape(group.kind)}")
-            lines += [f"  {escape(text)}" for text in (group.cause, f"log: {group.log}" if group.log else "") if text]
+            lines += [
+                f"  {escape(text)}"
+                for text in (group.cause, group.since, f"log: {group.log}" if group.log else "")
+                if text
+            ]
             lines += [f"  `{group.next}`"] if group.next and "`" not in group.next else []
         lines.append("")
     for title, reasons in (("Failed as expected", summary.xfail_reasons), ("Skipped", summary.skip_reasons)):
         if reasons:
             lines += [f"## {title}", "", *(f"- {count}: {escape(reason)}" for reason, count in reasons.items()), ""]
+    disagreeing = sentences(summary.disagreements)
+    if disagreeing:
+        lines += ["## Where runtimes disagree", "", *(f"- {escape(line)}" for line in disagreeing), ""]
     stale = [f"expectation: {line}" for line in summary.stale_expectations]
     stale += [f"exclusion: {line}" for line in summary.stale_exclusions]
     if stale:

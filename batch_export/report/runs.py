@@ -47,6 +47,9 @@ def resolve_run(word: str, outputs: Path) -> Path:
     Raises:
         UsageError: there is no such run; the sentence lists the newest ones.
     """
+    parent, _, last = word.replace("\\", "/").rpartition("/")
+    if parent and _LATEST.fullmatch(last) and not (Path(word).expanduser() / run_folder.RUN_FILE).is_file():
+        word, outputs = last, Path(parent).expanduser()  # a folder of runs elsewhere
     found = _LATEST.fullmatch(word)
     if found is None:
         folder = Path(word).expanduser()

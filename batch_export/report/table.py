@@ -42,15 +42,21 @@ def tables(
         }
     for group, members in groups.items():
         title = " · ".join(group) if titled else ""
-        cell_width = max(_CELL_WIDTH, *(len(cell_text(record, glyphs)) for record in members))
+        cell_width = max(
+            _CELL_WIDTH, *(len(cell_text(record, glyphs, (marks or {}).get(record.cell, ""))) for record in members)
+        )
         for columns in _split(_opsets(members), members, width, cell_width):
             said = title.replace("·", "-") if ascii_only else title
             yield _table(members, columns, said, glyphs, marks or {}, _room(members, len(columns), width, cell_width))
 
 
-def legend(records: Sequence[Record], *, ascii_only: bool = False) -> list[str]:
+def legend(
+    records: Sequence[Record], *, ascii_only: bool = False, marks: Mapping[Cell, str] | None = None
+) -> list[str]:
     """Lines that explain the cells, no more than these records need."""
     lines = [_LEGEND.replace("✓", ASCII_GLYPHS["pass"]) if ascii_only else _LEGEND]
+    if {"new", "fixed"} & set((marks or {}).values()):
+        lines.append("new, fixed: against the base")
     return [*lines, *legends(records)]
 
 

@@ -5,17 +5,19 @@ Records and a summary go in, lines go to the console given; nothing is judged or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from batch_export.nouns import counted
-from batch_export.record import Record
+from batch_export.record import Cell, Record
 from batch_export.report.compare import Comparison
 from batch_export.report.compare_text import tell_comparison
+from batch_export.report.disagreements import sentences
 from batch_export.report.failures import FailureGroup, group_failures
+from batch_export.report.since import Since
 from batch_export.report.summary import Summary
 from batch_export.report.table import legend, tables
 from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, OUTCOMES, STYLES
@@ -30,30 +32,46 @@ def tell(
     summary: Summary,
     run_folder: Path,
     comparison: Comparison | None = None,
+    *,
+    brief: bool = False,
+    since: Mapping[Cell, Since] | None = None,
 ) -> None:
-    """Prints what a run came to, and its comparison with a baseline if there is one."""
+    """Prints what a run came to, and its comparison with a baseline if there is one; each failure is told once.
+
+    Args:
+        console: where to.
+        records: judged, one per planned cell.
+        summary: of these.
+        run_folder: where the files are.
+        comparison: with a base.
+        brief: leaves out the table and all that ended as expected.
+        since: since when cells fail.
+    """
     ascii_only = not console.encoding.lower().startswith("utf")
     marks = comparison.marks() if comparison is not None else {}
-    if records:
+    if records and not brief:
         for table in tables(records, width=console.width, ascii_only=ascii_only, marks=marks):
             console.print(table)
             console.print()
-        for line in legend(records, ascii_only=ascii_only):
+        for line in legend(records, ascii_only=ascii_only, marks=marks):
             console.print(Text(line, "dim"))
     several = len({record.cell.exporter for record in records}) > 1
-    groups = group_failures(records, name_exporter=several)
+    groups = group_failures(records, name_exporter=several, marks=marks, since=since)
     _tell_failures(console, groups, run_folder, ASCII_GLYPHS if ascii_only else GLYPHS)
-    console.print()
-    for reason, count in list(summary.skip_reasons.items())[:_MOST_REASONS]:
+    if groups or not brief:
+        console.print()
+    for reason, count in [] if brief else list(summary.skip_reasons.items())[:_MOST_REASONS]:
         console.print(Text(f"skipped {count}: {reason}", "dim"), soft_wrap=True)
-    for reason, count in list(summary.xfail_reasons.items())[:_MOST_REASONS]:
+    for reason, count in [] if brief else list(summary.xfail_reasons.items())[:_MOST_REASONS]:
         console.print(Text(f"failed as expected {count}: {reason}", "dim"), soft_wrap=True)
+    for sentence in sentences(summary.disagreements):
+        console.print(Text(f"disagreement: {sentence}", "yellow"), soft_wrap=True)
     for sentence in summary.stale_expectations:
         console.print(Text(f"stale expectation: {sentence}", "yellow"), soft_wrap=True)
     for sentence in summary.stale_exclusions:
         console.print(Text(f"stale exclusion: {sentence}", "yellow"), soft_wrap=True)
     if comparison is not None:
-        tell_comparison(console, comparison)
+        tell_comparison(console, comparison, told={cell for group in groups for cell in group.cells}, brief=brief)
     console.print(counts_line(summary), soft_wrap=True)
     if summary.nothing_tested:
         console.print(Text(summary.nothing_tested, "bold red"), soft_wrap=True)
@@ -89,11 +107,15 @@ def _tell_failures(console: Console, groups: list[FailureGroup], run_folder: Pat
     for group in groups[:_MOST_FAILURES]:
         console.print()
         head = Text(f"{glyphs[group.verdict]} ", STYLES[group.verdict])
+        if group.new:
+            head.append("new " if group.new == len(group.cells) else f"{group.new} new of ", "bold red")
         head.append(group.title, "bold")
         head.append(f": {group.kind}")
         console.print(head)
         if group.cause:
             console.print(Text(f"  {group.cause}"), soft_wrap=True)
+        if group.since:
+            console.print(Text(f"  {group.since}"), soft_wrap=True)
         if group.next:
             console.print(Text(f"  next: {group.next}", "dim"), soft_wrap=True)
         if group.log:

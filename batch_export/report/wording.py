@@ -97,17 +97,27 @@ def latency_text(milliseconds: float | None) -> str:
     return f"{seconds:.1f}s" if seconds < 9.95 else f"{seconds:.0f}s"
 
 
+def latency_ms(milliseconds: float | None) -> str:
+    """The same with its unit, for sentences: `12 us`, `1.23 ms`, `1.2 s`; empty when it is not known."""
+    text = latency_text(milliseconds)
+    for unit in ("us", "s"):
+        if text.endswith(unit):
+            return f"{text.removesuffix(unit)} {unit}"
+    return f"{text} ms" if text else ""
+
+
 def cell_text(record: Record, glyphs: dict[str, str], mark: str = "") -> str:
     """Eleven characters or so: `✓ 2e-6 1.23`; a tilde before the latency says that the machine was busy, an asterisk
     after the error that the model is random, a `^` that the file holds for some sizes only.
 
-    `mark` (`new`, `fixed`, `still`: what a comparison says) takes the place of the rest.
+    `mark` (`new`, `fixed`, `still`: what a comparison says) takes the place of the rest; a failure keeps its stage, and
+    one that was there before has no mark.
     """
     glyph = glyphs[record.verdict]
+    if record.verdict in ("fail", "xfail"):
+        return " ".join(filter(None, (glyph, mark if mark != "still" else "", one_line(record.stage))))
     if mark:
         return f"{glyph} {mark}"
-    if record.verdict in ("fail", "xfail"):
-        return f"{glyph} {one_line(record.stage)}".rstrip()
     if record.verdict in ("skip", "missing"):
         return f"{glyph} {record.verdict}"
     latency = record.latency_ms

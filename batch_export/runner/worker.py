@@ -15,11 +15,13 @@ import os
 import socket
 import sys
 import time
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batch_export import steps
-from batch_export.action import Action, ActionResult, Mnemonic, ModelArtifact
+from batch_export.action import Action, ActionResult, ModelArtifact
 from batch_export.digest import Digest
 from batch_export.errors import ArtifactError, CorruptArtifactError, StoreError
 from batch_export.plan import walk as plan
@@ -39,8 +41,9 @@ from batch_export.runner.order import (
     encode_event,
 )
 from batch_export.runner.preloaded import Preloaded
+from batch_export.runner.refresh import serves
 from batch_export.stages.failures import failure_from
-from batch_export.store import Found, Store, open_store
+from batch_export.store import Store, open_store
 
 if TYPE_CHECKING:
     from batch_export.stages.output import StageOutput
@@ -78,6 +81,7 @@ class Worker:
         self._home = os.getcwd()
         self._environment = dict(os.environ)
         self._corruptions = 0
+        self._process = os.getpid()
 
     def carry_out(self) -> None:
         """Resolves every cell, one after another."""
@@ -131,7 +135,8 @@ class Worker:
         self._evidence.of_ours()  # looking results up reads what they were made of
         begin = time.perf_counter()
         try:
-            output = self._stage(step)
+            with self._ending_forks():
+                output = self._stage(step)
             result = self._store_output(action, output)
             encode_event(Finished(result, "ran"))
         except BaseException as error:
@@ -153,6 +158,26 @@ class Worker:
         given = [self._opened(value) if name in step.kind.reads else value for name, value in step.given.items()]
         output: StageOutput = importlib.import_module(self._order.stages[step.kind.name]).execute(*bench, *given)
         return output
+
+    @contextlib.contextmanager
+    def _ending_forks(self) -> Iterator[None]:
+        """Ends a process that a model forked and that comes back here, by a return or by an exception: there is one
+        worker, and what the other process goes on with would be told and stored as ours. It ends as Python would end
+        it, its exception printed into the log.
+        """
+        status = 0
+        try:
+            yield
+        except BaseException as error:
+            if os.getpid() == self._process:
+                raise
+            status = _status_of(error)
+        finally:
+            if os.getpid() != self._process:
+                for stream in (sys.stdout, sys.stderr):
+                    with contextlib.suppress(OSError, ValueError):
+                        stream.flush()
+                os._exit(status)
 
     def _opened(self, content: Any) -> Any:
         """Returns the path of stored content; of `(case, digest)` pairs, the pairs with paths; of nothing, nothing.
@@ -271,17 +296,15 @@ class Worker:
             data = data[os.write(self._events, data) :]
 
 
-def serves(found: Found, mnemonic: Mnemonic, refresh: str) -> bool:
-    """Whether a cached result is good enough: latencies may have to be measured again, see `MeasureSpec.refresh`.
-
-    What this very run measured is: a run that is resumed measures nothing twice.
-    """
-    if mnemonic not in steps.ALONE or found.own or refresh == "missing":
-        return True
-    if refresh == "always":
-        return False
-    latency = found.result.facts.get("latency_ms")
-    return not (isinstance(latency, dict) and latency.get("contended"))
+def _status_of(error: BaseException) -> int:
+    """Returns the exit status that Python gives a process that `error` ends; prints what Python would print."""
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
 
 
 def main(

@@ -12,8 +12,9 @@ from typing import cast, get_args
 from batch_export.action import Mnemonic
 from batch_export.errors import LibraryMissingError, ModelError, OnnxExporterError, RunError, StoreError
 from batch_export.record import Failure, Stage
+from batch_export.runtime.worker.failures import WorkerEndedError
 from batch_export.steps import FAILURE_STAGE
-from batch_export.words import first_line
+from batch_export.words import telling_line
 
 _ENVIRONMENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS})
 _STAGES: frozenset[str] = frozenset(get_args(Stage))
@@ -74,6 +75,8 @@ def _stage(error: BaseException, mnemonic: Mnemonic) -> Stage:
         return "model"
     if isinstance(error, MemoryError):
         return "memory"
+    if isinstance(error, WorkerEndedError):
+        return "crash"
     if isinstance(error, StoreError | RunError | LibraryMissingError | ConnectionError):
         return "environment"
     if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS:
@@ -94,8 +97,8 @@ def _text(error: BaseException) -> str:
 
 
 def short_line(text: str) -> str:
-    """Returns the first line that says something, cut to 400 characters; what to do next is never cut."""
-    first = _plain(first_line(text)) or "(no message)"
+    """Returns the first line, with what it announces, cut to 400 characters; what to do next is never cut."""
+    first = _plain(telling_line(text)) or "(no message)"
     if len(first) <= _MESSAGE_CHARACTERS:
         return first
     _, word, step = first.rpartition("Next step: ")

@@ -9,20 +9,23 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from batch_export.config.compose import Composed
-from batch_export.errors import BatchExportError
+from batch_export.errors import BatchExportError, UsageError
 from batch_export.nouns import counted
-from batch_export.record import Record
+from batch_export.plan.matrix import PlannedCell
+from batch_export.record import Cell, Record
 from batch_export.report import run_folder as files
 from batch_export.report.formats import SUMMARIES, Subject, write
 from batch_export.report.progress import reporter_for
 from batch_export.report.rows import rows_of, without_runs
+from batch_export.report.since import since_when
 from batch_export.report.summary import Counts, Summary, complete, completed, summarise
 from batch_export.report.terminal import tell
 from batch_export.sweeps import conclude
@@ -38,7 +41,7 @@ def carry_out(job: Job) -> int:
     from batch_export.runner.sweep import run_sweep  # lazy: joblib takes 0.4 s, which a usage error need not wait for
 
     began = time.monotonic()
-    reporter = reporter_for(Console(stderr=True, quiet=job.quiet))
+    reporter = reporter_for(Console(stderr=True, quiet=job.quiet or job.brief))
     try:
         result = run_sweep(job.spec, job.cells, reporter=reporter, run_folder=job.folder, command=job.resume_command)
     except BatchExportError:
@@ -60,7 +63,8 @@ def finish(job: Job, result: RunResult, began: float) -> int:
     records = files.write_records(job.folder, completed(job.cells, result.records))
     summary, comparison = conclude.conclude(job, records, write_summary(job, records, counts))
     if not job.quiet:
-        tell(Console(), rows_of(records), summary, job.folder, comparison)
+        since = since_when(job.folder, records)
+        tell(Console(), rows_of(records), summary, job.folder, comparison, brief=job.brief, since=since)
     if result.interrupted:
         print(
             f"interrupted with {counted(result.unfinished, 'cell')} to go; what is finished is kept. "
@@ -77,12 +81,35 @@ def write_summary(job: Job, records: Sequence[Record], counts: Counts) -> Summar
     return summary
 
 
-def sweep_composed(composed: Composed, command: str, *, quiet: bool = False) -> int:
-    """Runs the sweep that the configuration describes; `quiet` leaves out progress and table."""
+def sweep_composed(
+    composed: Composed,
+    command: str,
+    *,
+    quiet: bool = False,
+    brief: bool = False,
+    only: Collection[Cell] | None = None,
+) -> int:
+    """Runs the sweep that the configuration describes, and returns its exit code.
+
+    Args:
+        composed: the configuration.
+        command: the command line, as it is kept with the run.
+        quiet: leaves out progress and table.
+        brief: tells only what is not as expected.
+        only: the cells to run; all of the matrix when None.
+
+    Raises:
+        UsageError: the configuration cannot be meant, or the matrix has none of these cells.
+        RunError: a folder cannot be written.
+    """
     folder, outputs = composed.run_folder, Path(composed.config.output.path).expanduser()
     try:
-        spec, cells = planned_cells(composed)
+        spec, cells = planned_cells(composed, start=True)
+        if only is not None:
+            cells = _among(cells, only)
         base = conclude.baseline_for(spec, outputs, cells)
+        if base is not None and only is not None:
+            base = replace(base, records=tuple(record for record in base.records if record.cell in only))
         files.require_writable(Path(spec.store_path), "store.path")
         files.require_writable(outputs, "output.path")  # hydra.run.dir may put the run's folder anywhere else
         files.require_writable(folder, "output.path")
@@ -94,7 +121,17 @@ def sweep_composed(composed: Composed, command: str, *, quiet: bool = False) -> 
     files.write_run(folder, spec, cells, command)
     files.point_latest(outputs, folder)
     known = frozenset(composed.groups.names("model"))
-    return carry_out(Job(folder, outputs, spec, cells, command, base, known, quiet))
+    return carry_out(Job(folder, outputs, spec, cells, command, base, known, quiet, brief))
+
+
+def _among(cells: Sequence[PlannedCell], only: Collection[Cell]) -> tuple[PlannedCell, ...]:
+    chosen = tuple(item for item in cells if item.cell in only)
+    if not chosen:
+        raise UsageError(
+            f"--last-failed: none of the {counted(len(only), 'cell')} that failed last is in this matrix. "
+            "Next step: leave the overrides out, and the last run's own are taken"
+        )
+    return chosen
 
 
 def _forget(folder: Path) -> None:

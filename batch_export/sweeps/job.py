@@ -28,6 +28,7 @@ class Job:
         base: the baseline, if any.
         known_models: names of all model configs.
         quiet: leaves out progress and table.
+        brief: tells only what is not as expected.
     """
 
     folder: Path
@@ -38,6 +39,7 @@ class Job:
     base: Side | None = None
     known_models: frozenset[str] = frozenset()
     quiet: bool = False
+    brief: bool = False
 
     @property
     def resume_command(self) -> str:

@@ -45,6 +45,14 @@ def act(arguments: dict[str, Any], step: str) -> None:
             os._exit(0)
         while not (os.path.exists(arguments["pids"]) and os.path.getsize(arguments["pids"])):
             time.sleep(0.01)
+    if deed.startswith("fork_and_") and os.fork() == 0:
+        with open(arguments["pids"], "a", encoding="utf-8") as stream:
+            stream.write(f"{os.getpid()}\n")
+        if deed == "fork_and_raise":
+            raise ValueError("the other process")
+        if deed == "fork_and_leave":
+            raise SystemExit("the other process")
+        return  # as a builder does that forgets to end the process it forked
     if deed == "endless_thread":
         threading.Thread(target=time.sleep, args=(FOREVER_S,)).start()
     if deed == "kill_dask_worker":  # as the kernel does when memory runs out

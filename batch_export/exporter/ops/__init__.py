@@ -9,6 +9,7 @@ from __future__ import annotations
 from batch_export.exporter.ops import (
     accumulations,
     attention,
+    clamping,
     complex_numbers,
     contractions,
     convolution,
@@ -23,6 +24,7 @@ from batch_export.exporter.ops import (
     exponents,
     fake_quantisation,
     integrals,
+    latest_forms,
     losses,
     lu,
     masked_places,
@@ -59,6 +61,7 @@ from batch_export.exporter.ops.marking import Lowering, marked
 _MODULES = (
     accumulations,
     attention,
+    clamping,
     complex_numbers,
     contractions,
     convolution,
@@ -77,6 +80,7 @@ _MODULES = (
     lu,
     masked_places,
     max_pooling,
+    latest_forms,
     native_forms,
     normalisation,
     norms,

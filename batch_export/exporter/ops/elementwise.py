@@ -21,31 +21,6 @@ def as_float(self: ir.Value) -> Any:
     return axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
 
 
-@lowering("aten::fmax", "prims::fmax")
-def fmax(self: ir.Value, other: ir.Value) -> Any:
-    """The larger of two elements; a number beats NaN."""
-    return _skipping_nan(op.Max, self, other)
-
-
-@lowering("aten::fmin", "prims::fmin")
-def fmin(self: ir.Value, other: ir.Value) -> Any:
-    """The smaller of two elements; a number beats NaN."""
-    return _skipping_nan(op.Min, self, other)
-
-
-def _skipping_nan(choose: Any, self: ir.Value, other: ir.Value) -> Any:
-    if not axes.is_float(self) and not axes.is_float(other):
-        return choose(self, other)
-    chosen = choose(self, other)
-    return op.Where(op.IsNaN(self), other, op.Where(op.IsNaN(other), self, chosen))
-
-
-@lowering("aten::relu")
-def relu(self: ir.Value) -> RecordedValue:
-    """What is above 0; of integers by Max, since Relu would go through floating point."""
-    return op.Relu(self) if axes.is_float(self) else op.Max(self, axes.like(0, self))
-
-
 @lowering("aten::hypot", "prims::hypot")
 def hypot(self: ir.Value, other: ir.Value) -> RecordedValue:
     """sqrt(a^2 + b^2) without overflow on the way; infinite where one is, even beside NaN."""
@@ -87,12 +62,12 @@ def softshrink(self: ir.Value, lambd: float = 0.5) -> RecordedValue:
 
 
 @lowering("aten::gcd", "prims::gcd")
-def gcd(self: ir.Value, other: ir.Value) -> Any:
+def gcd(self: ir.Value, other: ir.Value) -> ir.Value:
     """The greatest common divisor by Euclid's algorithm; 92 steps suffice for 64 bits (Lame's theorem)."""
     total = op.Add(self, other)
     zero = op.CastLike(0, total)
 
-    def step(_: Any, states: Sequence[Any]) -> Sequence[Any]:
+    def step(_: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
         large, small = states
         done = op.Equal(small, zero)
         rest = op.Mod(large, op.Where(done, op.CastLike(1, small), small))
@@ -104,7 +79,7 @@ def gcd(self: ir.Value, other: ir.Value) -> Any:
 
 
 @lowering("aten::frexp.Tensor", "prims::frexp")
-def frexp(self: ir.Value) -> Any:
+def frexp(self: ir.Value) -> tuple[RecordedValue, ...]:
     """Mantissa in [0.5, 1) and exponent of two."""
     zero, half, one, two = (op.CastLike(number, self) for number in (0.0, 0.5, 1.0, 2.0))
     special = op.Or(op.Or(op.IsInf(self), op.IsNaN(self)), op.Equal(self, zero))

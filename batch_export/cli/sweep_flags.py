@@ -1,0 +1,88 @@
+"""Flags of a sweep that are not Hydra's: `-q` tells only what is not as expected, `--last-failed` runs that again.
+
+The words of a command line without a verb arrive; what is left for Hydra, and what the flags mean, leaves.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from batch_export.errors import UsageError
+from batch_export.record import Cell
+from batch_export.report import run_folder as files
+from batch_export.report.runs import all_runs, records_of
+from batch_export.report.terminal import folder_text
+from batch_export.report.wording import UNEXPECTED
+from batch_export.runner.surroundings import circumstances
+
+BRIEF = ("-q", "--quiet")
+LAST_FAILED = ("--last-failed", "--lf")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFlags:
+    """What was asked for beside the configuration.
+
+    Attributes:
+        words: overrides and Hydra's flags.
+        brief: only what is not as expected is told.
+        only: the cells to run; all when None.
+        nothing_to_do: the sentence about a last run without a failure; empty otherwise.
+    """
+
+    words: tuple[str, ...]
+    brief: bool = False
+    only: frozenset[Cell] | None = None
+    nothing_to_do: str = ""
+
+    @property
+    def typed(self) -> tuple[str, ...]:
+        """The words as a command line that does the same."""
+        return self.words if self.only is None else (*self.words, LAST_FAILED[0])
+
+
+def taken_out(arguments: Sequence[str]) -> SweepFlags:
+    """Parts the flags of a sweep from the rest.
+
+    With `--last-failed` and nothing else the last run's own command line is taken up again.
+
+    Raises:
+        UsageError: there is no last run.
+    """
+    words = tuple(word for word in arguments if word not in (*BRIEF, *LAST_FAILED))
+    brief = any(word in BRIEF for word in arguments)
+    if not any(word in LAST_FAILED for word in arguments):
+        return SweepFlags(words, brief)
+    folder = _last(_outputs(words))
+    failed = frozenset(record.cell for record in records_of(folder) if record.verdict in UNEXPECTED)
+    if not failed:
+        return SweepFlags(words, brief, failed, f"nothing failed in {folder_text(folder)}; nothing is run")
+    if not words:
+        started_in = circumstances(folder).folder
+        if started_in and started_in != os.getcwd():
+            raise UsageError(f"The last run was started in {started_in}. Next step: say --last-failed there")
+        words = _repeated(files.read_run(folder).command)
+    return SweepFlags(words, brief, failed)
+
+
+def _last(outputs: Path) -> Path:
+    runs = all_runs(outputs)
+    if not runs:
+        raise UsageError(f"--last-failed: {outputs} holds no run. Next step: run a sweep without it first")
+    return runs[-1].resolve()
+
+
+def _outputs(words: Sequence[str]) -> Path:
+    named = [word.partition("=")[2].strip("'\"") for word in words if word.startswith("output.path=")]
+    return Path(named[-1] if named else "outputs").expanduser()
+
+
+def _repeated(command: str) -> tuple[str, ...]:
+    """The words of a run's command line behind the program's name."""
+    words = shlex.split(command)
+    typed = words[words.index("batch_export") + 1 :] if "batch_export" in words else words[1:]
+    return tuple(word for word in typed if word not in (*BRIEF, *LAST_FAILED))

@@ -1,0 +1,47 @@
+"""What of a run's command line another command about its cells needs: config folders and settings, not the matrix.
+
+A spec and the command line of a run arrive, words leave. Nothing is read or run.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from batch_export.spec import RunSpec
+
+_FOLDER_FLAGS = ("--config-dir", "-cd")
+_OWN = ("matrix.", "hydra", "baseline")
+_SEARCH_PATH = "hydra.searchpath"
+
+
+def settings(spec: RunSpec) -> list[str]:
+    """Returns the run's overrides without its matrix, its baseline and what is Hydra's own."""
+    return [word for word in spec.overrides if word.lstrip("+").startswith(_SEARCH_PATH) or not word.startswith(_OWN)]
+
+
+def folder_flags(command: str) -> list[str]:
+    """Returns the flags of a command line that name config folders, as they were typed."""
+    words = shlex.split(command)
+    return [
+        word for before, word in pairwise(["", *words]) if word.startswith(_FOLDER_FLAGS) or before in _FOLDER_FLAGS
+    ]
+
+
+def config_folders(command: str, started_in: Path) -> list[Path]:
+    """Returns the config folders that a command line names, those it names relatively from where it was typed."""
+    flags = folder_flags(command)
+    values = [word.partition("=")[2] if "=" in word else word for word in flags if word not in _FOLDER_FLAGS]
+    return [started_in / Path(value).expanduser() for value in values if value]
+
+
+def without_given(words: Iterable[str], given: Sequence[str]) -> list[str]:
+    """Returns the words whose key is not among those given; a config group cannot be chosen twice."""
+    keys = {_key(word) for word in given}
+    return [word for word in words if _key(word) not in keys]
+
+
+def _key(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0]
