@@ -271,6 +271,7 @@ class _Saving:
         if self._f is not None:
             with journal.stage("save"):
                 program.save(self._f, **self._options)
+            journal.passes = [*journal.passes, *program.folding]
 
 
 def _older_form(
