@@ -49,9 +49,9 @@ def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere)
     versions = [node.version or start for node in _own(model)]
     changed = 0
     for level in range(max(versions, default=target) - 1, target - 1, -1):
-        changed += _step(model, level, True, locate)
+        changed += _step(model, level, target, locate)
     for level in range(min(versions, default=target) + 1, target + 1):
-        changed += _step(model, level, False, locate)
+        changed += _step(model, level, target, locate, down=False)
     for graph in (model.graph, *model.graph.subgraphs()):
         graph.opset_imports[""] = target
     for node in _own(model):
@@ -64,7 +64,7 @@ def _own(model: ir.Model) -> list[ir.Node]:
     return [node for node in model.graph.all_nodes() if node.domain == ""]
 
 
-def _step(model: ir.Model, level: int, down: bool, locate: Locate) -> int:
+def _step(model: ir.Model, level: int, target: int, locate: Locate, *, down: bool = True) -> int:
     """One step to `level`: of the nodes at the opset above it, or at the one below it."""
     rules = (steps.DOWN if down else steps.UP).get(level, {})
     left = level + 1 if down else level - 1
@@ -84,7 +84,7 @@ def _step(model: ir.Model, level: int, down: bool, locate: Locate) -> int:
                     continue
             _require(node, level, left)
         except NoForm as reason:
-            raise _no_form(node, str(reason), level, down, locate) from reason
+            raise _no_form(node, str(reason), left, target, locate) from reason
     return changed
 
 
@@ -138,10 +138,11 @@ def _plain(node: ir.Node, name: str) -> Any:
     return onnx.helper.get_attribute_value(ir.serde.serialize_attribute(node.attributes[name]))
 
 
-def _no_form(node: ir.Node, what: str, level: int, down: bool, locate: Locate) -> NoFormError:
-    nearest = level + 1 if down else level - 1
+def _no_form(node: ir.Node, what: str, nearest: int, target: int, locate: Locate) -> NoFormError:
+    """The error for a node that has a form at the nearest opset, and none from there on to the target."""
+    down = target < nearest
     return NoFormError(
-        f"{what} has no form at opset {level}",
+        f"{what} has no form at opset {target}",
         lowest=nearest if down else None,
         highest=None if down else nearest,
         node=node.name,

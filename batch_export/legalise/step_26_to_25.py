@@ -1,4 +1,4 @@
-"""Opset 26 -> 25: running products, element after element; numbers read as others of the same bits have no form."""
+"""Opset 26 -> 25: running products, element after element. Numbers read as others of the same bits have no form."""
 
 from __future__ import annotations
 
@@ -43,13 +43,6 @@ def _running_product(node: ir.Node, op: Writer) -> Result:
     )[1:]
 
 
-def _bit_cast(node: ir.Node, op: Writer) -> Result:
-    value = first(node)
-    if value.dtype != ir.DataType(attribute(node, "to")):
-        raise NoForm("BitCast to another dtype")
-    return op.Identity(value)
-
-
 _of = examples_at(26)
 
 RULES = {
@@ -58,5 +51,4 @@ RULES = {
         _of("y = CumProd <exclusive = 1, reverse = 1> (x, a)", "float[2,3,4] x", "float[2,3,4] y", "int64 a = {1}"),
         "an axis that is computed",
     ),
-    "BitCast": Rule(_bit_cast, _of("y = BitCast <to = 1> (x)", "float[4] x", "float[4] y"), "another dtype"),
 }

@@ -15,9 +15,7 @@ from batch_export.errors import OpsetError
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET, TORCHLIB_OPSET
 from batch_export.legalise import chain, lagging, newer_forms, random_numbers, schema_dtypes
-
-_WITH_NODE_METADATA = 10
-"""The first IR version whose nodes have metadata."""
+from batch_export.legalise.versions import ir_version_for
 
 
 def check_opset(opset_version: int) -> None:
@@ -37,16 +35,6 @@ def check_opset(opset_version: int) -> None:
             f"the installed onnx {onnx.__version__} has opsets to {newest}, not {opset_version}",
             next_step=f"install a newer onnx, or choose opset {newest} or a lower one",
         )
-
-
-def ir_version_for(opset_version: int) -> int:
-    """The IR version that onnx's version table gives for an opset.
-
-    From opset 18 on it is at least 10, the first with metadata at every node; what reads only older opsets may read no
-    newer IR version than theirs.
-    """
-    version = int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset_version)]))
-    return version if opset_version < TORCHLIB_OPSET else max(_WITH_NODE_METADATA, version)
 
 
 def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> None:
