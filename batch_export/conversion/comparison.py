@@ -17,7 +17,8 @@ from batch_export.conversion import sampling
 from batch_export.numbers.compare import compare
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.values import Value
-from batch_export.runtime.kinds import RUNTIMES
+from batch_export.runtime.registered import RUNTIMES
+from batch_export.runtime.session import open_session
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.words import one_line
 
@@ -88,7 +89,7 @@ def _run(path: Path, opset: int, fed: dict[str, Value]) -> tuple[str, list[Value
         if not judge.opsets[0] <= opset <= judge.opsets[1] or runtime.absence(judge):
             continue
         try:
-            session = runtime.open(path, judge, 1)
+            session = open_session(path, judge)
             outputs = session.run(fed)
             session.close()
         except Exception as error:
