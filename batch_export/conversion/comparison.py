@@ -17,9 +17,9 @@ from batch_export.conversion import sampling
 from batch_export.numbers.compare import compare
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.values import Value
+from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import RUNTIMES
 from batch_export.runtime.session import open_session
-from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.words import one_line
 
 _JUDGES = (
