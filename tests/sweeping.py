@@ -69,6 +69,7 @@ class Listener:
     ended_units: list[str] = field(default_factory=list)
     places: list[tuple[str, str, str]] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    verified_cells: list[Cell] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     ended: bool = False
     remembers: bool = True
@@ -88,6 +89,9 @@ class Listener:
 
     def group_finished(self, name: str) -> None:
         self.ended_units.append(name)
+
+    def verified(self, cell: Cell) -> None:
+        self.verified_cells.append(cell)
 
     def record(self, record: Record) -> None:
         if self.remembers:

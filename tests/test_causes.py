@@ -16,11 +16,13 @@ from batch_export.errors import UsageError
 from batch_export.findings.diagnostic import OTHERWISE, without_numbers
 from batch_export.record import Record
 from batch_export.report.clusters import clusters
-from batch_export.report.compare import compare
+from batch_export.report.compare import compare, confirmed, suspects
+from batch_export.report.compare_text import comparison_markdown
 from batch_export.report.progress import LineReporter, LiveReporter
 from batch_export.report.summary import Counts, summarise
 from batch_export.report.terminal import tell
 from batch_export.report.wording import GLYPHS, cell_text
+from batch_export.runtime.paired import PairedFacts
 from batch_export.stages.failures import short_line
 from batch_export.words import class_and_line, telling_line
 
@@ -195,3 +197,84 @@ def test_rendering_a_red_run_to_a_file_is_no_failure(tmp_path: Path, monkeypatch
     assert main([*words, "-o", "red.html"]) == 0
     assert main([*words, "-o", "red.html", "--exit-code"]) == 1
     assert main(words) == 1
+
+
+# progress
+
+
+def test_verified_cells_count_before_they_are_timed() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    reporter = LiveReporter(console)
+    where = [cell(opset=opset) for opset in (18, 19, 20)]
+    reporter.started(where)
+    reporter.verified(where[0])
+    reporter.verified(where[1])
+    assert "2 verified" in _picture(console, reporter)
+    reporter.record(passed(where[0]))
+    shown = _picture(console, reporter)
+    reporter.finished()
+    assert "1/3" in shown
+    assert "1 pass, 1 verified" in shown
+
+
+def test_plain_progress_counts_them_too() -> None:
+    now = [0.0]
+    console = Console(file=io.StringIO(), width=100)
+    reporter = LineReporter(console, clock=lambda: now[0])
+    reporter.started([cell(), cell("b")])
+    now[0] = 3.0
+    reporter.verified(cell())
+    assert isinstance(console.file, io.StringIO)
+    assert "[0/2] 1 verified; last: bert/static/opset20/cpu/core" in console.file.getvalue()
+
+
+def test_without_colours_the_bar_still_shows_how_far_the_run_is() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, no_color=True)
+    reporter = LiveReporter(console)
+    reporter.started([cell(opset=opset) for opset in range(18, 22)])
+    reporter.record(passed(cell(opset=18)))
+    shown = _picture(console, reporter)
+    reporter.finished()
+    assert f"[{'#' * 6}{'.' * 18}]" in shown
+
+
+def _picture(console: Console, reporter: LiveReporter) -> str:
+    with console.capture() as capture:
+        console.print(reporter.picture())
+    return capture.get()
+
+
+# what was measured on a busy machine; what a baseline accepts
+
+
+def test_a_slowdown_on_a_busy_machine_is_named_with_what_decides() -> None:
+    base = [passed(cell(), ms=1.0, contended=True), passed(cell("gpt"), ms=1.0, contended=True)]
+    now = [passed(cell(), ms=2.4), passed(cell("gpt"), ms=1.1)]
+    found = compare(base, now, base_name="latest~1", new_name="latest")
+    assert [(change.kind, change.cell.model, change.text) for change in found.changes] == [
+        ("busy", "bert", "1.00 ms to 2.40 ms (+140 %); the file is the same, so the runtime or the machine changed")
+    ]
+    assert found.exit_code == 0
+    assert suspects(found) == ()
+    assert suspects(found, busy=True) == (cell(),)
+    text = _told(now, base)
+    assert "Perhaps slower, measured on a busy machine (1)" in text
+    assert "what decides: python -m batch_export compare base new --busy" in text
+    assert "`python -m batch_export compare latest~1 latest --busy`" in comparison_markdown(found).replace("'", "")
+    measured = PairedFacts(2.4, 2.3, 2.5, 9)
+    assert [change.kind for change in confirmed(found, {cell(): measured}, 1.05).changes] == ["slower"]
+
+
+def test_a_baseline_says_what_it_accepts_and_wants_failures_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _outputs(tmp_path, failed(cell("a")), passed(cell("b")))
+    words = ["batch-export", "baseline", "accept", "latest", "--to", "base.json"]
+    assert main(words) == 2
+    assert "has 1 cell that did not end as expected (fail a/static/opset20/cpu/core)" in capsys.readouterr().err
+    assert not Path("base.json").exists()
+    assert main([*words, "--with-failures"]) == 0
+    said = capsys.readouterr().out
+    assert "base.json: 2 cells of 2026-11-22/01-00-00-000: 1 pass, 1 fail" in said
+    assert "accepted as they are: fail a/static/opset20/cpu/core" in said

@@ -353,7 +353,7 @@ def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 def test_help_is_ours() -> None:
     done = program("-m", "batch_export", "--help")
     assert done.returncode == 0
-    for word in ("+sweep=all", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, opsets, smoke"):
+    for word in ("+sweep=all", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, opsets, runtimes, smoke"):
         assert word in done.stdout
     for verb in verbs().values():
         assert f"\n  {verb.usage}" in done.stdout
@@ -409,7 +409,7 @@ def test_cfg_job_prints_the_composed_configuration() -> None:
 
 def test_completion_offers_the_sweeps() -> None:
     done = program("-m", "batch_export", "-sc", "query=bash", COMP_LINE="batch-export +sweep=", COMP_POINT="20")
-    assert done.stdout.split() == ["+sweep=all", "+sweep=nightly", "+sweep=opsets", "+sweep=smoke"]
+    assert done.stdout.split() == ["+sweep=all", "+sweep=nightly", "+sweep=opsets", "+sweep=runtimes", "+sweep=smoke"]
 
 
 def test_completion_offers_verbs_beside_keys_and_leaves_the_verb_out_of_hydras_line() -> None:

@@ -32,6 +32,7 @@ def run(arguments: list[str]) -> int:
         files.read_run(new.folder).spec if new.folder is not None else None,
         thresholds=limits,
         measure=not asked.no_measure,
+        busy=asked.busy,
         say=lambda text: print(text, file=sys.stderr),
     )
     tell_comparison(Console(), comparison)
@@ -61,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     add_outputs(parser)
     parser.add_argument("--common", action="store_true", help="look only at cells that both sides have")
     parser.add_argument("--no-measure", action="store_true", help="do not measure cells again that look slower")
+    parser.add_argument(
+        "--busy", action="store_true", help="measure again what looks slower and was measured on a busy machine, too"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the comparison as Markdown")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
     for name, what in (

@@ -28,6 +28,7 @@ Kind = Literal[
     "nodes",
     "still",
     "suspect",
+    "busy",
     "export",
     "declared",
     "fixed",
@@ -35,7 +36,7 @@ Kind = Literal[
 ]
 WORSE: tuple[Kind, ...] = ("broke", "vanished", "earlier", "error", "slower", "size", "nodes")
 """Kinds that make a comparison fail."""
-KINDS: tuple[Kind, ...] = (*WORSE, "still", "suspect", "export", "declared", "fixed", "new")
+KINDS: tuple[Kind, ...] = (*WORSE, "still", "suspect", "busy", "export", "declared", "fixed", "new")
 TITLES: Mapping[Kind, str] = {
     "broke": "New failures",
     "vanished": "Vanished cells",
@@ -46,6 +47,7 @@ TITLES: Mapping[Kind, str] = {
     "nodes": "More nodes",
     "still": "Still failing",
     "suspect": "Perhaps slower, not confirmed",
+    "busy": "Perhaps slower, measured on a busy machine",
     "export": "Export takes longer",
     "declared": "Fail as declared now",
     "fixed": "Fixed",
@@ -56,6 +58,10 @@ STAGE_ORDER = ("environment", "model", "capture", "translate", "opset", "dynamic
 
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _ROUNDINGS = 8.0
+SUSPECTED: tuple[Kind, ...] = ("suspect", "busy")
+"""Kinds that a paired measurement decides."""
+_BUSY_RATIO = 1.25
+"""From where on a slowdown is told that was measured on a busy machine: less is what other work does to a latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,7 @@ class Comparison:
             "nodes": ("file with more nodes", "files with more nodes"),
             "still": ("still failing", "still failing"),
             "suspect": ("perhaps slower", "perhaps slower"),
+            "busy": ("perhaps slower on a busy machine", "perhaps slower on a busy machine"),
             "declared": ("declared to fail", "declared to fail"),
             "fixed": ("fixed", "fixed"),
             "new": ("new cell", "new cells"),
@@ -201,7 +208,7 @@ def confirmed(comparison: Comparison, measured: Mapping[Cell, PairedFacts], thre
     """
     changes: list[Change] = []
     for change in comparison.changes:
-        facts = measured.get(change.cell) if change.kind == "suspect" else None
+        facts = measured.get(change.cell) if change.kind in SUSPECTED else None
         if facts is None:
             changes.append(change)
         elif facts.error:
@@ -217,9 +224,10 @@ def confirmed(comparison: Comparison, measured: Mapping[Cell, PairedFacts], thre
     return replace(comparison, changes=_sorted(changes))
 
 
-def suspects(comparison: Comparison) -> tuple[Cell, ...]:
-    """Cells whose latency has to be measured again."""
-    return tuple(change.cell for change in comparison.of("suspect"))
+def suspects(comparison: Comparison, *, busy: bool = False) -> tuple[Cell, ...]:
+    """Cells whose latency has to be measured again; `busy`: those too that were measured on a busy machine."""
+    kinds = SUSPECTED if busy else SUSPECTED[:1]
+    return tuple(change.cell for kind in kinds for change in comparison.of(kind))
 
 
 def export_seconds(record: Record) -> float | None:
@@ -334,12 +342,15 @@ def _latency_ratio(before: Record, after: Record) -> tuple[float | None, bool]:
 
 
 def _suspect(before: Record, after: Record, limits: Thresholds) -> Change | None:
-    ratio, _ = _latency_ratio(before, after)
+    ratio, busy = _latency_ratio(before, after)
     old, now = before.latency_ms, after.latency_ms
-    if ratio is None or old is None or now is None or ratio <= limits.latency or now.ci_low <= old.ci_high:
+    if old is None or now is None or (ratio is None and not busy) or now.ci_low <= old.ci_high:
+        return None
+    ratio = now.median / old.median
+    if ratio <= max(limits.latency, _BUSY_RATIO if busy else 0.0):
         return None
     was, is_now = latency_ms(old.median), latency_ms(now.median)
     text = f"{was} to {is_now} ({percent(ratio)})"
     if before.onnx is not None and after.onnx is not None and before.onnx.sha256 == after.onnx.sha256:
         text += "; the file is the same, so the runtime or the machine changed"
-    return Change(after.cell, "suspect", text, was, is_now)
+    return Change(after.cell, "busy" if busy else "suspect", text, was, is_now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from batch_export.nouns import counted
 from batch_export.record import Cell
-from batch_export.report.compare import KINDS, TITLES, WORSE, Change, Comparison, Kind
+from batch_export.report.compare import KINDS, SUSPECTED, TITLES, WORSE, Change, Comparison, Kind
 from batch_export.report.markdown import escape
 from batch_export.report.redact import shorten
 
@@ -33,7 +34,9 @@ def comparison_markdown(comparison: Comparison, *, level: int = 1) -> str:
         "",
     ]
     if comparison.contended:
-        lines += [f"Latency of {counted(comparison.contended, 'cell')} is not compared: the machine was busy.", ""]
+        lines += [f"{not_compared(comparison)}.", ""]
+    if comparison.of("busy"):
+        lines += [f"What decides: `{deciding(comparison)}`", ""]
     for kind in KINDS:
         changes = comparison.of(kind)
         if not changes:
@@ -86,7 +89,7 @@ def tell_comparison(
         changes: Sequence[Change] = [
             change for change in comparison.of(kind) if kind not in _FAILING or change.cell not in told
         ]
-        if not changes or (brief and kind not in (*WORSE, "suspect")):
+        if not changes or (brief and kind not in (*WORSE, *SUSPECTED)):
             continue
         style = "bold red" if kind in WORSE else "green" if kind == "fixed" else "yellow"
         console.print(Text(f"{TITLES[kind]} ({len(changes)})", style))
@@ -94,11 +97,24 @@ def tell_comparison(
             console.print(Text(f"  {change.cell.name}: {change.text}"), soft_wrap=True)
         if kind not in _QUIET and len(changes) > most:
             console.print(Text(f"  ... and {len(changes) - most} more", "dim"))
+        if kind == "busy":
+            console.print(Text(f"  what decides: {deciding(comparison)}", "dim"), soft_wrap=True)
     if comparison.contended:
-        console.print(
-            Text(f"latency of {counted(comparison.contended, 'cell')} not compared: the machine was busy", "dim")
-        )
+        console.print(Text(not_compared(comparison), "dim"))
     console.print(Text(f"against {shorten(comparison.base)}: {comparison.story()}", "bold"), soft_wrap=True)
+
+
+def not_compared(comparison: Comparison) -> str:
+    """Says of how many cells the latency was not compared; empty when it was of all."""
+    if not comparison.contended:
+        return ""
+    return f"Latency of {counted(comparison.contended, 'cell')} is not compared: the machine was busy"
+
+
+def deciding(comparison: Comparison) -> str:
+    """The command line that measures again what was measured on a busy machine."""
+    sides = (shorten(comparison.base), shorten(comparison.new))
+    return shlex.join(["python", "-m", "batch_export", "compare", *sides, "--busy"])
 
 
 def _item(change: Change) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 from batch_export import axes
 from batch_export.numbers.facts import OutputFacts
 from batch_export.record import NUMERIC, Cell, Record, RunFacts, holds_for
-from batch_export.report.compare import Comparison
+from batch_export.report.compare import TITLES, Comparison
+from batch_export.report.compare_text import not_compared
 from batch_export.report.failures import group_failures
 from batch_export.report.history import Entry
 from batch_export.report.next_steps import QUESTIONS, UNASKED
@@ -56,6 +57,7 @@ class ReportContext:
         artifacts: the store relative to the report's folder; empty when files are not linked.
         tolerances: `(atol, rtol)` by dtype name.
         stale: expectations and exclusions that match nothing.
+        disagreements: sentences about files that not every provider makes the same of.
         logs: the run's folder relative to the report's; empty when logs are not linked.
         run: the run's folder, as the verbs take it.
         bisected: what `bisect` found, by cell.
@@ -70,6 +72,7 @@ class ReportContext:
     artifacts: str = ""
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     stale: Sequence[str] = ()
+    disagreements: Sequence[str] = ()
     title: str = "batch_export"
     repro: str = "python -m batch_export"
     logs: str = "."
@@ -135,6 +138,9 @@ def report_data(
         "unexpected": list(UNEXPECTED),
         "planned": summary.planned,
         "speedUp": summary.speed_up,
+        "when": _when(summary, context),
+        "titles": dict(TITLES),
+        "contended": not_compared(context.comparison) if context.comparison else "",
         "provenance": [[name, shorten(value)] for name, value in context.provenance],
         "artifacts": shorten(context.artifacts),
         "logs": shorten(context.logs),
@@ -144,12 +150,26 @@ def report_data(
         "questions": QUESTIONS,
         "unasked": UNASKED,
         "stale": [shorten(line) for line in context.stale],
+        "disagreements": [shorten(line) for line in context.disagreements],
         "notes": [shorten(note) for note in legends(known)],
         "changes": _changes(context.comparison, numbers, text),
         "clusters": clusters,
         "cells": rows,
         "text": text.all(),
     }
+
+
+def _when(summary: Summary, context: ReportContext) -> list[list[str]]:
+    """What a reader asks first: when, of which commit, where, how long."""
+    known = dict(context.provenance)
+    took = summary.counts.wall_s
+    shown = {
+        "started": known.get("started", "")[:16].replace("T", " ") + (" UTC" if known.get("started") else ""),
+        "commit": known.get("commit", ""),
+        "host": known.get("name", ""),
+        "took": f"{took:.1f} s" if 0 < took < 120 else f"{took / 60:.0f} min" if took else "",
+    }
+    return [[name, shorten(value)] for name, value in shown.items() if value]
 
 
 def story(summary: Summary, comparison: Comparison | None) -> str:

@@ -29,6 +29,7 @@ from batch_export.words import one_line
 
 _LINE_EVERY_S = 2.0
 _MOST_UNITS = 8
+_BAR_WIDTH = 24
 
 
 def reporter_for(console: Console) -> Reporter:
@@ -54,6 +55,7 @@ class _Drawn:
     total: int = 0
     began: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
+    verified: frozenset[Cell] = frozenset()
     pace: Pace = field(default_factory=Pace)
     places: Mapping[str, _Place] = field(default_factory=dict)
 
@@ -106,12 +108,17 @@ class LiveReporter:
             places = {unit: place for unit, place in self._drawn.places.items() if unit != name}
             self._drawn = replace(self._drawn, pace=self._drawn.pace.ended(name, self._clock()), places=places)
 
+    def verified(self, cell: Cell) -> None:
+        """Moves the bar by one cell, which is still to be timed."""
+        with self._lock:
+            self._drawn = replace(self._drawn, verified=self._drawn.verified | {cell})
+
     def record(self, record: Record) -> None:
         """Moves the bar by one cell."""
         with self._lock:
             counts = Counter(self._drawn.counts)
             counts[record.verdict] += 1
-            self._drawn = replace(self._drawn, counts=counts)
+            self._drawn = replace(self._drawn, counts=counts, verified=self._drawn.verified - {record.cell})
             if record.verdict in UNEXPECTED and self._causes.is_new(record):
                 line = Text(unexpected_line(record), STYLES[record.verdict])
                 self._console.print(line, no_wrap=True, overflow="ellipsis")
@@ -134,9 +141,9 @@ class LiveReporter:
         left = left_text(drawn.pace.left_s(now)) if done < drawn.total else ""
         head = Table.grid(padding=(0, 1))
         head.add_row(
-            ProgressBar(total=max(1, drawn.total), completed=done, width=24),
+            self._bar(done + len(drawn.verified), max(1, drawn.total)),
             Text(f"{done}/{drawn.total}"),
-            Text(counts_text(drawn.counts), no_wrap=True, overflow="ellipsis"),
+            Text(said_text(drawn.counts, len(drawn.verified)), no_wrap=True, overflow="ellipsis"),
             Text(", ".join(filter(None, (gone, left))), "dim", no_wrap=True),
         )
         rows = [
@@ -148,6 +155,13 @@ class LiveReporter:
         lines = _aligned(shown, self._console.width)
         return Group(head, *lines, *([Text(f"  and {more} more", "dim")] if more else []))
 
+    def _bar(self, done: int, total: int) -> RenderableType:
+        """The bar; without colours its two parts are two characters."""
+        if self._console.color_system is not None and not self._console.no_color:
+            return ProgressBar(total=total, completed=done, width=_BAR_WIDTH)
+        filled = _BAR_WIDTH * done // total
+        return Text(f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}]")
+
     def _spent(self, name: str, began: float, now: float) -> str:
         expected = self._drawn.pace.expected(name)
         return clock_text(now - began) + (f" of about {clock_text(expected)}" if expected is not None else "")
@@ -158,9 +172,9 @@ def _where(unit: str, place: _Place | None) -> str:
 
 
 def _doing(place: _Place | None, now: float) -> str:
-    """`Translate 0:07`; a unit whose child has not said anything yet is starting."""
+    """`Translate 0:07`; a unit whose child has not said anything yet has its process started."""
     if place is None:
-        return "starting"
+        return "starting a process"
     return f"{place.mnemonic or 'waiting'} {clock_text(now - place.since)}"
 
 
@@ -193,6 +207,7 @@ class LineReporter:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._causes = _Causes()
+        self._verified: set[Cell] = set()
         self._console = console
         self._clock = clock
         self._total = 0
@@ -230,10 +245,17 @@ class LineReporter:
             self._ended += 1
             self._say_when_due(now, name, f"{self._ended} of {counted(self._units, 'unit')} done")
 
+    def verified(self, cell: Cell) -> None:
+        """Counts; prints the counts when they are due."""
+        with self._lock:
+            self._verified.add(cell)
+            self._say_when_due(self._clock(), cell.name)
+
     def record(self, record: Record) -> None:
         """Counts; prints the cell when it is unexpected, and the counts when they are due."""
         with self._lock:
             self._counts[record.verdict] += 1
+            self._verified.discard(record.cell)
             done = self._counts.total()
             if record.verdict in UNEXPECTED and self._causes.is_new(record):
                 self._say(unexpected_line(record))
@@ -252,7 +274,8 @@ class LineReporter:
             self._said_at = now
             done = self._counts.total()
             left = left_text(self._pace.left_s(now)) if done < self._total else ""
-            said = (f"[{done}/{self._total}] {counts_text(self._counts)}".strip(), more, f"last: {last}", left)
+            counts = said_text(self._counts, len(self._verified))
+            said = (f"[{done}/{self._total}] {counts}".strip(), more, f"last: {last}", left)
             self._say("; ".join(filter(None, said)))
 
     def _say(self, text: str) -> None:
@@ -283,6 +306,11 @@ def clock_text(seconds: float) -> str:
 def counts_text(counts: Counter[str]) -> str:
     """`12 pass, 1 fail`."""
     return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+
+
+def said_text(counts: Counter[str], verified: int) -> str:
+    """`12 pass, 1 fail, 20 verified`: the last ones wait for being timed."""
+    return ", ".join(filter(None, (counts_text(counts), f"{verified} verified" if verified else "")))
 
 
 def unexpected_line(record: Record) -> str:

@@ -44,6 +44,9 @@ class Reporter(Protocol):
     def group_finished(self, name: str) -> None:
         """Nothing of that unit runs any more, however it ended."""
 
+    def verified(self, cell: Cell) -> None:
+        """A cell ended well as far as it came, and waits for being timed; its record comes later."""
+
     def record(self, record: Record) -> None:
         """A cell has its record (or its record came from the cache)."""
 

@@ -114,6 +114,7 @@ class Settling:
             with self._lock:
                 self._to_measure.add(cell.cell)
                 self._logs[cell.cell] = log if _ran(chain, results) else ""
+            self._reporter.verified(cell.cell)
             return True
         self._finish(cell, chain, results, log, failure)
         return True

@@ -15,6 +15,7 @@ import torch
 from batch_export.calling.users_line import users_level
 from batch_export.errors import ExportWarning
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guards import Guard
@@ -36,7 +37,7 @@ class Captured:
     """What capture made.
 
     Attributes:
-        program: torch's exported program.
+        traced: torch's exported program, in which one node may stand for a whole block.
         axis_names: torch's symbol -> the axis name that was asked for.
         derived_names: an expression of axes -> the name that was asked for it.
         guards: conditions under which the program holds; those that restrict an axis first.
@@ -49,7 +50,7 @@ class Captured:
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
     """
 
-    program: torch.export.ExportedProgram
+    traced: torch.export.ExportedProgram
     axis_names: dict[str, str] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
@@ -60,6 +61,11 @@ class Captured:
     fixed: list[Guard] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
+
+    @property
+    def program(self) -> torch.export.ExportedProgram:
+        """Torch's exported program with every block written out."""
+        return expanded(self.traced)
 
     @property
     def harmful(self) -> list[Guard]:
@@ -85,7 +91,7 @@ class Captured:
         """How many axes of the inputs are free."""
         return sum(
             isinstance(size, torch.SymInt) and not size.node.expr.is_number
-            for _, fake in shapes.user_tensors(self.program)
+            for _, fake in shapes.user_tensors(self.traced)
             for size in _sizes(fake)
         )
 

@@ -24,6 +24,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
+from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.graph import metadata, torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
@@ -81,7 +82,6 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     Attributes:
         model: the ONNX model as an `onnx_ir.Model`.
-        exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
         provenance: how it came to be; its fields are also read here, under the same names.
         fold_weights: whether files get their weights folded (BatchNormalization merged into a convolution, transposed
             weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
@@ -95,7 +95,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         provenance: Provenance | None = None,
     ) -> None:
         self.model = model
-        self.exported_program: Any = exported_program
+        self._captured: Any = exported_program
         self.provenance = provenance or Provenance()
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
@@ -108,6 +108,11 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     def __str__(self) -> str:
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
+
+    @property
+    def exported_program(self) -> Any:  # type: ignore[override]  # torch's own is set, ours is made when asked for
+        """Torch's exported program that it was made from; None from the TorchScript exporter."""
+        return None if self._captured is None else expanded(self._captured)
 
     @property
     def _capture_strategy(self) -> str | None:  # type: ignore[override]  # torch's own is set, ours follows
@@ -203,7 +208,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             known = checkpoint.load(model_with_state_dict)
             state = {name: known[name] for name in names if name in known}
         user = adapters.flat_inputs(
-            self.exported_program, [name for name in names if name not in state], model_args, model_kwargs
+            self._captured, [name for name in names if name not in state], model_args, model_kwargs
         )
         remaining = iter(user)
         return tuple(state[name] if name in state else next(remaining) for name in names)
@@ -302,7 +307,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     def _is_weight(self, name: str) -> bool:
         """Whether the torch module has such a weight, be it unused or merged with an equal one in the ONNX model."""
-        program = self.exported_program
+        program = self._captured
         return program is not None and (name in program.state_dict or name in program.constants)
 
     def _fit(self, value: ir.Value, name: str, tensor: torch.Tensor) -> None:

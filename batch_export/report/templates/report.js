@@ -9,7 +9,7 @@
   const [VERDICT, STAGE, CLASS, MSG, ABS, REL, LAT, EAGER, ONNX, ACTIONS, RUNS, FINDINGS, LOG, WHERE, MARK, CHANGES, PAST,
     CONTRACT, PLACED, FLOAT64, RANDOM] = Array.from({ length: 21 }, (_, i) => AXES.length + i);
   const axes = (...names) => AXES.filter((a) => names.includes(a.axis)), axis = (name) => axes(name)[0].of;
-  const MODEL = axis("model"), DYN = axis("dynamic"), OPSET = axis("opset");
+  const MODEL = axis("model"), DYN = axis("dynamic"), OPSET = axis("opset"), EXPORTER = axis("exporter");
   const C = D.cells, $ = (id) => document.getElementById(id);
   const verdict = (c) => VERDICTS[c[VERDICT]];
   const name = (c) => AXES.map((a) => a.word(c)).join("/");
@@ -29,19 +29,19 @@
   const place = (c) => (c[WHERE] ? [c[WHERE][2], c[WHERE][1], c[WHERE][0]].filter(Boolean).map((n) => `<code>${esc(T[n])}</code>`).join(" · ") : "");
   if (D.clusters.length) {
     $("clusters").hidden = false;
-    const items = D.clusters.map(([v, title, kind, cause, cells]) => {
+    const items = D.clusters.map(([v, title, kind, cause, cells, since, fresh]) => {
       const more = cells.length > 12 ? `<span>and ${cells.length - 12} more</span>` : "";
-      const models = unique(cells.map((i) => MODEL(C[i]))).length, at = place(C[cells[0]]), next = asks(C[cells[0]]);
-      const chips = cells.slice(0, 12).map((i) => `<button type="button" data-open="${i}" aria-label="Open ${esc(name(C[i]))}">${models > 1 ? `${esc(MODEL(C[i]))} ` : ""}opset ${OPSET(C[i])} ${esc(DYN(C[i]))}${T[C[i][MARK]] ? " · " + T[C[i][MARK]] : ""}</button>`);
-      return `<li><b>${cells.length} ${esc(T[v])}</b>${esc(T[title])}<p><code>${esc(T[kind])}</code> ${esc(T[cause])}</p>${at ? `<p class="note">First wrong: ${at}</p>` : ""}<div class="chips">${chips.join("")}${more}</div>${next.length ? command(next[0]) : ""}</li>`;
+      const models = unique(cells.map((i) => MODEL(C[i]))).length, exporters = unique(cells.map((i) => EXPORTER(C[i]))).length, at = place(C[cells[0]]), next = asks(C[cells[0]]);
+      const chips = cells.slice(0, 12).map((i) => `<button type="button" data-open="${i}" aria-label="Open ${esc(name(C[i]))}">${models > 1 ? `${esc(MODEL(C[i]))} ` : ""}opset ${OPSET(C[i])} ${esc(DYN(C[i]))}${exporters > 1 ? ` ${esc(EXPORTER(C[i]))}` : ""}${T[C[i][MARK]] ? " · " + T[C[i][MARK]] : ""}</button>`);
+      return `<li><b>${cells.length} ${esc(T[v])}${fresh ? `, ${fresh === cells.length ? "" : `${fresh} `}new` : ""}</b>${esc(T[title])}<p><code>${esc(T[kind])}</code> ${esc(T[cause])}</p>${T[since] ? `<p class="since">${esc(T[since])}</p>` : ""}${at ? `<p class="note">First wrong: ${at}</p>` : ""}<div class="chips">${chips.join("")}${more}</div>${next.length ? command(next[0]) : ""}</li>`;
     });
     $("clusters").querySelector("ol").innerHTML = items.slice(0, 8).join("");
     if (items.length > 8) $("clusters").insertAdjacentHTML("beforeend", `<details><summary>${items.length - 8} more causes</summary><ol>${items.slice(8).join("")}</ol></details>`);
   }
-  if (D.changes.length) {
-    const titles = { broke: "New failures", vanished: "Vanished", earlier: "Fail at an earlier stage", error: "Error grew", slower: "Slower", size: "File grew", nodes: "More nodes", still: "Still failing", suspect: "Perhaps slower, not confirmed", export: "Export takes longer", declared: "Fail as declared now", fixed: "Fixed", new: "New cells" };
+  if (D.changes.length || D.contended) {
+    const titles = D.titles;
     $("changes").hidden = false;
-    $("changes").querySelector("div").innerHTML = Object.keys(titles).map((kind) => {
+    $("changes").querySelector("div").innerHTML = (D.contended ? `<p class="note">${esc(D.contended)}.</p>` : "") + Object.keys(titles).map((kind) => {
       const of = D.changes.filter((c) => c[0] === kind);
       const line = ([, cell, i, text]) => `<li>${i < 0 ? `<code>${esc(cell)}</code>` : `<a href="#cell=${esc(cell)}"><code>${esc(cell)}</code></a>`} ${esc(T[text])}</li>`;
       const list = (part) => `<ul>${part.map(line).join("")}</ul>`;
@@ -78,14 +78,24 @@
   const describe = (c) => `${name(c)}: ${verdict(c)}${c[STAGE] ? " at " + T[c[STAGE]] : ""}${T[c[MARK]] ? ", " + T[c[MARK]] : ""}${c[ABS] !== null ? ", error " + num(c[ABS]) : ""}${T[c[RANDOM]] ? ", judged by distribution" : ""}${c[LAT] ? ", " + ms(c[LAT][0]) : ""}`;
   const star = (c) => (T[c[RANDOM]] && /^(x?pass|flaky)$/.test(verdict(c)) ? "*" : "");
   let visible = new Set(keys.map((_, i) => i));
-  const heat = { error: (c) => (c[ABS] === null ? null : c[ABS] === 0 ? 0 : (Math.log10(c[ABS]) + 9) / 8), speed: (c) => (ratio(c) === null ? null : (Math.log2(ratio(c)) + 1) / 5) };
+  // What a cell shows beside its colour, by what is to be shown; latencies are coloured within their row.
+  const fastest = new Map([...rows].map(([m, cells]) => [m, Math.min(...cells.filter((i) => i >= 0 && C[i][LAT]).map((i) => C[i][LAT][0]))]));
+  const short = (v) => (v === 0 ? "0" : v.toExponential(0).replace("e+", "e"));
+  const labels = { error: (c) => short(c[ABS]), speed: (c) => `${num(+ratio(c).toPrecision(2))}x`, latency: (c) => `${c[LAT][5] ? "~" : ""}${ms(c[LAT][0]).replace(" ", "")}` };
+  const legends = {
+    verdict: () => VERDICTS.filter((v) => D.counts[v]).map((v) => `<span class="v-${v}">${GLYPH[v]} ${v}</span>`).join(""),
+    error: () => "Largest absolute difference from eager; the darker, the larger (1e-9 to 0.1). ",
+    latency: () => "Median time of one inference; the darker, the slower beside the model's fastest cell (up to 4 times). ~ busy machine. ",
+    speed: () => "Eager's time over the file's; the darker, the faster (0.5 to 16 times). ",
+  };
+  const heat = { latency: (c) => (c[LAT] ? Math.log2(c[LAT][0] / fastest.get(MODEL(c))) / 2 : null), error: (c) => (c[ABS] === null ? null : c[ABS] === 0 ? 0 : (Math.log10(c[ABS]) + 9) / 8), speed: (c) => (ratio(c) === null ? null : (Math.log2(ratio(c)) + 1) / 5) };
   function td(i) {
     if (i < 0) return `<td class="empty"></td>`;
     const c = C[i], v = verdict(c), shade = $("shade").value;
     const value = heat[shade] && heat[shade](c);
     if (value !== null && value !== undefined && (v === "pass" || v === "xpass")) {
-      const x = Math.max(0, Math.min(1, value)), light = shade === "error" ? 92 - 42 * x : 50 + 42 * (1 - x);
-      const label = shade === "error" ? (c[ABS] === 0 ? "0" : Math.floor(Math.log10(c[ABS]))) : num(+ratio(c).toPrecision(2));
+      const x = Math.max(0, Math.min(1, value)), light = shade === "speed" ? 50 + 42 * (1 - x) : 92 - 42 * x;
+      const label = labels[shade](c);
       return `<td data-i="${i}" tabindex="-1" class="heat" data-m="${T[c[MARK]]}" style="background:hsl(${shade === "error" ? 32 : 205} 75% ${light}%)" aria-label="${esc(describe(c))}">${label}${star(c)}</td>`;
     }
     return `<td data-i="${i}" tabindex="-1" class="v-${v}" data-m="${T[c[MARK]]}" aria-label="${esc(describe(c))}">${GLYPH[v]}${star(c)}</td>`;
@@ -112,6 +122,10 @@
     for (const k of shown) { const g = groupOf(keys[k]); if (groups.length && groups.at(-1)[0] === g) groups.at(-1)[1]++; else groups.push([g, 1]); }
     const head = `<thead><tr><th class="corner" scope="col" rowspan="2">model</th>${groups.map(([g, n]) => `<th scope="colgroup" colspan="${n}"><span>${esc(g)}</span></th>`).join("")}</tr><tr>${shown.map((k) => `<th scope="col" aria-label="${esc(groupOf(keys[k]))} opset ${opsetOf(keys[k])}">${opsetOf(keys[k])}</th>`).join("")}</tr></thead>`;
     const body = order.map(([model, cells]) => `<tr><th scope="row" title="${esc(model)}">${esc(model)}</th>${shown.map((k) => td(cells[k])).join("")}</tr>`).join("");
+    const shade = $("shade").value, marked = C.some((c) => /new|fixed/.test(T[c[MARK]]));
+    $("legend").innerHTML = legends[shade]() + (marked ? '<span class="outlined">outlined</span> new or fixed against the base' : "");
+    $("grid").classList.toggle("wide", shade !== "verdict");
+    $("grid").parentElement.classList.toggle("tall", order.length > 60);
     $("grid").innerHTML = `<caption hidden>One row per model, one column per exporter, provider, dynamic setting and opset</caption>${head}<tbody>${body}</tbody>`;
     const any = f.q || f.verdict;
     if (any) for (const cell of $("grid").querySelectorAll("td[data-i]")) if (!ok[+cell.dataset.i]) cell.classList.add("dim");
@@ -243,8 +257,10 @@
   function bars(title, pairs, text) {
     const top = pairs.filter((p) => p[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 15);
     if (!top.length) return "";
-    const most = top[0][1], row = 20;
-    const inner = top.map(([n, v], k) => `${label(150, k * row + 14, n.length > 20 ? n.slice(0, 19) + "…" : n, "end")}<rect class="bar" x="156" y="${k * row + 3}" width="${(190 * v / most).toFixed(1)}" height="14"/>${label(162 + 190 * v / most, k * row + 14, text(v), "start", "soft")}`).join("");
+    const most = top[0][1], least = top.at(-1)[1], row = 20;
+    const wide = most / least > 20, X = (v) => 190 * (wide ? Math.log(2 * v / least) / Math.log(2 * most / least) : v / most); // one must not hide all others
+    if (wide) title += " (logarithmic)";
+    const inner = top.map(([n, v], k) => `${label(150, k * row + 14, n.length > 20 ? n.slice(0, 19) + "…" : n, "end")}<rect class="bar" x="156" y="${k * row + 3}" width="${X(v).toFixed(1)}" height="14"/>${label(162 + X(v), k * row + 14, text(v), "start", "soft")}`).join("");
     return figure(title, 430, top.length * row + 4, inner, `${title}: ${top.map(([n, v]) => `${n} ${text(v)}`).join(", ")}`);
   }
   function plots() {
