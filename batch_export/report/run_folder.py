@@ -199,6 +199,17 @@ def point_latest(outputs: Path, run_folder: Path) -> None:
         write_whole(outputs / "latest.txt", f"{target}\n".encode())
 
 
+def hide_from_git(outputs: Path, run_folder: Path) -> None:
+    """Writes a `.gitignore` into a folder of outputs that this run has just made: what lies there is not for a commit.
+
+    A folder that holds anything else is somebody's own, and left as it is.
+    """
+    made = {run_folder.parent.name, "store"}
+    with contextlib.suppress(OSError, RunError):
+        if {entry.name for entry in outputs.iterdir()} <= made:
+            write_whole(outputs / ".gitignore", b"# Written by batch_export: runs and their store.\n*\n")
+
+
 def require_writable(folder: Path, key: str) -> None:
     """Makes the folder, and a file in it that is removed again, before any work begins.
 
