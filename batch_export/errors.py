@@ -169,6 +169,19 @@ class OpsetError(OnnxExporterError):
     stage = "opset"
 
 
+class NoFormError(OpsetError):
+    """An operator of the model, with what it says here, cannot be written at the opset asked for.
+
+    Attributes:
+        lowest: the nearest opset above at which it can; None where it can below only.
+        highest: the nearest opset below at which it can; None where it can above only.
+    """
+
+    def __init__(self, message: str, *, lowest: int | None, highest: int | None, **where: str | None) -> None:
+        self.lowest, self.highest = lowest, highest
+        super().__init__(message, **where)
+
+
 class OptimisationError(OnnxExporterError):
     """A pass of the optimiser failed."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import export, plain_loop, sweep, zoo
+from benchmarks import block_equality, export, plain_loop, scaling, sweep, zoo
 
 
 def test_a_model_is_measured_on_every_side() -> None:
@@ -87,3 +87,24 @@ def test_an_action_that_cells_share_counts_once(tmp_path: Path) -> None:
         "".join(json.dumps({"actions": actions}) + "\n" for actions in ([shared, own], [shared, cached]))
     )
     assert sweep._seconds_by_step(records) == {"Capture": 2.0, "Run": 0.5}
+
+
+def test_curves_of_a_known_power_have_its_exponent() -> None:
+    quadratic = scaling.Curve("chain", "static", "batch_export", {size: 3.0 * size**2 for size in (1, 2, 4, 8)})
+    assert quadratic.exponent == pytest.approx(2.0)
+    with_start = scaling.Curve("chain", "static", "batch_export", {size: 1.0 for size in (1, 2)} | {4: 4.0, 8: 8.0})
+    assert with_start.exponent is not None
+    assert with_start.exponent > 1.0
+    assert scaling.Curve("chain", "static", "batch_export", {1: 1.0}).exponent is None
+    assert "| chain | static | batch_export | 1: 3.00, 2: 12.00" in scaling.table([quadratic])
+
+
+def test_a_curve_ends_after_a_size_that_takes_too_long() -> None:
+    assert list(scaling.measure("chain", "free", "batch_export", (3, 5, 9), 1e9).seconds) == [3, 5, 9]
+    assert list(scaling.measure("chain", "free", "batch_export", (3, 5, 9), 0.0).seconds) == []
+
+
+def test_models_with_and_without_shared_blocks_are_compared() -> None:
+    (spec,) = zoo.models(["mlp_nested"])
+    rows = list(block_equality.compare(spec, ["static", "full"]))
+    assert [(row.setting, row.difference) for row in rows] == [("static", ""), ("full", "")]

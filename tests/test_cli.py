@@ -283,6 +283,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
         (["report"], "report takes the folder of one run"),
         (["report", "nowhere"], "is not the folder of a run"),
         (["--multirun", "matrix.opsets=18,20"], "--multirun is not used here"),
+        (["+hydra.mode=MULTIRUN"], "--multirun is not used here"),
         (["--confg-dir", "x"], "Unknown flag '--confg-dir' (nearest: --config-dir"),
         (["plan", "--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=al"], "Unknown sweep 'al' (nearest: all)"),
@@ -352,7 +353,7 @@ def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 def test_help_is_ours() -> None:
     done = program("-m", "batch_export", "--help")
     assert done.returncode == 0
-    for word in ("+sweep=all", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, smoke"):
+    for word in ("+sweep=all", "Exit codes: 0", "matrix.opsets", "sweep: all, nightly, opsets, runtimes, smoke"):
         assert word in done.stdout
     for verb in verbs().values():
         assert f"\n  {verb.usage}" in done.stdout
@@ -408,7 +409,7 @@ def test_cfg_job_prints_the_composed_configuration() -> None:
 
 def test_completion_offers_the_sweeps() -> None:
     done = program("-m", "batch_export", "-sc", "query=bash", COMP_LINE="batch-export +sweep=", COMP_POINT="20")
-    assert done.stdout.split() == ["+sweep=all", "+sweep=nightly", "+sweep=smoke"]
+    assert done.stdout.split() == ["+sweep=all", "+sweep=nightly", "+sweep=opsets", "+sweep=runtimes", "+sweep=smoke"]
 
 
 def test_completion_offers_verbs_beside_keys_and_leaves_the_verb_out_of_hydras_line() -> None:
@@ -458,6 +459,15 @@ def test_planning_never_imports_torch() -> None:
     )
     done = program("-c", code)
     assert done.stdout.splitlines()[-1] == "imported set() 0", done.stderr
+
+
+def test_the_parent_of_a_run_does_without_what_only_children_and_open_cells_need() -> None:
+    code = (
+        "import sys; import batch_export.runner.sweep; "
+        "print({'worker', 'evidence', 'dispatch', 'forkserver'} & {name.rpartition('.')[2] for name in sys.modules})"
+    )
+    done = program("-c", code)
+    assert done.stdout.splitlines()[-1] == "set()", done.stderr
 
 
 def test_the_package_alone_imports_nothing_heavy_and_offers_the_exporter() -> None:
@@ -513,7 +523,7 @@ def test_cache_says_which_commands_it_has(capsys: pytest.CaptureFixture[str]) ->
 def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def installed(providers: object) -> None:
+    def installed(providers: object, *, start: bool) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

@@ -77,7 +77,7 @@ def test_every_shipped_config_is_readable_and_the_sweeps_are_the_ones_described(
     assert len(everything.matrix.models) >= 24
     assert everything.measure.budget_s == 0.6
     nightly = spec_of("+sweep=nightly")
-    assert nightly.matrix.opsets == tuple(range(18, 26))
+    assert nightly.matrix.opsets == tuple(range(13, 29))
     assert nightly.measure.refresh == "always"
     smoke = spec_of("+sweep=smoke")
     assert {provider.name for provider in smoke.matrix.providers} == {"cpu", "cpu_unoptimised", "reference"}
@@ -160,8 +160,8 @@ def test_tolerances_and_paths() -> None:
         ("matrix.opsets=[]", r"The matrix is empty: matrix\.opsets has no entry"),
         ("matrix.dynamic=null", r"The matrix is empty: matrix\.dynamic has no entry"),
         ("matrix.models=[3]", r"matrix\.models: 3 is not a word"),
-        ("matrix.opsets=[17]", r"opset 17 is out of range, the exporter 'core' takes opsets 18 to 25"),
-        ("matrix.opsets=[20,26]", r"opset 26 is out of range"),
+        ("matrix.opsets=[12]", r"opset 12 is out of range, the exporter 'core' takes opsets 13 to 28"),
+        ("matrix.opsets=[20,29]", r"opset 29 is out of range"),
         ("matrix.opsets=[true]", r"matrix\.opsets: True is not an opset"),
         ("matrix.opsets=['20']", r"matrix\.opsets: '20' is not an opset"),
         ("matrix.dynamic=[bacth]", r"matrix\.dynamic: 'bacth' is neither static, full or auto.*nearest: batch"),
@@ -191,7 +191,7 @@ def test_one_sentence_for_everything_wrong(override: str, said: str) -> None:
 
 
 def test_opsets_out_of_our_range_are_fine_for_other_exporters_alone() -> None:
-    assert spec_of("matrix.opsets=[17]", "matrix.exporters=[torchscript]").matrix.opsets == (17,)
+    assert spec_of("matrix.opsets=[12]", "matrix.exporters=[torchscript]").matrix.opsets == (12,)
     assert "'torchscript' takes opsets 7 to 20" in sentence("matrix.opsets=[29]", "matrix.exporters=[torchscript]")
 
 

@@ -165,6 +165,33 @@ def tied(*layers: Any) -> nn.Module:
     return Stack(*layers)
 
 
+class Twofold(Layer):
+    def __init__(self, index: int = 0, scale: float = 1.0) -> None:
+        super().__init__(index, scale)
+        self.outer = nn.Linear(4, 4)
+        if index < 2:
+            self.outer.weight = self.inner.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(super().forward(x))
+
+
+class Given(Layer):
+    def forward(self, x: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        return super().forward(x) @ (weight if weight is not None else self.inner.weight) + self.inner.weight[0]
+
+
+class Giving(Stack):
+    """The first two layers are given their own weight, the others that of the first."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first: Any = self.layers[0]
+        for at, layer in enumerate(self.layers):
+            own: Any = layer
+            x = layer(x, own.inner.weight if at < 2 else first.inner.weight)
+        return x
+
+
 def nested() -> nn.Module:
     return Stack(*(nn.Sequential(Layer(1), Stack(Layer(2), Layer(3))) for _ in range(4)))
 
@@ -185,6 +212,8 @@ SHARED: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "one layer again and again": (lambda: repeated(Layer()), DEPTH - 3),
     "one weight in all": (lambda: tied(*layers(Layer)), DEPTH - 2),
     "nested": (nested, 6),
+    "weights that are one tensor in the first two only": (lambda: Stack(*layers(Twofold)), 1),
+    "an input that is a weight in the first two only": (lambda: Giving(*layers(Given)), 1),
     "layers of torch": (
         lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), DEPTH).eval(),
         DEPTH - 2,
@@ -268,12 +297,12 @@ def test_classes_are_as_before() -> None:
 
 
 def test_a_failure_while_sharing_is_a_capture_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch_export.exporter.capture import block_nodes
+    from batch_export.exporter.capture import block_copies
 
     def broken(*arguments: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(block_nodes, "_like", broken)
+    monkeypatch.setattr(block_copies, "_like", broken)
     captured = capture(Stack(*layers(Layer)), (X,))
     assert captured.attempts[0].error == ""
     assert [block.reason for block in captured.blocks] == ["RuntimeError while sharing"]

@@ -283,6 +283,13 @@ def test_the_reference_evaluator_runs_it_too() -> None:
 def test_intermediate_values_by_name_and_by_position() -> None:
     program = export(Scaled(), (X,))
     found = program.compute_values(["weight_1", "mul"], (2 * X,))
+    assert "mul" in found
+    assert [name for name, _ in found.items()] == list(dict(found)) == ["weight_1", "mul"]
+    first, second = found  # a sequence, as torch's own checks take it
+    assert first is found[0] is found["weight_1"]
+    assert second is found.values()[1]
+    with pytest.raises(KeyError):
+        found["missing"]
     assert found["weight_1"].tolist() == found[0].tolist() == [1, 1, 1]
     assert found[1].tolist() == [2, 2, 2]
     with pytest.raises(KeyError):
@@ -344,3 +351,44 @@ def test_an_exportable_module_brings_its_inputs_along() -> None:
     assert (inputs(program), outputs(program)) == (["image"], ["double"])
     assert program.model.graph.inputs[0].shape == ("batch", 3)
     assert inputs(export(Model(), (X,), input_names=["other"])) == ["other"]
+
+
+def test_programs_are_instances_of_torchs_class() -> None:
+    assert isinstance(export(torch.nn.ReLU(), (X,)), torch.onnx.ONNXProgram)
+
+
+class Third(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[float, torch.Tensor]:
+        return x.shape[0] / 3, x + 1
+
+
+def test_numbers_made_of_sizes_are_outputs_of_torchs_default_dtype() -> None:
+    program = export(Third(), (X,), dynamic_shapes=({0: "n"},))
+    for rows in (1, 2, 7):
+        third, _ = program(torch.ones(rows, *X.shape[1:]))
+        torch.testing.assert_close(third, torch.tensor(rows / 3))
+
+
+def test_dynamic_axes_of_a_cache_by_the_names_of_its_tensors() -> None:
+    transformers = pytest.importorskip("transformers")
+
+    class Seen(torch.nn.Module):
+        def forward(self, x: torch.Tensor, cache: Any) -> torch.Tensor:
+            keys, values = cache.update(x, x + 1, 0)
+            return keys @ values.transpose(-1, -2)
+
+    pairs = [(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4))]
+    program = export(
+        Seen(),
+        (torch.randn(2, 1, 1, 4), transformers.DynamicCache(pairs)),
+        input_names=["x", "past.key", "past.value"],
+        dynamic_axes={
+            "x": {0: "batch"},
+            "past.key": {0: "batch", 2: "past"},
+            "past.value": {0: "batch", 2: "past"},
+        },
+    )
+    assert list(program.model.graph.inputs[1].shape) == ["batch", 1, "past", 4]
+    x, pairs = torch.randn(3, 1, 1, 4), [(torch.randn(3, 1, 5, 4), torch.randn(3, 1, 5, 4))]
+    expected = Seen()(x, transformers.DynamicCache(pairs))
+    torch.testing.assert_close(program(x, transformers.DynamicCache(pairs))[0], expected)

@@ -13,7 +13,7 @@ from torch.export import AdditionalInputs, Dim, ShapesCollection
 
 from batch_export import export
 from batch_export.calling.axis_words import AxisExpression
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.translate import program as translate
@@ -335,3 +335,34 @@ def test_a_decision_that_is_otherwise_at_one_is_refused() -> None:
         export(OneOrMore(), (torch.randn(3, 2),), dynamic_shapes=({0: "n"},))
     assert caught.value.source == f"{__file__}:{line_of('the decision')}"
     export(OneOrMore(), (torch.randn(3, 2),), dynamic_shapes=({0: Dim("n", min=2)},))
+
+
+class JoinedAndMoved(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return torch.cat((x, y), dim=1) + z
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_one_word_on_axes_of_different_sizes_is_a_label(batch: int) -> None:
+    inputs = (torch.randn(batch, 3), torch.randn(batch, 5), torch.randn(batch, 8))
+    axes = {0: "batch", 1: "sequence"}
+    with pytest.warns(ExportWarning, match="called sequence in dynamic_shapes.* called sequence_2, sequence_3"):
+        program = export(JoinedAndMoved(), inputs, dynamic_shapes=(axes, axes, axes))
+    sizes = [list(map(str, value.shape)) for value in program.model.graph.inputs]
+    assert [size[0] for size in sizes] == ["batch"] * 3
+    assert len({size[1] for size in sizes}) == 3
+    other = (torch.randn(4, 2), torch.randn(4, 7), torch.randn(4, 9))
+    torch.testing.assert_close(program(*other)[0], JoinedAndMoved()(*other))
+
+
+class ForSomeSizes(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+        if x.shape[0] >= 6 and y.shape[0] <= 16:
+            return x * 2.0, y + 1
+        return None
+
+
+def test_sizes_at_which_the_model_gives_nothing_are_its_own_limit() -> None:
+    program = export(ForSomeSizes(), (torch.randn(16), torch.randn(12)), dynamic_shapes=({0: "n"}, {0: "m"}))
+    x, y = torch.randn(7), torch.randn(3)
+    torch.testing.assert_close(program(x, y), [x * 2.0, y + 1])

@@ -34,6 +34,14 @@ FUNCTIONS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
         lambda x: (x.sum(-1), x.amax(-1), x.amin((-2, -1)), x.prod(-1), x.argmax(-1), x.logsumexp(-1), x.max(-1)),
         IMAGE,
     ),
+    "mask_of_scores": (
+        lambda x: functional.scaled_dot_product_attention(
+            x, x, x, attn_mask=torch.where(x @ x.mT > 0, 0.0, float("-inf"))
+        ),
+        (3, 4, 5),
+    ),
+    "isin": (lambda x: (torch.isin(x, torch.ones(3)), torch.isin(x[:, 0], x)), (3, 5)),
+    "product_with_a_vector": (lambda x: (x @ torch.ones(5), torch.mv(x[:, 0], torch.ones(5))), (3, 4, 5)),
     "cross_entropy": (lambda x: functional.cross_entropy(x, torch.zeros(x.shape[0], dtype=torch.int64)), (3, 5)),
     "mse": (lambda x: functional.mse_loss(x, x + 1), (3, 5)),
 }
@@ -69,6 +77,14 @@ def test_groups_of_images_of_free_size(count: int) -> None:
     program = export(module, (torch.randn(IMAGE),), dynamic_shapes=({0: "batch", 2: "height", 3: "width"},))
     x = torch.randn(count, 4, 7, 3)
     torch.testing.assert_close(torch.as_tensor(program(x)[0]), module(x), rtol=1e-5, atol=1e-5)
+
+
+def test_an_area_of_half_a_column_is_empty() -> None:
+    module = Calls(lambda x: functional.interpolate(x, scale_factor=0.5, mode="area"))
+    program = export(module, (torch.randn(IMAGE),), dynamic_shapes=({3: "width"},))
+    for width in (1, 2, 7):
+        x = torch.randn(*IMAGE[:3], width)
+        torch.testing.assert_close(torch.as_tensor(program(x)[0]), module(x))
 
 
 def test_an_operator_whose_result_is_empty_for_certain_is_a_constant() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import onnx
+import onnx_ir as ir
 import pytest
 import torch
 from torch.nn import functional
@@ -40,13 +42,6 @@ MASK = torch.ones(5, 7, dtype=torch.bool).tril(1)
 EXCLUDED = torch.cat([MASK[:3], torch.zeros(2, 7, dtype=torch.bool)])
 
 NATIVE: dict[str, tuple[Callable[[], torch.nn.Module], tuple[torch.Tensor, ...], int, str]] = {
-    "group norm": (lambda: torch.nn.GroupNorm(2, 4), (torch.randn(2, 4, 3, 5),), 21, "GroupNormalization"),
-    "group norm, no scale": (
-        lambda: torch.nn.GroupNorm(2, 4, eps=1e-3, affine=False),
-        (torch.randn(2, 4, 6),),
-        21,
-        "GroupNormalization",
-    ),
     "rms norm": (lambda: torch.nn.RMSNorm(8), (torch.randn(2, 3, 8),), 23, "RMSNormalization"),
     "rms norm over two axes, no scale": (
         lambda: torch.nn.RMSNorm((3, 8), eps=1e-6, elementwise_affine=False),
@@ -80,12 +75,25 @@ def test_native_where_the_kernel_gives_what_torch_gives(case: str) -> None:
     assert operator in types(program)
     (node,) = [node for node in program.model.graph if node.op_type == operator]
     assert len(node.outputs) == 1
+    schema = onnx.defs.get_schema(operator, opset)
+    defaults = {
+        name: ir.from_proto(one.default_value).value
+        for name, one in schema.attributes.items()
+        if one.default_value.name
+    }
+    assert not [name for name, given in node.attributes.items() if given.value == defaults.get(name)]
     assert operator not in types(export(module().eval(), args, opset_version=opset, prefer_native="never"))
 
 
 DECOMPOSED: dict[str, tuple[Callable[[], torch.nn.Module], tuple[torch.Tensor, ...], Any]] = {
     "a batch of none": (Attention, heads(), ({0: "batch"}, {0: "batch"}, {0: "batch"}, None)),
     "groups of a batch of none": (lambda: torch.nn.GroupNorm(2, 4), (torch.randn(2, 4, 3),), ({0: "batch"},)),
+    "groups that hardly vary": (lambda: torch.nn.GroupNorm(2, 4), (3 + 1e-3 * torch.randn(2, 4, 3, 5),), None),
+    "groups without a scale": (
+        lambda: torch.nn.GroupNorm(2, 4, eps=1e-3, affine=False),
+        (1e-2 * torch.randn(2, 4, 6) - 2,),
+        None,
+    ),
     "rows of a mask repeated": (Attention, (*heads(keys=7), MASK[-1:].expand(2, 1, 1, 7)), None),
     "a mask of very small numbers": (
         Attention,
@@ -105,6 +113,15 @@ def test_decomposed_where_the_kernel_is_known_to_fail(case: str) -> None:
     assert not types(program) & {"Attention", "GroupNormalization"}
     always = export(module().eval(), args, dynamic_shapes=shapes, opset_version=23, prefer_native="always")
     assert types(always) & {"Attention", "GroupNormalization"}
+
+
+@pytest.mark.parametrize(("affine", "eps", "written"), [(True, 1e-5, []), (False, 1e-3, ["epsilon"])])
+def test_group_normalisation_is_onnx_own_where_it_is_asked_for(affine: bool, eps: float, written: list[str]) -> None:
+    module = torch.nn.GroupNorm(2, 4, eps=eps, affine=affine)
+    args = (torch.randn(2, 4, 3, 5),)
+    program = export_and_compare(module, args, opset_version=21, prefer_native="always")
+    (node,) = [node for node in program.model.graph if node.op_type == "GroupNormalization"]
+    assert sorted(node.attributes) == [*written, "num_groups"]
 
 
 def test_operators_named_by_the_model_follow_never() -> None:

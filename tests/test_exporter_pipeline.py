@@ -27,9 +27,9 @@ from batch_export.exporter.capture.capture import Captured, capture
 from batch_export.exporter.graph import weights
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET
 from batch_export.exporter.optimise import rewrite_rules
-from batch_export.exporter.optimise.opset import ir_version_for
 from batch_export.exporter.translate import decompose
 from batch_export.exporter.translate.registry import OnnxRegistry
+from batch_export.legalise.versions import ir_version_for
 from batch_export.stages import model as model_room
 
 CONFIGS = Path(__file__).parent.parent / "conf" / "model"

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from batch_export import ONNXProgram, ONNXRuntimeOptions, export
-from batch_export.errors import OnnxExporterError, SaveError
+from batch_export.errors import SaveError
 from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.program import program as program_module
@@ -239,8 +239,11 @@ def test_renamed_axes_also_inside_expressions_and_metadata() -> None:
     assert "past" not in ranges
     program.rename_axes({"history + seq": "total"})
     assert program.model.graph.outputs[0].shape == ("total", 2)
-    with pytest.raises(OnnxExporterError, match=r"no axis is called past.*the axes are history, seq"):
+    with pytest.warns(UserWarning, match=r"no axis is called past; the axes are history, seq"):
         program.rename_axes({"past": "x"})
+    axis = program.model.graph.inputs[1].shape[0]
+    program.rename_axes({axis: "step"})
+    assert program.model.graph.inputs[1].shape == ("step", 2)
 
 
 def test_programs_of_one_capture_are_renamed_and_optimised_apart() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +80,23 @@ def test_what_the_converter_lacks_is_one_line() -> None:
 
 def test_the_torchscript_exporter_takes_them_by_name() -> None:
     model = torch.jit.script(_layer())
-    with pytest.warns(DeprecationWarning, match="dynamo=False is deprecated"):
+    with pytest.warns(DeprecationWarning, match="TorchScript-based ONNX export"):
         program = export(model, (), kwargs={"input": X}, dynamo=False)
     torch.testing.assert_close(program(input=X)[0], model(X), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["after ours is loaded", "before"])
+def test_ours_in_the_place_of_torchs_still_finds_torchs(first: bool, tmp_path: Path) -> None:
+    """`torch.onnx.export = batch_export.export`, and `dynamo=False` behind it."""
+    script = f"""
+import io, sys, warnings, torch, batch_export
+torch.onnx.export = batch_export.export if {first} else (lambda *args, **kwargs: batch_export.export(*args, **kwargs))
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    program = torch.onnx.export(torch.nn.ReLU(), (torch.randn(2),), dynamo=False)
+assert program.exporter == "torchscript", program
+deprecated = [one for one in told if issubclass(one.category, DeprecationWarning)]
+assert [one.filename for one in deprecated] == ["<string>"], [str(one) for one in deprecated]
+assert isinstance(program, torch.onnx.ONNXProgram)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from test_ops_special_values import Function, check
+
+from batch_export.exporter import export
 
 DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
@@ -98,3 +102,45 @@ def test_edges_are_compared_in_the_wider_dtype() -> None:
         "isin": lambda x, edges: torch.isin(x, edges),
     }
     check(functions, (x, edges))
+
+
+WIDE = torch.tensor([-(2**62), -(2**31) - 5, -5, 0, 5, 7, 2**31 + 5, 2**33 + 5, 2**33 + 2**31 + 5, 2**62])
+BOUNDS = (None, 5, -5, 2**31 + 5, -(2**31) - 5, 2**62, 5.5, math.inf, math.nan)
+HELD: dict[str, Function] = {
+    **{
+        f"clamp between {low} and {high}": lambda a, b, low=low, high=high: a.clamp(low, high)
+        for low in BOUNDS
+        for high in BOUNDS
+        if (low, high) != (None, None)
+    },
+    "clamp between tensors": lambda a, b: torch.clamp(a, torch.tensor(-5), b),
+    "clamp between numbers that are tensors": lambda a, b: torch.clamp(a, torch.tensor(2.5), torch.tensor(math.nan)),
+    "clamp_min": lambda a, b: torch.clamp_min(a, 5),
+    "clamp_max": lambda a, b: torch.clamp_max(a, b),
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "max of two": torch.max,
+    "min of two": torch.min,
+    "fmax": torch.fmax,
+    "fmin": torch.fmin,
+    "relu": lambda a, b: torch.relu(a),
+    "relu6": lambda a, b: torch.nn.functional.relu6(a),
+    "hardtanh": lambda a, b: torch.nn.functional.hardtanh(a.double(), -2.0, 2.0),
+    "bools": lambda a, b: torch.maximum(a > 0, b > 0) + 2 * torch.minimum(a > 0, b > 0),
+}
+
+
+def test_int64_is_held_between_bounds_of_any_size() -> None:
+    check(HELD, (WIDE.repeat_interleave(len(WIDE)), WIDE.repeat(len(WIDE))))
+
+
+def test_positions_are_held_by_one_node() -> None:
+    class Positions(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            place = torch.arange(x.shape[0])
+            return (place[None, :] - place[:, None]).clamp(-3, 3)
+
+    program = export(Positions(), (torch.ones(4),), None, dynamic_shapes=({0: "n"},))
+    kinds = [node.op_type for node in program.model.graph]
+    assert "Clip" in kinds
+    assert "Where" not in kinds

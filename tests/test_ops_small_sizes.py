@@ -173,3 +173,8 @@ def test_pieces_of_a_free_axis() -> None:
 
     given = [(torch.randn(n, 2),) for n in (4, 0, 1, 2, 7)]
     export_and_compare(Calls(pieces), *given, dynamic_shapes=(({0: "n"},),), guards="allow")
+
+
+def test_every_matrix_transposed() -> None:
+    module = Calls(lambda x, s: (x.mT, x[0].mH, s.mT, torch.view_as_real(torch.complex(x, x + 1).mT)))
+    export_and_compare(module, (torch.randn(2, 3, 4), torch.tensor(1.5)), dynamic_shapes=(({0: "n"}, None),))

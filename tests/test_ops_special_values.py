@@ -116,12 +116,26 @@ def test_signs_of_zeros_stay() -> None:
         "expm1": torch.expm1,
         "angle": lambda x: torch.atan2(torch.zeros_like(x), x),
         "angle below": lambda x: torch.atan2(x, -torch.ones_like(x)),
+        "erfinv": lambda x: torch.erfinv(x / 4),
+        "erfinv of float64": lambda x: torch.erfinv(x.double() / 4),
     }
     module = Calls(functions).eval()
     program = export(module, (x,), None)
     for name, actual, expected in zip(functions, program(x), eager(module, (x,)), strict=True):
         assert torch.signbit(actual).tolist() == torch.signbit(expected).tolist(), name
     program.release()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_product_times_zero_is_left_out(dtype: torch.dtype) -> None:
+    a, b = torch.full((2, 3), INF, dtype=dtype), torch.ones(3, 2, dtype=dtype)
+    functions: dict[str, Function] = {
+        "addmm": lambda a, b: torch.addmm(torch.ones(2, dtype=a.dtype), a, b, alpha=0, beta=2),
+        "addmm without anything": lambda a, b: torch.addmm(torch.ones(2, dtype=a.dtype), a, b, alpha=0, beta=0),
+        "addmv": lambda a, b: torch.addmv(torch.ones(1, dtype=a.dtype), a, b[:, 0], alpha=0),
+        "addbmm": lambda a, b: torch.addbmm(torch.ones(2, dtype=a.dtype), a[None], b[None], alpha=0),
+    }
+    check(functions, (a, b))
 
 
 def test_float64_never_goes_through_float32() -> None:

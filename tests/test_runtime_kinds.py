@@ -16,9 +16,10 @@ from batch_export.errors import UsageError
 from batch_export.numbers.values import Value
 from batch_export.plan.keys import measure_action
 from batch_export.plan.matrix import expand
-from batch_export.runtime.kinds import RUNTIMES, Runtime
+from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import RUNTIMES
 from batch_export.runtime.session import open_session
 from batch_export.sources.toolchain import toolchain_for
 from batch_export.spec import MatrixSpec
@@ -61,7 +62,7 @@ def test_another_kind_is_a_module_and_a_row(monkeypatch: pytest.MonkeyPatch) -> 
     quiet = replace(loud, execution_provider="Quiet")
     skip = expand(matrix(quiet), installed([quiet]))[0].skip
     assert skip == "provider loud is not installed: this msgspec has no Quiet"
-    tools = toolchain_for([], [])
+    tools = toolchain_for([], [], providers=[loud])
     action = measure_action(ModelArtifact("f"), "r", loud, MeasureSpec(), tools)
     assert {"version.msgspec", "version.rich"} <= dict(action.entries).keys()
     session = open_session(Path(__file__), loud, 3)

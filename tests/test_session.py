@@ -12,8 +12,8 @@ import pytest
 from batch_export.numbers.values import RawTensor
 from batch_export.runtime.failures import LoadError, ProviderUnavailableError
 from batch_export.runtime.feeds import FeedError, feeds_for
-from batch_export.runtime.kinds import RUNTIMES
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import RUNTIMES
 from batch_export.runtime.session import open_session
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")

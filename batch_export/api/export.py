@@ -21,7 +21,7 @@ def _with_torchscript(core: Callable[Parameters, Program]) -> Callable[Parameter
 
     @functools.wraps(core)
     def export(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Program:
-        kwargs.setdefault("torchscript", torchscript.export)
+        kwargs.setdefault("torchscript", torchscript.export_once)
         return core(*args, **kwargs)
 
     return export

@@ -115,7 +115,9 @@ def _explain(composed: Composed, name: str, full: bool) -> int:
     if cell.skip:
         print("\n".join(lines(cell, [])))
         return 0
-    toolchain = toolchain_for([cell.model], [cell.exporter], store=Path(spec.store_path).expanduser())
+    toolchain = toolchain_for(
+        [cell.model], [cell.exporter], store=Path(spec.store_path).expanduser(), providers=[cell.provider]
+    )
     store = open_store(Path(spec.store_path), tuple(map(Path, toolchain.roots)), spec.store)
     settings = PlanSettings(spec.runner.threads, spec.measure)
     last, folder = _last(Path(composed.config.output.path).expanduser(), cell)

@@ -70,7 +70,7 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
 
     dest: Path = asked.dest.absolute()
     limit = min(parse_size(asked.limit, "--limit"), MOST_IN_ONE)
-    spec, cells = planned_cells(composed)
+    spec, cells = planned_cells(composed, start=True)
     if len(spec.matrix.exporters) > 1:
         raise UsageError("export: choose one exporter, e.g. matrix.exporters=[core]")
     files.require_writable(dest, "--dest")

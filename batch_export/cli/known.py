@@ -1,6 +1,7 @@
 """Which verbs there are: every module of this package whose docstring begins with its own usage, `verb ARGUMENTS`: ...
 
-The modules' files are read, not imported; help, completion, `list verbs` and the command line itself go by what leaves.
+The modules' files are read, not imported; help (`manual.py`), completion, `list verbs` and the command line itself go
+by what leaves.
 """
 
 from __future__ import annotations
@@ -9,11 +10,8 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from textwrap import wrap
 
 _FIRST_LINE = re.compile(r'"""`(?P<usage>(?P<name>\w+)[^`]*)`: (?P<summary>.*?)(?:""")?\n')
-_COLUMN = 30
-_WIDTH = 118
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +38,3 @@ def verbs() -> dict[str, Verb]:
         if line is not None and line["name"] == path.stem:
             found[path.stem] = Verb(path.stem, line["usage"], line["summary"].rstrip("."))
     return found
-
-
-def help_text() -> str:
-    """Returns the verbs with what they do, as `--help` shows them; no line is indented on the left."""
-    lines: list[str] = []
-    for verb in verbs().values():
-        texts = wrap(verb.summary, _WIDTH - _COLUMN - 2)
-        if len(verb.usage) >= _COLUMN:
-            lines.append(verb.usage)
-        else:
-            lines.append(f"{verb.usage:<{_COLUMN}}{texts.pop(0)}")
-        lines += [" " * _COLUMN + text for text in texts]
-    return "\n  ".join(lines)

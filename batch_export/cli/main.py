@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from omegaconf import OmegaConf
 
 from batch_export.cli import completion
-from batch_export.cli.known import help_text, verbs
+from batch_export.cli.known import verbs
 from batch_export.config.compose import Composed, compose_and_call, takes_value
 from batch_export.errors import BatchExportError, UsageError
 from batch_export.version import __version__
@@ -102,7 +102,7 @@ def _dispatch(program: str, arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(f"batch_export {__version__}")
         return 0
-    OmegaConf.register_new_resolver("batch_export_verbs", help_text, replace=True)
+    OmegaConf.register_new_resolver("batch_export_help", _help, replace=True)
     if completion.is_query(arguments):
         completion.offer()
     arguments = verb_first(arguments)
@@ -123,6 +123,12 @@ def _dispatch(program: str, arguments: list[str]) -> int:
     near = nearest(word, known, 1)
     hint = f"did you mean {near[0]}?" if near else f"verbs: {', '.join(known)}"
     raise UsageError(f"Unknown verb {word!r} ({hint}); `--help` shows what there is")
+
+
+def _help() -> str:
+    from batch_export.cli.manual import help_text  # lazy: only `--help` shows it
+
+    return help_text()
 
 
 def verb_first(arguments: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import hydra
+from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
@@ -39,6 +40,7 @@ _NO_TRACE = (
 )
 
 _BARE_WORD = re.compile(r"[A-Za-z][\w./-]*")
+_MULTIRUN = re.compile(r"\+{0,2}hydra\.mode=.*multirun.*", re.IGNORECASE)
 _INFO_FLAGS = ("--info", "-i")
 _BASELINE = re.compile(r"^(\+{0,2}baseline=)(latest~\d+)$")
 """Hydra's grammar has no `~` in a value that is not quoted, and a shell would have taken the quotes away."""
@@ -83,7 +85,7 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
         RunError: the run's folder cannot be made.
     """
     overrides, flags = arrange(arguments)
-    if any(flag in ("--multirun", "-m") for flag in flags):
+    if any(flag in ("--multirun", "-m") for flag in flags) or any(map(_MULTIRUN.fullmatch, overrides)):
         raise UsageError("--multirun is not used here: the matrix' own keys take lists, e.g. matrix.opsets=[18,20]")
     for word in overrides:
         if _BARE_WORD.fullmatch(word):
@@ -179,13 +181,19 @@ def _address(schema: str, path: str) -> str:
 
 @contextmanager
 def _hydra_settings(argv: list[str]) -> Iterator[None]:
-    """Hydra reads `sys.argv`, and hands errors on only when this variable asks it to; both are put back."""
-    old_argv, old_value = sys.argv, os.environ.get(_FULL_ERROR)
+    """Hydra reads `sys.argv`, and hands errors on only when this variable asks it to; both are put back.
+
+    To learn whether it is to run once or many times, it composes the whole configuration before it composes it again to
+    run, which is a fifth of what a sweep that is cached takes. Here it always runs once.
+    """
+    old_argv, old_value, ask = sys.argv, os.environ.get(_FULL_ERROR), Hydra.get_mode
     sys.argv, os.environ[_FULL_ERROR] = argv, "1"
+    Hydra.get_mode = lambda *_, **__: None  # type: ignore[method-assign]
     try:
         yield
     finally:
         sys.argv = old_argv
+        Hydra.get_mode = ask  # type: ignore[method-assign]
         if old_value is None:
             del os.environ[_FULL_ERROR]
         else:

@@ -21,13 +21,14 @@ from batch_export.config.groups import ConfigGroups
 from batch_export.config.model import model_spec
 from batch_export.config.schema import Config
 from batch_export.config.sentences import unknown_key
+from batch_export.environments.request import request
 from batch_export.errors import UsageError
 from batch_export.judge import oracle_need
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.record import Stage
-from batch_export.runtime.kinds import RUNTIMES
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import kinds, runtime
 from batch_export.sources.closure import local_roots, refuse_two_builders
 from batch_export.spec import (
     ANY_OPSETS,
@@ -91,12 +92,27 @@ def provider_spec(name: str, config: Mapping[str, Any]) -> ProviderSpec:
     """
     where = f"provider/{name}"
     spec = _convert({"name": name, **config}, ProviderSpec, where)
-    _one_of(f"{where}: kind", spec.kind, tuple(RUNTIMES))
+    _one_of(f"{where}: kind", spec.kind, kinds())
+    kind = runtime(spec.kind)
     _one_of(f"{where}: graph_optimization", spec.graph_optimization, OPTIMISATION_LEVELS)
-    if RUNTIMES[spec.kind].places and not spec.execution_provider:
+    if kind.places and not spec.execution_provider:
         raise UsageError(f"{where}: execution_provider is missing; name one, such as CPUExecutionProvider")
     if spec.opsets[0] > spec.opsets[1]:
         raise UsageError(f"{where}: opsets must be [lowest, highest], got {list(spec.opsets)}")
+    own_process = bool(spec.env) or kind.open is None
+    if spec.env and not kind.served:
+        raise UsageError(f"{where}: {kind.called} cannot run in an environment of its own; remove 'env'")
+    if spec.variables and not own_process:
+        raise UsageError(
+            f"{where}: variables are those of a runtime's own process, and {kind.called} runs in ours without 'env'"
+        )
+    if spec.env:
+        try:
+            request(spec.env, kind.language)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
+    elif kind.language != "python":
+        raise UsageError(f"{where}: {kind.called} runs in an environment of its own; name its packages in 'env'")
     return spec
 
 

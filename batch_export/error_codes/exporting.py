@@ -218,6 +218,23 @@ batch_export.export(Model(), (torch.ones(2),))
         "Make the attribute a buffer, whose new value is an output of the file; or filter the warning if it is meant.",
     ),
     Explanation(
+        "BE212",
+        "NoFormError",
+        "An operator of the model cannot be written at the opset asked for",
+        "Operators come and change with the opsets. What a file needs is written with what the opset has; where that "
+        "is not possible there is no file. docs/opsets.md has every operator at every opset.",
+        Kind.PYTHON,
+        """
+import onnx, onnx_ir
+from batch_export.legalise.chain import legalise
+
+text = '<ir_version: 9, opset_import: ["" : 20]> g (string[2] x) => (string[2] y) { y = StringConcat (x, x) }'
+legalise(onnx_ir.serde.deserialize_model(onnx.parser.parse_model(text)), start=20, target=13)
+""",
+        "The sentence names the operator, its line and the nearest opset at which it has a form: choose that one, or "
+        "rewrite the line.",
+    ),
+    Explanation(
         "BE221",
         "ProviderUnavailableError",
         "The execution provider is not part of this runtime",

@@ -27,7 +27,7 @@ from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
 from batch_export.exporter.diagnostics import verify as verification
-from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph import block_bodies, metadata
 from batch_export.exporter.optimise import opset
 from batch_export.exporter.optimise import passes as optimise
 from batch_export.exporter.optimise.weight_folding import GROWTH
@@ -95,7 +95,7 @@ def export(
         verbose: print each stage with its time.
         input_names: names of the ONNX inputs, in order.
         output_names: names of the ONNX outputs, in order.
-        opset_version: the ONNX opset, from 18 to 25; 20 when None. The file has exactly this opset.
+        opset_version: the ONNX opset, from 13 to 28; 20 when None. The file has exactly this opset.
         dynamic_axes: input or output name -> {axis: name} or a list of axes; turned into `dynamic_shapes`, which is
             preferred when both are given.
         keep_initializers_as_inputs: whether weights are also inputs of the file.
@@ -119,8 +119,9 @@ def export(
             against the model first). Guards and assumptions that were taken are in the model's metadata
             (`batch_export.guards`, `batch_export.assumptions`) and in the report.
         allow_guards: the older spelling of `guards="allow"`.
-        capture_blocks: capture blocks that are alike (the layers of a transformer) twice and write the nodes again for
-            the others; the graph is the same as by tracing each, and `program.captured.blocks` says what was shared.
+        capture_blocks: capture blocks that are alike (the layers of a transformer) twice, translate and optimise one of
+            them, and write it out for the others; the graph and the file are the same as by tracing each, and
+            `program.captured.blocks` says what was shared.
         passes: onnx-ir passes to run after the optimiser.
         fold_weights: compute what depends on weights alone when a file is written: BatchNormalization merged into a
             convolution, transposed and concatenated weights, position tables, masks. The program keeps the nodes, so
@@ -311,25 +312,30 @@ def to_onnx(
         registry.register_target(target, functions)
     with journal.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
         translated = translate_program(
-            captured.program, registry, captured.axis_names, fold=optimize, mutations=mutations
+            captured.traced, registry, captured.axis_names, fold=optimize, mutations=mutations
         )
     model, journal.operators = translated.model, translated.operators
+    broadcast = [guard.unites[0] for guard in captured.united if guard.holds_beyond]
+    bodies = translated.bodies
+    if broadcast or not optimize:  # names of axes that are kept apart are another block's apart as well
+        block_bodies.written_out(model, bodies)
+        naming.keep_apart(model, broadcast)  # passes take axes of one name for equally large
+        bodies = []
     if optimize or passes:
         with journal.stage("optimise"):
-            journal.passes = naming.optimised(model, lambda: optimise.optimise(model, passes, standard=optimize))
+            journal.passes = naming.optimised(
+                model, lambda: optimise.optimise(model, passes, bodies, standard=optimize)
+            )
     with journal.stage("opset"):
-        opset.set_opset(model, opset_version)
+        opset.set_opset(model, opset_version, native=registry.prefer_native != "never")
     naming.rename(model, input_names, output_names)
     graph = model.graph
     ranges = graph.metadata_props[metadata.RANGE_CONSTRAINTS]
     graph.metadata_props[metadata.RANGE_CONSTRAINTS] = naming.replace_words(ranges, captured.axis_names)
-    shapes.require_free(
-        captured.program, [None if value.shape is None else list(value.shape) for value in graph.inputs]
-    )
+    shapes.require_free(captured.traced, [None if value.shape is None else list(value.shape) for value in graph.inputs])
     if captured.derived_names:
         naming.rename_axes(model, captured.derived_names)
-    if broadcast := [guard.unites[0] for guard in captured.united if guard.holds_beyond]:
-        naming.keep_apart(model, broadcast)
+    naming.keep_apart(model, broadcast)
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
         model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
@@ -343,10 +349,10 @@ def to_onnx(
         passes=tuple(journal.passes),
         seconds=journal.seconds,
         captured=captured,
-        fake_context=context_of(captured.program),
+        fake_context=context_of(captured.traced),
         diagnostic_context=journal,
     )
-    program = ONNXProgram(model, captured.program, provenance)
+    program = ONNXProgram(model, captured.traced, provenance)
     program.fold_weights, program.fold_growth = fold_weights, fold_growth
     return program
 

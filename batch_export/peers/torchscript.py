@@ -12,9 +12,13 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 import torch
+from torch.onnx import export as found_export  # held from now on: ours may be put in its place later
 from torch.utils import _pytree as pytree
 
+from batch_export.calling.users_line import users_level
 from batch_export.plugin import Wanted, options
+
+_DEPRECATED = "export(): dynamo=False is deprecated; use dynamo=True: TorchScript gets no further development"
 
 
 class _Flat(torch.nn.Module):
@@ -40,6 +44,25 @@ class _Flat(torch.nn.Module):
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **wanted: Unpack[Wanted]) -> None:
     """Writes the file; what is given besides goes to `torch.onnx.export` as it is."""
+    with warnings.catch_warnings():
+        # The path is deprecated and tracing warns at every Python number; neither is news to whoever chose it.
+        warnings.simplefilter("ignore")
+        _write(module, args, kwargs, wanted)
+
+
+def export_once(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **wanted: Unpack[Wanted]
+) -> None:
+    """Like `export`, and hands on what torch tells a caller of this path: that it is deprecated, and what to read."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _write(module, args, kwargs, wanted)
+    said = [one.message for one in told if one.filename == __file__ and issubclass(one.category, DeprecationWarning)]
+    for message in said or [_DEPRECATED]:
+        warnings.warn(str(message), DeprecationWarning, stacklevel=users_level())
+
+
+def _write(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], wanted: Wanted) -> None:
     if isinstance(module, torch.jit.ScriptModule):  # it cannot be called inside a trace
         flat: Any = module
         given = _by_position(module, args, kwargs)
@@ -48,22 +71,21 @@ def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
         flat = _Flat(module, (args, kwargs)).train(module.training)
         given = tensors = flat.tensors
     names = list(wanted["input_names"] or ()) or [f"input_{index}" for index in range(len(tensors))]
-    with warnings.catch_warnings():
-        # The path is deprecated and tracing warns at every Python number; neither is news to whoever chose it.
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            flat,
-            given,
-            str(wanted["path"]),
-            kwargs={},
-            opset_version=wanted["opset_version"],
-            dynamic_axes=dynamic_axes(wanted["dynamic_shapes"], names),
-            input_names=names,
-            output_names=wanted["output_names"],
-            dynamo=False,
-            verbose=False,
-            **options(wanted),
-        )
+    is_torchs_own = found_export.__module__ == torch.onnx.__name__  # else ours, say, was there before
+    door: dict[str, Any] = {"dynamo": False} if is_torchs_own else {}
+    (found_export if is_torchs_own else torch.onnx.utils.export)(
+        flat,
+        given,
+        str(wanted["path"]),
+        kwargs={},
+        opset_version=wanted["opset_version"],
+        dynamic_axes=dynamic_axes(wanted["dynamic_shapes"], names),
+        input_names=names,
+        output_names=wanted["output_names"],
+        verbose=False,
+        **door,
+        **options(wanted),
+    )
 
 
 def _by_position(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

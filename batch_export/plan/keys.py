@@ -14,11 +14,11 @@ from batch_export.action import Action, ModelArtifact
 from batch_export.contract import Contract
 from batch_export.digest import Digest, canonical_json, digest_value
 from batch_export.plan.matrix import PlannedCell
-from batch_export.runtime.kinds import RUNTIMES
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
 from batch_export.sources.named_files import texts
-from batch_export.sources.toolchain import Toolchain
+from batch_export.sources.toolchain import Toolchain, environment_name
 from batch_export.spec import ExporterSpec
 from batch_export.steps import STEPS
 
@@ -180,14 +180,22 @@ def _file_entries(model: ModelArtifact) -> dict[str, str]:
 
 
 def _provider_entries(provider: ProviderSpec, toolchain: Toolchain) -> dict[str, str]:
-    return {
+    kind = runtime(provider.kind)
+    entries = {
         "provider.kind": provider.kind,
         "provider.execution_provider": provider.execution_provider,
         "provider.options": _text(provider.options),
         "provider.graph_optimization": provider.graph_optimization,
         "machine": toolchain.host["machine"],
-        **_versions(toolchain, "numpy", *RUNTIMES[provider.kind].packages),
+        **_versions(toolchain, "numpy"),
     }
+    if provider.variables:
+        entries["provider.variables"] = _text(provider.variables)
+    if kind.served and (provider.env or kind.open is None):
+        entries["provider.module"] = toolchain.served[kind.name]
+    if provider.env:
+        return {**entries, "environment": toolchain.environments[environment_name(provider)]}
+    return {**entries, **_versions(toolchain, *kind.packages)}
 
 
 def _measure_entries(measure: MeasureSpec, toolchain: Toolchain) -> dict[str, str]:

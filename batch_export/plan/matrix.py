@@ -6,13 +6,13 @@ Pure: what is installed is passed in, nothing is imported, read or run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from batch_export.axes import supports
 from batch_export.errors import UsageError
 from batch_export.record import Cell
-from batch_export.runtime.kinds import RUNTIMES
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
 from batch_export.spec import Exclusion, ExporterSpec, MatrixSpec, ModelSpec
 
 
@@ -38,10 +38,12 @@ class Installed:
     Attributes:
         execution_providers: by kind of runtime, those that it can place nodes on here.
         library: tells whether a library can be imported, by its import name.
+        refused: why providers that run in a process of their own cannot be used here, by their names.
     """
 
     execution_providers: Mapping[str, Collection[str]]
     library: Callable[[str], bool]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
@@ -79,13 +81,15 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
 
 
 def _absence(provider: ProviderSpec, installed: Installed) -> str:
-    runtime = RUNTIMES[provider.kind]
-    if not runtime.places:
-        here = installed.library(runtime.library)
-        return "" if here else f"provider {provider.name} needs the package {runtime.library}, not installed"
-    if provider.execution_provider in installed.execution_providers.get(runtime.name, ()):
+    kind = runtime(provider.kind)
+    if provider.env or kind.open is None:
+        return installed.refused.get(provider.name, "")
+    if not kind.places:
+        here = installed.library(kind.library)
+        return "" if here else f"provider {provider.name} needs the package {kind.library}, not installed"
+    if provider.execution_provider in installed.execution_providers.get(kind.name, ()):
         return ""
-    return f"provider {provider.name} is not installed: this {runtime.library} has no {provider.execution_provider}"
+    return f"provider {provider.name} is not installed: this {kind.library} has no {provider.execution_provider}"
 
 
 def _opset_reason(who: str, range_: tuple[int, int], opset: int) -> str:

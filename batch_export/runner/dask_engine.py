@@ -25,7 +25,7 @@ from batch_export.errors import RunError, UsageError
 from batch_export.record import Cell, Failure
 from batch_export.runner import dask_worker
 from batch_export.runner.dask_worker import Report, Task
-from batch_export.runner.unit_runner import Settle, Site, Watch, ignore
+from batch_export.runner.site import Settle, Site, Watch, ignore
 from batch_export.runner.units import Unit
 
 MEASURE_RESOURCE = "MEASURE"

@@ -17,6 +17,7 @@ import msgspec
 
 from batch_export import steps
 from batch_export.action import ActionResult
+from batch_export.environments.making import environment_for
 from batch_export.errors import BatchExportError
 from batch_export.plan import walk as plan
 from batch_export.plan.matrix import PlannedCell
@@ -24,9 +25,11 @@ from batch_export.record import Cell, Failure
 from batch_export.runner.launcher import Launcher
 from batch_export.runner.order import Origin
 from batch_export.runner.results import Results, View
+from batch_export.runner.site import Site
 from batch_export.runner.surroundings import changes
-from batch_export.runner.unit_runner import Site, UnitRunner
+from batch_export.runner.unit_runner import UnitRunner
 from batch_export.runner.units import Unit
+from batch_export.runtime.registered import runtime
 from batch_export.sources.toolchain import Toolchain, toolchain_for
 from batch_export.spec import RunnerSpec, StoreSpec
 from batch_export.store import open_store
@@ -142,7 +145,11 @@ def _own_toolchain(order: Task) -> Toolchain:
     models = {cell.model.name: cell.model for cell in order.cells}.values()
     exporters = {cell.exporter.name: cell.exporter for cell in order.cells}.values()
     here = tuple(root for root in order.toolchain.roots if Path(root).is_dir())
-    own = toolchain_for(models, exporters, roots=here, store=Path(order.store))
+    providers = {cell.provider.name: cell.provider for cell in order.cells}.values()
+    for provider in providers:
+        if provider.env:
+            environment_for(provider.env, runtime(provider.kind).language)  # a worker's machine has its own
+    own = toolchain_for(models, exporters, roots=here, store=Path(order.store), providers=providers)
     same = {target: digest for target, digest in order.toolchain.targets.items() if target not in own.targets}
     versions = {name: version for name, version in order.toolchain.versions.items() if name not in own.versions}
     return replace(own, targets={**own.targets, **same}, versions={**own.versions, **versions})

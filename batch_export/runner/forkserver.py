@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from batch_export.runner import keeper, worker
+from batch_export.runner.greeting import READY, TIED
 from batch_export.runner.loaded import unwatched_folders
 from batch_export.runner.preload import preload
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.witness import Witness
 
-TIED = b"tied"
-"""What the parent says first: from here on the kernel ends the server with it."""
-READY = b"ready"
 _MESSAGE_BYTES = 1 << 16
 
 

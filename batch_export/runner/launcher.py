@@ -19,7 +19,7 @@ from pathlib import Path
 
 from batch_export.errors import RunError
 from batch_export.runner import lifeline
-from batch_export.runner.forkserver import READY, TIED
+from batch_export.runner.greeting import READY, TIED
 from batch_export.runner.order import Order, encode_order
 from batch_export.runner.predecessors import mark
 from batch_export.store.files import storing

@@ -12,8 +12,8 @@ from batch_export.digest import Digest
 from batch_export.plan.walk import Step
 from batch_export.record import UNCACHED_STAGES, Cell, Failure, Record
 from batch_export.runner.order import Origin
+from batch_export.runner.refresh import serves
 from batch_export.runner.result_file import ResultMemory
-from batch_export.runner.worker import serves
 from batch_export.steps import EXCUSED, LOCAL
 from batch_export.store import Store
 

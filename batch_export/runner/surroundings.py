@@ -99,6 +99,8 @@ def changes(before: Toolchain, now: Toolchain) -> list[str]:
         ("our own sources of", before.own, now.own),
         ("sources of", before.targets, now.targets),
         ("file or sources named", before.named, now.named),
+        ("environment of", before.environments, now.environments),
+        ("sources served for", before.served, now.served),
         ("host:", before.host, now.host),
     ):
         for name in sorted({*old, *new}):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batch_export import steps
-from batch_export.action import Action, ActionResult, Mnemonic, ModelArtifact
+from batch_export.action import Action, ActionResult, ModelArtifact
 from batch_export.digest import Digest
 from batch_export.errors import ArtifactError, CorruptArtifactError, StoreError
 from batch_export.plan import walk as plan
@@ -41,8 +41,9 @@ from batch_export.runner.order import (
     encode_event,
 )
 from batch_export.runner.preloaded import Preloaded
+from batch_export.runner.refresh import serves
 from batch_export.stages.failures import failure_from
-from batch_export.store import Found, Store, open_store
+from batch_export.store import Store, open_store
 
 if TYPE_CHECKING:
     from batch_export.stages.output import StageOutput
@@ -304,19 +305,6 @@ def _status_of(error: BaseException) -> int:
         return (error.code or 0) & 0xFF
     print(error.code, file=sys.stderr)
     return 1
-
-
-def serves(found: Found, mnemonic: Mnemonic, refresh: str) -> bool:
-    """Whether a cached result is good enough: latencies may have to be measured again, see `MeasureSpec.refresh`.
-
-    What this very run measured is: a run that is resumed measures nothing twice.
-    """
-    if mnemonic not in steps.ALONE or found.own or refresh == "missing":
-        return True
-    if refresh == "always":
-        return False
-    latency = found.result.facts.get("latency_ms")
-    return not (isinstance(latency, dict) and latency.get("contended"))
 
 
 def main(

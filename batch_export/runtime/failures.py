@@ -1,8 +1,8 @@
-"""The two ways in which a session does not come to be."""
+"""The ways in which a session does not come to be."""
 
 from __future__ import annotations
 
-from batch_export.errors import BatchExportError
+from batch_export.errors import BatchExportError, UsageError
 
 
 class ProviderUnavailableError(BatchExportError):
@@ -11,3 +11,7 @@ class ProviderUnavailableError(BatchExportError):
 
 class LoadError(BatchExportError):
     """The runtime refused the file."""
+
+
+class OptionsRejectedError(UsageError):
+    """A runtime does not take the options that a provider's config gives it."""

@@ -1,7 +1,7 @@
-"""The kinds of runtimes that a file can be run in: one row each, behind one protocol of a session.
+"""What a runtime is: a row with how it is opened, and the protocol of its sessions.
 
-Another kind is a module with its session and a row here. This file imports neither a runtime nor numpy, so that a sweep
-can be planned without them; a session's module is imported when a file is opened.
+A package of anybody's adds one (`registered.py`). This file imports neither a runtime nor numpy, so that a sweep can be
+planned without them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from batch_export.runtime.provider_spec import ProviderSpec
 
@@ -53,21 +53,27 @@ class Runtime:
     Attributes:
         name: `kind` in a provider's config.
         called: what sentences call it.
-        library: import name of the package that it needs.
+        library: import name of the package that it needs; of Node's, the name of its package.
         packages: distributions whose versions are in the keys of what ran there.
-        open: opens a file: its path, the provider's spec, and threads inside one operator.
+        open: opens a file in this process: its path, the provider's spec, and threads inside one operator. None: it
+            always runs in a process of its own.
         execution_providers: tells the names of those that it can place nodes on in this environment; a provider's
             config then has to name one. None: it has none, and nothing is said of where nodes ran.
         always_has: those of them that every build has, known without importing anything.
+        served: path of the module that `served/serve.py` runs it with, in a process and an environment of its own;
+            empty: it cannot run in one.
+        language: of that module.
     """
 
     name: str
     called: str
     library: str
     packages: tuple[str, ...]
-    open: Callable[[Path, ProviderSpec, int], Session]
+    open: Callable[[Path, ProviderSpec, int], Session] | None
     execution_providers: Callable[[], Collection[str]] | None = None
     always_has: frozenset[str] = frozenset()
+    served: str = ""
+    language: Literal["python", "node"] = "python"
 
     @property
     def places(self) -> bool:
@@ -80,57 +86,19 @@ class Runtime:
         """
         if self.execution_providers is None:
             return frozenset()
-        if self.always_has.issuperset(asked) and importlib.util.find_spec(self.library) is not None:
+        if self.always_has.issuperset(asked) and self.installed:
             return self.always_has
         return frozenset(self.execution_providers())
 
+    @property
+    def installed(self) -> bool:
+        """Whether its package is installed here."""
+        return self.language == "python" and importlib.util.find_spec(self.library) is not None
+
     def absence(self, provider: ProviderSpec) -> str:
         """Returns "" if the provider can be used in this environment, or else the reason why not, as a sentence."""
-        if importlib.util.find_spec(self.library) is None:
+        if not self.installed:
             return f"{self.called} needs the package {self.library}, which is not installed"
         if self.execution_providers is None or provider.execution_provider in self.execution_providers():
             return ""
         return f"{provider.execution_provider or 'an unnamed provider'} is not in this {self.library} build"
-
-
-def _open_onnxruntime(path: Path, provider: ProviderSpec, threads: int) -> Session:
-    from batch_export.runtime.ort import OrtSession  # lazy: it imports numpy
-
-    return OrtSession(path, provider, threads)
-
-
-def _open_reference(path: Path, provider: ProviderSpec, threads: int) -> Session:
-    from batch_export.runtime.reference import ReferenceSession  # lazy: it imports numpy
-
-    del provider, threads  # it has no options and runs in one thread
-    return ReferenceSession(path)
-
-
-def _onnxruntime_providers() -> Collection[str]:
-    import onnxruntime  # lazy: it starts a thread, which a process that forks must not have without need
-
-    return list(onnxruntime.get_available_providers())
-
-
-RUNTIMES: dict[str, Runtime] = {
-    runtime.name: runtime
-    for runtime in (
-        Runtime(
-            name="onnxruntime",
-            called="ONNX Runtime",
-            library="onnxruntime",
-            packages=("onnxruntime",),
-            open=_open_onnxruntime,
-            execution_providers=_onnxruntime_providers,
-            always_has=frozenset({"CPUExecutionProvider"}),
-        ),
-        Runtime(
-            name="reference",
-            called="the reference evaluator",
-            library="onnx",
-            packages=("onnx",),
-            open=_open_reference,
-        ),
-    )
-}
-"""The kinds by name."""

@@ -7,6 +7,7 @@ numpy lacks, go in and out as OrtValues over their bits. Nothing here compares o
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -27,6 +28,12 @@ _RAW_TYPES = {
 }
 """ONNX Runtime's name of a type that numpy lacks -> our name of the dtype and its number in `onnx.TensorProto`."""
 
+NEWEST_OPSET = 27
+"""The newest opset that ONNX Runtime 1.31 reads: it counts 27 as not released, and takes it where the variable below
+allows that."""
+
+_ALLOWED = ("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")
+
 _ERRORS_ONLY = 3
 
 
@@ -43,6 +50,7 @@ class OrtSession:
         options.log_severity_level = _ERRORS_ONLY
         options.graph_optimization_level = _level(onnxruntime, provider)
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+        os.environ.setdefault(*_ALLOWED)
         start = perf_counter()
         try:
             self._session: Any = onnxruntime.InferenceSession(

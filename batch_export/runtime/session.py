@@ -1,17 +1,19 @@
 """Opening an ONNX file where it was asked to run.
 
 A file and a `ProviderSpec` arrive; a session leaves that runs feeds (`values.Value`) and knows where its nodes were
-placed. Sessions hold the model's memory: close them. Nothing here compares or judges, and no other provider than the
-requested one is ever used in its place.
+placed. Sessions hold the model's memory, some a process: close them. Nothing here compares or judges, and no other
+provider than the requested one is ever used in its place.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from batch_export.errors import UsageError
 from batch_export.runtime.failures import ProviderUnavailableError
-from batch_export.runtime.kinds import RUNTIMES, Session
+from batch_export.runtime.kinds import Session
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
 
 
 def open_session(path: Path, provider: ProviderSpec, threads: int = 1) -> Session:
@@ -26,14 +28,18 @@ def open_session(path: Path, provider: ProviderSpec, threads: int = 1) -> Sessio
         ProviderUnavailableError: the runtime or the execution provider is not there; ONNX Runtime itself would only
             warn.
         LoadError: the runtime refuses the file.
+        WorkerEndedError: the runtime's own process ended at the file.
     """
-    runtime = RUNTIMES.get(provider.kind)
-    if runtime is None:
-        known = ", ".join(RUNTIMES)
+    try:
+        kind = runtime(provider.kind)
+    except UsageError as error:
         raise ProviderUnavailableError(
-            f"provider {provider.name}: no runtime is called {provider.kind!r}; known: {known}. "
-            "Next step: correct 'kind' in the provider's config"
-        )
-    if reason := runtime.absence(provider):
+            f"provider {provider.name}: {error}. Next step: correct 'kind' in the provider's config"
+        ) from error
+    if provider.env or kind.open is None:
+        from batch_export.runtime.worker.session import WorkerSession  # lazy: most runs start no worker
+
+        return WorkerSession(path, provider, kind, threads)
+    if reason := kind.absence(provider):
         raise ProviderUnavailableError(f"provider {provider.name}: {reason}")
-    return runtime.open(path, provider, threads)
+    return kind.open(path, provider, threads)

@@ -65,31 +65,63 @@ def source_digest(target: str, roots: Sequence[Path], names: ImportNames | None 
     Raises:
         UsageError: `target` is not a dotted name.
     """
-    module, _ = resolve_target(target)
-    closure = source_closure(module, tuple(roots), names)
-    return digest_value(sorted((name, file_digest(path)) for name, path in closure.items()))
+    return LocalSources(roots, names).digest(resolve_target(target)[0])
 
 
-def source_closure(module: str, roots: tuple[Path, ...], names: ImportNames | None = None) -> dict[str, Path]:
+def source_closure(module: str, roots: Sequence[Path], names: ImportNames | None = None) -> dict[str, Path]:
     """Returns the local modules that importing `module` may import, itself included: name -> file."""
-    names = names or ImportNames()
-    closure: dict[str, Path] = {}
-    todo = [module]
-    seen: set[str] = set()
-    while todo:
-        name = todo.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        parent = name.rpartition(".")[0]
-        if parent:
-            todo.append(parent)
-        path = find_module(name, roots)
-        if path is None or name == _PACKAGE_NAME:
-            continue
-        closure[name] = path
-        todo.extend(names.of(path, name))
-    return closure
+    return LocalSources(roots, names).closure(module)
+
+
+class LocalSources:
+    """Local modules at one moment: each is looked for and read once, however many others import it.
+
+    Args:
+        roots: folders of local modules, see `local_roots`.
+        names: knows what files import; anew if None.
+    """
+
+    def __init__(self, roots: Sequence[Path], names: ImportNames | None = None) -> None:
+        self._roots = tuple(roots)
+        self._names = names or ImportNames()
+        self._known: dict[str, tuple[Path | None, tuple[str, ...]]] = {}
+        self._digests: dict[Path, Digest] = {}
+
+    def closure(self, module: str) -> dict[str, Path]:
+        """Returns the local modules that importing `module` may import, itself included: name -> file."""
+        closure: dict[str, Path] = {}
+        todo = [module]
+        seen: set[str] = set()
+        while todo:
+            name = todo.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            path, next_ones = self._module(name)
+            if path is not None:
+                closure[name] = path
+            todo.extend(next_ones)
+        return closure
+
+    def digest(self, module: str) -> Digest:
+        """Returns the digest of the files of `closure(module)` with their modules' names."""
+        return digest_value(sorted((name, self._digest(path)) for name, path in self.closure(module).items()))
+
+    def _module(self, name: str) -> tuple[Path | None, tuple[str, ...]]:
+        """A module's file, where it is local, and the names that are imported with it, its package's first."""
+        known = self._known.get(name)
+        if known is None:
+            parent = name.rpartition(".")[0]
+            path = None if name == _PACKAGE_NAME else find_module(name, self._roots)
+            imported = () if path is None else self._names.of(path, name)
+            known = self._known[name] = path, (*((parent,) if parent else ()), *imported)
+        return known
+
+    def _digest(self, path: Path) -> Digest:
+        found = self._digests.get(path)
+        if found is None:
+            found = self._digests[path] = file_digest(path)
+        return found
 
 
 def find_module(name: str, roots: tuple[Path, ...]) -> Path | None:
@@ -144,7 +176,7 @@ def _module_file(stem: Path) -> Path | None:
 def relative_name(path: Path, roots: Iterable[Path]) -> str | None:
     """Returns a local file's name relative to the zoo or the innermost root that it is in; None when it is not local.
 
-    Our own package's files are not local in this sense: `toolchain.own_sources` stands for them.
+    Our own package's files are not local in this sense: `Toolchain.own` stands for them.
     """
     zoo = models_dir()
     if path.is_relative_to(zoo):

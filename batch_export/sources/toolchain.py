@@ -13,12 +13,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from batch_export.digest import Digest, digest_value
-from batch_export.runtime.kinds import RUNTIMES
-from batch_export.sources.closure import local_roots, source_closure, source_digest
-from batch_export.sources.file_digests import file_digest
+from batch_export.digest import Digest, digest_file
+from batch_export.environments.making import EnvironmentUnavailableError, wanted_for
+from batch_export.environments.shelf import found
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
+from batch_export.sources.closure import LocalSources, local_roots
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.named_files import named_digests
+from batch_export.sources.places import resolve_target
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
 from batch_export.steps import STEPS
 
@@ -38,6 +41,8 @@ class Toolchain:
         host: what latency depends on.
         roots: folders of local modules.
         named: what builders' and exporters' arguments name -> digest (see `named_files`).
+        environments: what the environments of providers hold, by `environment_name`.
+        served: digests of the modules that runtimes run with in processes of their own, by kind.
     """
 
     versions: dict[str, str]
@@ -46,6 +51,8 @@ class Toolchain:
     host: dict[str, str]
     roots: tuple[str, ...] = field(default=())
     named: dict[str, Digest] = field(default_factory=dict)
+    environments: dict[str, str] = field(default_factory=dict)
+    served: dict[str, Digest] = field(default_factory=dict)
 
 
 def toolchain_for(
@@ -54,6 +61,7 @@ def toolchain_for(
     roots: tuple[str, ...] | None = None,
     names: ImportNames | None = None,
     store: Path | None = None,
+    providers: Iterable[ProviderSpec] = (),
 ) -> Toolchain:
     """Looks at the installed packages, our own files, the models' and exporters' sources, and the machine.
 
@@ -63,6 +71,7 @@ def toolchain_for(
         roots: folders of local modules; by default this process'.
         names: knows what source files import; anew if None.
         store: the run's store, which is in no digest.
+        providers: those of the run.
 
     Raises:
         UsageError: a `_target_` is not a dotted name.
@@ -72,14 +81,18 @@ def toolchain_for(
     targets = {model.target for model in models}
     targets |= {exporter.target for exporter in exporters if exporter.target != CORE_EXPORTER_TARGET}
     libraries = {library for model in models for library in model.requires}
-    runtimes = {package for runtime in RUNTIMES.values() for package in runtime.packages}
+    providers = list(providers)
+    used = {provider.kind: runtime(provider.kind) for provider in providers}
+    here = {provider.kind for provider in providers if not provider.env}
+    runtimes = {package for kind in here for package in used[kind].packages}
     names = names or ImportNames()
+    sources = LocalSources(folders, names)
     avoided = [] if store is None else [store.resolve()]
     versions = {name: distribution_version(name) for name in sorted({*DISTRIBUTIONS, *runtimes, *libraries})}
     return Toolchain(
         versions={"python": platform.python_version(), **versions},
-        own={step: own_sources(step, names) for step in STEPS},
-        targets={target: source_digest(target, folders, names) for target in sorted(targets)},
+        own=own_sources(names),
+        targets={target: sources.digest(resolve_target(target)[0]) for target in sorted(targets)},
         host=host(),
         roots=tuple(map(str, folders)),
         named={
@@ -87,7 +100,25 @@ def toolchain_for(
             for arguments in (*(model.arguments for model in models), *(one.arguments for one in exporters))
             for text, digest in named_digests(arguments, folders, names, avoided).items()
         },
+        environments={
+            environment_name(provider): environment_content(provider) for provider in providers if provider.env
+        },
+        served={name: digest_file(Path(kind.served)) for name, kind in used.items() if kind.served},
     )
+
+
+def environment_name(provider: ProviderSpec) -> str:
+    """Returns what the environment of a provider goes by in a toolchain."""
+    return ", ".join(sorted(provider.env))
+
+
+def environment_content(provider: ProviderSpec) -> str:
+    """Returns what a provider's environment holds, or that it is not made yet; nothing is made."""
+    try:
+        there = found(wanted_for(provider.env, runtime(provider.kind).language))
+    except EnvironmentUnavailableError as error:
+        return f"unavailable: {error}"
+    return there.resolved if there is not None else "not made yet"
 
 
 @cache
@@ -107,10 +138,17 @@ def _distributions_by_import_name() -> dict[str, list[str]]:
     return dict(importlib.metadata.packages_distributions())
 
 
-def own_sources(step: str, names: ImportNames | None = None) -> Digest:
-    """Returns the digest of the files of ours that a step's results depend on: its module and all that this imports."""
-    closure = source_closure(STEPS[step].module, (), names)
-    return digest_value(sorted((name, file_digest(path)) for name, path in closure.items()))
+def own_sources(names: ImportNames | None = None) -> dict[str, Digest]:
+    """Returns the digest of the files of ours that a step's results depend on: its module and all that this imports.
+
+    Args:
+        names: knows what source files import; anew if None.
+
+    Returns:
+        Step -> digest.
+    """
+    sources = LocalSources((), names)
+    return {step: sources.digest(STEPS[step].module) for step in STEPS}
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import cast, get_args
 from batch_export.action import Mnemonic
 from batch_export.errors import LibraryMissingError, ModelError, OnnxExporterError, RunError, StoreError
 from batch_export.record import Failure, Stage
+from batch_export.runtime.worker.failures import WorkerEndedError
 from batch_export.steps import FAILURE_STAGE
 from batch_export.words import telling_line
 
@@ -74,6 +75,8 @@ def _stage(error: BaseException, mnemonic: Mnemonic) -> Stage:
         return "model"
     if isinstance(error, MemoryError):
         return "memory"
+    if isinstance(error, WorkerEndedError):
+        return "crash"
     if isinstance(error, StoreError | RunError | LibraryMissingError | ConnectionError):
         return "environment"
     if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS:

@@ -22,12 +22,14 @@ from batch_export.numbers.compare import compare
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.values import Value, dtype_name, widened
 from batch_export.record import Failure, RunFacts
-from batch_export.runtime.failures import LoadError, ProviderUnavailableError
+from batch_export.runtime.failures import LoadError, OptionsRejectedError, ProviderUnavailableError
 from batch_export.runtime.feeds import FeedError, feeds_for
-from batch_export.runtime.kinds import RUNTIMES, Session
+from batch_export.runtime.kinds import Session
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
 from batch_export.runtime.session import open_session
 from batch_export.runtime.tensor_file import TensorFile
+from batch_export.runtime.worker.failures import WorkerEndedError
 from batch_export.stages.mutations import mutation_output
 from batch_export.stages.output import StageOutput
 from batch_export.words import error_line
@@ -70,7 +72,7 @@ def execute(
                 if not case["example"] and _left_fixed(session, feeds, requested):
                     continue
                 outputs = session.run(feeds)
-            except MemoryError:
+            except (MemoryError, WorkerEndedError):
                 raise
             except Exception as error:
                 words = error_line(error)
@@ -98,7 +100,7 @@ def opened(model_path: Path, provider: ProviderSpec, threads: int) -> Session | 
     """Returns a session, or why there is none: `environment` when the provider is missing, else `load`."""
     try:
         return open_session(model_path, provider, threads)
-    except ProviderUnavailableError as error:
+    except (ProviderUnavailableError, OptionsRejectedError) as error:
         return Failure("environment", type(error).__name__, str(error))
     except LoadError as error:
         reason = error.__cause__ or error
@@ -107,11 +109,7 @@ def opened(model_path: Path, provider: ProviderSpec, threads: int) -> Session | 
 
 def fallen_back(session: Session, provider: ProviderSpec) -> Failure | None:
     """Returns a failure if not one node was placed where it was asked for."""
-    if (
-        not RUNTIMES[provider.kind].places
-        or not session.placement
-        or session.placement.get(provider.execution_provider)
-    ):
+    if not runtime(provider.kind).places or not session.placement or session.placement.get(provider.execution_provider):
         return None
     placed = ", ".join(f"{nodes} on {name}" for name, nodes in session.placement.items())
     return Failure(

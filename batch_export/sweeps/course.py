@@ -104,7 +104,7 @@ def sweep_composed(
     """
     folder, outputs = composed.run_folder, Path(composed.config.output.path).expanduser()
     try:
-        spec, cells = planned_cells(composed)
+        spec, cells = planned_cells(composed, start=True)
         if only is not None:
             cells = _among(cells, only)
         base = conclude.baseline_for(spec, outputs, cells)

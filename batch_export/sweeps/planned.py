@@ -6,23 +6,61 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Iterable
 from functools import cache
 
 from batch_export.config.compose import Composed
 from batch_export.config.run import run_spec
 from batch_export.plan.matrix import Installed, PlannedCell, expand
-from batch_export.runtime.kinds import RUNTIMES
+from batch_export.runtime.failures import ProviderUnavailableError
+from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
 from batch_export.spec import RunSpec
 
 
-def installed(providers: Iterable[ProviderSpec]) -> Installed:
-    """What this environment has of what these providers need; libraries are only looked for."""
+def installed(providers: Iterable[ProviderSpec], *, start: bool = False) -> Installed:
+    """What this environment has of what these providers need.
+
+    Args:
+        providers: those of a run.
+        start: whether environments are made, and the runtimes in them started once, to see whether they come up;
+            otherwise libraries are only looked for.
+
+    Raises:
+        OptionsRejectedError: a runtime does not take its options.
+    """
     asked: dict[str, set[str]] = {}
+    refused: dict[str, str] = {}
     for provider in providers:
-        asked.setdefault(provider.kind, set()).add(provider.execution_provider)
-    return Installed({kind: RUNTIMES[kind].names(some) for kind, some in asked.items()}, _has_library)
+        kind = runtime(provider.kind)
+        if not provider.env and kind.open is not None:
+            asked.setdefault(provider.kind, set()).add(provider.execution_provider)
+        elif reason := _refusal(provider, kind, start=start):
+            refused[provider.name] = reason
+    names = {kind: runtime(kind).names(some) for kind, some in asked.items()}
+    return Installed(names, _has_library, refused)
+
+
+def _refusal(provider: ProviderSpec, kind: Runtime, *, start: bool) -> str:
+    """Why a runtime that runs in a process of its own cannot be used."""
+    if not provider.env and not kind.installed:
+        return f"provider {provider.name} needs the package {kind.library}, not installed"
+    if not start:
+        return ""
+    from batch_export.environments.making import EnvironmentUnavailableError, environment_for  # lazy: rarely needed
+    from batch_export.runtime.worker.session import probed
+
+    try:
+        if provider.env:
+            environment_for(provider.env, kind.language, tell=lambda sentence: print(sentence, file=sys.stderr))
+        probed(provider, kind)
+    except EnvironmentUnavailableError as error:
+        return f"provider {provider.name}: {error}"
+    except ProviderUnavailableError as error:
+        return str(error)
+    return ""
 
 
 @cache
@@ -33,7 +71,9 @@ def _has_library(name: str) -> bool:
         return False
 
 
-def planned_cells(composed: Composed) -> tuple[RunSpec, tuple[PlannedCell, ...]]:
-    """The run that a configuration describes, and its cells as this environment can run them."""
+def planned_cells(composed: Composed, *, start: bool = False) -> tuple[RunSpec, tuple[PlannedCell, ...]]:
+    """The run that a configuration describes, and its cells as this environment can run them; `start` as `installed`
+    has it.
+    """
     spec = run_spec(composed.config, composed.groups, output_path=composed.run_folder, overrides=composed.overrides)
-    return spec, expand(spec.matrix, installed(spec.matrix.providers))
+    return spec, expand(spec.matrix, installed(spec.matrix.providers, start=start))

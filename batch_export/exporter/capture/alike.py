@@ -2,7 +2,7 @@
 
 Arrives: the module that is captured. Leaves: for each submodule the names of those of its like, and a log of the plain
 attributes in which they differ and that a forward reads. Weights are of one shape and dtype in all of them; which
-tensor stands where is another file's matter (`block_nodes.py`).
+tensor stands where is another file's matter (`block_recording.py`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from batch_export.calling.users_line import users_level
+
 _DEPRECATED: Mapping[str, tuple[Any, str]] = {
     "training": (None, "put the model into the mode that you want with model.train() or model.eval() before exporting"),
     "operator_export_type": (
@@ -29,7 +31,6 @@ _DEPRECATED: Mapping[str, tuple[Any, str]] = {
 }
 
 
-_PACKAGE = __name__.split(".")[0]
 _TORCHS_DEFAULTS = {"training": "EVAL", "operator_export_type": "ONNX", "operator_export_types": "ONNX"}
 
 
@@ -73,24 +74,15 @@ def of_exportable_module(
 
 
 def warn_of_older_ways(f: Any, dynamic_axes: Any, dynamo: bool) -> None:
-    """Warns of what still works and has a better way by now."""
+    """Warns of what still works and has a better way by now; of `dynamo=False` torch's own exporter says so."""
     older = {
         "dynamic_axes": (bool(dynamic_axes) and dynamo, "dynamic_shapes=..., a tree like the inputs"),
-        "dynamo=False": (not dynamo, "dynamo=True: TorchScript gets no further development"),
         "a file object as f": (hasattr(f, "write"), "a path, or program.save(stream)"),
     }
     for name, (given, instead) in older.items():
         if given:
             message = f"export(): {name} is deprecated; use {instead}"
-            warnings.warn(message, DeprecationWarning, stacklevel=_callers_level())
-
-
-def _callers_level() -> int:
-    """How far up the caller of `export` is: Python shows deprecations where they are in the user's own script."""
-    frame, level = inspect.currentframe(), 0
-    while frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == _PACKAGE:
-        frame, level = frame.f_back, level + 1
-    return level
+            warnings.warn(message, DeprecationWarning, stacklevel=users_level())
 
 
 def example_inputs(model: Any, args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -1,10 +1,11 @@
 """Repeated blocks: layers that are alike are captured twice, and written down for all others.
 
 A deep model is the same layer again and again. While `sharing` is open, a call of a submodule whose class, weights'
-shapes, configuration and inputs (in symbols) are those of an earlier call is not traced: the nodes of the earlier call
-are written again, on this one's inputs and weights, so the graph is the one that tracing would have given. The second
-call of a kind is always traced as well and compared with the first, node by node; a kind that fails this, or that
-does more than compute (hooks, writes to what it is given, a cache, sizes by data), is traced every time.
+shapes and ties, configuration and inputs (in symbols) are those of an earlier call is not traced: one node stands for
+the nodes of the earlier call, on this one's inputs and weights, until torch is done with the graph. Within a call that
+is recorded itself the nodes are written again one by one. The second call of a kind is always traced as well and
+compared with the first, node by node; a kind that fails this, or that does more than compute (hooks, writes to what it
+is given, a cache, sizes by data), is traced every time.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import torch
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import _AttrProxy
 
-from batch_export.exporter.capture import alike, block_nodes
-from batch_export.exporter.capture.block_nodes import NotSharedError
+from batch_export.exporter.capture import alike, block_agreement, block_copies, block_expansion, block_recording
+from batch_export.exporter.capture.block_recording import NotSharedError
 
 _LEAST = 3
 """Calls from which on it is worth while: two are traced."""
@@ -47,14 +48,26 @@ class Block:
 class _Known:
     """What is known of the calls of one key: recordings, and whether a second call wrote the same nodes."""
 
-    recording: block_nodes.Recording
+    recording: block_recording.Recording
     read: frozenset[alike.Place]
     owner: torch.nn.Module
     confirmed: bool = False
 
 
 class _Sharing:
-    def __init__(self, model: torch.nn.Module) -> None:
+    """What is known while one model is captured.
+
+    Attributes:
+        blocks: id of a group -> what is told of it.
+        recordings: those that stand for other calls as one node, by number.
+        copies: how many nodes stand for a whole block.
+    """
+
+    def __init__(self, model: torch.nn.Module, *, whole: bool) -> None:
+        self._whole = whole
+        self._recording = 0
+        self.recordings: dict[int, block_recording.Recording] = {}
+        self.copies = 0
         self._groups = alike.groups(model)
         self.reads = alike.Reads(model, self._groups)
         self._known: dict[Hashable, list[_Known]] = defaultdict(list)
@@ -76,20 +89,29 @@ class _Sharing:
         try:
             if group.reason:
                 raise NotSharedError(group.reason)
-            call = block_nodes.described_call(args, kwargs, tracer)
-            key = (id(group), call.key, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
+            call = block_recording.described_call(args, kwargs, tracer)
+            ties = block_recording.ties(base, call, tracer)
+            key = (id(group), call.key, ties, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
             fitting = [one for one in self._known[key] if alike.agree(one.owner, base, one.read)]
             for known in fitting:
                 if known.confirmed:
-                    block_nodes.require_weights(known.recording, base, tracer)
+                    block_copies.require_weights(known.recording, base, tracer)
                     block.stamped.append(path)
                     self.reads.noted |= {(id(vars(base.get_submodule(where))), name) for where, name in known.read}
-                    return block_nodes.stamped(known.recording, path, base, call, tracer)
+                    return self._copied(known.recording, path, base, call, tracer)
         except NotSharedError as error:
             block.reason = block.reason or str(error)
             block.traced.append(path)
             return proceed()
         return self._traced(tracer, base, path, proceed, args, kwargs, call, key, fitting, group, block)
+
+    def _copied(self, recording: block_recording.Recording, path: str, base: Any, call: Any, tracer: Any) -> Any:
+        """The result of a call that is not traced: one node, but in a recording the nodes themselves."""
+        whole = self._whole and not self._recording and recording.may_be_one
+        if whole:
+            self.recordings[recording.number] = recording
+            self.copies += 1
+        return block_copies.written(recording, path, base, call, tracer, whole=whole)
 
     def _traced(
         self,
@@ -108,15 +130,19 @@ class _Sharing:
         block.traced.append(path)
         outer_reads = set(self.reads.noted)
         self.reads.noted.clear()
+        self._recording += 1
         last = tracer.graph._root.prev
         before = dict(tracer.num_calls)
-        of_weights = block_nodes.weights(base, tracer)
-        result = proceed()
+        of_weights = block_recording.weights(base, tracer)
         try:
-            if list(map(id, block_nodes.leaves(args, kwargs))) != list(map(id, call.leaves)):
+            result = proceed()
+        finally:
+            self._recording -= 1
+        try:
+            if list(map(id, block_recording.leaves(args, kwargs))) != list(map(id, call.leaves)):
                 raise NotSharedError("it changes a list or dict that it is given")
-            recording = block_nodes.recorded(
-                path, base, call, of_weights, result, block_nodes.written_since(last, tracer.graph), tracer
+            recording = block_recording.recorded(
+                path, base, call, of_weights, result, block_recording.written_since(last, tracer.graph), tracer
             )
             recording.calls = {
                 where[len(path) + 1 :]: (before.get(where, 0), after)
@@ -125,11 +151,12 @@ class _Sharing:
             }
             read = alike.read_places(base, group, self.reads.noted)
             for known in fitting:
-                known.confirmed = block_nodes.equal(known.recording, recording) and read == known.read
+                known.confirmed = block_agreement.equal(known.recording, recording) and read == known.read
                 if not known.confirmed:
                     self._known[key].remove(known)
                     raise NotSharedError("two calls that look alike wrote different nodes")
                 known.recording, known.owner = recording, base
+                recording.confirm()
             if not fitting:
                 self._known[key].append(_Known(recording, read, base))
         except NotSharedError as error:
@@ -139,19 +166,38 @@ class _Sharing:
         return result
 
 
+@dataclass(slots=True)
+class Shared:
+    """What was shared in a capture.
+
+    Attributes:
+        blocks: each kind of block.
+        recordings: of the calls that single nodes of the graph stand for others of.
+        copies: how many such nodes there are.
+    """
+
+    blocks: list[Block] = field(default_factory=list)
+    recordings: list[block_recording.Recording] = field(default_factory=list)
+    copies: int = 0
+
+
 @contextlib.contextmanager
-def sharing(model: torch.nn.Module) -> Iterator[list[Block]]:
-    """Captures repeated blocks of a model once while it is open; what was shared is in the list afterwards.
+def sharing(model: torch.nn.Module, *, whole: bool) -> Iterator[Shared]:
+    """Captures repeated blocks of a model once while it is open; what was shared is told afterwards.
 
     NOTE: stands in a private method of torch's tracer; without that method every block is traced.
+
+    Args:
+        model: what is captured.
+        whole: let one node stand for a block, to be written out when torch is done (`block_expansion.py`).
     """
     tracer_class: Any = getattr(proxy_tensor, "_ModuleStackTracer", None)
     original = getattr(tracer_class, "call_module", None)
-    told: list[Block] = []
+    told = Shared()
     if original is None or sum(1 for _ in model.modules()) < _LEAST:
         yield told
         return
-    shared = _Sharing(model)
+    shared = _Sharing(model, whole=whole)
 
     def call_module(tracer: Any, m: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return shared.call(tracer, m, lambda: original(tracer, m, forward, args, kwargs), args, kwargs)
@@ -162,26 +208,36 @@ def sharing(model: torch.nn.Module) -> Iterator[list[Block]]:
             yield told
     finally:
         tracer_class.call_module = original
-        told.extend(block for block in shared.blocks.values() if len(block.traced) + len(block.stamped) >= _LEAST)
+        told.blocks = [one for one in shared.blocks.values() if len(one.traced) + len(one.stamped) >= _LEAST]
+        told.recordings, told.copies = list(shared.recordings.values()), shared.copies
 
 
 def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable[..., torch.export.ExportedProgram]:
     """A strategy that captures repeated blocks once, and everything as it is where that fails.
 
-    The program has what was shared in the attribute `_blocks`.
+    The program has what was shared in the attribute `_blocks`. Nodes of it may stand for whole blocks;
+    `block_expansion.expanded` writes them out.
     """
 
     def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
-        told: list[Block] = []
-        try:
-            with sharing(module) as told:
-                program = strategy(module, args, kwargs, form)
-        except Exception as error:
-            if not any(block.stamped for block in told):
-                raise
-            program = strategy(module, args, kwargs, form)
-            told = [replace(block, stamped=[], reason=f"{type(error).__name__} while sharing") for block in told]
-        program._blocks = told  # type: ignore[attr-defined]
+        failed = ""
+        for whole in (True, False):
+            shared = Shared()
+            try:
+                with sharing(module, whole=whole) as shared:
+                    program = strategy(module, args, kwargs, form)
+                block_expansion.find_sources(program, shared.recordings, shared.copies)
+            except Exception as error:
+                failed = f"{type(error).__name__} while sharing"
+                if not any(block.stamped for block in shared.blocks):
+                    raise
+                if whole and not shared.copies:
+                    break
+            else:
+                program._blocks = shared.blocks  # type: ignore[attr-defined]
+                return program
+        program = strategy(module, args, kwargs, form)
+        program._blocks = [replace(block, stamped=[], reason=failed) for block in shared.blocks]  # type: ignore[attr-defined]
         return program
 
     return run

@@ -150,7 +150,7 @@ def capture(
             captured = course.from_examples()
             captured.fixed = narrower
     captured.changed_attributes = list(changed)
-    captured.program.example_inputs = (arguments, keywords)
+    captured.traced.example_inputs = (arguments, keywords)
     warn(captured)
     return captured
 

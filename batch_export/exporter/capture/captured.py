@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
+from batch_export.calling.users_line import users_level
 from batch_export.errors import ExportWarning
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guards import Guard
@@ -35,7 +37,7 @@ class Captured:
     """What capture made.
 
     Attributes:
-        program: torch's exported program.
+        traced: torch's exported program, in which one node may stand for a whole block.
         axis_names: torch's symbol -> the axis name that was asked for.
         derived_names: an expression of axes -> the name that was asked for it.
         guards: conditions under which the program holds; those that restrict an axis first.
@@ -48,7 +50,7 @@ class Captured:
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
     """
 
-    program: torch.export.ExportedProgram
+    traced: torch.export.ExportedProgram
     axis_names: dict[str, str] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
@@ -59,6 +61,11 @@ class Captured:
     fixed: list[Guard] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
+
+    @property
+    def program(self) -> torch.export.ExportedProgram:
+        """Torch's exported program with every block written out."""
+        return expanded(self.traced)
 
     @property
     def harmful(self) -> list[Guard]:
@@ -84,7 +91,7 @@ class Captured:
         """How many axes of the inputs are free."""
         return sum(
             isinstance(size, torch.SymInt) and not size.node.expr.is_number
-            for _, fake in shapes.user_tensors(self.program)
+            for _, fake in shapes.user_tensors(self.traced)
             for size in _sizes(fake)
         )
 
@@ -115,14 +122,14 @@ def warn(captured: Captured) -> None:
         warnings.warn(
             "the model was captured by torch.jit.trace: what Python decided is decided as for the example inputs",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )
     for limit in captured.not_one:
         warnings.warn(
             f"the file holds only while `{limit.condition}`: at 1 the model drops that axis"
             f"{f' (at {limit.source})' if limit.source else ''}, and a file cannot; squeeze axes that are always 1",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )
     for guard in captured.fixed:
         verb = "is" if len(guard.axes) == 1 else "are"
@@ -130,7 +137,7 @@ def warn(captured: Captured) -> None:
             f"{' and '.join(guard.axes)} {verb} fixed in the file: the program holds only while {_with_place(guard)}, "
             "and the model beyond that too; pass guards='allow' to keep the axis free within that limit",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )
     for guard in captured.united:
         kept, other = guard.unites
@@ -138,19 +145,19 @@ def warn(captured: Captured) -> None:
         warnings.warn(
             f"the model makes the axes {kept} and {other} equal{where}: they are one axis in the file, {kept}",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )
     for guard in captured.restrictions:
         if guard.narrows or guard.is_limit:
             warnings.warn(
                 f"the file holds only while {_with_place(guard)}, and the model beyond that too",
                 ExportWarning,
-                stacklevel=5,
+                stacklevel=users_level(),
             )
     for name in captured.changed_attributes:
         warnings.warn(
             f"forward changes the attribute {name}, which a file cannot: it computes with the value of the first call; "
             "register it as a buffer, or pass it in and return it",
             ExportWarning,
-            stacklevel=5,
+            stacklevel=users_level(),
         )

@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.calling.axis_words import in_words, mended
+from batch_export.calling.users_line import users_level
 from batch_export.errors import DynamicShapeError, ExportWarning
 
 DynamicAxes = Mapping[str, Mapping[int, str] | Sequence[int]]
@@ -43,7 +44,9 @@ def named(dynamic_axes: DynamicAxes) -> dict[str, dict[int, str]]:
 def _told_names(dynamic_axes: DynamicAxes) -> None:
     labels = [str(label) for axes in dynamic_axes.values() if isinstance(axes, Mapping) for label in axes.values()]
     if told := in_words(mended(labels)):
-        warnings.warn(f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=5)
+        warnings.warn(
+            f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=users_level()
+        )
 
 
 def to_dynamic_shapes(
@@ -65,7 +68,7 @@ def to_dynamic_shapes(
     """
     wanted = named(dynamic_axes)
     _told_names(dynamic_axes)
-    leaves, tree = pytree.tree_flatten(dict(by_name))
+    leaves = pytree.tree_leaves(dict(by_name))
     tensors = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     by_leaf = dict(zip(tensors, input_names or (), strict=False))
     by_parameter = {
@@ -87,8 +90,18 @@ def to_dynamic_shapes(
             f"dynamic_axes names {', '.join(unknown)}, which is neither an input nor an output",
             next_step="list every name of dynamic_axes in input_names or output_names",
         )
-    tree_of_specs: dict[str, Any] = pytree.tree_unflatten(specs, tree)
-    return tree_of_specs
+    remaining = iter(specs)
+    return {name: _nested(value, remaining) for name, value in by_name.items()}
+
+
+def _nested(value: Any, specs: Iterator[Any]) -> Any:
+    """The next specs, in plain containers of the structure of an input: a cache is no place for them."""
+    children = pytree.tree_leaves(value, is_leaf=lambda item: item is not value)
+    if len(children) == 1 and children[0] is value:
+        return next(specs)
+    if isinstance(value, Mapping):
+        return {key: _nested(item, specs) for key, item in value.items()}
+    return [_nested(child, specs) for child in children]
 
 
 def _first_leaves(by_name: Mapping[str, Any]) -> Iterator[int]:

@@ -22,6 +22,7 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 from batch_export.calling.axis_words import in_words, of_tree
+from batch_export.calling.users_line import users_level
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter.capture.guard_symbols import AskedAxis
 from batch_export.exporter.capture.shape_specs import Walk, Wanted
@@ -78,7 +79,9 @@ def canonical(
         dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs))  # type: ignore[no-untyped-call]
     words = of_tree(dynamic_shapes)
     if told := in_words(words):
-        warnings.warn(f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=5)
+        warnings.warn(
+            f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=users_level()
+        )
     walker = Walk(words)
     if dynamic_shapes is True:
         form = {
@@ -105,6 +108,13 @@ def canonical(
             next_step=f"the inputs are {', '.join(by_name)}",
         )
     torch_form = {name: walker.walk(dynamic_shapes.get(name), value, name) for name, value in by_name.items()}
+    for label, others in walker.renamed.items():
+        warnings.warn(
+            f"axes of different sizes are called {label} in dynamic_shapes, so that they are not one axis: those of "
+            f"other sizes than the first are called {', '.join(others)}",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
     axes, aliases = _axes(by_name, args, kwargs, walker.wanted)
     required = [frozenset(axis for axis, one in wanted.items() if one.required) for wanted in walker.wanted]
     leaves = pytree.tree_flatten_with_path(dict(by_name))[0]

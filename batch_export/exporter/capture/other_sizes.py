@@ -104,7 +104,7 @@ def other_sizes(captured: Captured, args: Sequence[Any], kwargs: Mapping[str, An
     """Inputs at other sizes of the free axes that the program's guards allow, with the sizes in words."""
     if captured.symbols is None:
         return
-    resizing = Resizing(captured.program, captured.symbols, args, kwargs)
+    resizing = Resizing(captured.traced, captured.symbols, args, kwargs)
     names = {axis: captured.axis_names.get(axis, axis) for axis in resizing.example}
     order = list(dict.fromkeys(names.values()))
     for step in (*_STEPS, -1) if names else ():
@@ -125,13 +125,13 @@ def _expression(size: Any) -> Any:
 
 def _allowed(captured: Captured, symbols: Symbols, sizes: Mapping[str, int]) -> bool:
     """Whether the program holds at these sizes, by its ranges and its guards."""
-    environment = environment_of(captured.program)
+    environment = environment_of(captured.traced)
     known = {symbol for symbol in symbols.axes if symbols.variables(symbol) <= set(sizes)}
 
     def value(symbol: Any) -> int:
         return symbols.value(str(symbol), sizes)
 
-    for symbol, bounds in captured.program.range_constraints.items():
+    for symbol, bounds in captured.traced.range_constraints.items():
         if str(symbol) in known and not bounds.lower <= value(symbol) <= bounds.upper:
             return False
     for guard in () if environment is None else environment.guards:

@@ -7,7 +7,7 @@ top. Leaves: torch's form of the spec, and, per tensor, the axes that were asked
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -69,10 +69,32 @@ class Walk:
     """Walks inputs and specs side by side."""
 
     def __init__(self, words: Mapping[str, str]) -> None:
-        self.words = words
+        self.words: Mapping[str, str] = words
         self.names: list[dict[int, str]] = []
         self.wanted: list[dict[int, Wanted]] = []
         self.forms: list[dict[int, Any]] = []
+        self.renamed: dict[str, list[str]] = {}
+        self._sizes: dict[str, int] = {}
+
+    def _own_name(self, label: str, size: int) -> str:
+        """The name of an axis that was given as a word: another one, where that word is on another size already.
+
+        A word is a label, and says of two axes that they are equal only where the example agrees. One element says
+        nothing: it is lifted, or broadcasts.
+        """
+        if size <= 1:
+            return label
+        names: list[str] = [label, *self.renamed.get(label, ())]
+        for name in names:
+            if self._sizes.setdefault(name, size) == size:
+                return name
+        count, taken = len(names) + 1, {*self._sizes, *self.words.values()}
+        while f"{label}_{count}" in taken:
+            count += 1
+        name = f"{label}_{count}"
+        self._sizes[name] = size
+        self.renamed.setdefault(label, []).append(name)
+        return name
 
     def tensor(self, spec: Any, tensor: torch.Tensor, where: str) -> Any:
         axes: dict[int, Any] = {}
@@ -105,6 +127,8 @@ class Walk:
                     f"dynamic_shapes has {given!r} for axis {axis} of the input {where}",
                     next_step="give a name, a torch.export.Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, an int or None",
                 )
+            if isinstance(given, str) and not isinstance(given, AxisExpression) and wanted.name:
+                wanted = replace(wanted, name=self._own_name(wanted.name, int(tensor.shape[axis])))
             converted[axis] = wanted.torch_form
             if wanted.is_dynamic:
                 names[axis], remembered[axis] = wanted.name, wanted

@@ -76,6 +76,8 @@ def tried(program: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ..
         expected = _run(module, module, args, kwargs)
     except Exception as error:
         return Trial(Outcome.REFUSED, f"{type(error).__name__}: {error}")
+    if not expected:  # a branch that returns None: there is nothing that a file could give
+        return Trial(Outcome.REFUSED, "it gives no tensor")
     try:
         with quiet():  # not by a call of the module: that checks ranges first, and prints what fails
             actual = _run(program, program.forward, args, kwargs)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from batch_export.exporter.graph.ranks import rank_of
+
 _HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
@@ -28,11 +30,12 @@ def axes_from_the_front(
     Returns:
         The axes to name, None where there is nothing to change.
     """
-    if axes is None or not inputs or inputs[0] is None or inputs[0].shape is None:
+    if axes is None or not inputs or not np.any(np.asarray(axes) < 0):
         return None
     if not name.startswith("Reduce") and name not in ("ArgMax", "ArgMin"):
         return None
-    return axes % max(1, len(inputs[0].shape)) if np.any(np.asarray(axes) < 0) else None
+    rank = rank_of(inputs[0])
+    return None if rank is None else axes % max(1, rank)
 
 
 def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], np.ndarray[Any, Any] | None]) -> bool:

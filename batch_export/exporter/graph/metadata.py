@@ -61,8 +61,11 @@ def node_metadata(node: torch.fx.Node) -> dict[str, str]:
 def source_location(node: torch.fx.Node) -> str | None:
     """`file:line` of the innermost frame of the model's own source; torch's own frames only where there is no other."""
     trace = node.meta.get("stack_trace")
-    if not trace:
-        return None
+    return innermost_line(trace) if trace else None
+
+
+def innermost_line(trace: str) -> str | None:
+    """`file:line` of the innermost frame of a stack trace, of the model's own source where there is any."""
     frames = [line.strip() for line in trace.splitlines() if line.strip().startswith('File "')]
     if not frames:
         return None

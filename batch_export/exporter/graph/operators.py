@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from onnxscript.onnx_opset import opset18, opset20, opset21, opset23
+from onnxscript.onnx_opset import opset18, opset20, opset21, opset23, opset26
 
 from batch_export.exporter.graph.recorded_value import Operators
 
@@ -23,3 +23,6 @@ op21 = cast(Operators, opset21)
 
 op23 = cast(Operators, opset23)
 """For operators that opset 23 introduced."""
+
+op26 = cast(Operators, opset26)
+"""For operators that opset 26 introduced."""

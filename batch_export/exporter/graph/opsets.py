@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-LOWEST_OPSET = 18
-HIGHEST_OPSET = 25
+from batch_export.legalise import steps
+
+LOWEST_OPSET = steps.LOWEST
+HIGHEST_OPSET = steps.HIGHEST
 TORCHLIB_OPSET = 18
 """The opset that torchlib's functions are written in."""

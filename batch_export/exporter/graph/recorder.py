@@ -26,6 +26,7 @@ from batch_export.errors import TranslationError
 from batch_export.exporter.graph import folding, kernel_dtypes, kernel_limits, schema_rules
 from batch_export.exporter.graph.draft import Draft, dtype_beside, natural_dtype
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.graph.signatures import signature_of
 
@@ -94,6 +95,8 @@ class Recorder(Draft, evaluator.Evaluator):
             for name, value in kwargs.items()
             if value is not None and name != "_outputs"
         }
+        if op.opset.version > 18:  # the opset classes name the defaults at every call
+            attributes = schema_rules.other_than_defaults(signature, attributes)
         if op.domain == "":
             if "axis" in attributes:
                 axis = kernel_limits.axes_from_the_front(op.name, inputs, attributes["axis"])
@@ -341,6 +344,7 @@ class Recorder(Draft, evaluator.Evaluator):
             inputs=inputs,
             attributes=ir.convenience.convert_attributes(schema_rules.typed_attributes(signature, attributes)),
             outputs=outputs,
+            version=_later_version(signature),
         )
         self.append(node)
         if outputs and inputs and inputs[0] is not None and inputs[0].shape is not None:
@@ -397,3 +401,9 @@ class Recorder(Draft, evaluator.Evaluator):
             if name in working and given is not None and kernel_dtypes.casts_back(signature.name, given, working[name]):
                 outputs[index] = op.Cast(output, to=given)
         return tuple(outputs) if count > 1 else outputs[0]
+
+
+def _later_version(signature: ir.schemas.OpSignature) -> int | None:
+    """The opset that an operator is written for, where it came after the one of all others."""
+    since = signature.since_version
+    return since if not signature.domain and since is not None and since > TORCHLIB_OPSET else None

@@ -11,10 +11,12 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
 _DTYPE_FROM_ATTRIBUTE = {
+    "BitCast": "to",
     "Cast": "to",
     "RandomNormal": "dtype",
     "RandomUniform": "dtype",
@@ -41,6 +43,22 @@ def typed_attributes(signature: ir.schemas.OpSignature, attributes: Mapping[str,
         elif kind == ir.AttributeType.FLOATS and isinstance(value, (list, tuple)):
             typed[name] = [float(item) for item in value]
     return typed
+
+
+def other_than_defaults(signature: ir.schemas.OpSignature, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the attributes that say something: a node without one has the schema's default. A float is compared as
+    ONNX keeps it, in single precision.
+    """
+
+    def says_something(name: str, value: Any) -> bool:
+        default = getattr(signature.get(name), "default", None)
+        if not isinstance(default, ir.Attr):
+            return True
+        if default.type == ir.AttributeType.FLOAT:
+            return bool(np.float32(value) != np.float32(default.value))
+        return bool(value != default.value)
+
+    return {name: value for name, value in attributes.items() if says_something(name, value)}
 
 
 def only_dtype(parameter: ir.schemas.Parameter) -> ir.DataType | None:

@@ -30,7 +30,7 @@ def _from_first(value: Any, position: int, count: int) -> RecordedValue:
 @lowering("aten::cumprod")
 def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> Any:
     """The products of the elements so far along an axis."""
-    data = _as_number(self, dtype)
+    data = as_number(self, dtype)
     if axes.rank(self) == 0:
         return data
     position = axes.axis(self, dim)
@@ -47,7 +47,8 @@ def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> Any:
     return _from_first(loops.shortened(products, moved), position, axes.rank(self))
 
 
-def _as_number(self: ir.Value, dtype: int) -> Any:
+def as_number(self: ir.Value, dtype: int) -> Any:
+    """The elements as torch adds them up: in the dtype asked for, or int64 in place of smaller integers."""
     wanted = dtype if dtype != -1 else None
     if wanted is None and self.dtype is not None and self.dtype.is_floating_point():
         return self

@@ -21,31 +21,6 @@ def as_float(self: ir.Value) -> Any:
     return axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
 
 
-@lowering("aten::fmax", "prims::fmax")
-def fmax(self: ir.Value, other: ir.Value) -> Any:
-    """The larger of two elements; a number beats NaN."""
-    return _skipping_nan(op.Max, self, other)
-
-
-@lowering("aten::fmin", "prims::fmin")
-def fmin(self: ir.Value, other: ir.Value) -> Any:
-    """The smaller of two elements; a number beats NaN."""
-    return _skipping_nan(op.Min, self, other)
-
-
-def _skipping_nan(choose: Any, self: ir.Value, other: ir.Value) -> Any:
-    if not axes.is_float(self) and not axes.is_float(other):
-        return choose(self, other)
-    chosen = choose(self, other)
-    return op.Where(op.IsNaN(self), other, op.Where(op.IsNaN(other), self, chosen))
-
-
-@lowering("aten::relu")
-def relu(self: ir.Value) -> RecordedValue:
-    """What is above 0; of integers by Max, since Relu would go through floating point."""
-    return op.Relu(self) if axes.is_float(self) else op.Max(self, axes.like(0, self))
-
-
 @lowering("aten::hypot", "prims::hypot")
 def hypot(self: ir.Value, other: ir.Value) -> RecordedValue:
     """sqrt(a^2 + b^2) without overflow on the way; infinite where one is, even beside NaN."""

@@ -179,7 +179,8 @@ def _improved(guess: Any, x: Any) -> RecordedValue:
     rest = op.Where(op.Less(target, number(0.5)), near, far)
     slope = op.Mul(op.Exp(op.Neg(op.Mul(size, size))), number(2.0 / math.sqrt(math.pi)))
     better = op.Sub(size, op.Div(rest, slope))
-    return op.Where(op.Less(guess, number(0.0)), op.Neg(better), better)
+    better = op.Where(op.Less(guess, number(0.0)), op.Neg(better), better)
+    return op.Where(op.Greater(target, number(0.0)), better, guess)  # a zero keeps its sign
 
 
 @lowering("aten::erfinv", "aten::special_erfinv", "prims::erf_inv")

@@ -90,14 +90,21 @@ def group_norm(
     """`aten::group_norm`: each group of channels of each sample by its own mean and variance."""
     assert input.shape is not None
     behind = [size for size in list(input.shape)[1:] if isinstance(size, int)]
+    channels = input.shape[1]
+    apart = 1
     if input.shape[0] and isinstance(input.shape[0], int):
         groups = op.Reshape(input, [0, num_groups, -1])
     elif len(behind) == len(input.shape) - 1:  # not -1, which onnxruntime refuses for an empty batch
         groups = op.Reshape(input, [0, num_groups, math.prod(behind) // num_groups])
+    elif isinstance(channels, int) and len(input.shape) > 2:  # a group's channels are more of the next axis
+        each, apart = channels // num_groups, len(input.shape) - 2
+        others = [1] * (apart - 1)
+        sizes = op.Mul(op.Div(op.Shape(input), [1, each, 1, *others]), [1, 1, each, *others])
+        groups = op.Reshape(input, sizes, allowzero=1)
     else:
-        each = op.Div(op.ReduceProd(op.Shape(input, start=1), keepdims=1), [num_groups])
-        groups = reshaped(input, [op.Shape(input, start=0, end=1), op.Constant(value_ints=[num_groups]), each])
-    shaped(groups, [input.shape[0], num_groups, None])
+        part = op.Div(op.ReduceProd(op.Shape(input, start=1), keepdims=1), [num_groups])
+        groups = reshaped(input, [op.Shape(input, start=0, end=1), op.Constant(value_ints=[num_groups]), part])
+    shaped(groups, [input.shape[0], num_groups, *[None] * apart])
     ones, zeros = (op.Constant(value=ir.tensor([fill] * num_groups, dtype=input.dtype)) for fill in (1.0, 0.0))
     result = op.Reshape(op.InstanceNormalization(groups, ones, zeros, epsilon=eps), op.Shape(input))
     trailing = [1] * (len(input.shape) - 2)

@@ -150,6 +150,7 @@ def _weights(self: ir.Value, dim: int, pieces: int | ir.Value, *, is_last: bool)
     numbers: Any
     if isinstance(pieces, ir.Value):
         numbers = op.Range(0, pieces, 1)
+        pieces = op.Max(pieces, 1)  # 1 in place of 0, where there are no numbers to divide
     elif length is None:
         numbers = op.Constant(value=ir.tensor(np.arange(pieces, dtype=np.int64)))
     else:

@@ -1,4 +1,4 @@
-"""Matrix products with an addend: integers stay integers, and beta = 0 leaves the addend out, NaN in it and all."""
+"""Matrix products, with and without an addend: integers stay integers, and beta = 0 leaves out the addend, even NaN."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.ranks import rank_of
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
@@ -32,9 +33,35 @@ def _sum(self: ir.Value, product: Any, beta: Any, alpha: Any) -> RecordedValue:
     return op.Add(scaled, op.Where(left_out, nothing, _times(self, beta)))
 
 
+def _product(left: ir.Value, right: ir.Value) -> Any:
+    """A matrix product. onnxruntime repeats no vector over an axis without elements: there it becomes a matrix."""
+    sizes = [] if left.shape is None else list(left.shape)[:-1]
+    if sizes and rank_of(right) == 1 and any(not isinstance(size, int) or size == 0 for size in sizes):
+        return op.Squeeze(op.MatMul(left, op.Unsqueeze(right, [1])), [len(sizes)])
+    return op.MatMul(left, right)
+
+
+@lowering("aten::matmul", "aten::mv")
+def matmul(self: ir.Value, other: ir.Value) -> Any:
+    """A matrix product, of vectors and of batches too."""
+    return _product(self, other)
+
+
+def _is_left_out(self: ir.Value, alpha: Any) -> bool:
+    """Whether the factor is 0: torch's float32 and float64 then never look at the product, with NaN in it and all."""
+    return not isinstance(alpha, ir.Value) and alpha == 0 and self.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+
+
+def _addend_only(self: ir.Value, beta: Any, sizes: list[Any]) -> RecordedValue:
+    scaled = axes.like(0.0, self) if not isinstance(beta, ir.Value) and beta == 0 else _times(self, beta)
+    return op.Expand(scaled, op.Concat(*sizes, axis=0) if len(sizes) > 1 else sizes[0])
+
+
 @lowering("aten::addmm")
 def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
     """beta * self + alpha * mat1 @ mat2; as one Gemm where torch's rule for beta = 0 and for empty sums allows it."""
+    if _is_left_out(self, alpha):
+        return _addend_only(self, beta, [axes.size(mat1, 0), axes.size(mat2, 1)])
     is_symbolic = isinstance(alpha, ir.Value) or isinstance(beta, ir.Value)
     inner = axes.fixed_size(mat1, 1)
     is_gemm = axes.is_float(self) and not is_symbolic and beta != 0 and inner != 0
@@ -45,17 +72,25 @@ def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alp
     return _sum(self, op.MatMul(mat1, mat2), beta, alpha)
 
 
-@lowering("aten::addmv", "aten::baddbmm")
-def added_product(
-    self: ir.Value, left: ir.Value, right: ir.Value, beta: float = 1.0, alpha: float = 1.0
-) -> RecordedValue:
-    """beta * self + alpha * left @ right, of a matrix and a vector or of batches of matrices."""
+@lowering("aten::addmv")
+def addmv(self: ir.Value, mat: ir.Value, vec: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
+    """beta * self + alpha * mat @ vec."""
+    if _is_left_out(self, alpha):
+        return _addend_only(self, beta, [axes.size(mat, 0)])
+    return _sum(self, _product(mat, vec), beta, alpha)
+
+
+@lowering("aten::baddbmm")
+def baddbmm(self: ir.Value, left: ir.Value, right: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
+    """beta * self + alpha * left @ right, of batches of matrices."""
     return _sum(self, op.MatMul(left, right), beta, alpha)
 
 
 @lowering("aten::addbmm")
 def addbmm(self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
     """beta * self + alpha * the sum of a batch of products."""
+    if _is_left_out(self, alpha):
+        return _addend_only(self, beta, [axes.size(batch1, 1), axes.size(batch2, 2)])
     return _sum(self, op.ReduceSum(op.MatMul(batch1, batch2), [0], keepdims=0), beta, alpha)
 
 
@@ -75,5 +110,5 @@ def linear(input: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> R
         addend = axes.like(0, input) if bias is None else bias
         batch = [op.Shape(input, start=0, end=-1)] if axes.rank(input) > 1 else []
         return op.Expand(addend, op.Concat(*batch, axes.size(weight, 0), axis=0))
-    product = op.MatMul(input, op.Transpose(weight, perm=[1, 0]) if count == 2 else weight)
+    product = op.MatMul(input, op.Transpose(weight, perm=[1, 0])) if count == 2 else _product(input, weight)
     return product if bias is None else op.Add(product, bias)

@@ -133,3 +133,24 @@ def im2col(
     taken = op.Transpose(taken, perm=[0, 1, 2, 4, 3, 5])
     channels = op.Mul(axes.size(self, 1), [kernel_h * kernel_w])
     return axes.reshaped(taken, [_sizes(self, 0, 1), channels, op.Mul(high, wide)])
+
+
+def _last_two_swapped(self: ir.Value, trailing: int) -> RecordedValue:
+    """The last two axes before `trailing` others, swapped; a scalar has none and stays."""
+    count = axes.rank(self) - trailing
+    if count < 2:
+        return op.Identity(self)
+    order = [*range(count - 2), count - 1, count - 2, *range(count, count + trailing)]
+    return op.Transpose(self, perm=order)
+
+
+@lowering("aten::mT", "aten::mH", "aten::adjoint")
+def matrix_transpose(self: ir.Value) -> RecordedValue:
+    """Every matrix transposed, which of real numbers is the adjoint too."""
+    return _last_two_swapped(self, 0)
+
+
+@lowering("aten::mT", is_complex=True)
+def matrix_transpose_complex(self: ir.Value) -> RecordedValue:
+    """Every matrix of complex numbers transposed."""
+    return _last_two_swapped(self, 1)

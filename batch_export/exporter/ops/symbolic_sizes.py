@@ -86,11 +86,17 @@ def sym_sum(args: Sequence[ir.Value]) -> Any:
 
 @lowering("_operator::floordiv", "math::floordiv")
 def floordiv(a: ir.Value, b: ir.Value) -> RecordedValue:
-    """Floor division of sizes; sizes are not negative in practice, but the sign is respected."""
+    """Floor division of what may be negative, such as a difference of sizes."""
     quotient = op.Div(a, b)
     inexact = op.Not(op.Equal(op.Mul(quotient, b), a))
     signs_differ = op.Xor(op.Less(a, 0), op.Less(b, 0))
     return op.Sub(quotient, op.Cast(op.And(inexact, signs_differ), to=INT64.dtype))
+
+
+@lowering("batch_export::quotient_of_sizes")
+def quotient_of_sizes(a: ir.Value, b: ir.Value) -> RecordedValue:
+    """Floor division of what is never negative."""
+    return op.Div(a, b)
 
 
 @lowering("_operator::mod")

@@ -12,11 +12,10 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from batch_export.errors import OpsetError
-from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET
-from batch_export.exporter.optimise import random_numbers, schema_dtypes
-
-# Operators whose inputs or attributes changed between opset 18 and 25; all other changes only add types.
-_CHANGED = frozenset({"DFT", "GridSample", "GroupNormalization"})
+from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET, TORCHLIB_OPSET
+from batch_export.legalise import chain, lagging, newer_forms, random_numbers, schema_dtypes
+from batch_export.legalise.versions import ir_version_for
 
 
 def check_opset(opset_version: int) -> None:
@@ -30,52 +29,40 @@ def check_opset(opset_version: int) -> None:
             f"opset_version={opset_version!r} is not produced by this exporter",
             next_step=f"choose an opset from {LOWEST_OPSET} to {HIGHEST_OPSET}",
         )
+    newest = onnx.defs.onnx_opset_version()
+    if opset_version > newest:
+        raise OpsetError(
+            f"the installed onnx {onnx.__version__} has opsets to {newest}, not {opset_version}",
+            next_step=f"install a newer onnx, or choose opset {newest} or a lower one",
+        )
 
 
-def ir_version_for(opset_version: int) -> int:
-    """The IR version that onnx's version table gives for an opset, at least 10 (the first with all metadata)."""
-    operator_set = onnx.helper.make_opsetid("", opset_version)
-    return max(10, int(onnx.helper.find_min_ir_version_for([operator_set])))
-
-
-def set_opset(model: ir.Model, opset_version: int) -> None:
+def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> None:
     """Converts a model in place.
 
+    Args:
+        model: the model, at torchlib's opset.
+        opset_version: the opset wanted.
+        native: whether operators that the latest opsets have whole are put in where the graph spells them out.
+
     Raises:
-        OpsetError: if an operator of the model has no form at that opset.
+        OpsetError: if an operator of the model has no form at that opset, or takes a dtype only elsewhere.
     """
     check_opset(opset_version)
     random_numbers.keep_dropout(model)
-    current = model.opset_imports.get("", LOWEST_OPSET)
-    if current != opset_version:
-        if opset_version >= random_numbers.FIRST_OPSET:
-            random_numbers.write_out(model)
-        nodes = list(model.graph.all_nodes())
-        if any(node.op_type in _CHANGED and node.domain == "" for node in nodes):
-            from onnxscript import version_converter  # lazy: most models need no conversion
-
-            version_converter.convert_version(model, opset_version)
-            common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-        for graph in (model.graph, *model.graph.subgraphs()):
-            graph.opset_imports[""] = opset_version
-        model.graph.opset_imports[""] = opset_version
-        for node in nodes:
-            if node.domain == "":
-                _check_node(node, opset_version)
+    if opset_version >= random_numbers.FIRST_OPSET:
+        random_numbers.write_out(model)
+    chain.legalise(model, model.opset_imports.get("", TORCHLIB_OPSET), opset_version, _source)
+    lagging.write_out(model, opset_version)
+    if native:
+        newer_forms.recognise(model, opset_version)
     for node in list(model.graph.all_nodes()):
         if node.domain == "":
-            schema_dtypes.fit(node, opset_version)
+            schema_dtypes.fit(node, opset_version, _source(node))
+    common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     model.ir_version = ir_version_for(opset_version)
 
 
-def _check_node(node: ir.Node, opset_version: int) -> None:
-    try:
-        schema = onnx.defs.get_schema(node.op_type, opset_version)
-    except onnx.defs.SchemaError as error:
-        raise OpsetError(
-            f"{node.op_type} does not exist at opset {opset_version}", node=node.name, operator=node.op_type
-        ) from error
-    if schema.deprecated:
-        raise OpsetError(
-            f"{node.op_type} is deprecated at opset {opset_version}", node=node.name, operator=node.op_type
-        )
+def _source(node: ir.Node) -> str | None:
+    trace = node.metadata_props.get(metadata.STACK_TRACE)
+    return metadata.innermost_line(trace) if trace else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,13 @@ from onnxscript.rewriter import RewriteRule
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import OptimisationError
-from batch_export.exporter.graph import metadata, weights
-from batch_export.exporter.optimise import constant_folding, rewrite_rules, shorter_forms
+from batch_export.exporter.graph import block_bodies, metadata, weights
+from batch_export.exporter.graph.block_bodies import Body
+from batch_export.exporter.optimise import constant_folding, known_sizes, rewrite_rules, shorter_forms
 
 _ROUNDS = 3
+_FAR = 8
+"""Further up than any rule's pattern reaches."""
 _MERGED_ELEMENTS = 1024
 _KIND = metadata.KIND.format(side="Input")
 
@@ -41,10 +44,20 @@ class PassReport:
     seconds: float
 
 
-def _rewrite_graph(model: ir.Model, graph: ir.Graph, index: Mapping[str, Sequence[RewriteRule]]) -> int:
+def _rewrite_graph(
+    model: ir.Model,
+    graph: ir.Graph,
+    index: Mapping[str, Sequence[RewriteRule]],
+    near: dict[ir.Node, int] | None = None,
+) -> int:
+    """Tries the rules on each node; with `near` only those whose patterns reach as far up as a node's number says."""
     count = 0
     for node in graph:
         candidates = index.get(node.op_type, ()) if node.domain == "" else ()
+        if near is not None:
+            candidates = [rule for rule in candidates if len(list(rule._target_pattern)) >= near.get(node, _FAR)]
+        if candidates and not any(value.uses() or value.is_graph_output() for value in node.outputs):
+            continue  # a rule that leaves its root in place would fit again and again
         for rule in candidates:
             replacement = rule.try_rewrite(model, graph, node)
             if replacement is None:
@@ -66,10 +79,13 @@ def _rewrite_graph(model: ir.Model, graph: ir.Graph, index: Mapping[str, Sequenc
                 replacement.new_outputs,
             )
             count += 1
+            if near is not None:
+                near.update(downstream(made for one in replacement.new_nodes for made in one.outputs))
+                near.update((made, 1) for made in replacement.new_nodes)
             break
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
-                count += _rewrite_graph(model, attribute.value, index)
+                count += _rewrite_graph(model, attribute.value, index, near)
     return count
 
 
@@ -105,11 +121,32 @@ def _rewrite(model: ir.Model) -> int:
         return _rewrite_all(model, index)
 
 
-def _rewrite_all(model: ir.Model, index: Mapping[str, Sequence[RewriteRule]]) -> int:
+def _rewrite_near(model: ir.Model, seams: Sequence[ir.Value]) -> int:
+    """Rewrites what only now is seen together, at values that blocks were given or gave."""
+    index = rewrite_rules.indexed_rules()
+    near = downstream(seams)
+    with _weights_unseen(model):
+        return _rewrite_all(model, index, near)
+
+
+def downstream(values: Iterable[ir.Value]) -> dict[ir.Node, int]:
+    """How many nodes down from one of some values a node is, for those that a rule could reach it from."""
+    found: dict[ir.Node, int] = {}
+    front = list(values)
+    for distance in range(1, _FAR):
+        readers = [node for value in front for node, _ in value.uses() if node not in found]
+        found.update((node, distance) for node in readers)
+        front = [value for node in readers for value in node.outputs]
+    return found
+
+
+def _rewrite_all(
+    model: ir.Model, index: Mapping[str, Sequence[RewriteRule]], near: dict[ir.Node, int] | None = None
+) -> int:
     for rule in {id(rule): rule for found in index.values() for rule in found}.values():
         if rule.graph_pre_visitor:
             rule.graph_pre_visitor()
-    count = _rewrite_graph(model, model.graph, index)
+    count = _rewrite_graph(model, model.graph, index, near)
     if count:
         _lift_constants(model)
         common_passes.NameFixPass()(model)
@@ -207,12 +244,17 @@ PASSES: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("fold", constant_folding.fold),
     ("identity", _identities),
     ("shorter forms", shorter_forms.shorten),
+    ("sizes", known_sizes.simplify),
     ("weights", _share_weights),
     ("constants", _merge_constants),
     ("subexpressions", _common_subexpressions),
     ("dead code", remove_dead_code),
     ("outputs", _separate_outputs),
 )
+
+
+_SEPARATE = 4
+"""Up to which of them a model's own nodes are optimised before those of its blocks are written out."""
 
 
 def _resolve(one: Any) -> Any:
@@ -258,15 +300,50 @@ def _better(shape: ir.Shape | None, known: ir.Shape | None) -> ir.Shape | None:
 
 def node_count(model: ir.Model) -> int:
     """The nodes of a model, those of bodies too."""
-    return sum(1 for _ in model.graph.all_nodes())
+    return _count(model.graph)
 
 
-def optimise(model: ir.Model, extra: Sequence[Any] = (), *, standard: bool = True) -> list[PassReport]:
+def _count(graph: ir.Graph) -> int:
+    inner = (
+        attribute.value
+        for node in graph
+        for attribute in node.attributes.values()
+        if attribute.type == ir.AttributeType.GRAPH
+    )
+    return len(graph) + sum(map(_count, inner))
+
+
+def _with_bodies(
+    bodies: Sequence[Body],
+    run: Callable[[str, Callable[[ir.Model], int]], int],
+    rounds: Callable[[tuple[str, Callable[[ir.Model], int]]], None],
+) -> Sequence[tuple[str, Callable[[ir.Model], int]]]:
+    """Optimises bodies apart from the model that calls them, and writes them out; returns the passes yet to be run."""
+    for name, function in PASSES[1:_SEPARATE]:
+        run(name, function)
+    has_own = block_bodies.share_constants(bodies)
+    for body in bodies:
+        optimise(body.model)
+    seams: list[ir.Value] = []
+
+    def write_out(model: ir.Model) -> int:
+        seams.extend(block_bodies.written_out(model, bodies))
+        return sum(len(body.calls) for body in bodies)
+
+    run("blocks", write_out)
+    rounds(("seams", lambda model: _rewrite_near(model, seams)))
+    return PASSES[1 if has_own else 2 :]
+
+
+def optimise(
+    model: ir.Model, extra: Sequence[Any] = (), bodies: Sequence[Body] = (), *, standard: bool = True
+) -> list[PassReport]:
     """Runs the passes in place.
 
     Args:
         model: the model to change.
         extra: onnx-ir passes, or their dotted names, that run after ours, in order.
+        bodies: repeated blocks that the model calls: they are optimised once each, and written out for every call.
         standard: whether ours run.
 
     Returns:
@@ -294,11 +371,14 @@ def optimise(model: ir.Model, extra: Sequence[Any] = (), *, standard: bool = Tru
         reports.append(PassReport(name, before, count, changes, seconds))
         return changes
 
-    if standard:
+    def rounds(one_round: tuple[str, Callable[[ir.Model], int]]) -> None:
         for _ in range(_ROUNDS):
-            if not run(*PASSES[0]):
+            if not run(*one_round):
                 break
-        for name, function in PASSES[1:]:
+
+    if standard:
+        rounds(PASSES[0])
+        for name, function in _with_bodies(bodies, run, rounds) if bodies else PASSES[1:]:
             run(name, function)
     for one in map(_resolve, extra):
         run(getattr(one, "name", type(one).__name__), lambda given, one=one: int(one(given).modified))  # type: ignore[misc]

@@ -69,7 +69,7 @@ def _bounds() -> list[RewriteRule]:
     )
 
     def is_scalar(self: Any, bound: Any) -> bool:
-        return np.ndim(bound) == 0
+        return np.ndim(bound) == 0 and not np.isnan(bound)  # a bound of NaN is lost in a Clip
 
     clips = [
         type(found.__name__, (found,), {"_is_scalar": is_scalar}).rule()  # type: ignore[attr-defined]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from batch_export.exporter.graph import weights
+from batch_export.exporter.optimise.edits import constant, insert, known, only_use, same_sizes
+from batch_export.exporter.optimise.neutral_operators import broadcast, keeps_shape, no_condition, of_one, plus_nothing
 
 _SPLIT_DTYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64)
 
@@ -28,128 +29,48 @@ def shorten(model: ir.Model) -> int:
     )
 
 
-def _known(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
-    """The content of a constant that the exporter made."""
-    if value is None or value.const_value is None or weights.is_torch_tensor(value) or value.is_graph_input():
-        return None
-    return None if value.dtype == ir.DataType.STRING else value.const_value.numpy()
-
-
-def _same_size(one: Any, other: Any) -> bool:
-    """Whether two sizes are one: the same number, or the same expression of free axes."""
-    if isinstance(one, int) or isinstance(other, int):
-        return isinstance(one, int) and isinstance(other, int) and one == other
-    return one.value is not None and one.value == other.value
-
-
-def same_sizes(one: Sequence[Any] | ir.Shape | None, other: Sequence[Any] | ir.Shape | None) -> bool:
-    """Whether two shapes are known and one."""
-    return one is not None and other is not None and len(one) == len(other) and all(map(_same_size, one, other))
-
-
-def _constant(model: ir.Model, array: np.ndarray[Any, Any], stem: str) -> ir.Value:
-    initializers, number = model.graph.initializers, 0
-    while f"{stem}_{number}" in initializers:
-        number += 1
-    content = ir.Tensor(array, name=f"{stem}_{number}")
-    value = ir.Value(
-        name=content.name, type=ir.TensorType(content.dtype), shape=ir.Shape(array.shape), const_value=content
-    )
-    initializers[f"{stem}_{number}"] = value
-    return value
-
-
-def _insert(
-    before: ir.Node, name: str, inputs: Sequence[ir.Value], attributes: dict[str, Any], old: Sequence[ir.Node]
-) -> None:
-    """Puts one node in the place of others: its outputs are theirs, in order."""
-    outputs = [
-        ir.Value(name=f"{node.outputs[0].name}_short", type=node.outputs[0].type, shape=node.outputs[0].shape)
-        for node in old
-    ]
-    made = ir.node(name, inputs, attributes, outputs=outputs)
-    for node in old:
-        for key, text in node.metadata_props.items():
-            made.metadata_props.setdefault(key, text)
-    made.name = f"{before.name}_short"
-    assert before.graph is not None
-    before.graph.insert_before(before, made)
-    for node, output in zip(old, outputs, strict=True):
-        (replaced,) = node.outputs
-        final, properties = replaced.name, dict(replaced.metadata_props)
-        ir.convenience.replace_all_uses_with(replaced, output, replace_graph_outputs=True)
-        assert node.graph is not None
-        node.graph.remove(node, safe=True)
-        replaced.name = None
-        output.name = final
-        output.metadata_props.update(properties)
-
-
-def _keeps_shape(model: ir.Model, node: ir.Node) -> int:
-    """A Reshape or an Expand to the shape that its input has already."""
-    given, made = node.inputs[0], node.outputs[0]
-    if given is None or made.is_graph_output():
+def _taken(model: ir.Model, node: ir.Node) -> int:
+    """A GatherND by one index: a Gather from the first axis."""
+    unsqueeze = only_use(node.inputs[1], "Unsqueeze")
+    batched = node.attributes.get("batch_dims")
+    if unsqueeze is None or (batched is not None and batched.as_int()) or node.inputs[0] is None:
         return 0
-    if not same_sizes(given.shape, made.shape) and not same_sizes(given.shape, _asked_for(node)):
+    places, axes = unsqueeze.inputs[0], known(unsqueeze.inputs[1])
+    if places is None or places.shape is None or axes is None or axes.tolist() not in ([-1], [len(places.shape)]):
         return 0
-    ir.convenience.replace_all_uses_with(made, given)
-    assert node.graph is not None
-    node.graph.remove(node, safe=True)
+    insert(node, "Gather", [node.inputs[0], places], {"axis": 0}, [node])
     return 1
 
 
-def _asked_for(node: ir.Node) -> list[int] | None:
-    """The shape that a Reshape or an Expand makes of a fixed one, where a constant asks for it."""
-    given, asked = node.inputs[0], _known(node.inputs[1])
-    if given is None or given.shape is None or asked is None:
-        return None
-    if node.op_type == "Expand":
-        return _broadcast(given.shape, node.inputs[1])
-    wanted = [int(one) for one in asked.tolist()]
-    return wanted if all(size > 0 for size in wanted) else None
-
-
-def _broadcast(sizes: Sequence[Any] | ir.Shape, asked: ir.Value | None) -> list[int] | None:
-    """The shape that fixed sizes have once they are expanded to a constant one."""
-    wanted, have = _known(asked), [one for one in sizes if isinstance(one, int)]
-    if wanted is None or len(have) != len(sizes):
-        return None
-    try:
-        return list(np.broadcast_shapes(tuple(have), tuple(int(one) for one in wanted.tolist())))
-    except ValueError:
-        return None
-
-
-def _concat(model: ir.Model, node: ir.Node) -> int:
-    """A Concat of one part."""
-    if len(node.inputs) != 1 or node.inputs[0] is None or node.outputs[0].is_graph_output():
+def _axes_at_once(model: ir.Model, node: ir.Node) -> int:
+    """Axes of 1 that are added one after the other."""
+    before = only_use(node.inputs[0], "Unsqueeze")
+    if before is None or before.inputs[0] is None or before.inputs[0].shape is None:
         return 0
-    ir.convenience.replace_all_uses_with(node.outputs[0], node.inputs[0])
-    assert node.graph is not None
-    node.graph.remove(node, safe=True)
+    first, second = known(before.inputs[1]), known(node.inputs[1])
+    if first is None or second is None:
+        return 0
+    rank = len(before.inputs[0].shape) + first.size
+    inner = {int(axis) % rank for axis in first.tolist()}
+    rank += second.size
+    outer = {int(axis) % rank for axis in second.tolist()}
+    left = [place for place in range(rank) if place not in outer]
+    axes = sorted(outer | {left[place] for place in inner})
+    insert(node, "Unsqueeze", [before.inputs[0], constant(model, np.asarray(axes, np.int64), "axes")], {}, [node])
     return 1
-
-
-def _only_use(value: ir.Value | None, op_type: str) -> ir.Node | None:
-    """The node that makes a value for one other node alone."""
-    producer = None if value is None else value.producer()
-    if producer is None or producer.domain or producer.op_type != op_type:
-        return None
-    assert value is not None
-    return producer if len(value.uses()) == 1 and not value.is_graph_output() else None
 
 
 def _reshape(model: ir.Model, node: ir.Node) -> int:
-    return _keeps_shape(model, node) or _repeats(model, node)
+    return keeps_shape(model, node) or _repeats(model, node)
 
 
 def _repeats(model: ir.Model, node: ir.Node) -> int:
     """Unsqueeze, Expand and Reshape that repeat each entry of an axis: a Gather of the entries, each several times."""
-    expand = _only_use(node.inputs[0], "Expand")
-    unsqueeze = None if expand is None else _only_use(expand.inputs[0], "Unsqueeze")
+    expand = only_use(node.inputs[0], "Expand")
+    unsqueeze = None if expand is None else only_use(expand.inputs[0], "Unsqueeze")
     if expand is None or unsqueeze is None:
         return 0
-    data, axes = unsqueeze.inputs[0], _known(unsqueeze.inputs[1])
+    data, axes = unsqueeze.inputs[0], known(unsqueeze.inputs[1])
     wide: Sequence[Any] | ir.Shape | None = expand.outputs[0].shape
     result = node.outputs[0].shape
     if data is None or data.shape is None or axes is None or axes.size != 1 or result is None:
@@ -157,7 +78,7 @@ def _repeats(model: ir.Model, node: ir.Node) -> int:
     sizes = list(data.shape)
     place = int(axes.item()) % (len(sizes) + 1)
     if wide is None:
-        wide = _broadcast([*sizes[:place], 1, *sizes[place:]], expand.inputs[1])
+        wide = broadcast([*sizes[:place], 1, *sizes[place:]], expand.inputs[1])
     if wide is None or place == 0 or len(wide) != len(sizes) + 1 or len(result) != len(sizes):
         return 0
     entries, times = sizes[place - 1], wide[place]
@@ -167,20 +88,20 @@ def _repeats(model: ir.Model, node: ir.Node) -> int:
         return 0
     if not same_sizes([*sizes[: place - 1], entries * times, *sizes[place:]], result):
         return 0
-    indices = _constant(model, np.repeat(np.arange(entries, dtype=np.int64), times), "repeated")
-    _insert(node, "Gather", [data, indices], {"axis": place - 1}, [node])
+    indices = constant(model, np.repeat(np.arange(entries, dtype=np.int64), times), "repeated")
+    insert(node, "Gather", [data, indices], {"axis": place - 1}, [node])
     return 1
 
 
 def _turned(model: ir.Model, node: ir.Node) -> int:
     """An axis of 1 that is added, moved and taken away again: a Transpose of the others."""
-    transpose = _only_use(node.inputs[0], "Transpose")
-    unsqueeze = None if transpose is None else _only_use(transpose.inputs[0], "Unsqueeze")
+    transpose = only_use(node.inputs[0], "Transpose")
+    unsqueeze = None if transpose is None else only_use(transpose.inputs[0], "Unsqueeze")
     if transpose is None or unsqueeze is None or len(node.inputs) < 2 or "perm" not in transpose.attributes:
         return 0
     order, added, removed = (
         list(transpose.attributes["perm"].as_ints()),
-        *map(_known, (unsqueeze.inputs[1], node.inputs[1])),
+        *map(known, (unsqueeze.inputs[1], node.inputs[1])),
     )
     if added is None or removed is None or added.size != 1 or removed.size != 1 or unsqueeze.inputs[0] is None:
         return 0
@@ -193,40 +114,8 @@ def _turned(model: ir.Model, node: ir.Node) -> int:
         assert node.graph is not None
         node.graph.remove(node, safe=True)
     else:
-        _insert(node, "Transpose", [unsqueeze.inputs[0]], {"perm": perm}, [node])
+        insert(node, "Transpose", [unsqueeze.inputs[0]], {"perm": perm}, [node])
     return 1
-
-
-_BLIND = frozenset(("Softmax", "LogSoftmax", "Exp", "Abs", "Cos", "Equal", "Less", "Greater", "IsNaN", "ReduceL2"))
-_CARRIERS = frozenset(("Add", "Mul", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Identity"))
-_STEPS = 4
-
-
-def _is_blind(value: ir.Value, steps: int = _STEPS) -> bool:
-    """Whether nothing that uses a value tells 0.0 from -0.0."""
-    if value.is_graph_output() or not steps:
-        return False
-    return all(
-        not user.domain
-        and (user.op_type in _BLIND or (user.op_type in _CARRIERS and _is_blind(user.outputs[0], steps - 1)))
-        for user, _ in value.uses()
-    )
-
-
-def _plus_nothing(model: ir.Model, node: ir.Node) -> int:
-    """x + 0.0, which is x but for x = -0.0, where nobody tells the two apart."""
-    made = node.outputs[0]
-    for zeros, other in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
-        content = _known(zeros)
-        if content is None or other is None or content.dtype.kind != "f" or not content.size or np.any(content):
-            continue
-        if not same_sizes(other.shape, made.shape) or not _is_blind(made):
-            continue
-        ir.convenience.replace_all_uses_with(made, other)
-        assert node.graph is not None
-        node.graph.remove(node, safe=True)
-        return 1
-    return 0
 
 
 def _quotient(model: ir.Model, node: ir.Node) -> int:
@@ -234,14 +123,14 @@ def _quotient(model: ir.Model, node: ir.Node) -> int:
     if node.outputs[0].dtype != ir.DataType.FLOAT:
         return 0
     for factor, other in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
-        reciprocal = _only_use(factor, "Reciprocal")
+        reciprocal = only_use(factor, "Reciprocal")
         if reciprocal is None or other is None or factor is other:
             continue
         root = reciprocal.inputs[0]
         producer = None if root is None else root.producer()
         if root is None or producer is None or producer.op_type != "Sqrt" or producer.domain:
             continue
-        _insert(node, "Div", [other, root], {}, [node])
+        insert(node, "Div", [other, root], {}, [node])
         return 1
     return 0
 
@@ -273,15 +162,15 @@ def _pieces(model: ir.Model, node: ir.Node) -> int:
     assert node.graph is not None
     order = {id(one): place for place, one in enumerate(node.graph)}
     earliest = min(chain, key=lambda one: order[id(one)])
-    split = _constant(model, np.asarray(lengths, dtype=np.int64), "pieces")
-    _insert(earliest, "Split", [data, split], {"axis": axis}, chain)
+    split = constant(model, np.asarray(lengths, dtype=np.int64), "pieces")
+    insert(earliest, "Split", [data, split], {"axis": axis}, chain)
     return 1
 
 
 def _piece(node: ir.Node) -> tuple[int, int, int, int] | None:
     """Axis, start, end and the axis's size, of a Slice of one axis by steps of 1; None for any other."""
     data = node.inputs[0]
-    parts = [_known(value) for value in node.inputs[1:]]
+    parts = [known(value) for value in node.inputs[1:]]
     if data is None or data.shape is None or len(parts) < 3 or any(part is None for part in parts):
         return None
     starts, ends, axes, *steps = (part.flatten().tolist() for part in parts if part is not None)
@@ -309,7 +198,7 @@ _MOVES = ("Slice", "Split", "Expand", "Reshape", "Transpose", "Identity", "Unsqu
 def _is_zero(value: ir.Value | None) -> bool:
     """Whether every element is +0.0, whatever the shape."""
     while value is not None:
-        content = _known(value)
+        content = known(value)
         if content is not None:
             return bool(content.dtype.kind == "f" and not np.any(content) and not np.any(np.signbit(content)))
         producer = value.producer()
@@ -331,10 +220,16 @@ def _is_zero(value: ir.Value | None) -> bool:
 
 _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
     "Reshape": _reshape,
-    "Concat": _concat,
-    "Expand": _keeps_shape,
+    "Concat": of_one,
+    "Max": of_one,
+    "Min": of_one,
+    "And": no_condition,
+    "Or": no_condition,
+    "GatherND": _taken,
+    "Unsqueeze": _axes_at_once,
+    "Expand": keeps_shape,
     "Mul": _quotient,
-    "Add": _plus_nothing,
+    "Add": plus_nothing,
     "Squeeze": _turned,
     "Slice": _pieces,
     "LSTM": _zero_states,

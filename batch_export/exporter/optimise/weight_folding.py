@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.graph.weights import size
 from batch_export.exporter.optimise import merged_norms, passes, weight_values
-from batch_export.exporter.optimise.shorter_forms import same_sizes
+from batch_export.exporter.optimise.edits import same_sizes
 
 GROWTH = 0.1
 """How much larger than the model's own weights the folded ones may be, as a share of them."""

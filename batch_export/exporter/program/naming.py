@@ -76,15 +76,15 @@ def optimised(model: ir.Model, run: Callable[[], list[PassReport]]) -> list[Pass
     return reports
 
 
-def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
+def rename_axes(model: ir.Model, names: Mapping[str, str]) -> list[str]:
     """Renames axes everywhere: in the shapes of values, inside expressions (`past + seq`), and in the metadata.
 
     Args:
         model: the model to change.
         names: old name, or a whole expression -> new name.
 
-    Raises:
-        OnnxExporterError: if no axis has one of the old names.
+    Returns:
+        The old names that no axis has, sorted.
     """
     found: set[str] = set()
 
@@ -104,16 +104,12 @@ def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
                     for size in dims
                 ]
             )
-    missing = set(names) - found
-    if missing:
-        raise OnnxExporterError(
-            f"no axis is called {', '.join(sorted(missing))}",
-            next_step=f"the axes are {', '.join(sorted(axis_names(model))) or 'all static'}",
-        )
+    missing = sorted(set(names) - found)
     for properties in (model.graph.metadata_props, model.metadata_props):
         for key in (metadata.RANGE_CONSTRAINTS, metadata.GUARDS):
             if key in properties:
                 properties[key] = renamed(properties[key])
+    return missing
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -132,6 +128,8 @@ def keep_apart(model: ir.Model, names: Collection[str]) -> None:
     broadcasts. A runtime that takes inner values of the same axes for equally large would let one use the memory of
     another.
     """
+    if not names:
+        return
     taken = {str(size.value) for value in all_values(model) for size in value.shape or () if not isinstance(size, int)}
     outside = {*model.graph.inputs, *model.graph.outputs}
     count = 0

@@ -24,6 +24,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
+from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.graph import metadata, torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
@@ -33,7 +34,7 @@ from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.provenance import Provenance, Traceable
 from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
-from batch_export.runtime.ort import OrtSession
+from batch_export.runtime.ort import NEWEST_OPSET, OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.reference import ReferenceSession
 
@@ -41,21 +42,46 @@ _PROTO_LIMIT_BYTES = 2_000_000_000
 _CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 
 
-class NamedTensors(dict[str, torch.Tensor]):
-    """Tensors by name; `values[0]` is the first one that was asked for, as torch's exporter gives them."""
+class NamedTensors(tuple[torch.Tensor, ...]):
+    """Tensors in the order in which they were asked for, as torch's exporter gives them, and by name."""
 
-    def __missing__(self, key: Any) -> torch.Tensor:
-        if isinstance(key, int):
-            return list(self.values())[key]
-        raise KeyError(key)
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> NamedTensors:
+        """One tensor for each name, in order."""
+        found = cls(tensors)
+        found.names = tuple(names)
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        if key not in self.names:
+            raise KeyError(key)
+        return super().__getitem__(self.names.index(key))
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.names if isinstance(key, str) else any(key is tensor for tensor in self)
+
+    def keys(self) -> tuple[str, ...]:
+        """The names, in order: `dict(values)` has each tensor under its own."""
+        return self.names
+
+    def values(self) -> tuple[torch.Tensor, ...]:
+        """The tensors, in order."""
+        return tuple(self)
+
+    def items(self) -> list[tuple[str, torch.Tensor]]:
+        """Names and tensors, in order."""
+        return list(zip(self.names, self, strict=True))
 
 
-class ONNXProgram(Traceable):
-    """An exported model.
+class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
+    """An exported model, which is an instance of torch's own class too: annotations and checks go on to hold.
 
     Attributes:
         model: the ONNX model as an `onnx_ir.Model`.
-        exported_program: torch's exported program that it was made from; None from the TorchScript exporter.
         provenance: how it came to be; its fields are also read here, under the same names.
         fold_weights: whether files get their weights folded (BatchNormalization merged into a convolution, transposed
             weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
@@ -69,7 +95,7 @@ class ONNXProgram(Traceable):
         provenance: Provenance | None = None,
     ) -> None:
         self.model = model
-        self.exported_program: Any = exported_program
+        self._captured: Any = exported_program
         self.provenance = provenance or Provenance()
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
@@ -84,7 +110,12 @@ class ONNXProgram(Traceable):
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
 
     @property
-    def _capture_strategy(self) -> str | None:
+    def exported_program(self) -> Any:  # type: ignore[override]  # torch's own is set, ours is made when asked for
+        """Torch's exported program that it was made from; None from the TorchScript exporter."""
+        return None if self._captured is None else expanded(self._captured)
+
+    @property
+    def _capture_strategy(self) -> str | None:  # type: ignore[override]  # torch's own is set, ours follows
         """What `torch.onnx.testing.assert_onnx_program` asks for: torch's name of the way of the capture."""
         return adapters.TORCH_STRATEGIES.get(self.captured.strategy) if self.captured is not None else None
 
@@ -105,7 +136,8 @@ class ONNXProgram(Traceable):
         provider: ProviderSpec = _CPU,
         threads: int = 0,
     ) -> None:
-        """Opens the session that `__call__` uses.
+        """Opens the session that `__call__` uses: ONNX Runtime's, or onnx's reference evaluator's for files of opsets
+        that it does not read.
 
         Args:
             initializer: called with the path of the saved model; returns an `onnxruntime.InferenceSession`. Or the
@@ -126,14 +158,19 @@ class ONNXProgram(Traceable):
         self._cleanup = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder) / "model.onnx"
         self.save(path, external_data=True)
-        self._session = initializer(str(path)) if initializer is not None else OrtSession(path, provider, threads)
+        if initializer is not None:
+            self._session = initializer(str(path))
+        elif self.model.opset_imports.get("", 0) > NEWEST_OPSET and provider is _CPU:
+            self._session = ReferenceSession(path)
+        else:
+            self._session = OrtSession(path, provider, threads)
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
         """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
         feeds = self._feeds(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
-        if isinstance(self._session, OrtSession):
+        if isinstance(self._session, (OrtSession, ReferenceSession)):
             return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
 
@@ -171,7 +208,7 @@ class ONNXProgram(Traceable):
             known = checkpoint.load(model_with_state_dict)
             state = {name: known[name] for name in names if name in known}
         user = adapters.flat_inputs(
-            self.exported_program, [name for name in names if name not in state], model_args, model_kwargs
+            self._captured, [name for name in names if name not in state], model_args, model_kwargs
         )
         remaining = iter(user)
         return tuple(state[name] if name in state else next(remaining) for name in names)
@@ -194,7 +231,7 @@ class ONNXProgram(Traceable):
     def compute_values(
         self, value_names: Sequence[str], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> NamedTensors:
-        """Runs the model and returns intermediate values (inputs and weights too) by name, or by position.
+        """Runs the model and returns intermediate values (inputs and weights too), in order and by name.
 
         Raises:
             ValueError: if a name is not a value of the main graph.
@@ -215,7 +252,7 @@ class ONNXProgram(Traceable):
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(kept)
             self.release()
-        return NamedTensors(zip(value_names, results, strict=True))
+        return NamedTensors.of(value_names, results)
 
     def release(self) -> None:
         """Closes the session and deletes its files."""
@@ -232,16 +269,19 @@ class ONNXProgram(Traceable):
         self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
-    def rename_axes(self, names: Mapping[str, str]) -> None:
+    def rename_axes(self, rename_mapping: Mapping[str | ir.SymbolicDim, str]) -> None:
         """Renames dynamic axes in place: in shapes, inside expressions of axes, and in the metadata.
 
-        Args:
-            names: old name (or a whole expression) -> new name.
+        Names that no axis has are reported as a warning.
 
-        Raises:
-            OnnxExporterError: if there is no such axis.
+        Args:
+            rename_mapping: old name, a whole expression, or an axis of one of the model's shapes -> new name.
         """
-        naming.rename_axes(self.model, names)
+        names = {str(old.value if isinstance(old, ir.SymbolicDim) else old): new for old, new in rename_mapping.items()}
+        if missing := naming.rename_axes(self.model, names):
+            known = ", ".join(sorted(naming.axis_names(self.model))) or "all static"
+            message = f"no axis is called {', '.join(missing)}; the axes are {known}"
+            warnings.warn(message, OnnxExporterWarning, stacklevel=2)
         if self.captured is not None:
             renamed = {symbol: names.get(name, name) for symbol, name in self.captured.axis_names.items()}
             self.provenance = replace(self.provenance, captured=replace(self.captured, axis_names=renamed))
@@ -267,7 +307,7 @@ class ONNXProgram(Traceable):
 
     def _is_weight(self, name: str) -> bool:
         """Whether the torch module has such a weight, be it unused or merged with an equal one in the ONNX model."""
-        program = self.exported_program
+        program = self._captured
         return program is not None and (name in program.state_dict or name in program.constants)
 
     def _fit(self, value: ir.Value, name: str, tensor: torch.Tensor) -> None:

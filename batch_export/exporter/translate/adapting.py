@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.graph import promote
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.ops import double_forms
+from batch_export.exporter.ops import contractions, double_forms
 from batch_export.exporter.translate.registry import ONNXFunction
 
 
@@ -66,7 +66,9 @@ def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bo
         return False
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
     if name == "einsum":
-        return any(not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ())
+        return not contractions.is_product(*arguments[0][:2]) and any(
+            not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ()
+        )
     return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
 
 

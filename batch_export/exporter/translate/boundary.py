@@ -100,6 +100,18 @@ def _refused(written: Sequence[tuple[str, str, torch.fx.Node, torch.fx.Node]]) -
     )
 
 
+def _as_default_float(translator: Translator, value: ir.Value) -> ir.Value:
+    """A number that the model gives, which it computes in float64, as the tensor that torch makes of Python numbers."""
+    if value.dtype != ir.DataType.DOUBLE:
+        return value
+    name = translator.recorder.unique_name(f"{value.name}_float")
+    cast = RecordedValue(name=name, type=ir.TensorType(ir.DataType.FLOAT), shape=value.shape)
+    translator.recorder.append(
+        ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(ir.DataType.FLOAT))], outputs=[cast])
+    )
+    return cast
+
+
 def bind_outputs(
     translator: Translator, env: Mapping[torch.fx.Node, Any], mutations: str = "outputs"
 ) -> tuple[list[ir.Value], list[tuple[str, str]]]:
@@ -142,7 +154,10 @@ def bind_outputs(
         if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
             written.append((spec.target or "", spec.kind.name, node, node))
         else:
-            user.append((own(env[node], f"{argument.name}_output"), spec.kind.name, ""))
+            given = env[node]
+            if isinstance(argument, SymFloatArgument) and isinstance(given, ir.Value):
+                given = _as_default_float(translator, given)
+            user.append((own(given, f"{argument.name}_output"), spec.kind.name, ""))
     for node, writer in translator.writes.mutated.items():
         spec = specs.get(node.name)
         if spec is None:

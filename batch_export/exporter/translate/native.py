@@ -139,7 +139,7 @@ def _record(
         inputs,
         ir.convenience.convert_attributes(dict(attributes)),
         outputs=outputs[:needed],
-        version=int(version) if version is not None and domain else None,
+        version=int(version) if version is not None else None if domain else translator.registry.opset_version,
     )
     translator.recorder.append(made)
     made.metadata_props.update(properties)

@@ -179,6 +179,8 @@ class OperatorTranslator:
 
     def call(self, call: Call) -> Any:
         """Translates an operator whose arguments are ONNX values and plain numbers; None if it has no translation."""
+        if symbolic_scalars.is_plain_quotient(call.qualified, call.args, call.given):
+            return self.call(replace(call, target="batch_export::quotient_of_sizes"))
         is_complex, qualified, fake = call.is_complex, call.qualified, call.result
         function = self.registry.lookup_for(call.target, call.args, call.kwargs, is_complex=is_complex)
         if function is not None and adapting.is_taken_apart(function, qualified, [call.args, call.kwargs]):

@@ -8,6 +8,7 @@ asked for only where that is not possible.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +17,11 @@ import onnx_ir as ir
 import torch
 
 from batch_export.errors import DecompositionError, DynamicShapeError, MissingOperatorError, OnnxExporterError
+from batch_export.exporter.capture.block_expansion import expanded, sources
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate import decompose
 from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
@@ -35,6 +38,7 @@ class Translated:
         model: the ONNX model at torchlib's opset, not optimised.
         operators: torch operator -> (how often, what translated it).
         operator_seconds: torch operator -> seconds spent on its translation.
+        bodies: repeated blocks, for which the model has calls that are yet to be written out.
         output_kinds: for every graph output its kind (`USER_OUTPUT`, `BUFFER_MUTATION`, ...) and its target's name.
     """
 
@@ -42,6 +46,7 @@ class Translated:
     operators: dict[str, tuple[int, str]] = field(default_factory=dict)
     output_kinds: list[tuple[str, str]] = field(default_factory=list)
     operator_seconds: dict[str, float] = field(default_factory=dict)
+    bodies: list[Body] = field(default_factory=list)
 
 
 def translate_program(
@@ -66,6 +71,10 @@ def translate_program(
         TranslationError: if a node's translation failed.
     """
     try:
+        if sources(program):
+            with contextlib.suppress(FunctionalisationNeededError, DecompositionError, NotABodyError):
+                return _translate(program, registry, axis_names, fold=fold, mutations=mutations)
+        program = expanded(program)
         return _translate(program, registry, axis_names, fold=fold, mutations=mutations)
     except FunctionalisationNeededError as needed:
         program = _functional(program, needed)
@@ -181,7 +190,7 @@ def _translate(
     for node in graph.all_nodes():
         if node.domain and node.domain not in graph.opset_imports:
             graph.opset_imports[node.domain] = node.version or 1
-    return Translated(model, translator.operators, kinds, translator.operator_seconds)
+    return Translated(model, translator.operators, kinds, translator.operator_seconds, translator.blocks.bodies)
 
 
 def _all_missing(missing: Mapping[str, OnnxExporterError]) -> MissingOperatorError:

@@ -18,7 +18,7 @@ import torch
 from onnxscript import values
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET
+from batch_export.exporter.graph.opsets import HIGHEST_OPSET, TORCHLIB_OPSET
 
 if TYPE_CHECKING:
     from batch_export.exporter.ops.marking import Obstacle
@@ -61,7 +61,7 @@ class ONNXFunction:
     name: str
     function: Any
     is_complex: bool = False
-    lowest_opset: int = LOWEST_OPSET
+    lowest_opset: int = TORCHLIB_OPSET
     origin: str = "torchlib"
     native: str = ""
     obstacle: Callable[..., Obstacle | None] | None = None
@@ -150,6 +150,11 @@ class OnnxRegistry:
         """The ONNX opset that the exporter targets."""
         return self._opset_version
 
+    @property
+    def _reachable(self) -> int:
+        """The newest opset that translations may be written in; a file below torchlib's is brought down afterwards."""
+        return max(self._opset_version, TORCHLIB_OPSET)
+
     def register_op(
         self,
         function: onnxscript.OnnxFunction[..., Any] | onnxscript.values.TracedOnnxFunction | Callable[..., Any],
@@ -183,7 +188,7 @@ class OnnxRegistry:
         """The translations of an operator, standard ones first, custom ones in order of registration; None if none."""
         name = _join(namespace, op_name, overload)
         found = [
-            entry for entry in standard_functions().get(name, ()) if entry.lowest_opset <= self._opset_version
+            entry for entry in standard_functions().get(name, ()) if entry.lowest_opset <= self._reachable
         ] + self._custom.get(name, [])
         return found or None
 
@@ -201,7 +206,7 @@ class OnnxRegistry:
             if not is_complex or entry.is_complex or not self._has_real_variant(name):
                 return entry
         for entry in standard_functions().get(name, ()):
-            fits = entry.is_complex == is_complex and entry.lowest_opset <= self._opset_version
+            fits = entry.is_complex == is_complex and entry.lowest_opset <= self._reachable
             if fits and (native or not entry.native):
                 return entry
         return None

@@ -11,8 +11,10 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 _OF_NUMBERS = frozenset({"Scalar", "Tensor_Scalar"})
+_FLOOR_DIVISIONS = frozenset({"_operator::floordiv", "math::floordiv"})
 
 
 def given(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -30,3 +32,22 @@ def tensor_overload(target: Any) -> Any:
         return None
     packet = target.overloadpacket
     return packet.Tensor if "Tensor" in packet.overloads() else None
+
+
+def is_plain_quotient(qualified: str, args: Sequence[Any], fakes: Sequence[Any]) -> bool:
+    """Whether a floor division divides what is never negative, so that rounding down is rounding towards zero.
+
+    Args:
+        qualified: the operator.
+        args: its arguments: ONNX values for numbers that are known only when the model runs, others as they are.
+        fakes: torch's symbolic numbers for the former, in order.
+    """
+    if qualified not in _FLOOR_DIVISIONS or len(args) != 2:
+        return False
+    if sum(isinstance(arg, ir.Value) for arg in args) != len(fakes):
+        return False
+    left = iter(fakes)
+    numbers = [next(left) if isinstance(arg, ir.Value) else arg for arg in args]
+    if not all(isinstance(number, (int, torch.SymInt)) for number in numbers):
+        return False
+    return statically_known_true(numbers[0] >= 0) and statically_known_true(numbers[1] > 0)

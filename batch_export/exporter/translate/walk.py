@@ -17,10 +17,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import MissingOperatorError, OnnxExporterError, TranslationError
+from batch_export.exporter.capture.block_operator import is_copy
 from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph.block_bodies import NotABodyError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.sizes import expression
 from batch_export.exporter.translate import control_flow, decompose, native
+from batch_export.exporter.translate.block_calls import BlockCalls
 from batch_export.exporter.translate.operator import IGNORED_NAMES, OperatorTranslator
 from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
 from batch_export.exporter.translate.writes import FunctionalisationNeededError, Writes
@@ -52,6 +55,7 @@ class Translator(OperatorTranslator):
         operator_seconds: operator -> seconds spent on it.
         missing: operators without a translation, with the error that names the first node of each.
         writes: views, and what writes to them mean.
+        blocks: repeated blocks, of which one is translated.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Translator(OperatorTranslator):
         self.operator_seconds: dict[str, float] = {}
         self.missing: dict[str, OnnxExporterError] = {}
         self.writes = Writes(self)
+        self.blocks = BlockCalls(self, program)
 
     def run_nodes(self, graph_module: torch.fx.GraphModule, env: Environment) -> Any:
         """Translates the nodes of a graph whose placeholders are in `env`; returns the converted output."""
@@ -83,7 +88,9 @@ class Translator(OperatorTranslator):
                 return self.convert(node.args[0], env)
             else:
                 begun = time.perf_counter()
+                self.blocks.begin(node, env)
                 self._call_function(node, env)
+                self.blocks.end(node, env)
                 name = qualified_name(node.target)
                 self.operator_seconds[name] = self.operator_seconds.get(name, 0.0) + time.perf_counter() - begun
         return None
@@ -104,7 +111,7 @@ class Translator(OperatorTranslator):
         self.recorder.node_prefix = f"node_{node.name}_"
         try:
             env[node] = self._translate_node(node, env, qualified)
-        except FunctionalisationNeededError:
+        except (FunctionalisationNeededError, NotABodyError):
             raise
         except OnnxExporterError as error:
             env[node] = self._failed(node, error)
@@ -152,6 +159,8 @@ class Translator(OperatorTranslator):
             if isinstance(container, (list, tuple)):
                 return container[index]  # type: ignore[index]
             return self.conform(op.SequenceAt(container, index), node.meta.get("val"), node.name)
+        if is_copy(node):
+            return self.blocks.translate(node, env)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return control_flow.translate(self, node, env)
         if native.is_native(target):

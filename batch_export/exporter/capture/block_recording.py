@@ -1,28 +1,20 @@
-"""The nodes that one call of a block wrote into a graph, and the same nodes written for another block.
+"""The nodes that one call of a block wrote into a graph: what another call of its like would write as well.
 
 Arrives: the tracer of a capture, a block and how it was called. Leaves: a `Recording` of the call's nodes with what
-they stand on (inputs, weights, sizes), or the reason why they could not stand for another call; and copies of them that
-stand on the other block's inputs and weights. Sizes are the same symbols in both, so every guard is the same as well.
+they stand on (inputs, weights, sizes), or the reason why they could not stand for another call; and whether two calls
+wrote the same. Sizes are the same symbols in both, so every guard is the same as well.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
+import operator
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
-from torch.fx.experimental.proxy_tensor import (
-    _ProxyTensor,
-    disable_proxy_modes_tracing,
-    get_proxy_slot,
-    set_proxy_slot,
-    snapshot_fake,
-    track_tensor,
-)
+from torch.fx.experimental.proxy_tensor import get_proxy_slot
 from torch.utils import _pytree as pytree
 
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.memory_format)
@@ -30,6 +22,12 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _CONTAINERS = (list, tuple, dict)
 
 
+MARK = "batch_export_block"
+"""Metadata of a node: number of a recording -> the node's place in it."""
+_NUMBERS = itertools.count(1)
+
+Input = tuple[str, int]
+"""What a node of a call reads: ("own", place among the call's nodes), ("given", place in `given`) or ("size", 0)."""
 Place = tuple[str, Any]
 """Where a tensor comes from: ("input", position among the leaves) or ("weight", path in the block)."""
 
@@ -63,6 +61,8 @@ class Recording:
         constants: a node -> the tensor that forward made from Python's numbers there, or found outside.
         is_common: constants that are one object in every call.
         calls: path in the block -> (calls before, calls after) of each module in it.
+        inputs: for each node, what it reads, in order: a node of the call, one from outside, or a size.
+        number: of the recording in this process; 0 until a second call was found to write the same.
     """
 
     path: str
@@ -76,6 +76,49 @@ class Recording:
     constants: dict[torch.fx.Node, torch.Tensor]
     is_common: set[torch.fx.Node] = field(default_factory=set)
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
+    inputs: list[list[Input]] = field(default_factory=list)
+    number: int = 0
+
+    @property
+    def given(self) -> list[torch.fx.Node]:
+        """What the nodes read from outside of the block, sizes apart, and the constants: each call has its own."""
+        return [*self.outer, *self.constants]
+
+    @property
+    def results(self) -> list[torch.fx.Node]:
+        """The nodes that are read after the call."""
+        made = [one for one in self.outputs if isinstance(one, torch.fx.Node)]
+        return list(dict.fromkeys([*made, *self.moved.values()]))
+
+    @property
+    def may_be_one(self) -> bool:
+        """Whether one operator's node may stand for all of the nodes."""
+        known = all(
+            isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
+            for node in self.nodes
+            if node not in self.constants
+        )
+        return known and not any(node in self.constants for node in self.results)
+
+    @property
+    def sizes(self) -> list[torch.fx.Node]:
+        """The sizes that the nodes read."""
+        read = [one for node in self.nodes for one in node.all_input_nodes if is_size(one)]
+        return list(dict.fromkeys(read))
+
+    def confirm(self) -> None:
+        """Marks the nodes as those of which others are copies."""
+        self.number = next(_NUMBERS)
+        index = {node: at for at, node in enumerate(self.nodes)}
+        given = {node: at for at, node in enumerate(self.given)}
+        for at, node in enumerate(self.nodes):
+            node.meta[MARK] = {**node.meta.get(MARK, {}), self.number: at}
+            self.inputs.append(
+                [
+                    ("size", 0) if is_size(one) else ("given", given[one]) if one in given else ("own", index[one])
+                    for one in node.all_input_nodes
+                ]
+            )
 
 
 def node_of(value: Any, tracer: Any) -> torch.fx.Node | None:
@@ -99,8 +142,19 @@ def described_call(args: Sequence[Any], kwargs: Mapping[str, Any], tracer: Any) 
         if isinstance(leaf, torch.Tensor):
             key.append((facts(leaf), id(leaf) if node is None else firsts[node]))
         else:
-            key.append((type(leaf), _expression(leaf)))
+            key.append((type(leaf), expression(leaf)))
     return Call(leaves, nodes, (str(spec), tuple(key)))
+
+
+def ties(block: torch.nn.Module, call: Call, tracer: Any) -> Hashable:
+    """Which weights of a block are one tensor, and which of them it is given as well."""
+    firsts: dict[torch.fx.Node, str] = {}
+    of_weights = weights(block, tracer)
+    pattern = tuple((path, firsts.setdefault(node, path)) for path, node in of_weights.items())
+    return (
+        tuple((path, first) for path, first in pattern if path != first),
+        tuple((at, firsts[node]) for at, node in enumerate(call.nodes) if node in firsts),
+    )
 
 
 def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -121,7 +175,7 @@ def _is_leaf(value: Any) -> bool:
     return not isinstance(value, _CONTAINERS)
 
 
-def _expression(value: Any) -> Hashable:
+def expression(value: Any) -> Hashable:
     found: Hashable = value.node.expr if isinstance(value, _SYMBOLIC) else value
     return found
 
@@ -135,9 +189,9 @@ def facts(tensor: torch.Tensor) -> Hashable:
         tensor.requires_grad,
         tensor.is_conj(),
         tensor.is_neg(),
-        tuple(map(_expression, tensor.shape)),
-        tuple(map(_expression, tensor.stride())) if tensor.layout == torch.strided else None,
-        _expression(tensor.storage_offset()) if tensor.layout == torch.strided else None,
+        tuple(map(expression, tensor.shape)),
+        tuple(map(expression, tensor.stride())) if tensor.layout == torch.strided else None,
+        expression(tensor.storage_offset()) if tensor.layout == torch.strided else None,
     )
 
 
@@ -187,7 +241,7 @@ def recorded(
     Raises:
         NotSharedError: when its nodes could not stand for those of another block.
     """
-    inside = {node for node in nodes if not _is_size(node)}
+    inside = {node for node in nodes if not is_size(node)}
     places: dict[torch.fx.Node, Place] = {}
     for at, node in enumerate(call.nodes):
         if node is not None:
@@ -200,7 +254,7 @@ def recorded(
             continue
         _refuse(node)
         for argument in node.all_input_nodes:
-            if argument in inside or _is_size(argument):
+            if argument in inside or is_size(argument):
                 continue
             place = places.get(argument)
             if place is None:
@@ -255,7 +309,7 @@ def _inner(node: torch.fx.Node | None, inside: Container[torch.fx.Node]) -> torc
     return node
 
 
-def _is_size(node: torch.fx.Node) -> bool:
+def is_size(node: torch.fx.Node) -> bool:
     """Whether a node is a size or a condition on sizes: the same for every block that is called alike."""
     return isinstance(node.meta.get("val"), (*_SYMBOLIC, bool, int, float))
 
@@ -283,7 +337,7 @@ def _written_to(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
     for at, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name)
-            yield from (one for one in pytree.tree_leaves(_lists(given)) if isinstance(one, torch.fx.Node))
+            yield from (one for one in pytree.tree_leaves(lists(given)) if isinstance(one, torch.fx.Node))
 
 
 def _shares(one: Any, other: Any) -> bool:
@@ -294,187 +348,12 @@ def _shares(one: Any, other: Any) -> bool:
     return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
 
 
-def equal(one: Recording, other: Recording) -> bool:
-    """Whether two calls wrote the same nodes on corresponding inputs and weights."""
-    if len(one.nodes) != len(other.nodes) or one.spec != other.spec or one.call.key != other.call.key:
-        return False
-    known = dict(zip(one.nodes, other.nodes, strict=True))
-    for node, place in one.outer.items():
-        twin = next((found for found, where in other.outer.items() if where == place), None)
-        if twin is None:
-            return False
-        known[node] = twin
-    if any(_written(node, known) != _written(twin, {}) for node, twin in zip(one.nodes, other.nodes, strict=True)):
-        return False
-    if any(_described(node) != _described(twin) for node, twin in zip(one.nodes, other.nodes, strict=True)):
-        return False
-    if {place: known.get(node) for place, node in one.moved.items()} != other.moved:
-        return False
-    other.is_common = {known[node] for node, tensor in one.constants.items() if other.constants[known[node]] is tensor}
-    if not all(_is_equal(tensor, other.constants[known[node]]) for node, tensor in one.constants.items()):
-        return False
-    results = zip(one.outputs, other.outputs, strict=True)
-    return all(_of_result(mine, known) == _of_result(its, {}) for mine, its in results)
-
-
-def _is_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one is other:
-        return True
-    if isinstance(one, FakeTensor) or isinstance(other, FakeTensor) or facts(one) != facts(other):
-        return False
-    with _without_modes():
-        return bool(torch.equal(one, other))
-
-
-@contextlib.contextmanager
-def _without_modes() -> Iterator[None]:
-    """Real tensors are computed with, as outside of a capture."""
-    with unset_fake_temporarily(), disable_proxy_modes_tracing(), torch._C.DisableTorchFunction():
-        yield
-
-
-def _of_result(output: Any, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Hashable:
-    return known.get(output, output) if isinstance(output, torch.fx.Node) else (type(output), _expression(output))
-
-
-def _written(node: torch.fx.Node, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Any:
-    def leaf(argument: Any) -> Any:
-        if not isinstance(argument, torch.fx.Node):
-            return (type(argument), str(argument))
-        if argument in known:
-            return known[argument]
-        return ("size", _expression(argument.meta["val"])) if _is_size(argument) else argument
-
-    arguments = pytree.tree_map(leaf, (_lists(node.args), _lists(node.kwargs)))
-    return (node.op, "" if node.op == "get_attr" else node.target, arguments)
-
-
-def _lists(argument: Any) -> Any:
+def lists(argument: Any) -> Any:
     """Plain lists and dicts in place of FX's, and slices taken apart."""
     if isinstance(argument, (list, tuple)):
-        return [_lists(item) for item in argument]
+        return [lists(item) for item in argument]
     if isinstance(argument, dict):
-        return {key: _lists(item) for key, item in argument.items()}
+        return {key: lists(item) for key, item in argument.items()}
     if isinstance(argument, slice):
         return ["slice", argument.start, argument.stop, argument.step]
     return argument
-
-
-def _described(node: torch.fx.Node) -> list[Hashable]:
-    return [
-        facts(one) if isinstance(one, torch.Tensor) else str(one) for one in pytree.tree_leaves(node.meta.get("val"))
-    ]
-
-
-def require_weights(model: Recording, block: torch.nn.Module, tracer: Any) -> None:
-    """Looks whether another block's weights can stand for a recording's.
-
-    Raises:
-        NotSharedError: when one of them is not in the graph.
-    """
-    found = weights(block, tracer)
-    for kind, where in (*model.outer.values(), *model.moved):
-        if kind == "weight" and where not in found:
-            raise NotSharedError(f"its weight {where} is not in the graph")
-
-
-def stamped(model: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Any) -> Any:
-    """Writes a recording's nodes for another call and returns that call's result; `require_weights` comes first."""
-    found = weights(block, tracer)
-    known: dict[torch.fx.Node, Any] = {
-        node: call.nodes[where] if kind == "input" else found[where] for node, (kind, where) in model.outer.items()
-    }
-    calls = tracer.num_calls
-    for node in model.nodes:
-        copy = tracer.graph.create_node(
-            node.op,
-            _own_constant(model, node, tracer) if node.op == "get_attr" else node.target,
-            torch.fx.node.map_arg(node.args, lambda one: known.get(one, one)),
-            torch.fx.node.map_arg(node.kwargs, lambda one: known.get(one, one)),
-            name=_named(node, tracer),
-            type_expr=node.type,
-        )
-        copy.meta = dict(node.meta)
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            copy.meta["val"] = snapshot_fake(value)
-        elif value is not None:
-            copy.meta["val"] = pytree.tree_map_only(torch.Tensor, snapshot_fake, value)
-        copy.meta["nn_module_stack"] = _stack(node, model, path, tracer)
-        known[node] = copy
-    for inner, (before, after) in model.calls.items():
-        where = _below(path, inner)
-        calls[where] = calls.get(where, 0) + after - before
-    for place, node in model.moved.items():
-        proxy = torch.fx.Proxy(known[node], tracer)
-        set_proxy_slot(_outside(place, block, call), tracer, _ProxyTensor(proxy, None))
-    fresh: dict[torch.fx.Node, torch.Tensor] = {}
-    leaves = []
-    for output, leaf in zip(model.outputs, model.leaves, strict=True):
-        if not isinstance(leaf, torch.Tensor):
-            leaves.append(leaf)
-        elif not isinstance(output, torch.fx.Node):
-            leaves.append(_outside(output, block, call))
-        else:
-            if output not in fresh:
-                fresh[output] = _like(leaf)
-                known[output].meta["val"] = snapshot_fake(fresh[output])
-                track_tensor(fresh[output], torch.fx.Proxy(known[output], tracer), constant=None, tracer=tracer)
-            leaves.append(fresh[output])
-    return pytree.tree_unflatten(leaves, model.spec)
-
-
-def _named(node: torch.fx.Node, tracer: Any) -> str | None:
-    """The name that torch's tracer asks for: an operator's without its overload."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return None
-    name: str = tracer.graph._target_to_str(node.target.overloadpacket.__name__)
-    return name
-
-
-def _own_constant(model: Recording, node: torch.fx.Node, tracer: Any) -> str:
-    """The name of a copy's constant: one that every call makes anew is a tensor of its own."""
-    if node in model.is_common:
-        return str(node.target)
-    name = next(name for at in itertools.count() if not hasattr(tracer.root, name := f"_tensor_constant{at}"))
-    with _without_modes():
-        setattr(tracer.root, name, model.constants[node].clone())
-    return name
-
-
-def _outside(place: Place, block: torch.nn.Module, call: Call) -> Any:
-    kind, where = place
-    if kind == "input":
-        return call.leaves[where]
-    owner, _, name = where.rpartition(".")
-    return getattr(block.get_submodule(owner), name)
-
-
-def _like(tensor: torch.Tensor) -> torch.Tensor:
-    """Another tensor without content, of the same sizes and strides."""
-    assert isinstance(tensor, FakeTensor)
-    with disable_proxy_modes_tracing(), tensor.fake_mode:
-        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    return made.requires_grad_(tensor.requires_grad) if tensor.requires_grad else made
-
-
-def _below(path: str, inner: str) -> str:
-    return f"{path}.{inner}" if inner else path
-
-
-def _stack(node: torch.fx.Node, model: Recording, path: str, tracer: Any) -> dict[str, tuple[str, Any]]:
-    """The modules around a copied node: those around the call, then the recording's own under the new path."""
-    stack = {
-        key: (where, kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}")
-        for key, (where, kind) in tracer.module_stack.items()
-    }
-    for key, (where, kind) in node.meta.get("nn_module_stack", {}).items():
-        if where != model.path and not where.startswith(f"{model.path}."):
-            continue
-        inner = where[len(model.path) + 1 :]
-        before = model.calls.get(inner, (0, 0))[0]
-        number = int(key.rpartition("@")[2]) if "@" in key else 0
-        new = _below(path, inner)
-        number = tracer.num_calls.get(new, 0) + number - before
-        stack[f"{new}@{number}" if number > 0 else new] = (new, kind)
-    return stack

@@ -16,7 +16,10 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir import tape
+
+from batch_export.legalise.replacing import replace
+from batch_export.legalise.rules import attribute, first
+from batch_export.legalise.writing import Writer
 
 FIRST_OPSET = 22
 """The opset at which the random operators have a version of which no kernel exists. NOTE: onnxruntime 1.31."""
@@ -26,36 +29,19 @@ _BITS = 24
 """Random bits in a number between 0 and 1: as many as a float32 between 0.5 and 1 has."""
 
 
-class _Operators:
-    """ONNX's operators as methods; the nodes go onto a tape."""
-
-    def __init__(self, onto: tape.Tape) -> None:
-        self._tape = onto
-
-    def __getattr__(self, op_type: str) -> Callable[..., ir.Value]:
-        def append(*inputs: ir.Value, **attributes: Any) -> ir.Value:
-            return self._tape.op(op_type, inputs, attributes)
-
-        return append
-
-
 class Generator:
     """Writes the nodes of one random operator.
 
     Args:
-        onto: where the nodes go.
+        onto: what the nodes are written with.
         salt: a number of the operator's own; two operators with equal seeds still give different numbers.
         seed: the seed, or None for another at every run.
     """
 
-    def __init__(self, onto: tape.Tape, salt: int, seed: float | None) -> None:
-        self.op = _Operators(onto)
+    def __init__(self, onto: Writer, salt: int, seed: float | None) -> None:
+        self.op = onto
         self._salt, self._seed = salt, seed
         self._streams = 0
-
-    def number(self, value: Any, dtype: ir.DataType = ir.DataType.INT64) -> ir.Value:
-        """A constant."""
-        return self.op.Constant(value=ir.tensor(np.asarray(value, dtype.numpy()), dtype=dtype))
 
     def uniform(self, shape: ir.Value) -> ir.Value:
         """`float32[shape]` in (0, 1), neither end included.
@@ -66,33 +52,33 @@ class Generator:
         op = self.op
         self._streams += 1
         count = op.ReduceProd(shape, keepdims=0)
-        position = op.Range(self.number(0), count, self.number(1))
-        start = op.BitwiseXor(self._seed_value(), self.number(self._mixed_salt()))
-        mixed = self._mix(op.BitwiseAnd(op.Add(self._mix(start), position), self.number(_MASK)))
+        position = op.Range(self.op.number(0), count, self.op.number(1))
+        start = op.BitwiseXor(self._seed_value(), self.op.number(self._mixed_salt()))
+        mixed = self._mix(op.BitwiseAnd(op.Add(self._mix(start), position), self.op.number(_MASK)))
         # A second round with another start: neighbouring seeds do not share a shifted stream.
         mixed = self._mix(op.BitwiseXor(mixed, start))
-        kept = op.Cast(op.Div(mixed, self.number(2 ** (32 - _BITS))), to=ir.DataType.FLOAT)
-        step = self.number(2.0**-_BITS, ir.DataType.FLOAT)
+        kept = op.Cast(op.Div(mixed, self.op.number(2 ** (32 - _BITS))), to=ir.DataType.FLOAT)
+        step = self.op.number(2.0**-_BITS, ir.DataType.FLOAT)
         # Zero becomes half a step: its logarithm is taken for other distributions.
-        flat = op.Max(op.Mul(kept, step), self.number(2.0 ** -(_BITS + 1), ir.DataType.FLOAT))
+        flat = op.Max(op.Mul(kept, step), self.op.number(2.0 ** -(_BITS + 1), ir.DataType.FLOAT))
         return op.Reshape(flat, shape)
 
     def normal(self, shape: ir.Value) -> ir.Value:
         """`float32[shape]` of mean 0 and variance 1, by the transform of Box and Muller."""
         op = self.op
-        radius = op.Sqrt(op.Mul(op.Log(self.uniform(shape)), self.number(-2.0, ir.DataType.FLOAT)))
-        angle = op.Mul(self.uniform(shape), self.number(2 * math.pi, ir.DataType.FLOAT))
+        radius = op.Sqrt(op.Mul(op.Log(self.uniform(shape)), self.op.number(-2.0, ir.DataType.FLOAT)))
+        angle = op.Mul(self.uniform(shape), self.op.number(2 * math.pi, ir.DataType.FLOAT))
         return op.Mul(radius, op.Cos(angle))
 
     def _seed_value(self) -> ir.Value:
         op = self.op
         if self._seed is not None:
             bits = int(np.asarray(self._seed, np.float32).view(np.uint32))
-            return self.number(bits)
-        ones = self.number(np.ones(32), ir.DataType.FLOAT)
-        ratio, training = self.number(0.5, ir.DataType.FLOAT), self.number(True, ir.DataType.BOOL)
+            return self.op.number(bits)
+        ones = self.op.number(np.ones(32), ir.DataType.FLOAT)
+        ratio, training = self.op.number(0.5, ir.DataType.FLOAT), self.op.number(True, ir.DataType.BOOL)
         drawn = op.Cast(op.Dropout(ones, ratio, training), to=ir.DataType.BOOL)
-        weights = self.number([2**place for place in range(32)])
+        weights = self.op.number([2**place for place in range(32)])
         return op.ReduceSum(op.Mul(op.Cast(drawn, to=ir.DataType.INT64), weights), keepdims=0)
 
     def _mixed_salt(self) -> int:
@@ -102,68 +88,57 @@ class Generator:
         """A bijection of the numbers below 2^32: shifts, exclusive ors and odd factors below 2^31 (no overflow)."""
         op = self.op
         for shift, factor in ((16, 0x7FEB352D), (15, 0x31848BAB)):
-            value = op.BitwiseXor(value, op.Div(value, self.number(2**shift)))
-            value = op.BitwiseAnd(op.Mul(value, self.number(factor)), self.number(_MASK))
-        return op.BitwiseXor(value, op.Div(value, self.number(2**16)))
-
-
-def _attribute(node: ir.Node, name: str, default: Any = None) -> Any:
-    found = node.attributes.get(name)
-    return default if found is None else found.value
-
-
-def _first(node: ir.Node) -> ir.Value:
-    value = node.inputs[0]
-    assert value is not None
-    return value
+            value = op.BitwiseXor(value, op.Div(value, self.op.number(2**shift)))
+            value = op.BitwiseAnd(op.Mul(value, self.op.number(factor)), self.op.number(_MASK))
+        return op.BitwiseXor(value, op.Div(value, self.op.number(2**16)))
 
 
 def _shape(node: ir.Node, generator: Generator) -> ir.Value:
     if node.inputs:
-        return generator.op.Shape(_first(node))
-    return generator.number(np.asarray(_attribute(node, "shape"), np.int64))
+        return generator.op.Shape(first(node))
+    return generator.op.number(np.asarray(attribute(node, "shape"), np.int64))
 
 
 def _dtype(node: ir.Node) -> ir.DataType:
-    given = _attribute(node, "dtype")
+    given = attribute(node, "dtype")
     if given is not None:
         return ir.DataType(given)
-    found = _first(node).dtype if node.inputs else None
+    found = first(node).dtype if node.inputs else None
     return found or ir.DataType.FLOAT
 
 
 def _uniform(node: ir.Node, generator: Generator) -> ir.Value:
     op = generator.op
-    low, high = _attribute(node, "low", 0.0), _attribute(node, "high", 1.0)
+    low, high = attribute(node, "low", 0.0), attribute(node, "high", 1.0)
     drawn = generator.uniform(_shape(node, generator))
-    scaled = op.Mul(drawn, generator.number(high - low, ir.DataType.FLOAT))
-    return op.Cast(op.Add(scaled, generator.number(low, ir.DataType.FLOAT)), to=_dtype(node))
+    scaled = op.Mul(drawn, generator.op.number(high - low, ir.DataType.FLOAT))
+    return op.Cast(op.Add(scaled, generator.op.number(low, ir.DataType.FLOAT)), to=_dtype(node))
 
 
 def _normal(node: ir.Node, generator: Generator) -> ir.Value:
     op = generator.op
     drawn = generator.normal(_shape(node, generator))
-    scaled = op.Mul(drawn, generator.number(_attribute(node, "scale", 1.0), ir.DataType.FLOAT))
-    mean = generator.number(_attribute(node, "mean", 0.0), ir.DataType.FLOAT)
+    scaled = op.Mul(drawn, generator.op.number(attribute(node, "scale", 1.0), ir.DataType.FLOAT))
+    mean = generator.op.number(attribute(node, "mean", 0.0), ir.DataType.FLOAT)
     return op.Cast(op.Add(scaled, mean), to=_dtype(node))
 
 
 def _bernoulli(node: ir.Node, generator: Generator) -> ir.Value:
     op = generator.op
-    chance = op.Cast(_first(node), to=ir.DataType.FLOAT)
+    chance = op.Cast(first(node), to=ir.DataType.FLOAT)
     return op.Cast(op.Less(generator.uniform(_shape(node, generator)), chance), to=_dtype(node))
 
 
 def _multinomial(node: ir.Node, generator: Generator) -> ir.Value:
     """Draws with replacement from unnormalised log-probabilities: the largest after adding Gumbel noise."""
     op = generator.op
-    logits = op.Unsqueeze(op.Cast(_first(node), to=ir.DataType.FLOAT), generator.number([1]))
-    samples = generator.number([int(_attribute(node, "sample_size", 1))])
+    logits = op.Unsqueeze(op.Cast(first(node), to=ir.DataType.FLOAT), generator.op.number([1]))
+    samples = generator.op.number([int(attribute(node, "sample_size", 1))])
     shape = op.Shape(logits)
-    places = [op.Gather(shape, generator.number([place])) for place in (0, 2)]
+    places = [op.Gather(shape, generator.op.number([place])) for place in (0, 2)]
     noise = generator.uniform(op.Concat(places[0], samples, places[1], axis=0))
     gumbel = op.Neg(op.Log(op.Neg(op.Log(noise))))
-    given = _attribute(node, "dtype")
+    given = attribute(node, "dtype")
     dtype = ir.DataType.INT32 if given is None else ir.DataType(given)
     return op.Cast(op.ArgMax(op.Add(logits, gumbel), axis=2, keepdims=0), to=dtype)
 
@@ -186,8 +161,9 @@ def write_out(model: ir.Model) -> int:
     """
     found = [node for node in model.graph.all_nodes() if node.domain == "" and node.op_type in _FORMS]
     for salt, node in enumerate(found, 1):
-        parts = tape.Tape()
-        _replace(node, parts, _FORMS[node.op_type](node, Generator(parts, salt, _attribute(node, "seed"))))
+        parts = Writer()
+        made = _FORMS[node.op_type](node, Generator(parts, salt, attribute(node, "seed")))
+        replace(node, parts.nodes, [made])
     return len(found)
 
 
@@ -210,28 +186,10 @@ def keep_dropout(model: ir.Model) -> int:
             continue
         count += 1
         old = node.outputs[0]
-        parts = tape.Tape()
-        drawn, mask = parts.op_multi_out("Dropout", node.inputs, node.attributes, num_outputs=2)
+        parts = Writer()
+        drawn, mask = parts.several("Dropout", node.inputs, 2, **node.attributes)
         drawn.type, drawn.shape = old.type, old.shape
         mask.type, mask.shape = ir.TensorType(ir.DataType.BOOL), old.shape
         dtype = old.dtype or ir.DataType.FLOAT
-        zero = parts.op("Constant", [], {"value": ir.tensor(0.0, dtype=dtype)})
-        _replace(node, parts, parts.op("Where", [mask, drawn, zero]))
+        replace(node, parts.nodes, [parts.Where(mask, drawn, parts.number(0.0, dtype))])
     return count
-
-
-def _replace(node: ir.Node, parts: tape.Tape, made: ir.Value) -> None:
-    """Puts the parts in the place of a node; what they make takes its result's name, type, shape and metadata."""
-    old = node.outputs[0]
-    made.type, made.shape = old.type, old.shape
-    name = old.name
-    for index, part in enumerate(parts.nodes):
-        part.name = f"{node.name}_part_{index}"
-        part.metadata_props.update(node.metadata_props)
-        for place, output in enumerate(part.outputs):
-            output.name = f"{name}_part_{index}_{place}"
-    made.name = name
-    made.metadata_props.update(old.metadata_props)
-    graph = node.graph
-    assert graph is not None
-    ir.convenience.replace_nodes_and_values(graph, node, [node], list(parts.nodes), [old], [made])

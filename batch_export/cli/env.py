@@ -1,0 +1,151 @@
+"""`env list|create|remove|doctor`: environments that runtimes run in: what is there, made, removed, looked at.
+
+Words and overrides arrive, lines and an exit code leave. `create` and `doctor` go by the configs of providers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from batch_export.cli.arguments import VerbParser
+from batch_export.cli.cache import size_text
+from batch_export.config.compose import Composed, compose_and_call
+from batch_export.config.run import provider_spec
+from batch_export.environments import shelf
+from batch_export.environments.making import EnvironmentUnavailableError, environment_for, wanted_for
+from batch_export.errors import BatchExportError, UsageError
+from batch_export.nouns import counted
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
+from batch_export.words import did_you_mean
+
+WORDS = ("list", "create", "remove", "doctor")
+
+
+def run(arguments: list[str]) -> int:
+    """Carries out one of the four; 1 when an environment could not be made or used."""
+    word = arguments[0] if arguments else ""
+    if word not in WORDS:
+        hint = did_you_mean(word, WORDS) or f"; there are {', '.join(WORDS)}, e.g. `env create openvino`"
+        raise UsageError(f"Unknown env command {word!r}{hint}")
+    parser = VerbParser(f"env {word}", f"{_ABOUT[word]}; environments are kept in {shelf.root()}")
+    if word == "create":
+        parser.add_argument("providers", nargs="*", help="names or globs of provider configs; default: all")
+    elif word == "remove":
+        parser.add_argument("names", nargs="*", help="names of environments, or how they begin")
+        parser.add_argument("--all", action="store_true", help="every environment")
+    asked, rest = parser.parse_known_args(arguments[1:])
+    overrides = [one for one in rest if "=" in one]
+    if unknown := [one for one in rest if "=" not in one]:
+        raise UsageError(f"env {word} takes no {unknown[0]}. Next step: `{parser.prog} --help`")
+    if word == "list":
+        return _list()
+    if word == "remove":
+        return _remove(asked)
+    work = _create if word == "create" else _doctor
+    return compose_and_call(lambda composed: work(composed, asked), overrides, leave_no_trace=True)
+
+
+def offers(before: Sequence[str]) -> Iterable[str]:
+    """What may come next on the command line."""
+    if before[:1] == ["remove"]:
+        return [folder.name for folder, _ in shelf.all_environments()]
+    return () if before else WORDS
+
+
+def _list() -> int:
+    there = shelf.all_environments()
+    for folder, environment in there:
+        print(f"{folder.name}  {_state(environment)}  {size_text(_size(folder))}")
+        for line in environment.content if environment is not None else ():
+            print(f"  {line}")
+    print(f"{counted(len(there), 'environment')} in {shelf.root()}")
+    return 0
+
+
+def _create(composed: Composed, asked: argparse.Namespace) -> int:
+    failed = 0
+    for provider in _providers(composed, asked.providers):
+        try:
+            made = environment_for(provider.env, runtime(provider.kind).language, tell=_tell)
+        except EnvironmentUnavailableError as error:
+            failed += 1
+            print(f"fail  {provider.name}: {error}")
+            continue
+        print(f"ok    {provider.name}: {made.name} ({made.resolved})")
+    return 1 if failed else 0
+
+
+def _remove(asked: argparse.Namespace) -> int:
+    if not asked.names and not asked.all:
+        raise UsageError("env remove needs a name, as `env list` shows them, or --all")
+    folders = [folder for folder, _ in shelf.all_environments()] if asked.all else map(shelf.named, asked.names)
+    for folder in folders:
+        shelf.remove(folder)
+        print(f"removed {folder.name}")
+    return 0
+
+
+def _doctor(composed: Composed, asked: argparse.Namespace) -> int:
+    from batch_export.runtime.worker.session import started  # lazy: it imports numpy
+
+    failed = 0
+    for folder, environment in shelf.all_environments():
+        if environment is None:
+            print(
+                f"warn  {folder.name} is half-made; it is made again when it is needed, or `env remove {folder.name}`"
+            )
+        elif reason := shelf.damage(environment):
+            print(f"warn  {folder.name}: {reason}; it is made again when it is needed")
+    for provider in _providers(composed, ()):
+        kind = runtime(provider.kind)
+        try:
+            if shelf.found(wanted_for(provider.env, kind.language)) is None:
+                print(f"-     {provider.name}: not made yet; `env create {provider.name}` makes it")
+                continue
+            worker, told = started(provider, kind, 1)
+            worker.close()
+        except BatchExportError as error:
+            failed += 1
+            print(f"fail  {str(error).removeprefix('provider ')}")
+            continue
+        print(
+            f"ok    {provider.name}: {kind.called} {told.version} starts; it has {', '.join(told.execution_providers)}"
+        )
+    return 1 if failed else 0
+
+
+def _providers(composed: Composed, patterns: Sequence[str]) -> list[ProviderSpec]:
+    names = composed.groups.select("provider", patterns or ["*"])
+    specs = [provider_spec(name, composed.groups.load("provider", name)) for name in names]
+    without = [spec.name for spec in specs if not spec.env and spec.name in patterns]
+    if without:
+        raise UsageError(f"provider {without[0]} has no environment of its own: its config names no 'env'")
+    return [spec for spec in specs if spec.env]
+
+
+def _state(environment: shelf.Environment | None) -> str:
+    if environment is None:
+        return "half-made"
+    reason = shelf.damage(environment)
+    state = f"damaged: {reason}" if reason else f"made by {environment.maker} in {environment.seconds:g} s"
+    return f"{', '.join(environment.requirements)} ({environment.language} {environment.interpreter}), {state}"
+
+
+def _size(folder: Path) -> int:
+    return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+
+
+def _tell(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
+_ABOUT = {
+    "list": "What is there, and what it holds",
+    "create": "Makes the environments that providers need, so that sweeps find them, offline too",
+    "remove": "Removes environments",
+    "doctor": "Looks at every environment and starts the runtimes in them",
+}

@@ -1,0 +1,1 @@
+"""An existing ONNX file at another opset, held against what it was."""

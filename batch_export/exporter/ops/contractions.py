@@ -1,0 +1,198 @@
+"""Sums of products over named axes (einsum): ONNX's operator where every size is fixed, a matrix product otherwise.
+
+onnxruntime's Einsum divides by a size of 0, so that a free axis keeps it out. Two factors with the same sizes under
+each name are one MatMul, or one Mul where nothing is summed, between transpositions; what is more than that is left to
+torch's decomposition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+import onnx_ir as ir
+
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.ops.axes import reshaped, scalar, shaped
+from batch_export.exporter.ops.axes import size as size_of
+from batch_export.exporter.ops.marking import lowering
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Which axes of two factors are what, in the order in which their product has them.
+
+    Attributes:
+        swapped: whether the second factor stands on the left.
+        both: axes of both factors and of the result.
+        lefts, rights: axes of one factor and of the result.
+        summed: axes of both factors alone.
+    """
+
+    swapped: bool
+    both: tuple[str, ...]
+    lefts: tuple[str, ...]
+    rights: tuple[str, ...]
+    summed: tuple[str, ...]
+
+    @property
+    def left(self) -> list[tuple[str, ...]]:
+        """The axes of the left factor of a MatMul, several as one where that has one."""
+        rows = [self.lefts] if self.both else [(name,) for name in self.lefts]
+        return [*((name,) for name in self.both), *rows, self.summed]
+
+    @property
+    def right(self) -> list[tuple[str, ...]]:
+        """The axes of the right factor."""
+        return [*((name,) for name in self.both), self.summed, self.rights]
+
+    @property
+    def made(self) -> list[tuple[str, ...]]:
+        """The axes of the product."""
+        return [*self.left[:-1], self.rights]
+
+
+@lowering("aten::einsum")
+def einsum(equation: str, tensors: Sequence[ir.Value], path: Any = None) -> Any:
+    """`aten::einsum`; with free sizes only what `is_product` takes."""
+    if all(isinstance(size, int) and size for tensor in tensors for size in tensor.shape or ()):
+        return op.Einsum(*tensors, equation=equation)
+    names, plan = _planned(equation, tensors)
+    assert names is not None
+    assert plan is not None
+    left, right = tensors
+    of_left, of_right, result = names
+    if not plan.summed:
+        return op.Mul(_spread(left, of_left, result), _spread(right, of_right, result))
+    if plan.swapped:
+        left, right, of_left, of_right = right, left, of_right, of_left
+    return _product(left, right, of_left, of_right, result, plan)
+
+
+def is_product(equation: Any, tensors: Sequence[Any]) -> bool:
+    """Whether a sum over named axes is one product of two tensors, whose sizes under one name are the same."""
+    return _planned(equation, tensors)[1] is not None
+
+
+def _planned(equation: Any, tensors: Sequence[Any]) -> tuple[tuple[str, str, str] | None, _Plan | None]:
+    names = _names(equation) if isinstance(equation, str) and len(tensors) == 2 else None
+    if names is None or any(not isinstance(tensor, ir.Value) or tensor.shape is None for tensor in tensors):
+        return names, None
+    sizes: dict[str, Any] = {}
+    for axes, tensor in zip(names, tensors, strict=False):
+        if len(axes) != len(tensor.shape):
+            return names, None
+        for name, size in zip(axes, tensor.shape, strict=True):
+            if (not isinstance(size, int) and size.value is None) or sizes.setdefault(name, size) != size:
+                return names, None
+    return names, _plan(*names, {name for name, size in sizes.items() if not isinstance(size, int)})
+
+
+def _names(equation: str) -> tuple[str, str, str] | None:
+    """The names of both factors' axes and of the result's; None where a name is repeated, alone, or left out."""
+    given, arrow, result = equation.replace(" ", "").partition("->")
+    left, comma, right = given.partition(",")
+    if not arrow or not comma or not all(names.isalpha() for names in (left + right, result + "a")):
+        return None
+    if any(len(set(names)) != len(names) for names in (left, right, result)):
+        return None
+    alone = set(left) ^ set(right)
+    return (left, right, result) if alone <= set(result) <= set(left + right) else None
+
+
+def _plan(of_left: str, of_right: str, result: str, free: Set[str]) -> _Plan | None:
+    """The order of axes with the fewest transpositions, of those that the runtime gets right; None for no such."""
+    summed = tuple(name for name in of_left if name in of_right and name not in result)
+    both = [name for name in result if name in of_left and name in of_right]
+    lefts, rights = (tuple(name for name in result if name not in other) for other in (of_right, of_left))
+    swapped = not both and bool(free & set(rights)) and not free & set(lefts)
+    if swapped:  # what is free stays apart on the left
+        of_left, of_right, lefts, rights = of_right, of_left, rights, lefts
+    best: tuple[int, _Plan] | None = None
+    for batch in permutations(both):
+        for rows in permutations(lefts) if not both else [lefts]:
+            plan = _Plan(swapped, batch, rows, rights, summed)
+            if summed and (_is_refused(of_left, plan.left) or _is_refused(of_right, plan.right)):
+                continue
+            turned = [(of_left, plan.left), (of_right, plan.right), (result, plan.made)]
+            cost = sum(list(names) != _apart(groups) for names, groups in turned)
+            if best is None or cost < best[0]:
+                best = cost, plan
+    return None if best is None else best[1]
+
+
+def _apart(groups: Sequence[Sequence[str]]) -> list[str]:
+    return [name for group in groups for name in group]
+
+
+def _is_refused(names: str, groups: Sequence[Sequence[str]]) -> bool:
+    """Whether onnxruntime would fuse this transposition into a MatMul that divides by a batch of 0.
+
+    It does so where the first axis moves behind all others but the last, or behind that too.
+    """
+    if len(names) < 3 or any(len(group) != 1 for group in groups):
+        return False
+    order = [names.index(name) for (name,) in groups]
+    behind = list(range(1, len(names)))
+    return order in ([*behind[:-1], 0, behind[-1]], [*behind, 0])
+
+
+def _product(left: ir.Value, right: ir.Value, of_left: str, of_right: str, result: str, plan: _Plan) -> Any:
+    sizes = dict(zip(of_left + of_right, [*(left.shape or ()), *(right.shape or ())], strict=True))
+    first, second = _merged(left, of_left, plan.left, sizes), _merged(right, of_right, plan.right, sizes)
+    product = shaped(op.MatMul(first, second), [_size(group, sizes) for group in plan.made])
+    made = _apart(plan.made)
+    if any(len(group) != 1 for group in plan.made):
+        places = {name: (right, of_right) if name in plan.rights else (left, of_left) for name in made}
+        parts = [_part(*places[name], name, sizes) for name in made]
+        product = reshaped(product, parts) if parts else scalar(product)
+    return _ordered(shaped(product, [sizes[name] for name in made]), "".join(made), result)
+
+
+def _size(names: Sequence[str], sizes: Mapping[str, Any]) -> Any:
+    """The size of axes that are one; None where it has no name."""
+    fixed = [sizes[name] for name in names if isinstance(sizes[name], int)]
+    if len(fixed) == len(names):
+        return math.prod(fixed)
+    return sizes[names[0]] if len(names) == 1 else None
+
+
+def _part(value: ir.Value, names: str, name: str, sizes: Mapping[str, Any]) -> Any:
+    """The size of an axis as `int64[1]`."""
+    size = sizes[name]
+    return op.Constant(value_ints=[size]) if isinstance(size, int) else size_of(value, names.index(name))
+
+
+def _ordered(value: Any, names: str, wanted: Sequence[str]) -> Any:
+    order = [names.index(name) for name in wanted]
+    if order == list(range(len(names))):
+        return value
+    return shaped(op.Transpose(value, perm=order), [value.shape[place] for place in order])
+
+
+def _spread(value: ir.Value, names: str, wanted: str) -> Any:
+    """The value with its axes in the wanted order, and an axis of 1 for each that it does not have."""
+    ordered = _ordered(value, names, [name for name in wanted if name in names])
+    missing = [place for place, name in enumerate(wanted) if name not in names]
+    return op.Unsqueeze(ordered, missing) if missing else ordered
+
+
+def _merged(value: ir.Value, names: str, groups: Sequence[Sequence[str]], sizes: Mapping[str, Any]) -> Any:
+    """The value with an axis for each group of names; one of no names is 1."""
+    order = _apart(groups)
+    ordered = _ordered(value, names, order)
+    if all(len(group) == 1 for group in groups):
+        return ordered
+    parts = []
+    for group in groups:
+        fixed = math.prod(sizes[name] for name in group if isinstance(sizes[name], int))
+        part: Any = None if fixed == 1 and any(not isinstance(sizes[name], int) for name in group) else [fixed]
+        for name in group:
+            if not isinstance(sizes[name], int):
+                size = size_of(value, names.index(name))
+                part = size if part is None else op.Mul(size, part)
+        parts.append(part if isinstance(part, ir.Value) else op.Constant(value_ints=part))
+    return shaped(reshaped(ordered, parts), [_size(group, sizes) for group in groups])

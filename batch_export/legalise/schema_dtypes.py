@@ -1,0 +1,126 @@
+"""Dtypes that an operator takes at the opset of the file, by ONNX's own schemas.
+
+A node at its final opset arrives. Half precision and small integers that the operator takes at later opsets only are
+computed in float32 or int32, between two casts; any other dtype is an error. Whatever made the node, no file leaves
+that the standard does not allow.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import onnx
+import onnx_ir as ir
+
+from batch_export.errors import NoFormError
+
+_WIDER = {
+    ir.DataType.BFLOAT16: ir.DataType.FLOAT,
+    ir.DataType.FLOAT16: ir.DataType.FLOAT,
+    ir.DataType.INT8: ir.DataType.INT32,
+    ir.DataType.INT16: ir.DataType.INT32,
+    ir.DataType.UINT8: ir.DataType.INT32,
+    ir.DataType.UINT16: ir.DataType.INT32,
+}
+_Formals = tuple[tuple[str, frozenset[str]], ...]
+
+
+@functools.cache
+def _allowed(operator: str, opset_version: int) -> tuple[_Formals, _Formals]:
+    """For each input, then for each output, its type variable and the types that the operator takes there; the last
+    may stand for many.
+    """
+    schema = onnx.defs.get_schema(operator, opset_version)
+    return (
+        tuple((one.type_str, frozenset(one.types)) for one in schema.inputs),
+        tuple((one.type_str, frozenset(one.types)) for one in schema.outputs),
+    )
+
+
+def fit(node: ir.Node, opset_version: int, source: str | None = None) -> None:
+    """Casts around an operator that takes a narrow dtype at later opsets only.
+
+    Args:
+        node: at the opset of the file.
+        opset_version: that opset.
+        source: the line that the node came from, for errors.
+
+    Raises:
+        NoFormError: for any other dtype that the operator does not take or give.
+    """
+    inputs, outputs = _allowed(node.op_type, opset_version)
+    wrong: dict[str, ir.DataType] = {}
+    for index, value, formals, verb in (
+        *((index, value, inputs, "takes") for index, value in enumerate(node.inputs)),
+        *((index, value, outputs, "gives") for index, value in enumerate(node.outputs)),
+    ):
+        if value is None or not isinstance(value.type, ir.TensorType) or not formals:
+            continue
+        variable, types = formals[min(index, len(formals) - 1)]
+        dtype = value.type.dtype
+        if _named(dtype) in ("", *types):
+            continue
+        wider = _WIDER.get(dtype)
+        if wider is None or _named(wider) not in types or (verb == "gives" and variable not in wrong):
+            raise _no_form(node, opset_version, dtype, verb, source)
+        wrong[variable] = dtype
+    for variable, dtype in wrong.items():
+        _cast_around(node, opset_version, variable, dtype)
+
+
+def _named(dtype: ir.DataType) -> str:
+    """The type of a tensor, as schemas name it; empty where the dtype is not known."""
+    return "" if dtype == ir.DataType.UNDEFINED else f"tensor({dtype.name.lower()})"
+
+
+def _no_form(node: ir.Node, opset_version: int, dtype: ir.DataType, verb: str, source: str | None) -> NoFormError:
+    lowest = next((later for later in range(opset_version + 1, _newest() + 1) if _fits(node, later)), None)
+    other = "another opset" if lowest is None else f"opset {lowest}, the lowest at which it does, or a later one"
+    return NoFormError(
+        f"{node.op_type} {verb} no {dtype.name.lower()} at opset {opset_version}",
+        lowest=lowest,
+        highest=None,
+        node=node.name,
+        operator=node.op_type,
+        source=source,
+        next_step=f"choose {other}, or compute this part of the model in float32",
+    )
+
+
+def _newest() -> int:
+    return int(onnx.defs.onnx_opset_version())
+
+
+def _fits(node: ir.Node, opset_version: int) -> bool:
+    return all(
+        value is None
+        or not isinstance(value.type, ir.TensorType)
+        or not formals
+        or _named(value.type.dtype) in ("", *formals[min(index, len(formals) - 1)][1])
+        for values, formals in zip((node.inputs, node.outputs), _allowed(node.op_type, opset_version), strict=True)
+        for index, value in enumerate(values)
+    )
+
+
+def _cast_around(node: ir.Node, opset_version: int, variable: str, dtype: ir.DataType) -> None:
+    """The wider dtype for the inputs of one type variable, and the old one again for its outputs."""
+    schema = onnx.defs.get_schema(node.op_type, opset_version)
+    assert node.graph is not None
+    for index, value in enumerate(node.inputs):
+        if value is not None and schema.inputs[min(index, len(schema.inputs) - 1)].type_str == variable:
+            cast = ir.node("Cast", [value], {"to": _WIDER[dtype].value})
+            cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(_WIDER[dtype]), value.shape
+            cast.metadata_props.update(node.metadata_props)
+            node.graph.insert_before(node, cast)
+            node.replace_input_with(index, cast.outputs[0])
+    for index, output in enumerate(node.outputs):
+        if schema.outputs[min(index, len(schema.outputs) - 1)].type_str == variable:
+            back = ir.node("Cast", [output], {"to": dtype.value})
+            back.outputs[0].type, back.outputs[0].shape = ir.TensorType(dtype), output.shape
+            back.metadata_props.update(node.metadata_props)
+            node.graph.insert_after(node, back)
+            if output.is_graph_output():
+                output.name, back.outputs[0].name = f"{output.name}_wide", output.name
+            ir.convenience.replace_all_uses_with(output, back.outputs[0], replace_graph_outputs=True)
+            back.replace_input_with(0, output)
+            output.type = ir.TensorType(_WIDER[dtype])

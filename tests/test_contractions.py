@@ -1,0 +1,107 @@
+"""Sums over named axes with free sizes are matrix products, also of nothing; with fixed sizes one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from exporting import assert_same, eager
+
+from batch_export import export
+
+
+class Product(torch.nn.Module):
+    """An equation of two tensors."""
+
+    def __init__(self, equation: str) -> None:
+        super().__init__()
+        self.equation = equation
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Whatever the equation says."""
+        return torch.einsum(self.equation, x, y)
+
+
+SIZES = {"h": 6, "n": 2, "d": 3}
+EQUATIONS = {
+    "sbh,hnd->sbnd": 3,
+    "hnd,sbh->sbnd": 3,
+    "sbnd,hnd->sbh": None,
+    "sbnd,tbnd->bnst": 4,
+    "bnst,tbnd->sbnd": 4,
+    "bns,bnd->bsd": None,
+    "bshd,bsnd->bhn": None,
+    "bsh,bsh->bsh": 1,
+    "bs,bd->bsd": None,
+    "sb,hd->bdsh": None,
+    "bs,bs->": None,
+    "s,s->": None,
+    "bsh,bnd->bshnd": None,
+    "bhs,bsnd->bhnd": None,
+    "bsnh,bdh->bsnd": None,
+    "hbs,hd->bsd": None,
+    "bhn,bhs->bns": None,
+}
+
+
+def tensors(equation: str, batch: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both factors; `s` and `t` are equally long."""
+    sizes = {**SIZES, "b": batch, "s": length, "t": length}
+    left, right = equation.partition("->")[0].split(",")
+    return torch.randn([sizes[one] for one in left]), torch.randn([sizes[one] for one in right])
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_a_product_over_free_axes(equation: str) -> None:
+    names = {"b": "batch", "s": "seq", "t": "seq"}
+    shapes = [
+        {place: names[one] for place, one in enumerate(part) if one in names}
+        for part in equation.partition("->")[0].split(",")
+    ]
+    module = Product(equation).eval()
+    program = export(module, tensors(equation, 3, 5), dynamic_shapes=tuple(shapes))
+    operators = [node.op_type for node in program.model.graph]
+    assert "Einsum" not in operators
+    assert "MatMul" in operators or "Mul" in operators
+    expected = EQUATIONS[equation]
+    assert expected is None or len(operators) == expected, operators
+    for batch, length in ((3, 5), (1, 1), (1, 4), (2, 1), (0, 3), (2, 0), (0, 0)):
+        given = tensors(equation, batch, length)
+        assert_same(program(*given), eager(module, given))
+    program.release()
+
+
+OTHERS: dict[str, tuple[Callable[..., torch.Tensor], int]] = {
+    "three factors": (lambda x: torch.einsum("bi,bj,bk->bijk", x, x, x), 1),
+    "one factor": (lambda x: torch.einsum("bi->ib", x), 1),
+    "an axis that is summed alone": (lambda x: torch.einsum("bi,bj->i", x, x), 1),
+    "a diagonal": (lambda x: torch.einsum("bii,bj->bij", x.unsqueeze(2) * x.unsqueeze(1), x), 1),
+    "an ellipsis": (lambda x: torch.einsum("...i,...i->...", x, x), 1),
+    "no arrow": (lambda x: torch.einsum("bi,bj", x, x), 1),
+    "an axis of one beside more": (lambda x: torch.einsum("bi,bi->i", x, x[:1]), 1),
+    "a transposition that the runtime gets wrong": (
+        lambda x: torch.einsum("ibd,jbd->bij", x.view(2, -1, 2), x.view(2, -1, 2)),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_no_product_of_two_is_taken_apart(name: str) -> None:
+    function, lowest = OTHERS[name]
+    program = export(function, (torch.randn(3, 4),), dynamic_shapes=({0: "batch"},))
+    assert "Einsum" not in {node.op_type for node in program.model.graph}
+    for batch in (3, 1, 5, *((0,) if not lowest else ())):
+        given = torch.randn(batch, 4)
+        torch.testing.assert_close(program(given)[0], function(given), atol=1e-5, rtol=1e-5)
+    program.release()
+
+
+@pytest.mark.parametrize("equation", ["sbh,hnd->sbnd", "bnst,tbnd->sbnd"])
+def test_fixed_sizes_leave_it_one_operator(equation: str) -> None:
+    module, given = Product(equation).eval(), tensors(equation, 3, 5)
+    program = export(module, given)
+    assert [node.op_type for node in program.model.graph] == ["Einsum"]
+    assert_same(program(*given), eager(module, given))
+    program.release()
