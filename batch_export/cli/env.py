@@ -37,16 +37,18 @@ def run(arguments: list[str]) -> int:
     elif word == "remove":
         parser.add_argument("names", nargs="*", help="names of environments, or how they begin")
         parser.add_argument("--all", action="store_true", help="every environment")
+    if word in ("create", "doctor"):
+        parser.add_argument("--config-dir", action="append", default=[], help="a folder with provider/NAME.yaml")
     asked, rest = parser.parse_known_args(arguments[1:])
-    overrides = [one for one in rest if "=" in one]
-    if unknown := [one for one in rest if "=" not in one]:
+    if unknown := [one for one in rest if "=" not in one or one.startswith("-")]:
         raise UsageError(f"env {word} takes no {unknown[0]}. Next step: `{parser.prog} --help`")
     if word == "list":
         return _list()
     if word == "remove":
         return _remove(asked)
     work = _create if word == "create" else _doctor
-    return compose_and_call(lambda composed: work(composed, asked), overrides, leave_no_trace=True)
+    words = [*(f"--config-dir={folder}" for folder in asked.config_dir), *rest]
+    return compose_and_call(lambda composed: work(composed, asked), words, leave_no_trace=True)
 
 
 def offers(before: Sequence[str]) -> Iterable[str]:

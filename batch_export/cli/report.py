@@ -15,6 +15,7 @@ from batch_export.errors import UsageError
 from batch_export.record import Record
 from batch_export.report import run_folder as files
 from batch_export.report.compare import Comparison
+from batch_export.report.disagreements import disagreements
 from batch_export.report.expectations import stale, stale_exclusions
 from batch_export.report.formats import FORMATS, REPORTS, SUMMARIES, Subject, write
 from batch_export.report.runs import Side, read_side, records_of, resolve_run
@@ -38,6 +39,7 @@ def run(arguments: list[str]) -> int:
         summarise(records, files.read_counts(folder), stored.command, allow_flaky=stored.spec.runner.allow_flaky),
         stale_expectations=stale(stored.spec.expectations, records),
         stale_exclusions=stale_exclusions(stored.spec.matrix.exclude, [record.cell for record in records]),
+        disagreements=disagreements(records),
         comparison=files.read_comparison(folder),
     )
     subject = Subject(folder, records, summary, comparison, since=since_when(folder, records))

@@ -18,6 +18,7 @@ from batch_export.errors import BatchExportError
 from batch_export.record import Cell, Record
 from batch_export.report import run_folder as files
 from batch_export.report.compare import Comparison
+from batch_export.report.disagreements import sentences
 from batch_export.report.history import HISTORY_FILE, Entry, open_history
 from batch_export.report.html_data import Bisected, ReportContext
 from batch_export.report.redact import shorten
@@ -56,6 +57,7 @@ def context_of(
         logs=_link(folder, place),
         tolerances={name: (entry.atol, entry.rtol) for name, entry in spec.tolerances.items()},
         stale=(*summary.stale_expectations, *(f"exclusion: {line}" for line in summary.stale_exclusions)),
+        disagreements=sentences(summary.disagreements),
         repro=_repro(spec, summary.command),
         run=folder_text(folder),
         bisected=_bisected(folder, rows_of(records)),

@@ -57,6 +57,7 @@ class ReportContext:
         artifacts: the store relative to the report's folder; empty when files are not linked.
         tolerances: `(atol, rtol)` by dtype name.
         stale: expectations and exclusions that match nothing.
+        disagreements: sentences about files that not every provider makes the same of.
         logs: the run's folder relative to the report's; empty when logs are not linked.
         run: the run's folder, as the verbs take it.
         bisected: what `bisect` found, by cell.
@@ -71,6 +72,7 @@ class ReportContext:
     artifacts: str = ""
     tolerances: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     stale: Sequence[str] = ()
+    disagreements: Sequence[str] = ()
     title: str = "batch_export"
     repro: str = "python -m batch_export"
     logs: str = "."
@@ -148,6 +150,7 @@ def report_data(
         "questions": QUESTIONS,
         "unasked": UNASKED,
         "stale": [shorten(line) for line in context.stale],
+        "disagreements": [shorten(line) for line in context.disagreements],
         "notes": [shorten(note) for note in legends(known)],
         "changes": _changes(context.comparison, numbers, text),
         "clusters": clusters,

@@ -7,6 +7,7 @@ from statistics import median
 
 from batch_export.nouns import counted
 from batch_export.record import Cell, Record
+from batch_export.report.disagreements import sentences
 from batch_export.report.failures import group_failures
 from batch_export.report.redact import shorten
 from batch_export.report.since import Since
@@ -69,6 +70,9 @@ def markdown(records: Sequence[Record], summary: Summary, since: Mapping[Cell, S
     for title, reasons in (("Failed as expected", summary.xfail_reasons), ("Skipped", summary.skip_reasons)):
         if reasons:
             lines += [f"## {title}", "", *(f"- {count}: {escape(reason)}" for reason, count in reasons.items()), ""]
+    disagreeing = sentences(summary.disagreements)
+    if disagreeing:
+        lines += ["## Where runtimes disagree", "", *(f"- {escape(line)}" for line in disagreeing), ""]
     stale = [f"expectation: {line}" for line in summary.stale_expectations]
     stale += [f"exclusion: {line}" for line in summary.stale_exclusions]
     if stale:

@@ -72,6 +72,23 @@ def _summary() -> dict[str, Any]:
     properties["stale_exclusions"] = {"type": "array", "items": {"type": "string"}}
     properties["nothing_tested"] = {"type": "boolean"}
     properties["by_distribution"] = count
+    texts = {"type": "array", "items": {"type": "string"}}
+    properties["disagreements"] = {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "file": {"type": "string"},
+                "agree": texts,
+                "differ": {"type": "array", "items": texts},
+                "refuse": texts,
+                "alone": texts,
+                "says": {"type": "string"},
+            },
+            "required": ["file", "agree", "differ", "refuse", "alone", "says"],
+            "additionalProperties": False,
+        },
+    }
     properties["comparison"] = {
         "type": ["object", "null"],
         "properties": {

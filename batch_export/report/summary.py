@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from batch_export.judge.vote import Disagreement
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import SCHEMA_VERSION, Cell, Record
+from batch_export.report.disagreements import plain
 from batch_export.report.wording import ACCEPTED, OUTCOMES, UNEXPECTED, speed_up
 from batch_export.words import one_line
 
@@ -43,6 +45,7 @@ class Summary:
         allow_flaky: whether cells that passed on a retry only are as expected (`runner.allow_flaky`).
         stale_expectations: sentences about expectations that match nothing, or nothing that fails.
         stale_exclusions: sentences about entries of `matrix.exclude` that match nothing.
+        disagreements: files that not every provider makes the same of, and what the vote says (`judge.vote`).
         by_distribution: cells that passed and whose model is random, see `Record.by_distribution`.
         comparison: with the baseline, as plain data (`compare_text.comparison_json`); None without one.
     """
@@ -58,6 +61,7 @@ class Summary:
     stale_expectations: tuple[str, ...] = ()
     stale_exclusions: tuple[str, ...] = ()
     by_distribution: int = 0
+    disagreements: tuple[Disagreement, ...] = ()
     comparison: dict[str, Any] | None = None
 
     @property
@@ -99,6 +103,7 @@ class Summary:
             "stale_exclusions": list(self.stale_exclusions),
             "nothing_tested": bool(self.nothing_tested),
             "by_distribution": self.by_distribution,
+            "disagreements": plain(self.disagreements),
             "comparison": self.comparison,
         }
 

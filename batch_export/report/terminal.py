@@ -15,6 +15,7 @@ from batch_export.nouns import counted
 from batch_export.record import Cell, Record
 from batch_export.report.compare import Comparison
 from batch_export.report.compare_text import tell_comparison
+from batch_export.report.disagreements import sentences
 from batch_export.report.failures import FailureGroup, group_failures
 from batch_export.report.since import Since
 from batch_export.report.summary import Summary
@@ -63,6 +64,8 @@ def tell(
         console.print(Text(f"skipped {count}: {reason}", "dim"), soft_wrap=True)
     for reason, count in [] if brief else list(summary.xfail_reasons.items())[:_MOST_REASONS]:
         console.print(Text(f"failed as expected {count}: {reason}", "dim"), soft_wrap=True)
+    for sentence in sentences(summary.disagreements):
+        console.print(Text(f"disagreement: {sentence}", "yellow"), soft_wrap=True)
     for sentence in summary.stale_expectations:
         console.print(Text(f"stale expectation: {sentence}", "yellow"), soft_wrap=True)
     for sentence in summary.stale_exclusions:

@@ -101,7 +101,7 @@ RUNTIMES: dict[str, Runtime] = {
 
 def kinds() -> tuple[str, ...]:
     """Returns every `kind` that a config may name; no plug-in is imported."""
-    return tuple(dict.fromkeys((*RUNTIMES, *(point.name for point in _plugins()))))
+    return tuple(dict.fromkeys((*RUNTIMES, *(point.name for point in plugins()))))
 
 
 def runtime(kind: str) -> Runtime:
@@ -110,7 +110,7 @@ def runtime(kind: str) -> Runtime:
     Raises:
         UsageError: there is none, or a plug-in's is none; one sentence that names its package.
     """
-    points = [point for point in _plugins() if point.name == kind]
+    points = [point for point in plugins() if point.name == kind]
     owners = [_owner(point) for point in points] + (["batch_export"] if kind in RUNTIMES else [])
     if len(owners) > 1:
         raise UsageError(
@@ -137,7 +137,8 @@ def runtime(kind: str) -> Runtime:
 
 
 @cache
-def _plugins() -> tuple[importlib.metadata.EntryPoint, ...]:
+def plugins() -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Returns the entry points of installed packages; nothing of theirs is imported."""
     return tuple(importlib.metadata.entry_points(group=GROUP))
 
 

@@ -29,7 +29,7 @@ from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import runtime
 from batch_export.runtime.session import open_session
 from batch_export.runtime.tensor_file import TensorFile
-from batch_export.runtime.worker.failures import WorkerEndedError
+from batch_export.runtime.worker.failures import WorkerEndedError, WorkerRefusedError
 from batch_export.stages.mutations import mutation_output
 from batch_export.stages.output import StageOutput
 from batch_export.words import error_line
@@ -78,7 +78,7 @@ def execute(
                 words = error_line(error)
                 runs.append(RunFacts(case["sizes"], error=words, variant=variant))
                 if case["example"] or isinstance(error, FeedError):
-                    failure = failure or Failure("run", type(error).__name__, words, details=str(error))
+                    failure = failure or Failure("run", _class(error), words, details=str(error))
                     break
                 continue
             facts = _compared(session, outputs, reference, index, case, requested, in_float64.get(index))
@@ -104,7 +104,11 @@ def opened(model_path: Path, provider: ProviderSpec, threads: int) -> Session | 
         return Failure("environment", type(error).__name__, str(error))
     except LoadError as error:
         reason = error.__cause__ or error
-        return Failure("load", type(reason).__name__, error_line(error), details=str(error))
+        return Failure("load", _class(reason), error_line(error), details=str(error))
+
+
+def _class(error: BaseException) -> str:
+    return error.error_class if isinstance(error, WorkerRefusedError) else type(error).__name__
 
 
 def fallen_back(session: Session, provider: ProviderSpec) -> Failure | None:

@@ -26,6 +26,7 @@ from batch_export.report.compare import (
     suspects,
 )
 from batch_export.report.compare_text import comparison_json, comparison_markdown
+from batch_export.report.disagreements import disagreements
 from batch_export.report.expectations import stale, stale_exclusions
 from batch_export.report.formats import REPORTS, SUMMARIES, Subject, write
 from batch_export.report.history import HISTORY_FILE, open_history
@@ -72,6 +73,7 @@ def conclude(job: Job, records: Sequence[Record], summary: Summary) -> tuple[Sum
         summary,
         stale_expectations=stale(spec.expectations, rows_of(records), job.known_models),
         stale_exclusions=stale_exclusions(spec.matrix.exclude, [record.cell for record in rows_of(records)]),
+        disagreements=disagreements(records),
         comparison=None if comparison is None else comparison_json(comparison),
     )
     subject = Subject(folder, records, summary, comparison, since=since_when(folder, records))

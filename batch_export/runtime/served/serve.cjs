@@ -4,7 +4,7 @@
 //
 //   connect(settings) -> engine      settings: library, execution_provider, options, graph_optimization, threads
 //   engine.describe() -> {version, execution_providers}
-//   engine.open(path) -> opened      with input_names, output_names, input_shapes, placement
+//   engine.open(path) -> opened      with input_names, output_names (or null), input_shapes, placement
 //   opened.prepare(feeds) -> f       feeds: Map of name -> {dtype, shape, data}; f runs the file
 //   opened.fetched(result) -> [...]  the outputs as {dtype, shape, data}, in order
 //

@@ -4,8 +4,9 @@ Started as `python -I serve.py READ WRITE RUNTIME`: two pipes' numbers and the p
 
     connect(settings: dict) -> engine     settings: library, execution_provider, options, graph_optimization, threads
     engine.describe() -> dict             version: str, execution_providers: list[str]
-    engine.open(path: str) -> opened      with input_names, output_names, input_shapes (None: not given; per size an
-                                          int or None) and placement: dict[str, int]
+    engine.open(path: str) -> opened      with input_names, output_names (None: as the file has them, in its order),
+                                          input_shapes (of each input None where it is not given, or per size an int
+                                          or None) and placement: dict[str, int]
     opened.prepare(feeds) -> function     feeds: name -> (dtype, array); of no arguments, runs the file
     opened.fetched(result) -> list        what that function returned as (dtype, array), in the order of the outputs
 
@@ -170,7 +171,7 @@ class Worker:
         return {
             "load_seconds": time.perf_counter() - began,
             "input_names": list(self._opened.input_names),
-            "output_names": list(self._opened.output_names),
+            "output_names": None if self._opened.output_names is None else list(self._opened.output_names),
             "input_shapes": [None if shape is None else list(shape) for shape in self._opened.input_shapes],
             "placement": dict(self._opened.placement),
         }

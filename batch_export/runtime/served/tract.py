@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ class Engine:
 
     def open(self, path: str) -> Opened:
         """Reads and optimises a file."""
-        return Opened(tract.onnx().load(path))
+        with _plainly():
+            return Opened(tract.onnx().load(path))
 
 
 class Opened:
@@ -30,7 +32,7 @@ class Opened:
 
     def __init__(self, model: Any) -> None:
         self.input_names = [model.input_name(index) for index in range(model.input_count())]
-        self.output_names = [model.output_name(index) for index in range(model.output_count())]
+        self.output_names = None  # tract calls them by the nodes that they come from
         self.input_shapes = [_shape(model.input_fact(index).dump()) for index in range(model.input_count())]
         self._runnable = model.into_model().into_runnable()
         self.placement = {"CPU": 1}
@@ -42,12 +44,27 @@ class Opened:
             if array.dtype.name != dtype or array.dtype.kind not in "biuf":
                 raise RuntimeError(f"tract's Python package takes no {dtype} ({name})")
         values = [tract.Tensor.from_numpy(np.array(feeds[name][1])) for name in self.input_names]
-        return lambda: self._runnable.run(values)
+        return lambda: self._ran(values)
+
+    def _ran(self, values: list[Any]) -> Any:
+        with _plainly():
+            return self._runnable.run(values)
 
     def fetched(self, result: Any) -> list[tuple[str, Any]]:
         """Returns the outputs."""
         arrays = [value.to_numpy() for value in result]
         return [(array.dtype.name, array) for array in arrays]
+
+
+@contextlib.contextmanager
+def _plainly() -> Iterator[None]:
+    """Leaves the stack of tract's own functions out of what it says, and puts its causes into one line."""
+    try:
+        yield
+    except tract.TractError as error:
+        told = str(error).partition("Stack backtrace:")[0].replace("Caused by:", "")
+        lines = [line.strip() for line in told.splitlines() if line.strip()]
+        raise RuntimeError(": ".join(lines)) from error
 
 
 def connect(settings: dict[str, Any]) -> Engine:

@@ -33,6 +33,8 @@ from batch_export.words import error_line
 START_LIMIT_S = 60.0
 """How long a runtime may take to be imported and set up."""
 
+_ALONE = ("-I", "-u")
+"""Python without what the caller's environment would add, and without holding back what it prints."""
 _LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP")
 
 
@@ -119,7 +121,8 @@ class WorkerSession:
             self._worker.close()
             raise LoadError(f"{runtime.called} cannot load {path.name}: {error}") from error
         self.input_names: tuple[str, ...] = tuple(told["input_names"])
-        self.output_names: tuple[str, ...] = tuple(told["output_names"])
+        names = told["output_names"]
+        self.output_names: tuple[str, ...] = _output_names(path) if names is None else tuple(names)
         self.input_shapes: tuple[tuple[int | None, ...] | None, ...] = tuple(
             None if shape is None else tuple(shape) for shape in told["input_shapes"]
         )
@@ -176,10 +179,10 @@ def _launched(provider: ProviderSpec, runtime: Runtime, where: str) -> WorkerPro
             f"{where}: {runtime.called} needs the package {runtime.library}, which is not installed"
         )
     inherited = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    start = [sys.executable, "-I", serve.__file__]
+    start = [sys.executable, *_ALONE, serve.__file__]
     if provider.env:
         environment = _environment(provider, runtime, where)
-        start = [str(environment.program), "-I", serve.__file__]
+        start = [str(environment.program), *_ALONE, serve.__file__]
         if runtime.language == "node":
             start = [shutil.which("node") or "node", str(Path(serve.__file__).with_suffix(".cjs"))]
             inherited["NODE_PATH"] = str(environment.folder / shelf.NODE_MODULES)
@@ -198,6 +201,12 @@ def _environment(provider: ProviderSpec, runtime: Runtime, where: str) -> shelf.
         return environment_for(provider.env, runtime.language)
     except EnvironmentUnavailableError as error:
         raise ProviderUnavailableError(f"{where}: {error}") from error
+
+
+def _output_names(path: Path) -> tuple[str, ...]:
+    import onnx  # lazy: only for runtimes that do not tell
+
+    return tuple(value.name for value in onnx.load(path, load_external_data=False).graph.output)
 
 
 def _sent(value: Value) -> serve.Tensor:

@@ -1,0 +1,145 @@
+"""A runtime of nobody's, small enough to be built in a test: a wheel for an environment, and a plug-in that names it.
+
+The wheel `doubling` doubles what it is given, whatever the file says; its variables make it print, die, hang or refuse.
+numpy is made a wheel again from the installed files, so that an environment is made without a network.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+VERSION = "1.0"
+
+LIBRARY = '''
+"""Doubles."""
+import os
+import signal
+import sys
+import time
+
+FACTOR = float(os.environ.get("DOUBLING_FACTOR", "2"))
+
+print("a line on the standard output, as runtimes print them", flush=True)
+os.write(1, b"\\x00BXW1 and bytes that look like a frame\\n")
+if os.environ.get("DOUBLING_IMPORT") == "dies":
+    print("cannot find libdoubling.so", file=sys.stderr, flush=True)
+    os._exit(3)
+if os.environ.get("DOUBLING_IMPORT") == "hangs":
+    time.sleep(600)
+if os.environ.get("DOUBLING_IMPORT") == "raises":
+    raise ImportError("libdoubling.so: cannot open shared object file")
+
+
+def doubled(array):
+    print("doubling", array.shape)
+    if os.environ.get("DOUBLING_RUN") == "dies":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if os.environ.get("DOUBLING_RUN") == "raises":
+        raise RuntimeError("no kernel for this shape")
+    return array * array.dtype.type(FACTOR)
+'''
+
+SERVED = '''
+"""Doubling as serve.py wants a runtime."""
+import doubling
+
+
+class Engine:
+    def __init__(self, settings):
+        if unknown := [name for name in settings["options"] if name != "speed"]:
+            raise ValueError(f"unknown property {unknown[0]}; known: speed")
+
+    def describe(self):
+        return {"version": "1.0", "execution_providers": ["CPU", "NPU"]}
+
+    def open(self, path):
+        with open(path, "rb") as stream:
+            if b"Softmax" in stream.read():
+                raise NotImplementedError("operator Softmax is not implemented")
+        return Opened()
+
+
+class Opened:
+    input_names, output_names, input_shapes, placement = ["x"], ["y"], [None], {"CPU": 1}
+
+    def prepare(self, feeds):
+        dtype, array = feeds["x"]
+        return lambda: (dtype, array if dtype in ("str", "bfloat16") else doubling.doubled(array))
+
+    def fetched(self, result):
+        return [result]
+
+
+def connect(settings):
+    return Engine(settings)
+'''
+
+PLUGIN = '''
+"""Brings the runtime `doubling` to batch_export."""
+from pathlib import Path
+
+from batch_export.runtime.kinds import Runtime
+
+RUNTIME = Runtime(
+    name="doubling",
+    called="Doubling",
+    library="doubling",
+    packages=("doubling",),
+    open=None,
+    served=str(Path(__file__).with_name("doubling_served.py")),
+)
+'''
+
+
+def wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes], requires: str = "") -> Path:
+    """Writes a wheel of pure Python, or of whatever runs here."""
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}"
+    tag = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    every = {**files, f"{info}/METADATA": metadata.encode(), f"{info}/WHEEL": tag.encode()}
+    record = "".join(f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in every.items())
+    target = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(target, "w") as archive:
+        for path, data in {**every, f"{info}/RECORD": f"{record}{info}/RECORD,,\n".encode()}.items():
+            archive.writestr(path, data)
+    return target
+
+
+def doubling_wheel(folder: Path, library: str = LIBRARY, version: str = VERSION) -> Path:
+    """Writes the wheel of the package `doubling`."""
+    return wheel(folder, "doubling", version, {"doubling.py": library.encode()})
+
+
+def numpy_wheel(folder: Path) -> Path:
+    """Writes a wheel of the numpy that is installed here, without its tests."""
+    numpy = importlib.metadata.distribution("numpy")
+    files = {}
+    for path in numpy.files or ():
+        text = path.as_posix()
+        if not (text.startswith("..") or ".dist-info/" in text or "/tests/" in text or text.endswith(".pyc")):
+            files[text] = Path(str(path.locate())).read_bytes()
+    return wheel(folder, "numpy", numpy.version, files)
+
+
+def plugin(folder: Path) -> None:
+    """Writes an installed plug-in: its modules, and the metadata with its entry point."""
+    (folder / "doubling_plugin.py").write_text(PLUGIN)
+    (folder / "doubling_served.py").write_text(SERVED)
+    entry_point(folder, "doubling_plugin", "doubling", "doubling_plugin:RUNTIME")
+
+
+def entry_point(folder: Path, distribution: str, name: str, value: str) -> None:
+    """Writes the metadata of a distribution with one entry point for a runtime."""
+    info = folder / f"{distribution}-{VERSION}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {VERSION}\n")
+    (info / "entry_points.txt").write_text(f"[batch_export.runtimes]\n{name} = {value}\n")
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
