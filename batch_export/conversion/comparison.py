@@ -17,8 +17,8 @@ from batch_export.conversion import sampling
 from batch_export.numbers.compare import compare
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.values import Value
-from batch_export.runtime.kinds import RUNTIMES
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime as runtime_of
 from batch_export.words import one_line
 
 _JUDGES = (
@@ -84,7 +84,7 @@ def _run(path: Path, opset: int, fed: dict[str, Value]) -> tuple[str, list[Value
     """The runtime that ran a file, its outputs, and why there are none."""
     why = f"no runtime reads opset {opset}"
     for judge in _JUDGES:
-        runtime = RUNTIMES[judge.kind]
+        runtime = runtime_of(judge.kind)
         if not judge.opsets[0] <= opset <= judge.opsets[1] or runtime.absence(judge):
             continue
         try:
