@@ -85,7 +85,7 @@ def _run(path: Path, opset: int, fed: dict[str, Value]) -> tuple[str, list[Value
     why = f"no runtime reads opset {opset}"
     for judge in _JUDGES:
         runtime = runtime_of(judge.kind)
-        if not judge.opsets[0] <= opset <= judge.opsets[1] or runtime.absence(judge):
+        if runtime.open is None or not judge.opsets[0] <= opset <= judge.opsets[1] or runtime.absence(judge):
             continue
         try:
             session = runtime.open(path, judge, 1)
