@@ -18,7 +18,8 @@ from batch_export.numbers.compare import compare
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.values import Value
 from batch_export.runtime.provider_spec import ProviderSpec
-from batch_export.runtime.registered import runtime as runtime_of
+from batch_export.runtime.registered import RUNTIMES
+from batch_export.runtime.session import open_session
 from batch_export.words import one_line
 
 _JUDGES = (
@@ -84,11 +85,11 @@ def _run(path: Path, opset: int, fed: dict[str, Value]) -> tuple[str, list[Value
     """The runtime that ran a file, its outputs, and why there are none."""
     why = f"no runtime reads opset {opset}"
     for judge in _JUDGES:
-        runtime = runtime_of(judge.kind)
-        if runtime.open is None or not judge.opsets[0] <= opset <= judge.opsets[1] or runtime.absence(judge):
+        runtime = RUNTIMES[judge.kind]
+        if not judge.opsets[0] <= opset <= judge.opsets[1] or runtime.absence(judge):
             continue
         try:
-            session = runtime.open(path, judge, 1)
+            session = open_session(path, judge, 1)
             outputs = session.run(fed)
             session.close()
         except Exception as error:

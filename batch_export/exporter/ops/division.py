@@ -25,7 +25,7 @@ def operands(self: Any, other: Any) -> tuple[Any, Any]:
     return self, other if isinstance(other, ir.Value) else axes.like(other, self)
 
 
-def _no_zero(self: Any, other: Any) -> Any:
+def _no_zero(self: ir.Value, other: ir.Value) -> ir.Value:
     """A scalar that divides integers and may be a free size of 0, by which torch divides only what has no elements."""
     if not isinstance(other, ir.Value) or other.shape != () or loops.recorder().known(other) is not None:
         return other
@@ -34,7 +34,7 @@ def _no_zero(self: Any, other: Any) -> Any:
     return op.Where(op.Equal(other, axes.like(0, other)), axes.like(1, other), other)
 
 
-def _sign(value: Any) -> int:
+def _sign(value: ir.Value) -> int:
     """1 or -1 for a number of the model that is known and not 0; 0 for what is not known."""
     array = loops.recorder().known(value)
     if array is None or array.size != 1:
@@ -43,7 +43,7 @@ def _sign(value: Any) -> int:
     return (number > 0) - (number < 0)
 
 
-def _opposed(rest: Any, other: Any) -> RecordedValue:
+def _opposed(rest: ir.Value, other: ir.Value) -> RecordedValue:
     """Whether a remainder has the other sign than the divisor; a remainder of 0 has none."""
     zero = axes.like(0, rest)
     sign = _sign(other)
@@ -53,11 +53,11 @@ def _opposed(rest: Any, other: Any) -> RecordedValue:
     return op.And(differ, op.Not(op.Equal(rest, zero)))
 
 
-def _is_unsigned(value: Any) -> bool:
+def _is_unsigned(value: ir.Value) -> bool:
     return value.dtype is not None and not value.dtype.is_signed()
 
 
-def floored(self: Any, other: Any) -> RecordedValue:
+def floored(self: ir.Value, other: ir.Value) -> RecordedValue:
     """The quotient of integers, rounded down."""
     quotient = op.Div(self, other)
     if _is_unsigned(self):
@@ -66,7 +66,7 @@ def floored(self: Any, other: Any) -> RecordedValue:
     return op.Sub(quotient, op.CastLike(_opposed(rest, other), self))
 
 
-def _floored_float(self: Any, other: Any) -> RecordedValue:
+def _floored_float(self: ir.Value, other: ir.Value) -> RecordedValue:
     quotient, rest = op.Div(self, other), op.Mod(self, other, fmod=1)
     one, half, zero = (axes.like(number, self) for number in (1.0, 0.5, 0.0))
     exact = op.Div(op.Sub(self, rest), other)
@@ -78,7 +78,7 @@ def _floored_float(self: Any, other: Any) -> RecordedValue:
     return floor if _sign(other) else op.Where(op.Equal(other, zero), quotient, floor)
 
 
-def truncated(value: Any) -> RecordedValue:
+def truncated(value: ir.Value) -> RecordedValue:
     """A number without what follows the point; a zero keeps its sign."""
     return op.Where(op.Greater(value, axes.like(0.0, value)), op.Floor(value), op.Ceil(value))
 
