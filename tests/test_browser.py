@@ -120,8 +120,13 @@ def test_filters_dim_hide_and_reset(page: Any) -> None:
     page.fill("#q", "")
     page.select_option("#sort", "bad")
     page.wait_for_function("document.querySelector('#grid tbody th').textContent === 'bert'")
+    assert "pass" in page.locator("#legend").inner_text()
     page.select_option("#shade", "error")
     page.wait_for_selector("#grid td.heat")
+    assert page.locator("#grid td.heat").first.inner_text() == "1e-7"
+    assert "absolute difference from eager" in page.locator("#legend").inner_text()
+    page.select_option("#shade", "latency")
+    page.wait_for_function("/(ms|µs)$/.test(document.querySelector('#grid td.heat').textContent)")
 
 
 def test_the_matrix_is_used_by_keys_alone(page: Any) -> None:

@@ -275,7 +275,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
             ["matrix.opsets=[18]", "wibble", "plan"],
             "'wibble' is not an override (key=value); a verb is one of those",
         ),
-        (["cache"], "there are info, verify, gc, export, import"),
+        (["cache"], "cache needs a command: info, verify, gc, export, import"),
         (["cache", "inf"], "did you mean info?"),
         (["cache", "gc"], "cache gc needs the size to shrink to"),
         (["cache", "gc", "--max-size", "ten"], "'ten' is not a size"),

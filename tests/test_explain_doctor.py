@@ -198,7 +198,10 @@ def test_the_rest_of_a_run_may_be_run_somewhere_else(
 
 
 def test_cache_verify_export_and_import_as_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep(tmp_path, cells([model("m")]))
+    planned = cells([model("m")])
+    sweep(tmp_path, planned)
+    spec = RunSpec(MatrixSpec((), (), (), (), ()), RunnerSpec(), MeasureSpec(), {}, str(tmp_path / "store"), "outputs")
+    run_folder.write_run(tmp_path / "run0", spec, planned, "batch-export")
     store, file = f"store.path={tmp_path}/store", str(tmp_path / "x.tar")
     assert command("cache", "verify", store) == 0
     assert "sound    8 action results" in capsys.readouterr().out

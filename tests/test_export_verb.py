@@ -9,10 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 import batch_export
 from batch_export.cli import main as cli
+from batch_export.cli.exported_files import listed, tell_dropped
 from batch_export.digest import digest_file
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +59,46 @@ def test_export_writes_files_a_manifest_and_a_depfile_then_nothing(
     assert "2 files, 1 written" in capsys.readouterr().out
 
 
+def test_export_puts_data_inside_and_names_what_the_manifest_dropped(
+    workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(workshop)
+    dest = workshop / "one"
+    words = ("export", "bert_tiny", "--dest", "one", "--quiet", "matrix.opsets=[18]")
+    assert command(*words) == 0
+    beside = set(json.loads((dest / "manifest.json").read_text())["files"][0]["external"])
+    assert beside
+    capsys.readouterr()
+    assert command(*words, "--single-file", "--limit", "1K") == 0
+    assert "its data stay beside it, for they take" in capsys.readouterr().out
+    assert command(*words, "--single-file") == 0
+    said = capsys.readouterr().out
+    assert "1 file, 1 written" in said
+    for name in beside:
+        assert f"left over  {name}: no longer in the manifest" in said
+        (dest / name).unlink()  # the file needs nothing beside it
+    (entry,) = json.loads((dest / "manifest.json").read_text())["files"]
+    assert entry["external"] == {}
+    assert digest_file(dest / entry["path"]) == entry["sha256"]
+    onnx.checker.check_model(onnx.load(dest / entry["path"]))
+    assert command(*words, "--single-file") == 0
+    assert "1 file, up to date" in capsys.readouterr().out
+    assert command("export", "mlp_nested", "--dest", "one", "--quiet", "--prune", *WORDS) == 0
+    assert f"removed  {entry['path']}: no longer in the manifest" in capsys.readouterr().out
+    assert not (dest / entry["path"]).exists()
+
+
+def test_a_manifest_that_names_files_elsewhere_removes_none_of_them(tmp_path: Path) -> None:
+    outside = tmp_path / "precious"
+    outside.write_text("mine")
+    (tmp_path / "dest").mkdir()
+    manifest = tmp_path / "dest" / "manifest.json"
+    manifest.write_text(json.dumps({"files": [{"path": "../precious", "external": {}}]}))
+    assert listed(manifest) == {"../precious"}
+    tell_dropped(tmp_path / "dest", listed(manifest), True)
+    assert outside.read_text() == "mine"
+
+
 def test_export_says_what_is_missing(
     workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +117,7 @@ def test_a_sweep_from_python_is_the_command_lines(workshop: Path, monkeypatch: p
     assert (run.exit_code, set(run.verdicts.values()), len(run.records)) == (0, {"pass"}, 2)
     assert run.summary.planned == 2
     assert (run.folder / "report.html").is_file()
+    assert (workshop / "outputs" / ".gitignore").read_text().endswith("\n*\n")
     shown = run._repr_html_()
     assert "<th>opset 18</th>" in shown
     assert "mlp_nested" in shown

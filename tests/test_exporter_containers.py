@@ -136,3 +136,29 @@ def test_names_that_differ_keep_differing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         export(torch.nn.ReLU(), (torch.randn(4, 3),), dynamic_shapes=({0: "batch_1"},))
+
+
+@dataclasses.dataclass
+class Unregistered:
+    first: torch.Tensor
+    inner: list[Any]
+
+
+@dataclasses.dataclass
+class Inner:
+    second: torch.Tensor
+
+
+def test_dataclasses_need_no_registration() -> None:
+    class Sum(torch.nn.Module):
+        def forward(self, given: Unregistered) -> torch.Tensor:
+            total: torch.Tensor = given.first + given.inner[0].second
+            return total
+
+    def made(rows: int) -> Unregistered:
+        return Unregistered(torch.randn(rows, 2), [Inner(torch.randn(rows, 2))])
+
+    axes = ({"first": {0: "n"}, "inner": [{"second": {0: "n"}}]},)
+    program = export(Sum(), (made(3),), dynamic_shapes=axes)
+    other = made(5)
+    torch.testing.assert_close(program(other)[0], Sum()(other))

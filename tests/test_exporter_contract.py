@@ -250,11 +250,33 @@ def test_float4_counts_numbers_and_not_pairs(external: bool, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("optimize", [True, False])
+def test_no_opset_asked_for_is_the_first_that_has_the_models_dtypes(optimize: bool) -> None:
+    class Pairs(torch.nn.Module):
+        def forward(self) -> torch.Tensor:
+            return torch.empty([3, 1], dtype=torch.float4_e2m1fn_x2)
+
+    class Scales(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to(torch.float8_e8m0fnu)
+
+    pairs, scales = export(Pairs(), optimize=optimize), export(Scales(), (X,), optimize=optimize)
+    assert (pairs.model.opset_imports[""], scales.model.opset_imports[""]) == (23, 24)
+    assert pairs.model.graph.outputs[0].shape == (3, 2)
+    for program in (pairs, scales):
+        onnx.checker.check_model(program.model_proto, full_check=True)
+    assert export(torch.nn.ReLU(), (X,)).model.opset_imports[""] == 20
+    with pytest.raises(OpsetError, match="Cast gives no float8e8m0 at opset 23"):
+        export(Scales(), (X,), opset_version=23, optimize=optimize)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
 def test_what_only_assertions_read_is_left_out(optimize: bool) -> None:
     class Checked(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             torch._assert_async(torch._is_all_true(x > 0))
             torch._check(x.shape[0] > 0)
+            torch._assert(x.sum() > -1.0, "too small")
+            torch._assert(x.shape[0] > 0, "none")
             return x * 2
 
     program = export(Checked(), (X,), optimize=optimize)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import onnx_ir as ir
@@ -366,3 +367,53 @@ def test_sizes_at_which_the_model_gives_nothing_are_its_own_limit() -> None:
     program = export(ForSomeSizes(), (torch.randn(16), torch.randn(12)), dynamic_shapes=({0: "n"}, {0: "m"}))
     x, y = torch.randn(7), torch.randn(3)
     torch.testing.assert_close(program(x, y), [x * 2.0, y + 1])
+
+
+class Apart(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + 1, y + 1
+
+
+_D = Dim("d")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (({0: _D}, {0: _D}), r"axis 0 \(d\) of the input y is 5 in the example, and 3 elsewhere"),
+        (({0: 2 * _D}, None), r"axis 0 \(2\*d\) of the input x is 3 in the example, which 2\*d never is"),
+        (({0: Dim("b", min=5, max=8)}, None), r"is 3 in the example, and was declared from 5 to 8"),
+        (({0: 7}, None), r"axis 0 \(7\) of the input x is 3 in the example"),
+        (({0: True}, None), r"dynamic_shapes has True for axis 0 of the input x"),
+    ],
+    ids=["one Dim, two sizes", "derived", "range", "int", "bool"],
+)
+def test_what_contradicts_the_example_is_one_sentence(spec: Any, said: str) -> None:
+    with pytest.raises(DynamicShapeError, match=said):
+        export(Apart(), (torch.randn(3, 4), torch.randn(5, 4)), dynamic_shapes=spec)
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] == y.shape[0] else x * 3
+
+
+def test_axes_left_to_the_exporter_that_become_one_are_told_where_the_model_has_others() -> None:
+    free, inputs = {0: Dim.AUTO}, (torch.randn(3, 4), torch.randn(3, 4))
+    with pytest.warns(ExportWarning, match="axis 0 of the input x and axis 0 of the input y.* one axis in the file"):
+        export(Branches(), inputs, dynamic_shapes=(free, free))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export(Plus(), inputs, dynamic_shapes=(free, free))
+
+
+class Gathering(torch.nn.Module):
+    def forward(self, x: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
+        return x + more["y"]
+
+
+def test_keywords_that_forward_gathers_leave_no_axis_free() -> None:
+    x = torch.randn(3, 4)
+    with pytest.raises(DynamicShapeError, match=r"forward takes y by \*\*more.*name these inputs"):
+        export(Gathering(), (x,), kwargs={"y": x}, dynamic_shapes={"x": {0: "n"}, "y": {0: "n"}})
+    torch.testing.assert_close(export(Gathering(), (x,), kwargs={"y": x})(x, y=x)[0], x + x)

@@ -237,3 +237,18 @@ def test_a_function_that_is_a_model_and_a_failed_capture_have_their_lines() -> N
     with pytest.raises(CaptureError, match=r"torch\.export\(strict=False\) said") as failed:
         export(covariance, (X,))
     assert failed.value.source == f"{__file__}:{line_of('the comparison of data')}"
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "options", "said"),
+    [
+        (torch.nn.ReLU, X, {}, r"the model is the class ReLU.*pass an instance: ReLU\("),
+        (torch.nn.ReLU(), X.numpy(), {}, r"the input input is a numpy array.*torch\.from_numpy"),
+        (torch.nn.ReLU(), X, {"input_names": "x"}, r"input_names is 'x'.*give a list of names"),
+        (torch.nn.ReLU(), X, {"output_names": [""]}, r"output_names is \[''\].*none of them empty"),
+    ],
+    ids=["class", "array", "a string of names", "an empty name"],
+)
+def test_inputs_of_another_kind_than_asked_for(model: Any, given: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(OnnxExporterError, match=said):
+        export(model, (given,), **options)

@@ -162,7 +162,7 @@ def test_what_a_trend_says() -> None:
     said = sentences(rows, trend(rows))
     assert said[0] == "8 runs"
     assert "bad since run6 (c6); last good in run5" in said
-    assert any(line.startswith("latency stepped from 1.00 to 1.20 ms (+20 %) in run4") for line in said)
+    assert any(line.startswith("latency stepped from 1.00 ms to 1.20 ms (+20 %) in run4") for line in said)
 
 
 # the verb

@@ -15,11 +15,13 @@ from hunt.cases import cases
 from hunt.compare import Allowance, difference
 from hunt.generate import generate
 from hunt.judge import OURS, Case, judge
+from hunt.known import SPECIAL_ON_THE_WAY, declared
 from hunt.pool import Pool
 from hunt.programs import Leaf, Program, Step, source
 from hunt.reference import Reference
 from hunt.script import script
 from hunt.shrink import shrunk
+from hunt.steps import wrong_steps
 from hunt.worker import name_of
 
 from batch_export.exporter.graph.tensor_values import to_value
@@ -155,6 +157,45 @@ def test_a_wrong_finite_number_is_never_excused(monkeypatch: pytest.MonkeyPatch)
     assert settled(step("{0} * 2", "a", "x"), value=value) == "silent"
 
 
+def test_only_a_step_that_is_wrong_at_its_own_numbers_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = step("{0} * 2", "a", "x"), step("{0}.norm(dim=0)", "b", "a"), step("{0}.floor()", "c", "b")
+    x = {"x": torch.tensor([[1.3, 2.0], [3e38, 4.1]])}
+    one = program(*steps, shape=(2, 2))
+    assert wrong_steps(one, x, x) is None  # nothing differs, nothing is proven
+    real = runs.Files.run
+
+    def wrong(self: runs.Files, *given: object) -> list[torch.Tensor]:
+        names = [value.name for value in self._exported.proto.graph.output]
+        results = zip(names, real(self, *given), strict=True)  # type: ignore[arg-type]
+        return [one + 3 if name.startswith("floor") else one for name, one in results]
+
+    monkeypatch.setattr(runs.Files, "run", wrong)
+    assert wrong_steps(one, x, x) == ["{0}.floor()"]
+    assert declared("output 0" + SPECIAL_ON_THE_WAY, ["{0}.floor()"]) == ""
+
+
+def test_a_name_excuses_only_the_step_that_is_wrong_and_only_numbers_that_are_not_finite() -> None:
+    assert declared("output 0" + SPECIAL_ON_THE_WAY, ["{f}.norm(dim=0)"])
+    assert not declared("output 0" + SPECIAL_ON_THE_WAY, ["{f}.norm(dim=0)", "{f}.floor()"])
+    assert not declared("output 0", ["{f}.norm(dim=0)"])
+    assert not declared("output 0" + SPECIAL_ON_THE_WAY, None)
+    assert declared("output 0", [])
+
+
+def test_one_capture_is_judged_at_several_opsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = program(step("{0} * 2", "a", "x"))
+    assert judge(one, made(one, {"n": 3}, {"n": 5}), opsets=(18, 25)).files == 3
+    real = runs.Files.run
+
+    def wrong(self: runs.Files, *given: object) -> list[torch.Tensor]:
+        at = self._exported.proto.opset_import[0].version
+        return [one + 1 if at == 25 else one for one in real(self, *given)]  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runs.Files, "run", wrong)
+    found = judge(one, made(one, {"n": 3}, {"n": 5}), opsets=(18, 25))
+    assert (found.outcome, found.opset) == ("silent", 25)
+
+
 def test_a_copy_within_its_own_memory_is_defined_by_nobody() -> None:
     own = Step("copy", "{0}[1:].copy_({0}[:-1])", ("x",), ())
     assert settled(own, value=torch.tensor([1.0, 2.0, 3.0])) in ("ok", "skipped")
@@ -184,7 +225,7 @@ def test_a_process_that_dies_leaves_a_record_and_the_hunt_goes_on(monkeypatch: p
 
     import hunt.worker
 
-    def recorded(seed: int, *_: object) -> dict[str, object]:
+    def recorded(seed: int, *_: object, **__: object) -> dict[str, object]:
         if seed == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return {"seed": seed, "outcome": "ok"}

@@ -64,6 +64,9 @@ GRAPHS = {
         <int64[2] first = {-1, 1}, int64[1] second = {3}> { a = Unsqueeze(x, first)  y = Unsqueeze(a, second) }""",
     "picked by one index": """(float[9, 6] x, int64[b, s] i) => (float[b, s, 6] y) <int64[1] last = {-1}> {
         at = Unsqueeze(i, last)  y = GatherND(x, at) }""",
+    "as many elements as another": """(float[b, s, 6] x) => (float[b, s, 6] y) {
+        a = Neg(x)  c = Abs(a)  n = Size(a)  m = Size(c)  p = CastLike(n, x)  q = CastLike(m, a)
+        t = Div(a, p)  u = Div(c, q)  y = Add(t, u) }""",
     "a condition that is true": """(float[b, s, 6] x) => (float[b, s, 6] y)
         <bool yes = {1}, bool no = {0}, float none = {0}> {
         c = Greater(x, none)  d = And(yes, c)  e = Or(d, no)  y = Where(e, x, none) }""",
@@ -85,6 +88,7 @@ FEWER = {
     "the largest of one": 1,
     "axes added twice": 1,
     "picked by one index": 1,
+    "as many elements as another": 7,
     "a condition that is true": 2,
 }
 SIZES = ((0, 2), (2, 0), (0, 0), (1, 1), (1, 5), (3, 1), (2, 4))

@@ -114,6 +114,7 @@ def test_signs_of_zeros_stay() -> None:
         "remainder": lambda x: x % 2,
         "floor division": lambda x: x // 2,
         "expm1": torch.expm1,
+        "log1p": torch.log1p,
         "angle": lambda x: torch.atan2(torch.zeros_like(x), x),
         "angle below": lambda x: torch.atan2(x, -torch.ones_like(x)),
         "erfinv": lambda x: torch.erfinv(x / 4),

@@ -114,7 +114,10 @@ def test_contended_never_regresses() -> None:
         (passed(HERE, contended=True), passed(HERE, ms=9)),
     ):
         found = compare([base], [new])
-        assert (found.changes, found.contended, found.latency) == ((), 1, None)
+        assert [change.kind for change in found.changes] == ["busy"]
+        assert (found.exit_code, found.contended, found.latency) == (0, 1, None)
+    little = compare([passed(HERE)], [passed(HERE, ms=1.2, contended=True)])
+    assert (little.changes, little.contended) == ((), 1)
 
 
 def test_the_story_is_one_line() -> None:
@@ -237,7 +240,7 @@ def test_compare_and_accept_on_the_command_line(
     assert json.loads((tmp_path / "c.json").read_text())["worse"] == 1
     assert "New failures" in (tmp_path / "c.md").read_text()
     assert command("compare", "latest", "latest~1") == 0
-    assert command("baseline", "accept", "latest", "--to", "base.json") == 0
+    assert command("baseline", "accept", "latest", "--to", "base.json", "--with-failures") == 0
     assert command("compare", "base.json", "latest") == 0
     assert "1 still failing" in capsys.readouterr().out
 

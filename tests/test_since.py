@@ -10,7 +10,10 @@ from recording import cell, circumstances, failed, passed, write_run
 from batch_export.cli.main import main
 from batch_export.record import Record
 from batch_export.report.history import HISTORY_FILE, open_history
+from batch_export.report.html import html_report
+from batch_export.report.html_data import ReportContext, report_data
 from batch_export.report.since import since_when
+from batch_export.report.summary import Counts, summarise
 from batch_export.report.wording import latency_ms
 from batch_export.runner.surroundings import Surroundings
 from batch_export.sources.toolchain import Toolchain
@@ -109,3 +112,14 @@ def test_history_alone_is_all_cells_and_a_run_ends_it(outputs: Path, capsys: pyt
 @pytest.mark.parametrize(("value", "text"), [(0.005, "5 us"), (1.234, "1.23 ms"), (2500.0, "2.5 s"), (None, "")])
 def test_a_latency_in_a_sentence_has_one_unit(value: float | None, text: str) -> None:
     assert latency_ms(value) == text
+
+
+def test_the_page_s_head_says_when_of_what_where_and_how_long() -> None:
+    page = ReportContext(provenance=[("started", "2026-11-05T03:00:01.5+00:00"), ("name", "<box>")])
+    records = [passed(FINE)]
+    data = report_data(records, summarise(records, Counts(wall_s=252.0)), page)
+    assert data["when"] == [["started", "2026-11-05 03:00 UTC"], ["host", "<box>"], ["took", "4 min"]]
+    text = html_report(records, summarise(records, Counts(wall_s=1.25)), page)
+    assert "<span>started <b>2026-11-05 03:00 UTC</b></span>" in text
+    assert "<b>&lt;box&gt;</b>" in text
+    assert "<span>took <b>1.2 s</b></span>" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -203,6 +204,60 @@ def test_what_grows_beyond_the_limit_stays_a_node(growth: float, count: int, tmp
     assert (sum(operators(model).values()) == 1) == (count == 1)
     assert (model.ByteSize() < 100_000) == (count > 1)
     assert_same(run(model, x), eager(module, (x,)))
+
+
+class Tables(nn.Module):
+    """Two layers with a table each, and a scale."""
+
+    def __init__(self, first: torch.Tensor, second: torch.Tensor) -> None:
+        super().__init__()
+        self.first, self.second = nn.Buffer(first), nn.Buffer(second)
+        self.scale, self.other = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        index = x.abs().long() % 3
+        return self.first[index] * self.scale, self.second[index] * self.other
+
+
+TABLE = torch.tensor([[0.0, 1.0, float("nan"), 2.0]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("second", "gathers"),
+    [(TABLE, 1), (torch.where(TABLE == 0, -0.0, TABLE), 2), (TABLE + 1, 2)],
+    ids=["equal", "another zero", "other numbers"],
+)
+def test_equal_tables_are_one_in_a_file(second: torch.Tensor, gathers: int, tmp_path: Path) -> None:
+    x, module = torch.randn(5) * 9, Tables(TABLE.clone(), second.clone())
+    program = export(module, (x,))
+    model = written(program, tmp_path)
+    assert operators(model)["Gather"] == gathers
+    assert {"first", "second"} <= set(program.model.graph.initializers)
+    assert {"scale", "other"} <= {one.name for one in model.graph.initializer}
+    assert_same(run(model, x), eager(module, (x,)))
+    signs = [torch.signbit(one) for one in run(model, x)]
+    assert all(torch.equal(one, torch.signbit(other)) for one, other in zip(signs, eager(module, (x,)), strict=True))
+    other = Tables(TABLE + 1, second + 2)
+    program.apply_weights(other.state_dict())
+    assert_same(run(written(program, tmp_path), x), eager(other, (x,)))
+
+
+def test_the_report_says_what_the_limit_kept_from_being_folded(tmp_path: Path) -> None:
+    x, module = torch.randn(2, 300), Expanded()
+    export(module, (x,), tmp_path / "model.onnx", report=True, artifacts_dir=tmp_path)
+    (report,) = tmp_path.glob("*.md")
+    found = re.search(
+        r"fold weights: (\d+) nodes .* grow by (\d+) bytes, and (\d+) are allowed; fold_growth=([\d.]+) ",
+        report.read_text(),
+    )
+    assert found is not None
+    nodes, needed, allowed = map(int, found.groups()[:3])
+    assert allowed == 1 << 16
+    assert needed == pytest.approx(300 * 300 * 4 - module.row.nbytes, abs=64)  # the table; row and numbers go
+    assert sum(operators(onnx.load(tmp_path / "model.onnx")).values()) == nodes + 1  # the product itself
+    program = export(module, (x,), fold_growth=float(found[4]))
+    assert sum(operators(written(program, tmp_path)).values()) == 1
+    assert [one.remark for one in program.folding] == [""]
 
 
 def test_what_follows_from_a_weight_that_stays_is_folded(tmp_path: Path) -> None:

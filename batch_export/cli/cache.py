@@ -173,7 +173,7 @@ def _store(composed: Composed) -> Store:
     return open_store(Path(composed.config.store.path).expanduser())
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, flag: str = "--max-size") -> int:
     """Bytes in `10G`, `512MiB`, `1.5 TB` or `0`; the letters mean powers of 1024.
 
     Raises:
@@ -181,7 +181,7 @@ def parse_size(text: str) -> int:
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise UsageError(f"--max-size {text!r} is not a size; write a number with K, M, G or T, such as 10G")
+        raise UsageError(f"{flag} {text!r} is not a size; write a number with K, M, G or T, such as 10G")
     return int(float(found.group(1)) * _UNITS[found.group(2).upper()])
 
 

@@ -8,6 +8,7 @@ Nothing is executed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from batch_export.cli.arguments import VerbParser, add_config_dirs, add_outputs, config_words, offered_cells
@@ -74,7 +75,7 @@ def _newest_with(name: str, outputs: Path) -> Path | None:
 
 def _absolute(words: Sequence[str]) -> list[str]:
     """The words with the folders after `--config-dir` as they are from here."""
-    pairs = zip(["", *words[:-1]], words, strict=True)
+    pairs = pairwise(["", *words])
     return [str(Path(word).absolute()) if flag == "--config-dir" else word for flag, word in pairs]
 
 

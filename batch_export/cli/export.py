@@ -11,18 +11,18 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Console
 
 from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
+from batch_export.cli.cache import parse_size
 from batch_export.cli.completion import models
+from batch_export.cli.exported_files import MOST_IN_ONE, ExportedFile, in_one, listed, tell_dropped, write
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.config.groups import ConfigGroups
-from batch_export.digest import Digest, digest_file
 from batch_export.errors import RunError, UsageError
 from batch_export.nouns import counted
 from batch_export.record import Cell, Record
@@ -34,7 +34,6 @@ from batch_export.sources.places import models_dir
 from batch_export.spec import RunSpec
 from batch_export.store import Store, open_store
 from batch_export.store.entry import read_entry
-from batch_export.store.files import copy_in
 from batch_export.sweeps.planned import planned_cells
 from batch_export.words import one_line
 
@@ -43,21 +42,6 @@ MANIFEST_VERSION = 1
 """Raised when the manifest changes incompatibly. 1 (2026-11): first."""
 
 _ZOO = "batch_export.zoo/"
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedFile:
-    """One cell's files, relative to the destination, with their digests; `external` are its data files."""
-
-    cell: Cell
-    path: str
-    sha256: Digest
-    external: dict[str, Digest] = field(default_factory=dict)
-
-    def entry(self) -> dict[str, Any]:
-        """What the manifest says of it: the value on each axis that a file depends on, then the rest."""
-        values = {axis: getattr(self.cell, axis) for axis in type(self.cell).axes() if axis != "provider"}
-        return {**values, "path": self.path, "sha256": self.sha256, "external": self.external}
 
 
 def run(arguments: list[str]) -> int:
@@ -85,6 +69,7 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
     from batch_export.runner.sweep import run_sweep  # lazy: joblib takes 0.4 s
 
     dest: Path = asked.dest.absolute()
+    limit = min(parse_size(asked.limit, "--limit"), MOST_IN_ONE)
     spec, cells = planned_cells(composed, start=True)
     if len(spec.matrix.exporters) > 1:
         raise UsageError("export: choose one exporter, e.g. matrix.exporters=[core]")
@@ -108,7 +93,10 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
             bad += 1
             why = one_line(record.message)
             print(f"{record.cell.name}: {record.verdict} {record.stage} {record.error_class}: {why}")
-    changed = _write(store, dest, done.values())
+    before = listed(dest / MANIFEST)
+    if asked.single_file:
+        done = {made.path: in_one(made, store, dest, limit) for made in done.values()}
+    changed = sum(made.written for made in done.values()) + write(store, dest, done.values())
     if asked.depfile is not None:
         _write_depfile(asked.depfile, dest / MANIFEST, _dependencies(records, spec, store, composed.groups))
     if bad or not done:
@@ -121,6 +109,7 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
     else:
         os.utime(path)
     print(f"{dest}: {counted(len(done), 'file')}, " + (f"{changed} written" if changed else "up to date"))
+    tell_dropped(dest, before - {name for made in done.values() for name in (made.path, *made.external)}, asked.prune)
     return 0
 
 
@@ -152,28 +141,6 @@ def _folder(cell: Cell) -> str:
     The provider changes nothing in a file, and there is one exporter only.
     """
     return "/".join(word for axis, word in cell.path.items() if axis not in ("opset", "provider", "exporter"))
-
-
-def _write(store: Store, dest: Path, made: Iterable[ExportedFile]) -> int:
-    """Brings the files into the destination; returns how many had to be written."""
-    wanted: dict[str, Digest] = {}
-    for item in made:
-        for name, digest in {item.path: item.sha256, **item.external}.items():
-            if wanted.setdefault(name, digest) != digest:
-                raise RunError(
-                    f"{name} would be two different files (the exporter writes data per opset). "
-                    "Next step: export one opset per destination"
-                )
-    changed = 0
-    for name, digest in sorted(wanted.items()):
-        path = dest / name
-        if path.is_file() and digest_file(path) == digest:
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        source = store.content.find(digest) or next(store.content.models.glob(f"*/{digest}.onnx"))
-        copy_in(source, path, path.parent)
-        changed += 1
-    return changed
 
 
 def _dependencies(records: Sequence[Record], spec: RunSpec, store: Store, groups: ConfigGroups) -> list[Path]:
@@ -216,5 +183,10 @@ def _parser() -> argparse.ArgumentParser:
         "--depfile", type=Path, metavar="FILE", help="write what the files depend on, for Make or Ninja"
     )
     add_config_dirs(parser)
+    parser.add_argument("--single-file", action="store_true", help="weights inside the file, where it can hold them")
+    parser.add_argument(
+        "--limit", default="2G", metavar="SIZE", help="with --single-file: larger ones keep their data beside them"
+    )
+    parser.add_argument("--prune", action="store_true", help="remove files of an earlier export that are gone from it")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     return parser

@@ -28,6 +28,7 @@ from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
 from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.graph import block_bodies, metadata
+from batch_export.exporter.graph.opsets import DEFAULT_OPSET, default_for
 from batch_export.exporter.optimise import opset
 from batch_export.exporter.optimise import passes as optimise
 from batch_export.exporter.optimise.weight_folding import GROWTH
@@ -42,7 +43,7 @@ from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.plugin import Exporter
 
-DEFAULT_OPSET = 20
+__all__ = ["DEFAULT_OPSET", "export", "to_onnx"]
 
 
 def export(
@@ -95,7 +96,8 @@ def export(
         verbose: print each stage with its time.
         input_names: names of the ONNX inputs, in order.
         output_names: names of the ONNX outputs, in order.
-        opset_version: the ONNX opset, from 13 to 28; 20 when None. The file has exactly this opset.
+        opset_version: the ONNX opset, from 13 to 28. The file has exactly this opset; when None, 20, or the first one
+            that has the model's dtypes.
         dynamic_axes: input or output name -> {axis: name} or a list of axes; turned into `dynamic_shapes`, which is
             preferred when both are given.
         keep_initializers_as_inputs: whether weights are also inputs of the file.
@@ -178,6 +180,9 @@ def export(
                 capture_blocks=capture_blocks,
             )
             journal.captured = captured
+        if opset_version is None and registry is None:
+            nodes = captured.traced.graph.nodes
+            target_opset = journal.opset_version = default_for(node.meta.get("val") for node in nodes)
         if dump_exported_program:
             artifacts.dump_program(captured.program, folder)
         program = to_onnx(
@@ -266,6 +271,7 @@ class _Saving:
         if self._f is not None:
             with journal.stage("save"):
                 program.save(self._f, **self._options)
+            journal.passes = [*journal.passes, *program.folding]
 
 
 def _older_form(

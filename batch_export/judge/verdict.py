@@ -374,7 +374,7 @@ def _shown(runs: Sequence[RunFacts], tolerance_of: Mapping[str, Tolerance], fact
 
 
 def _float64_sentence(record: Record, model: ModelSpec, tolerances: Mapping[str, Tolerance]) -> str:
-    """Says what eager in float64 tells of a cell, or why it was not asked; empty where nothing was compared."""
+    """Says what eager in float64 shows about a cell, or why it was not asked; empty where nothing was compared."""
     runs = [run for run in record.runs if run.outputs]
     beside = [(output, run) for run in runs for output in run.outputs if output.has_oracle]
     if beside:

@@ -27,6 +27,8 @@ from batch_export.spec import RunSpec
 RUN_FILE = "run.json"
 RECORDS_FILE = "records.jsonl"
 SUMMARY_FILE = "summary.json"
+TRIED = "tried"
+"""Folder beside the runs: configs of models that were described on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,17 @@ def point_latest(outputs: Path, run_folder: Path) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         write_whole(outputs / "latest.txt", f"{target}\n".encode())
+
+
+def hide_from_git(outputs: Path, run_folder: Path) -> None:
+    """Writes a `.gitignore` into a folder of outputs that this run has just made: what lies there is not for a commit.
+
+    A folder that holds anything else is somebody's own, and left as it is.
+    """
+    made = {run_folder.parent.name, "store", TRIED}
+    with contextlib.suppress(OSError, RunError):
+        if {entry.name for entry in outputs.iterdir()} <= made:
+            write_whole(outputs / ".gitignore", b"# Written by batch_export: runs and their store.\n*\n")
 
 
 def require_writable(folder: Path, key: str) -> None:

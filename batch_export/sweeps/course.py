@@ -118,6 +118,7 @@ def sweep_composed(
         raise
     for sentence in () if quiet else composed.hidden(spec):
         print(sentence, file=sys.stderr)
+    files.hide_from_git(outputs, folder)
     files.write_run(folder, spec, cells, command)
     files.point_latest(outputs, folder)
     known = frozenset(composed.groups.names("model"))

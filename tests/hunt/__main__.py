@@ -14,7 +14,7 @@ import torch
 from hunt.judge import OURS
 from hunt.pool import Pool
 from hunt.report import Report
-from hunt.worker import record, warm_all
+from hunt.worker import FURTHER, record, warm_all
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -32,6 +32,9 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=180.0, help="seconds for one program, shrinking included")
     parser.add_argument(
         "--reference-share", type=int, default=20, help="also ask onnx.reference for one program of so many"
+    )
+    parser.add_argument(
+        "--opsets", type=int, default=1 + FURTHER, help="at so many opsets the capture of a program is translated"
     )
     parser.add_argument(
         "--ours-only", action="store_true", help="only count what is not the exporter's, which saves its shrinking"
@@ -53,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     warm_all()
     report = Report(options.out)
-    pool = Pool(options.workers, options.limit, options.reference_share, report.known)
+    pool = Pool(options.workers, options.limit, options.reference_share, report.known, opsets=options.opsets - 1)
     if options.ours_only:
         pool.shrinks = frozenset(OURS)
     for found in pool.run(iter(seeds), lambda: time.monotonic() < end):

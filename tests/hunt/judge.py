@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -61,6 +61,8 @@ class Finding:
         detail: one line with the numbers.
         case: index of the case that shows it.
         output: index of the file's output that shows it, -1 where none does.
+        opset: of the file that shows it.
+        files: that were judged, one for each opset.
     """
 
     outcome: str
@@ -68,6 +70,8 @@ class Finding:
     detail: str = ""
     case: int = 0
     output: int = -1
+    opset: int = 0
+    files: int = 0
 
     @property
     def is_ours(self) -> bool:
@@ -80,16 +84,18 @@ class Finding:
         return self.outcome, self.kind
 
 
-def judge(program: Program, cases: Sequence[Case], *, reference: bool = False) -> Finding:
+def judge(program: Program, cases: Sequence[Case], *, reference: bool = False, opsets: Sequence[int] = ()) -> Finding:
     """Judges a program at its cases, of which the first is the example.
 
     Args:
         program: to export.
         cases: the example first.
         reference: ask the reference evaluator also where onnxruntime agrees.
+        opsets: others that the capture is translated at as well; what is found is the worst of all files.
     """
+    results = _Results(program, cases)
     try:
-        runs.eager(program, cases[0].values)
+        results.of(0)
     except Exception as error:
         return Finding("skipped", _words(error), str(error))
     try:
@@ -97,23 +103,80 @@ def judge(program: Program, cases: Sequence[Case], *, reference: bool = False) -
     except OnnxExporterError as error:
         return Finding("refused", f"{type(error).__name__}: {error.operator or _words(error)}", _line(error))
     except Exception as error:
-        return Finding("raw error", _words(error), _line(error))
+        return Finding("raw error", _words(error), _line(error), opset=program.opset)
+    found = [_file(program, cases, exported, results, reference)]
+    for opset in opsets:
+        if found[-1].is_ours:
+            break
+        found.append(_further(replace(program, opset=opset), cases, exported, results))
+    return replace(min(found, key=lambda one: _ORDER.index(one.outcome)), files=len(found))
+
+
+_ORDER = (*OURS, "assumed", "declared", "upstream", "reference", "skipped", "ok", "refused")
+
+
+class _Results:
+    """Eager's results at each case, computed once for all files; None where eager fails."""
+
+    def __init__(self, program: Program, cases: Sequence[Case]) -> None:
+        self._program, self._cases = program, cases
+        self._kept: dict[int, list[torch.Tensor] | Exception] = {}
+
+    def of(self, index: int) -> list[torch.Tensor]:
+        """Those at one case.
+
+        Raises:
+            Exception: eager's.
+        """
+        if index not in self._kept:
+            try:
+                self._kept[index] = runs.eager(self._program, self._cases[index].values)
+            except Exception as error:
+                self._kept[index] = error
+        found = self._kept[index]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _further(program: Program, cases: Sequence[Case], exported: runs.Export, results: _Results) -> Finding:
+    """What becomes of the capture at another opset."""
+    try:
+        other = runs.again(exported, program.opset)
+    except OnnxExporterError as error:
+        return Finding("refused", f"{type(error).__name__}: {error.operator or _words(error)}", _line(error))
+    except Exception as error:
+        return Finding("raw error", _words(error), _line(error), opset=program.opset)
+    return _file(program, cases, other, results, False)
+
+
+def _file(
+    program: Program, cases: Sequence[Case], exported: runs.Export, results: _Results, reference: bool
+) -> Finding:
+    """One file at all cases."""
     files = runs.Files(exported)
     try:
         files.check()
     except Exception as error:
-        return Finding("invalid", _words(error), _line(error))
-    judged = [_at(program, case, index, exported, files, reference) for index, case in enumerate(cases)]
-    order = (*OURS, "assumed", "declared", "upstream", "reference", "skipped", "ok")
-    found = min(judged, key=lambda one: order.index(one.outcome))
-    return found if found.outcome != "skipped" else Finding("ok")
+        return Finding("invalid", _words(error), _line(error), opset=program.opset)
+    judged = [_at(program, case, index, exported, files, results, reference) for index, case in enumerate(cases)]
+    found = min(judged, key=lambda one: _ORDER.index(one.outcome))
+    return replace(found, opset=program.opset) if found.outcome != "skipped" else Finding("ok", opset=program.opset)
 
 
-def _at(program: Program, case: Case, index: int, exported: runs.Export, files: runs.Files, reference: bool) -> Finding:
+def _at(
+    program: Program,
+    case: Case,
+    index: int,
+    exported: runs.Export,
+    files: runs.Files,
+    results: _Results,
+    reference: bool,
+) -> Finding:
     if not _holds(exported.restrictions, case.sizes):
         return Finding("skipped", "outside its guards", case=index)
     try:
-        expected = runs.eager(program, case.values)
+        expected = results.of(index)
     except Exception as error:
         return Finding("skipped", _words(error), case=index)
     try:
@@ -143,7 +206,7 @@ def _blamed(
     differing: Mapping[str, Any],
 ) -> Finding:
     """Whether a difference stands once eager's own rounding is known, and whose it is."""
-    allowances = _allowances(program, case, expected)
+    allowances = allowances_of(program, case, expected)
     if allowances is None:
         return Finding("skipped", "undefined", case=index)
     allowed = [allowances[place] for place in mapped]
@@ -212,7 +275,7 @@ def _differs(
     return worst([difference(*three) for three in zip(wanted, actual, excused, strict=True)])
 
 
-def _allowances(program: Program, case: Case, expected: list[torch.Tensor]) -> list[Allowance] | None:
+def allowances_of(program: Program, case: Case, expected: list[torch.Tensor]) -> list[Allowance] | None:
     """What eager's own sensitivity excuses; None where the program does what nobody defines."""
     try:
         exact: list[Any] = list(runs.eager(program, case.values, float64=True))

@@ -31,14 +31,23 @@ _DECLARED: tuple[tuple[str, str], ...] = (
         "eager's running mean of infinities is NaN",
     ),
 )
-"""Operators -> what of them is declared at NaN and infinities; docs/exporter.md says the same."""
+"""Operator -> what of it is declared where NaN, infinities or huge numbers reach it; docs/exporter.md says the same."""
 
 
-def declared(kind: str, detail: str, operators: str) -> str:
-    """What is declared of a small program's difference; empty when nothing is, and for finite programs always."""
-    if kind not in ("nan", "infinity", "sign of zero") and SPECIAL_ON_THE_WAY not in detail:
+def declared(detail: str, wrong: list[str] | None) -> str:
+    """What is declared of a small program's difference; empty when nothing is, and always where every number is finite.
+
+    Args:
+        detail: of the finding.
+        wrong: the operators of the steps that the file gets wrong at its own numbers, None where that is not known.
+            Every one of them has to be declared: a name somewhere in the program excuses nothing.
+    """
+    if wrong is None or (wrong and SPECIAL_ON_THE_WAY not in detail):
         return ""
-    return next((text for pattern, text in _DECLARED if re.search(pattern, operators)), "")
+    if not wrong:
+        return "every step is right at the file's own numbers"
+    texts = [next((text for pattern, text in _DECLARED if re.search(pattern, one)), "") for one in wrong]
+    return texts[0] if all(texts) else ""
 
 
 def explanation(cause: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from hunt.worker import SHRUNK, work
+from hunt.worker import FURTHER, SHRUNK, work
 
 _PROGRAMS = 400
 """After so many a process is replaced: sessions and captures leave memory behind."""
@@ -38,6 +38,7 @@ class Pool:
         share: one program of so many is also run in the reference evaluator where onnxruntime agrees; 0 for none.
         known: causes that have been found; of these no script is written again.
         shrinks: outcomes that are shrunk to their cause.
+        opsets: beside the program's own at which its capture is translated.
     """
 
     workers: int
@@ -45,6 +46,7 @@ class Pool:
     share: int = 20
     known: set[str] = field(default_factory=set)
     shrinks: frozenset[str] = SHRUNK
+    opsets: int = FURTHER
 
     def run(self, seeds: Iterator[int], go_on: Callable[[], bool]) -> Iterator[dict[str, Any]]:
         """Records of the seeds, until there are no more or `go_on` says so."""
@@ -86,7 +88,7 @@ class Pool:
         if worker.seed is not None:
             worker.since = time.monotonic()
             reference = bool(self.share) and worker.seed % self.share == 0
-            worker.pipe.send((worker.seed, reference, frozenset(self.known), self.shrinks))
+            worker.pipe.send((worker.seed, reference, frozenset(self.known), self.shrinks, self.opsets))
 
     def _ended(self, worker: _Worker) -> dict[str, Any] | None:
         """The record of the worker's seed once there is one; a death or too long a wait is one too."""

@@ -29,6 +29,7 @@ class Report:
         self._outcomes: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._operators: Counter[str] = Counter()
+        self._files = 0
         self._causes: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._scripts: dict[str, tuple[int, Path]] = {}
         self._begun = self._said = time.monotonic()
@@ -43,6 +44,7 @@ class Report:
         """One program's record."""
         text = record.pop("script", None)
         self._outcomes[record["outcome"]] += 1
+        self._files += record.get("files", 0)
         self._operators.update(record.get("operators", ()))
         if record["outcome"] == "refused":
             self._refused[record["kind"]] += 1
@@ -64,7 +66,7 @@ class Report:
         seconds = time.monotonic() - self._begun
         total = sum(self._outcomes.values())
         counts = ", ".join(f"{count} {outcome}" for outcome, count in self._outcomes.most_common())
-        return f"{total} programs in {seconds:.0f} s: {counts}"
+        return f"{total} programs, {self._files} files, in {seconds:.0f} s: {counts}"
 
     def text(self) -> str:
         """The summary."""

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 import batch_export
 from batch_export.errors import ExportWarning
+from batch_export.exporter.api import to_onnx
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.runtime.ort import OrtSession
@@ -82,6 +83,23 @@ def export(program: Program, example: Tensors, *, optimize: bool = True) -> Expo
         )
     said = [str(one.message) for one in caught if issubclass(one.category, ExportWarning)]
     return Export(made, made.model_proto, "\n".join(said))
+
+
+def again(exported: Export, opset: int) -> Export:
+    """The same capture at another opset: a capture costs ten times what is done with it afterwards.
+
+    Raises:
+        OnnxExporterError: where the exporter refuses it.
+        Exception: anything else is a defect of the exporter.
+    """
+    STAGE.value = b"export"
+    captured = exported.program.captured
+    if captured is None:
+        raise ValueError("nothing was captured")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = to_onnx(captured, opset)
+        return Export(made, made.model_proto, exported.warned)
 
 
 def collected(made: torch.nn.Module, given: tuple[Any, ...]) -> list[torch.Tensor]:

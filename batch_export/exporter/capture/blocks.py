@@ -227,15 +227,15 @@ def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable
                 with sharing(module, whole=whole) as shared:
                     program = strategy(module, args, kwargs, form)
                 block_expansion.find_sources(program, shared.recordings, shared.copies)
+            except NotSharedError:
+                continue  # the nodes themselves are what torch cannot mistake
             except Exception as error:
                 failed = f"{type(error).__name__} while sharing"
                 if not any(block.stamped for block in shared.blocks):
                     raise
-                if whole and not shared.copies:
-                    break
-            else:
-                program._blocks = shared.blocks  # type: ignore[attr-defined]
-                return program
+                break
+            program._blocks = shared.blocks  # type: ignore[attr-defined]
+            return program
         program = strategy(module, args, kwargs, form)
         program._blocks = [replace(block, stamped=[], reason=failed) for block in shared.blocks]  # type: ignore[attr-defined]
         return program

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from batch_export.calling import caches, exported_inputs
+from batch_export.calling import caches, dataclass_inputs, exported_inputs
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import attributes, torchscript
+from batch_export.exporter.capture import attributes, tied_axes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
@@ -51,6 +52,11 @@ def as_module(model: Any) -> torch.nn.Module:
     """
     if isinstance(model, torch.nn.Module):
         return model
+    if isinstance(model, type) and issubclass(model, torch.nn.Module):
+        raise CaptureError(
+            f"the model is the class {model.__name__}, and no module",
+            next_step=f"pass an instance: {model.__name__}(...)",
+        )
     if callable(model):
         return _CallableModule(model)
     raise CaptureError(
@@ -62,6 +68,7 @@ def as_module(model: Any) -> torch.nn.Module:
 def named_inputs(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The example inputs by parameter name, whatever kind of model it is."""
     caches.register()
+    dataclass_inputs.register((args, kwargs))
     if isinstance(model, torch.export.ExportedProgram):
         module: torch.nn.Module = model.module(check_guards=False)
     elif torchscript.is_scripted(model):
@@ -107,6 +114,7 @@ def capture(
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
     caches.register()
     arguments, keywords = tuple(args), dict(kwargs or {})
+    dataclass_inputs.register((arguments, keywords))
     allow_assumptions = guards == "allow" if allow_assumptions is None else allow_assumptions
     if isinstance(model, torch.export.ExportedProgram):
         return _as_it_is(model, arguments, keywords, dynamic_shapes, guards)
@@ -150,6 +158,7 @@ def capture(
             captured = course.from_examples()
             captured.fixed = narrower
     captured.changed_attributes = list(changed)
+    captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
     captured.traced.example_inputs = (arguments, keywords)
     warn(captured)
     return captured
@@ -212,3 +221,9 @@ def _check_call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str
             f"the example inputs do not fit forward({', '.join(signature.parameters)}): {error}",
             next_step="pass args and kwargs as the model is called",
         ) from error
+    for name, value in shapes.bind_names(module, args, kwargs).items():
+        if any(isinstance(leaf, np.ndarray) for leaf in pytree.tree_leaves(value)):
+            raise CaptureError(
+                f"the input {name} is a numpy array, or has one in it, which would be no input of the file",
+                next_step="pass a tensor: torch.from_numpy(array)",
+            )

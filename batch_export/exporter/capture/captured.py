@@ -47,6 +47,7 @@ class Captured:
         fixed: guards because of which axes left to the exporter are fixed.
         blocks: kinds of repeated blocks, and for which of them one's nodes were written again for another.
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
+        tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
     """
 
@@ -57,6 +58,7 @@ class Captured:
     derived_names: dict[str, str] = field(default_factory=dict)
     assumptions: list[Assumption] = field(default_factory=list)
     changed_attributes: list[str] = field(default_factory=list)
+    tied: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
     fixed: list[Guard] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
@@ -117,7 +119,9 @@ def _with_place(guard: Guard) -> str:
 def warn(captured: Captured) -> None:
     """Says what the file leaves out or takes for granted."""
     for one in captured.assumptions:
-        warnings.warn(f"the file holds as long as the data decide as in the example: {one.text}", ExportWarning, 5)
+        warnings.warn(
+            f"the file holds as long as the data decide as in the example: {one.text}", ExportWarning, users_level()
+        )
     if captured.strategy == TRACE and not captured.assumptions:
         warnings.warn(
             "the model was captured by torch.jit.trace: what Python decided is decided as for the example inputs",
@@ -144,6 +148,13 @@ def warn(captured: Captured) -> None:
         where = f" (at {guard.source})" if guard.source else ""
         warnings.warn(
             f"the model makes the axes {kept} and {other} equal{where}: they are one axis in the file, {kept}",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
+    for axes in captured.tied:
+        warnings.warn(
+            f"{axes}, which were left to the exporter, are one axis in the file: at other sizes the model gives "
+            "something that the file cannot; give them names to be told the line",
             ExportWarning,
             stacklevel=users_level(),
         )

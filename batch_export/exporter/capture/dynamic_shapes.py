@@ -101,6 +101,12 @@ def canonical(
             f"dynamic_shapes is a {type(dynamic_shapes).__name__}",
             next_step="give a dict keyed by parameter names or a tuple in the order of the inputs",
         )
+    gathered = _gathered(module)
+    if gathered not in by_name and isinstance(dynamic_shapes.get(gathered), Mapping):
+        dynamic_shapes = {
+            **{name: dynamic_shapes[name] for name in dynamic_shapes if name != gathered},
+            **dynamic_shapes[gathered],
+        }
     unknown = set(dynamic_shapes) - set(by_name)
     if unknown:
         raise DynamicShapeError(
@@ -108,6 +114,13 @@ def canonical(
             next_step=f"the inputs are {', '.join(by_name)}",
         )
     torch_form = {name: walker.walk(dynamic_shapes.get(name), value, name) for name, value in by_name.items()}
+    named = inspect.signature(module.forward).parameters
+    inner = [name for name in by_name if name not in named]
+    if inner and any(walker.wanted):
+        raise DynamicShapeError(
+            f"forward takes {', '.join(inner)} by **{gathered}, and then torch.export leaves no axis of any input free",
+            next_step="name these inputs in forward's signature, or in that of a module that calls this one",
+        )
     for label, others in walker.renamed.items():
         warnings.warn(
             f"axes of different sizes are called {label} in dynamic_shapes, so that they are not one axis: those of "
@@ -123,6 +136,12 @@ def canonical(
     flat = len(pytree.tree_leaves((tuple(args), dict(kwargs))))
     positions = {aliases[place]: index for index in range(flat) if (place := f"['flat_args'][{index}]") in aliases}
     return DynamicShapes(torch_form, walker.names, required, axes, aliases, forms, positions)
+
+
+def _gathered(module: torch.nn.Module) -> str:
+    """The parameter of forward that takes all other keywords; empty where there is none."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    return next((one.name for one in parameters if one.kind is inspect.Parameter.VAR_KEYWORD), "")
 
 
 def _axes(

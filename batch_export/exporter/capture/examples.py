@@ -55,6 +55,10 @@ class Examples:
         firm = {variable for axis in self._axes if axis.required for variable in self._variables(axis)}
         return [axis for axis, size in self.given.items() if size < 2 and (axis in firm) == required]
 
+    def at(self, sizes: Mapping[str, int]) -> Inputs | None:
+        """The given example at other sizes of some axes; None where one is beyond its declared range."""
+        return self._at({**self.given, **sizes})
+
     def lifted(self, axes: Sequence[str]) -> Inputs | None:
         """The given example with two elements or more in some axes; None where the model takes no such inputs."""
         if not axes:

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter.capture import assumptions
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured
@@ -89,7 +90,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             try:
                 mode = contextlib.nullcontext() if name in ASSUMING else size_oblivious()
                 lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
-                with mode, lengths:
+                checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
+                with mode, lengths, checks:
                     program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))

@@ -38,6 +38,8 @@ def _wanted(given: Any, words: Mapping[str, str]) -> Wanted | None:
     Names and named Dims become `Dim.DYNAMIC`: torch then rejects an axis that the model fixes, and everything else that
     it finds out about the axis is judged by `guards.py`, in one way for all forms.
     """
+    if isinstance(given, bool):
+        return None
     if given is None or isinstance(given, int):
         return Wanted(given)
     if isinstance(given, AxisExpression):
@@ -59,6 +61,23 @@ def _wanted(given: Any, words: Mapping[str, str]) -> Wanted | None:
 def _limit(bound: Any) -> int | None:
     """A declared bound that says more than torch's own: 1 and up, and not infinity."""
     return int(bound) if isinstance(bound, int) and 0 < bound < 2**62 else None
+
+
+def _misfit(given: Any, wanted: Wanted, size: int) -> str:
+    """Why an axis of the example cannot be what was asked for; empty where it can, as any size below 2 can."""
+    if isinstance(given, int) and given != size:
+        return f"is {size} in the example"
+    if size < 2 or not isinstance(given, (Dim, _DimHint)):
+        return ""
+    if size < wanted.lowest or (wanted.highest is not None and size > wanted.highest):
+        upwards = f"from {wanted.lowest}" + (f" to {wanted.highest}" if wanted.highest is not None else "")
+        return f"is {size} in the example, and was declared {upwards}"
+    if isinstance(given, _DerivedDim):
+        first = int(given.fn(0))
+        step = int(given.fn(1)) - first
+        if (size - first) % step if step else size != first:
+            return f"is {size} in the example, which {given.__name__} never is"
+    return ""
 
 
 def _is_axis_map(spec: Any) -> bool:
@@ -127,8 +146,19 @@ class Walk:
                     f"dynamic_shapes has {given!r} for axis {axis} of the input {where}",
                     next_step="give a name, a torch.export.Dim, Dim.DYNAMIC, Dim.AUTO, Dim.STATIC, an int or None",
                 )
+            size = int(tensor.shape[axis])
+            problem = _misfit(given, wanted, size)
+            if isinstance(given, Dim) and not wanted.derived and size > 1:
+                known = self._sizes.setdefault(wanted.name, size)
+                problem = problem or (f"is {size} in the example, and {known} elsewhere" if known != size else "")
+            if problem:
+                called = f" ({wanted.name})" if wanted.name else f" ({given})" if isinstance(given, int) else ""
+                raise DynamicShapeError(
+                    f"axis {axis}{called} of the input {where} {problem}",
+                    next_step="give an example of the sizes in dynamic_shapes, or say there what the example has",
+                )
             if isinstance(given, str) and not isinstance(given, AxisExpression) and wanted.name:
-                wanted = replace(wanted, name=self._own_name(wanted.name, int(tensor.shape[axis])))
+                wanted = replace(wanted, name=self._own_name(wanted.name, size))
             converted[axis] = wanted.torch_form
             if wanted.is_dynamic:
                 names[axis], remembered[axis] = wanted.name, wanted

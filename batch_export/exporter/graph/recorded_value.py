@@ -15,6 +15,12 @@ from onnxscript.onnx_opset import opset18
 
 from batch_export.errors import TranslationError
 
+Number = int | float | ir.Value
+"""What stands for a real number in a translation: one that is known, or a value that is known when the model runs."""
+
+Size = int | ir.Value
+"""The size of an axis, a place on it or a number of elements, likewise; a value is `int64[]` or `int64[1]`."""
+
 
 class Operators(Protocol):
     """An opset as the recorder runs it: each operator gives one value, but for those named here."""
@@ -77,68 +83,68 @@ class RecordedValue(ir.Value):
             raise TypeError(f"the length of {self.name} is known only when the model runs")
         return sizes[0]
 
-    def __add__(self, other: Any) -> RecordedValue:
+    def __add__(self, other: Number) -> RecordedValue:
         return _op.Add(self, other)
 
-    def __radd__(self, other: Any) -> RecordedValue:
+    def __radd__(self, other: Number) -> RecordedValue:
         return _op.Add(other, self)
 
-    def __sub__(self, other: Any) -> RecordedValue:
+    def __sub__(self, other: Number) -> RecordedValue:
         return _op.Sub(self, other)
 
-    def __rsub__(self, other: Any) -> RecordedValue:
+    def __rsub__(self, other: Number) -> RecordedValue:
         return _op.Sub(other, self)
 
-    def __mul__(self, other: Any) -> RecordedValue:
+    def __mul__(self, other: Number) -> RecordedValue:
         return _op.Mul(self, other)
 
-    def __rmul__(self, other: Any) -> RecordedValue:
+    def __rmul__(self, other: Number) -> RecordedValue:
         return _op.Mul(other, self)
 
-    def __truediv__(self, other: Any) -> RecordedValue:
+    def __truediv__(self, other: Number) -> RecordedValue:
         return _op.Div(self, other)
 
-    def __rtruediv__(self, other: Any) -> RecordedValue:
+    def __rtruediv__(self, other: Number) -> RecordedValue:
         return _op.Div(other, self)
 
-    def __pow__(self, other: Any) -> RecordedValue:
+    def __pow__(self, other: Number) -> RecordedValue:
         return _op.Pow(self, other)
 
-    def __mod__(self, other: Any) -> RecordedValue:
+    def __mod__(self, other: Number) -> RecordedValue:
         fmod = 1 if self.dtype is not None and self.dtype.is_floating_point() else 0
         return _op.Mod(self, other, fmod=fmod)
 
-    def __matmul__(self, other: Any) -> RecordedValue:
+    def __matmul__(self, other: Number) -> RecordedValue:
         return _op.MatMul(self, other)
 
     def __neg__(self) -> RecordedValue:
         return _op.Neg(self)
 
-    def __and__(self, other: Any) -> RecordedValue:
+    def __and__(self, other: Number) -> RecordedValue:
         return _op.And(self, other)
 
-    def __rand__(self, other: Any) -> RecordedValue:
+    def __rand__(self, other: Number) -> RecordedValue:
         return _op.And(other, self)
 
-    def __or__(self, other: Any) -> RecordedValue:
+    def __or__(self, other: Number) -> RecordedValue:
         return _op.Or(self, other)
 
-    def __ror__(self, other: Any) -> RecordedValue:
+    def __ror__(self, other: Number) -> RecordedValue:
         return _op.Or(other, self)
 
     def __invert__(self) -> RecordedValue:
         return _op.Not(self)
 
-    def __lt__(self, other: Any) -> RecordedValue:
+    def __lt__(self, other: Number) -> RecordedValue:
         return _op.Less(self, other)
 
-    def __le__(self, other: Any) -> RecordedValue:
+    def __le__(self, other: Number) -> RecordedValue:
         return _op.LessOrEqual(self, other)
 
-    def __gt__(self, other: Any) -> RecordedValue:
+    def __gt__(self, other: Number) -> RecordedValue:
         return _op.Greater(self, other)
 
-    def __ge__(self, other: Any) -> RecordedValue:
+    def __ge__(self, other: Number) -> RecordedValue:
         return _op.GreaterOrEqual(self, other)
 
 

@@ -21,7 +21,7 @@ def _first(self: ir.Value, position: int) -> Any:
     return axes.shaped(moved, None if self.shape is None else [self.shape[other] for other in order])
 
 
-def _from_first(value: Any, position: int, count: int) -> RecordedValue:
+def _from_first(value: RecordedValue, position: int, count: int) -> RecordedValue:
     order = list(range(1, count))
     order.insert(position, 0)
     return value if position == 0 else op.Transpose(value, perm=order)
@@ -39,7 +39,9 @@ def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> Any:
     axes.shaped(start, list(moved.shape)[1:])
     assert data.dtype is not None
 
-    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def step(
+        states: Sequence[RecordedValue], slices: Sequence[RecordedValue]
+    ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
         product = op.Mul(states[0], slices[0])
         return [product], [product]
 
@@ -55,7 +57,7 @@ def as_number(self: ir.Value, dtype: int) -> Any:
     return axes.shaped(op.Cast(self, to=ir.DataType.INT64 if wanted is None else wanted), self.shape)
 
 
-def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> Any:
+def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> tuple[RecordedValue, ...]:
     """Values and indices so far; of equal elements the later one, and NaN once it was met, as in torch."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
@@ -73,7 +75,7 @@ def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> Any:
     numbers = loops.positions(axes.size(longer, 0))
     axes.shaped(numbers, [None])
 
-    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
         (value, index), (new, number) = states, slices
         taken = is_better(new, value)
         if axes.is_float(data):
@@ -88,25 +90,27 @@ def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> Any:
 
 
 @lowering("aten::cummax")
-def cummax(self: ir.Value, dim: int) -> Any:
+def cummax(self: ir.Value, dim: int) -> tuple[RecordedValue, ...]:
     """The largest element so far along an axis, and where it stands."""
     return _running_extreme(self, dim, op.GreaterOrEqual)
 
 
 @lowering("aten::cummin")
-def cummin(self: ir.Value, dim: int) -> Any:
+def cummin(self: ir.Value, dim: int) -> tuple[RecordedValue, ...]:
     """The smallest element so far along an axis, and where it stands."""
     return _running_extreme(self, dim, op.LessOrEqual)
 
 
 @lowering("prims::prod")
-def prod(inp: ir.Value, dims: Sequence[int] | None, output_dtype: int = -1) -> Any:
+def prod(inp: ir.Value, dims: Sequence[int] | None, output_dtype: int = -1) -> ir.Value:
     """The product along axes."""
     data = op.Cast(inp, to=output_dtype) if output_dtype != -1 else inp
     return data if dims is not None and not len(dims) else op.ReduceProd(data, dims, keepdims=0)
 
 
-def _moments(self: ir.Value, dim: Sequence[int] | None, correction: float, keepdim: bool) -> tuple[Any, Any]:
+def _moments(
+    self: ir.Value, dim: Sequence[int] | None, correction: float, keepdim: bool
+) -> tuple[RecordedValue, RecordedValue]:
     """Variance and mean; NaN where there are no more elements than the correction."""
     count = axes.rank(self)
     wanted = sorted({int(one) % max(count, 1) for one in dim}) if dim is not None and len(dim) else list(range(count))
@@ -126,7 +130,7 @@ def _moments(self: ir.Value, dim: Sequence[int] | None, correction: float, keepd
 @lowering("aten::var.correction")
 def var(
     self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
-) -> Any:
+) -> RecordedValue:
     """The variance along axes, over n - correction elements."""
     return _moments(self, dim, 1.0 if correction is None else correction, keepdim)[0]
 
@@ -142,7 +146,7 @@ def std(
 @lowering("aten::var_mean.correction")
 def var_mean(
     self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """Variance and mean."""
     return _moments(self, dim, 1.0 if correction is None else correction, keepdim)
 
@@ -150,14 +154,14 @@ def var_mean(
 @lowering("aten::std_mean.correction")
 def std_mean(
     self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """Standard deviation and mean."""
     variance, mean = var_mean(self, dim, correction, keepdim)
     return op.Sqrt(variance), mean
 
 
 @lowering("aten::logsumexp")
-def logsumexp(self: ir.Value, dim: Sequence[int], keepdim: bool = False) -> Any:
+def logsumexp(self: ir.Value, dim: Sequence[int], keepdim: bool = False) -> ir.Value:
     """log(sum(exp(self))) along axes, shifted by the maximum; integers become float32."""
     data = self if axes.is_float(self) else op.Cast(self, to=ir.DataType.FLOAT)
     if axes.rank(self) == 0:

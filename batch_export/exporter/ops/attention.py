@@ -13,7 +13,7 @@ from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
-def _repeat_heads(tensor: ir.Value, query: ir.Value) -> Any:
+def _repeat_heads(tensor: ir.Value, query: ir.Value) -> ir.Value:
     """Repeats the heads (third axis from the end) of keys or values until there are as many as the query has."""
     assert tensor.shape is not None
     assert query.shape is not None

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 
 
 def rank(value: ir.Value) -> int:
@@ -56,12 +56,12 @@ def shaped(value: Any, dims: Iterable[Any] | None) -> Any:
     return value
 
 
-def scalar(value: Any) -> RecordedValue:
+def scalar(value: ir.Value) -> RecordedValue:
     """`int64[1]` as `int64[]`."""
     return op.Reshape(value, op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64)))
 
 
-def reshaped(value: ir.Value, parts: Sequence[Any]) -> RecordedValue:
+def reshaped(value: ir.Value, parts: Sequence[ir.Value]) -> RecordedValue:
     """The value in a shape of parts, each `int64[n]`: where one is computed, a size of 0 is one and no mark to copy.
 
     Such a Reshape takes no -1, which runtimes refuse where another size is 0, and onnxruntime leaves it as it is.
@@ -82,14 +82,14 @@ def at_least_1d(value: ir.Value) -> Any:
     return shaped(op.Reshape(value, [1]), [1])
 
 
-def at_least_0d(value: ir.Value) -> Any:
+def at_least_0d(value: ir.Value) -> ir.Value:
     """A number that became a value: its shape is that of a scalar."""
     if value.shape is None:
         value.shape = ir.Shape([])
     return value
 
 
-def move_last(value: ir.Value, dim: int) -> Any:
+def move_last(value: ir.Value, dim: int) -> ir.Value:
     """The value with an axis moved to the end; `move_back` undoes it."""
     count, position = rank(value), axis(value, dim)
     if position == count - 1:
@@ -97,7 +97,7 @@ def move_last(value: ir.Value, dim: int) -> Any:
     return op.Transpose(value, perm=[*(other for other in range(count) if other != position), position])
 
 
-def move_back(value: ir.Value, dim: int, count: int) -> Any:
+def move_back(value: ir.Value, dim: int, count: int) -> ir.Value:
     """Puts the last of `count` axes back to where `move_last` took it from."""
     position = dim % count
     if position == count - 1:
@@ -132,7 +132,7 @@ def padded(
 
     Every axis is written out: onnxruntime moves a Transpose past a Pad that names its axes without renaming these.
     """
-    amounts: list[list[Any]] = [[0] * rank(value), [0] * rank(value)]
+    amounts: list[list[Size]] = [[0] * rank(value), [0] * rank(value)]
     for side, given in zip(amounts, (before, after), strict=True):
         for dim, amount in zip(listed, given, strict=True):
             side[axis(value, dim)] = amount

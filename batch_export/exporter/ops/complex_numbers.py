@@ -15,12 +15,12 @@ from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
-def _both(self: Any, other: Any) -> tuple[Any, Any]:
+def _both(self: Any, other: Any) -> tuple[RecordedValue, RecordedValue]:
     like = self if is_pair(self) else other
     return paired(self, like), paired(other, like)
 
 
-def _scaled(pairs: Any, number: Any) -> RecordedValue:
+def _scaled(pairs: ir.Value, number: Any) -> RecordedValue:
     """Pairs times a real tensor or a number."""
     if isinstance(number, ir.Value):
         return op.Mul(pairs, op.Unsqueeze(op.CastLike(number, pairs), [-1]))
@@ -35,7 +35,7 @@ def _times(pairs: Any, number: Any) -> RecordedValue:
     return op.Add(_scaled(pairs, number.real), _scaled(turned, number.imag))
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: object) -> bool:
     return not is_pair(value) and not isinstance(value, complex)
 
 
@@ -138,6 +138,6 @@ def direction(self: Any) -> RecordedValue:
 
 
 @lowering("aten::fill.Scalar", "aten::fill.Tensor", is_complex=True)
-def fill(self: ir.Value, value: Any) -> Any:
+def fill(self: ir.Value, value: Any) -> RecordedValue:
     """One number, real or complex, in the shape of a complex tensor."""
     return op.Expand(paired(value, self), op.Shape(self))

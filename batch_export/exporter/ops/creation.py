@@ -63,6 +63,17 @@ def ones_like(self: ir.Value, dtype: int = -1) -> RecordedValue:
     return full_like(self, 1, dtype)
 
 
+@lowering("aten::empty.memory_format")
+def empty(size: Sequence[Any], dtype: int = -1) -> RecordedValue:
+    """Memory without content is zeros here. Float4 is pairs of numbers to torch, and Expand has none at any opset."""
+    wanted = ir.DataType.FLOAT if dtype in (-1, None) else ir.DataType(dtype)
+    if wanted != ir.DataType.FLOAT4E2M1:
+        return op.Expand(op.Constant(value=ir.tensor(0, dtype=wanted)), list(size))
+    last = [one * 2 if isinstance(one, int) else op.Mul(one, 2) for one in size[-1:]]
+    zero = ir.serde.serialize_tensor(ir.tensor([0.0], dtype=wanted))
+    return op.ConstantOfShape([*size[:-1], *last], value=zero)
+
+
 @lowering("aten::empty_permuted")
 def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], dtype: int = -1) -> RecordedValue:
     """Memory without content is zeros here; the order of axes in memory has no counterpart."""

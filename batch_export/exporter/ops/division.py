@@ -25,7 +25,7 @@ def operands(self: Any, other: Any) -> tuple[Any, Any]:
     return self, other if isinstance(other, ir.Value) else axes.like(other, self)
 
 
-def _no_zero(self: Any, other: Any) -> Any:
+def _no_zero(self: ir.Value, other: ir.Value) -> ir.Value:
     """A scalar that divides integers and may be a free size of 0, by which torch divides only what has no elements."""
     if not isinstance(other, ir.Value) or other.shape != () or loops.recorder().known(other) is not None:
         return other
@@ -34,7 +34,7 @@ def _no_zero(self: Any, other: Any) -> Any:
     return op.Where(op.Equal(other, axes.like(0, other)), axes.like(1, other), other)
 
 
-def _sign(value: Any) -> int:
+def _sign(value: ir.Value) -> int:
     """1 or -1 for a number of the model that is known and not 0; 0 for what is not known."""
     array = loops.recorder().known(value)
     if array is None or array.size != 1:
@@ -43,7 +43,18 @@ def _sign(value: Any) -> int:
     return (number > 0) - (number < 0)
 
 
-def _opposed(rest: Any, other: Any) -> RecordedValue:
+def _is_minus_one(value: ir.Value) -> bool:
+    """Whether a divisor is -1: dividing the smallest integer by it ends the process that runs onnxruntime."""
+    array = loops.recorder().known(value)
+    return array is not None and array.size > 0 and bool((array == -1).all())
+
+
+def quotient_of(self: ir.Value, other: ir.Value) -> RecordedValue:
+    """The quotient of integers, rounded towards 0."""
+    return op.Mul(self, other) if _is_minus_one(other) else op.Div(self, other)
+
+
+def _opposed(rest: ir.Value, other: ir.Value) -> RecordedValue:
     """Whether a remainder has the other sign than the divisor; a remainder of 0 has none."""
     zero = axes.like(0, rest)
     sign = _sign(other)
@@ -53,20 +64,20 @@ def _opposed(rest: Any, other: Any) -> RecordedValue:
     return op.And(differ, op.Not(op.Equal(rest, zero)))
 
 
-def _is_unsigned(value: Any) -> bool:
+def _is_unsigned(value: ir.Value) -> bool:
     return value.dtype is not None and not value.dtype.is_signed()
 
 
-def floored(self: Any, other: Any) -> RecordedValue:
+def floored(self: ir.Value, other: ir.Value) -> RecordedValue:
     """The quotient of integers, rounded down."""
-    quotient = op.Div(self, other)
-    if _is_unsigned(self):
+    quotient = quotient_of(self, other)
+    if _is_unsigned(self) or _is_minus_one(other):
         return quotient
     rest = op.Sub(self, op.Mul(quotient, other))
     return op.Sub(quotient, op.CastLike(_opposed(rest, other), self))
 
 
-def _floored_float(self: Any, other: Any) -> RecordedValue:
+def _floored_float(self: ir.Value, other: ir.Value) -> RecordedValue:
     quotient, rest = op.Div(self, other), op.Mod(self, other, fmod=1)
     one, half, zero = (axes.like(number, self) for number in (1.0, 0.5, 0.0))
     exact = op.Div(op.Sub(self, rest), other)
@@ -78,7 +89,7 @@ def _floored_float(self: Any, other: Any) -> RecordedValue:
     return floor if _sign(other) else op.Where(op.Equal(other, zero), quotient, floor)
 
 
-def truncated(value: Any) -> RecordedValue:
+def truncated(value: ir.Value) -> RecordedValue:
     """A number without what follows the point; a zero keeps its sign."""
     return op.Where(op.Greater(value, axes.like(0.0, value)), op.Floor(value), op.Ceil(value))
 
@@ -92,7 +103,7 @@ def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> RecordedValue
     if axes.is_float(left):
         return truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
     right = _no_zero(left, right)
-    return op.Div(left, right) if rounding_mode == "trunc" else floored(left, right)
+    return quotient_of(left, right) if rounding_mode == "trunc" else floored(left, right)
 
 
 @lowering("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
@@ -100,6 +111,8 @@ def remainder(self: Any, other: Any) -> RecordedValue:
     """The remainder with the sign of the divisor."""
     left, right = operands(self, other)
     if not axes.is_float(left):
+        if _is_minus_one(right):
+            return op.Sub(left, op.Mul(left, op.Neg(right)))
         return op.Mod(left, _no_zero(left, right))
     rest = op.Mod(left, right, fmod=1)
     return op.Where(_opposed(rest, right), op.Add(rest, right), rest)
@@ -112,7 +125,7 @@ def fmod(self: Any, other: Any) -> RecordedValue:
     if axes.is_float(left):
         return op.Mod(left, right, fmod=1)
     right = _no_zero(left, right)
-    return op.Sub(left, op.Mul(op.Div(left, right), right))
+    return op.Sub(left, op.Mul(quotient_of(left, right), right))
 
 
 @lowering("aten::trunc", "aten::fix", "prims::trunc")

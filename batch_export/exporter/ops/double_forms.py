@@ -60,7 +60,7 @@ def _is_single(value: float) -> bool:
 
 
 def _layer_normalised(
-    x: ir.Value, scale: ir.Value, bias: ir.Value | None = None, axis: int = -1, epsilon: float = 1e-5, **_: Any
+    x: ir.Value, scale: ir.Value, bias: ir.Value | None = None, axis: int = -1, epsilon: float = 1e-5, **_: object
 ) -> Any:
     """Normalised values, mean and 1 / deviation; None where float32, which the attribute is, holds the epsilon."""
     if _is_single(epsilon):

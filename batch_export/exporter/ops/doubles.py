@@ -32,11 +32,11 @@ def is_double(value: ir.Value) -> bool:
     return value.dtype == ir.DataType.DOUBLE
 
 
-def _with_sign_of(x: Any, size: Any) -> RecordedValue:
+def _with_sign_of(x: RecordedValue, size: ir.Value) -> RecordedValue:
     return op.Where(op.Greater(x, _number(0.0)), size, op.Neg(size))
 
 
-def arctangent(x: Any) -> RecordedValue:
+def arctangent(x: RecordedValue) -> RecordedValue:
     """The arctangent of any float dtype."""
     if not is_double(x):
         return op.Atan(x)
@@ -54,18 +54,18 @@ def arctangent(x: Any) -> RecordedValue:
     return _with_sign_of(x, op.Where(is_far, op.Sub(_number(math.pi / 2), near), near))
 
 
-def _arcsine(x: Any) -> RecordedValue:
+def _arcsine(x: RecordedValue) -> RecordedValue:
     one = _number(1.0)
     return arctangent(op.Div(x, op.Sqrt(op.Mul(op.Sub(one, x), op.Add(one, x)))))
 
 
-def _arccosine(x: Any) -> RecordedValue:
+def _arccosine(x: RecordedValue) -> RecordedValue:
     one = _number(1.0)
     half = arctangent(op.Sqrt(op.Div(op.Sub(one, x), op.Add(one, x))))
     return op.Mul(_number(2.0), op.Abs(half))  # of 1 it is 0 and not -0
 
 
-def _sinh(x: Any) -> RecordedValue:
+def _sinh(x: RecordedValue) -> RecordedValue:
     size = op.Abs(x)
     near = exp_minus_one(op.Min(size, _number(1.0)))
     near = op.Mul(_number(0.5), op.Add(near, op.Div(near, op.Add(near, _number(1.0)))))
@@ -75,21 +75,21 @@ def _sinh(x: Any) -> RecordedValue:
     return _with_sign_of(x, op.Where(op.Less(size, _number(1.0)), near, far))
 
 
-def _cosh(x: Any) -> RecordedValue:
+def _cosh(x: RecordedValue) -> RecordedValue:
     root = op.Exp(op.Mul(op.Abs(x), _number(0.5)))
     half = op.Mul(op.Mul(_number(0.5), root), root)
     return op.Add(half, op.Div(_number(0.25), half))
 
 
-def _far(size: Any, near: Callable[[Any], Any]) -> RecordedValue:
+def _far(size: ir.Value, near: Callable[[RecordedValue], RecordedValue]) -> RecordedValue:
     """A function of arguments below `_LARGE`, and log(2 x) beyond."""
     is_far = op.Greater(size, _number(_LARGE))
     beyond = op.Add(op.Log(size), _number(math.log(2.0)))
     return op.Where(is_far, beyond, near(op.Where(is_far, _number(1.0), size)))
 
 
-def _arsinh(x: Any) -> RecordedValue:
-    def near(size: Any) -> RecordedValue:
+def _arsinh(x: RecordedValue) -> RecordedValue:
+    def near(size: ir.Value) -> RecordedValue:
         square = op.Mul(size, size)
         root = op.Sqrt(op.Add(square, _number(1.0)))
         return log_one_plus(op.Add(size, op.Div(square, op.Add(root, _number(1.0)))))
@@ -97,26 +97,28 @@ def _arsinh(x: Any) -> RecordedValue:
     return _with_sign_of(x, _far(op.Abs(x), near))
 
 
-def _arcosh(x: Any) -> RecordedValue:
-    def near(size: Any) -> RecordedValue:
+def _arcosh(x: RecordedValue) -> RecordedValue:
+    def near(size: ir.Value) -> RecordedValue:
         above = op.Sub(size, _number(1.0))
         return log_one_plus(op.Add(above, op.Sqrt(op.Mul(above, op.Add(above, _number(2.0))))))
 
     return op.Where(op.Less(x, _number(1.0)), _number(math.nan), _far(x, near))
 
 
-def _artanh(x: Any) -> RecordedValue:
+def _artanh(x: RecordedValue) -> RecordedValue:
     size = op.Abs(x)
     ratio = op.Div(op.Mul(_number(2.0), size), op.Sub(_number(1.0), size))
     return _with_sign_of(x, op.Mul(_number(0.5), log_one_plus(ratio)))
 
 
-def _tangent(x: Any) -> RecordedValue:
+def _tangent(x: RecordedValue) -> RecordedValue:
     return op.Div(op.Sin(x), op.Cos(x))
 
 
-def _either(single: Callable[[Any], Any], double: Callable[[Any], Any], text: str) -> Any:
-    def function(self: ir.Value) -> Any:
+def _either(
+    single: Callable[[Any], RecordedValue], double: Callable[[Any], RecordedValue], text: str
+) -> Callable[[ir.Value], RecordedValue]:
+    def function(self: ir.Value) -> RecordedValue:
         data = self if axes.is_float(self) else axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
         return double(data) if is_double(data) else single(data)
 
@@ -138,7 +140,7 @@ atanh = lowering("aten::atanh", "prims::atanh")(_either(op.Atanh, _artanh, "The 
 # Activations ----------------------------------------------------------------------------------------------------------
 
 
-def _positive_or(x: Any, otherwise: Any) -> RecordedValue:
+def _positive_or(x: ir.Value, otherwise: ir.Value) -> RecordedValue:
     return op.Where(op.Greater(x, axes.like(0.0, x)), x, otherwise)
 
 
@@ -185,7 +187,7 @@ def prelu(self: ir.Value, weight: ir.Value) -> RecordedValue:
     return _positive_or(self, op.Mul(self, weight)) if is_double(self) else op.PRelu(self, weight)
 
 
-def _clipped_line(x: Any) -> RecordedValue:
+def _clipped_line(x: ir.Value) -> RecordedValue:
     line = op.Add(op.Div(x, _number(6.0)), _number(0.5))
     return op.Max(op.Min(line, _number(1.0)), _number(0.0))
 

@@ -62,12 +62,12 @@ def softshrink(self: ir.Value, lambd: float = 0.5) -> RecordedValue:
 
 
 @lowering("aten::gcd", "prims::gcd")
-def gcd(self: ir.Value, other: ir.Value) -> Any:
+def gcd(self: ir.Value, other: ir.Value) -> ir.Value:
     """The greatest common divisor by Euclid's algorithm; 92 steps suffice for 64 bits (Lame's theorem)."""
     total = op.Add(self, other)
     zero = op.CastLike(0, total)
 
-    def step(_: Any, states: Sequence[Any]) -> Sequence[Any]:
+    def step(_: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
         large, small = states
         done = op.Equal(small, zero)
         rest = op.Mod(large, op.Where(done, op.CastLike(1, small), small))
@@ -79,7 +79,7 @@ def gcd(self: ir.Value, other: ir.Value) -> Any:
 
 
 @lowering("aten::frexp.Tensor", "prims::frexp")
-def frexp(self: ir.Value) -> Any:
+def frexp(self: ir.Value) -> tuple[RecordedValue, ...]:
     """Mantissa in [0.5, 1) and exponent of two."""
     zero, half, one, two = (op.CastLike(number, self) for number in (0.0, 0.5, 1.0, 2.0))
     special = op.Or(op.Or(op.IsInf(self), op.IsNaN(self)), op.Equal(self, zero))

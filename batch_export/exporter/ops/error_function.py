@@ -40,9 +40,9 @@ def number(value: float) -> RecordedValue:
     return op.Constant(value=ir.tensor(value, dtype=ir.DataType.DOUBLE))
 
 
-def polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+def polynomial(coefficients: tuple[float, ...], x: RecordedValue) -> RecordedValue:
     """Horner's rule on float64 values, highest power first."""
-    total: Any = number(coefficients[0])
+    total: RecordedValue = number(coefficients[0])
     for coefficient in coefficients[1:]:
         total = op.Add(op.Mul(total, x), number(coefficient))
     return total
@@ -53,7 +53,7 @@ def double(self: ir.Value) -> Any:
     return axes.shaped(op.Cast(self, to=ir.DataType.DOUBLE), self.shape)
 
 
-def back(result: Any, self: ir.Value) -> RecordedValue:
+def back(result: RecordedValue, self: ir.Value) -> RecordedValue:
     """A float64 result in the dtype of the argument, of an integer argument in float32."""
     return op.CastLike(result, self) if axes.is_float(self) else op.Cast(result, to=ir.DataType.FLOAT)
 
@@ -78,7 +78,7 @@ def _coefficients() -> tuple[float, ...]:
     return tuple(float(one) for one in series)
 
 
-def _erfcx_positive(x: Any, terms: int) -> RecordedValue:
+def _erfcx_positive(x: RecordedValue, terms: int) -> RecordedValue:
     """exp(x^2) erfc(x) of float64 x >= 0, by Clenshaw's rule."""
     variable = op.Where(op.IsInf(x), number(1.0), op.Div(op.Sub(x, number(_MIDDLE)), op.Add(x, number(_MIDDLE))))
     doubled = op.Add(variable, variable)
@@ -94,7 +94,7 @@ def _terms(self: ir.Value) -> int:
     return _TERMS if self.dtype == ir.DataType.DOUBLE else _SINGLE_TERMS
 
 
-def _complement(x: Any, terms: int) -> RecordedValue:
+def _complement(x: ir.Value, terms: int) -> RecordedValue:
     """erfc of float64 numbers."""
     size = op.Abs(x)
     positive = op.Mul(op.Exp(op.Neg(op.Mul(x, x))), _erfcx_positive(size, terms))
@@ -129,7 +129,7 @@ def erfcx(self: ir.Value) -> RecordedValue:
     return back(_erfcx(double(as_float(self)), _terms(self)), self)
 
 
-def _erfcx(x: Any, terms: int) -> RecordedValue:
+def _erfcx(x: ir.Value, terms: int) -> RecordedValue:
     positive = _erfcx_positive(op.Abs(x), terms)
     doubled = op.Mul(number(2.0), op.Exp(op.Mul(x, x)))
     return op.Where(op.Less(x, number(0.0)), op.Sub(doubled, positive), positive)
@@ -159,7 +159,7 @@ def log_ndtr(self: ir.Value) -> RecordedValue:
     return back(op.Where(is_low, left, log_one_plus(op.Neg(tail))), self)
 
 
-def _inverse(x: Any, is_precise: bool) -> RecordedValue:
+def _inverse(x: ir.Value, is_precise: bool) -> RecordedValue:
     """The inverse of erf, of float64 numbers; -1 and 1 give infinities, beyond them NaN."""
     w = op.Neg(op.Log(op.Mul(op.Sub(number(1.0), x), op.Add(number(1.0), x))))
     centre = polynomial(_ERFINV_CENTRE, op.Sub(w, number(2.5)))
@@ -171,7 +171,7 @@ def _inverse(x: Any, is_precise: bool) -> RecordedValue:
     return op.Where(op.Equal(op.Abs(x), number(1.0)), op.Mul(x, number(float("inf"))), guess)
 
 
-def _improved(guess: Any, x: Any) -> RecordedValue:
+def _improved(guess: ir.Value, x: ir.Value) -> RecordedValue:
     """A step of Newton towards erf(guess) = x, by the complement where erf is close to 1."""
     size, target = op.Abs(guess), op.Abs(x)
     near = op.Sub(error_function(size), target)

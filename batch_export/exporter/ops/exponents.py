@@ -40,7 +40,7 @@ def _whole_powers(base: Any, exponent: Any) -> Any:
     negative = op.Less(exponent, zero) if base.dtype is not None and base.dtype.is_signed() else None
     left = exponent if negative is None else op.Abs(exponent)
 
-    def step(_: Any, states: Sequence[Any]) -> Sequence[Any]:
+    def step(_: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
         result, square, rest = states
         half = op.Div(rest, two)
         odd = op.Not(op.Equal(op.Mul(half, two), rest))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
 @lowering("aten::trapezoid.dx", "aten::trapz.dx")
-def trapezoid(y: ir.Value, dx: float = 1.0, dim: int = -1) -> Any:
+def trapezoid(y: ir.Value, dx: float = 1.0, dim: int = -1) -> RecordedValue:
     """The sum along an axis without half of its ends, times their distance; of nothing it is 0."""
     position = axes.axis(y, dim)
     first = op.Slice(y, [0], [1], [position])

@@ -14,7 +14,7 @@ from onnxscript import evaluator
 
 from batch_export.exporter.graph.bodies import around, body, fresh_value
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.ops import axes
 
@@ -47,7 +47,7 @@ def shortened(stack: Any, sequence: Any) -> RecordedValue:
     return stack if _is_filled(sequence) else op.Slice(stack, [0], [-1], [0])
 
 
-def _is_filled(sequence: Any) -> bool:
+def _is_filled(sequence: ir.Value) -> bool:
     return bool(axes.fixed_size(sequence, 0))
 
 
@@ -75,7 +75,7 @@ def scan(
         shape = None if sequence.shape is None else ir.Shape(list(sequence.shape)[1:])
         slices.append(fresh_value(here, "slice", sequence.dtype, shape))
 
-    def one_step() -> list[Any]:
+    def one_step() -> list[RecordedValue]:
         new_states, made = step(carried, slices)
         return [*new_states, *made]
 
@@ -121,7 +121,7 @@ def count(
     return around(here, "Loop", [limit, here.constant(True, ir.DataType.BOOL), *states], {"body": graph}, ends)
 
 
-def positions(length: Any) -> RecordedValue:
+def positions(length: Size) -> RecordedValue:
     """`int64[n]`: 0, 1, ... for a number, `int64[]` or `int64[1]`."""
     if isinstance(length, ir.Value) and length.shape is not None and len(length.shape) == 1:
         length = op.Squeeze(length, [0])

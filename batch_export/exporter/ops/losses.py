@@ -7,6 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import Number
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
@@ -14,13 +15,13 @@ from batch_export.exporter.ops.reductions import mean_over
 _REDUCTIONS = ("none", "mean", "sum")
 
 
-def _along_classes(weight: ir.Value, scores: ir.Value) -> Any:
+def _along_classes(weight: ir.Value, scores: ir.Value) -> ir.Value:
     """`float[classes]` so that it broadcasts over the scores."""
     count = axes.rank(scores)
     return op.Reshape(weight, [-1, *[1] * (count - 2)]) if count > 1 else weight
 
 
-def _reduced(losses: Any, reduction: int, divisor: Any) -> Any:
+def _reduced(losses: ir.Value, reduction: int, divisor: Number) -> Any:
     if reduction == 0:
         return losses
     total = op.ReduceSum(losses, keepdims=0)

@@ -30,7 +30,7 @@ from batch_export.exporter.ops.matrices import (
 from batch_export.exporter.ops.triangular import substitute
 
 
-def lu(data: Any, rows: Any, columns: Any) -> tuple[Any, Any, Any]:
+def lu(data: Any, rows: Any, columns: Any) -> tuple[ir.Value, ir.Value, ir.Value]:
     """LU with partial pivoting: both factors in one `float[batch, rows, columns]`, the row order, the pivots from 1."""
     row_numbers, column_numbers = numbers_along(rows, [1, -1]), numbers_along(columns, [1, 1, -1])
     steps = smaller(rows, columns)
@@ -40,7 +40,7 @@ def lu(data: Any, rows: Any, columns: Any) -> tuple[Any, Any, Any]:
     pivots = op.Expand(op.Constant(value_ints=[0]), op.Shape(order))
     axes.shaped(pivots, order.shape)
 
-    def step(index: Any, states: Sequence[Any]) -> Sequence[Any]:
+    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
         matrix, rows_order, chosen = states
         magnitude = op.Abs(op.Gather(matrix, index, axis=2))
         candidates = op.Where(op.Less(row_numbers, index), op.CastLike(-1.0, magnitude), magnitude)
@@ -67,7 +67,7 @@ def lu(data: Any, rows: Any, columns: Any) -> tuple[Any, Any, Any]:
     return packed, permuted, chosen
 
 
-def _solved(packed: Any, order: Any, rows: Any, right: Any) -> Any:
+def _solved(packed: Any, order: Any, rows: Any, right: Any) -> ir.Value:
     spread = op.Add(op.Unsqueeze(order, [2]), op.Mul(op.Unsqueeze(numbers_along(columns_of(right), [1, -1]), [1]), 0))
     permuted = op.GatherElements(right, spread, axis=1)
     axes.shaped(permuted, right.shape)
@@ -76,7 +76,7 @@ def _solved(packed: Any, order: Any, rows: Any, right: Any) -> Any:
 
 
 @lowering("aten::linalg_inv_ex")
-def linalg_inv_ex(A: ir.Value, check_errors: bool = False) -> Any:  # noqa: N803
+def linalg_inv_ex(A: ir.Value, check_errors: bool = False) -> tuple[RecordedValue, ...]:  # noqa: N803
     """The inverse; the second result (zero) would be an error code."""
     matrices = Matrices(A)
     packed, order, _ = lu(matrices.data, matrices.rows, matrices.rows)
@@ -91,7 +91,12 @@ def linalg_inv(A: ir.Value) -> Any:  # noqa: N803
 
 
 @lowering("aten::_linalg_solve_ex")
-def linalg_solve_ex(A: ir.Value, B: ir.Value, left: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+def linalg_solve_ex(
+    A: ir.Value,  # noqa: N803
+    B: ir.Value,  # noqa: N803
+    left: bool = True,
+    check_errors: bool = False,
+) -> tuple[RecordedValue, ...]:
     """The solution of A X = B (or X A = B), the factors, the pivots and an error code (zero)."""
     matrices = Matrices(A)
     packed, order, pivots = lu(matrices.data, matrices.rows, matrices.rows)
@@ -109,7 +114,7 @@ def linalg_solve_ex(A: ir.Value, B: ir.Value, left: bool = True, check_errors: b
 
 
 @lowering("aten::linalg_lu_factor_ex")
-def linalg_lu_factor_ex(A: ir.Value, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+def linalg_lu_factor_ex(A: ir.Value, pivot: bool = True, check_errors: bool = False) -> tuple[RecordedValue, ...]:  # noqa: N803
     """Both factors in one matrix, the pivots from 1, and an error code (zero)."""
     matrices = Matrices(A)
     packed, _, pivots = lu(matrices.data, matrices.rows, matrices.columns)
@@ -118,7 +123,7 @@ def linalg_lu_factor_ex(A: ir.Value, pivot: bool = True, check_errors: bool = Fa
     return matrices.restored(packed), op.Cast(matrices.restored(made, 1), to=ir.DataType.INT32), no_error(matrices)
 
 
-def _unpacked(packed: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
+def _unpacked(packed: Any, rows: Any, columns: Any) -> tuple[RecordedValue, RecordedValue]:
     count = smaller(rows, columns)
     stop = [count] if isinstance(count, int) else op.Reshape(count, [1])
     lower = op.Trilu(op.Slice(packed, [0], stop, [2]), -1, upper=0)
@@ -133,7 +138,7 @@ def _permutation(order: Any, rows: Any, like: Any) -> RecordedValue:
 
 
 @lowering("aten::linalg_lu")
-def linalg_lu(A: ir.Value, pivot: bool = True) -> Any:  # noqa: N803
+def linalg_lu(A: ir.Value, pivot: bool = True) -> tuple[ir.Value, ...]:  # noqa: N803
     """P, L and U with A = P L U."""
     matrices = Matrices(A)
     packed, order, _ = lu(matrices.data, matrices.rows, matrices.columns)
@@ -142,7 +147,7 @@ def linalg_lu(A: ir.Value, pivot: bool = True) -> Any:  # noqa: N803
     return tuple(matrices.restored(part) for part in (permutation, lower, upper))
 
 
-def _order_of(pivots: Any, rows: Any) -> Any:
+def _order_of(pivots: Any, rows: Any) -> ir.Value:
     """The row order that swaps (from 1) make: `int[batch, k]` to `int64[batch, rows]`."""
     numbers = numbers_along(rows, [1, -1])
     wide = op.Cast(pivots, to=ir.DataType.INT64)
@@ -150,7 +155,7 @@ def _order_of(pivots: Any, rows: Any) -> Any:
     axes.shaped(start, [None, rows if isinstance(rows, int) else None])
     steps = op.Squeeze(op.Shape(wide, start=1), [0])
 
-    def step(index: Any, states: Sequence[Any]) -> Sequence[Any]:
+    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
         other = op.Sub(op.Unsqueeze(op.Gather(wide, index, axis=1), [1]), 1)
         swapped = op.Where(op.Equal(numbers, index), other, op.Where(op.Equal(numbers, other), index, numbers))
         return [op.GatherElements(states[0], swapped, axis=1)]
@@ -164,7 +169,7 @@ def lu_unpack(
     LU_pivots: ir.Value,  # noqa: N803
     unpack_data: bool = True,
     unpack_pivots: bool = True,
-) -> Any:
+) -> tuple[ir.Value, ...]:
     """P, L and U from what `lu_factor` gives; empty where not asked for."""
     matrices = Matrices(LU_data)
     nothing = op.CastLike(op.Constant(value=ir.tensor([], dtype=ir.DataType.FLOAT)), LU_data)
@@ -178,7 +183,7 @@ def lu_unpack(
 
 
 @lowering("aten::_linalg_slogdet")
-def linalg_slogdet(A: ir.Value) -> Any:  # noqa: N803
+def linalg_slogdet(A: ir.Value) -> tuple[ir.Value, ...]:  # noqa: N803
     """The determinant's sign and the logarithm of its size, the factors and the pivots."""
     matrices = Matrices(A)
     packed, _, pivots = lu(matrices.data, matrices.rows, matrices.rows)
@@ -193,7 +198,7 @@ def linalg_slogdet(A: ir.Value) -> Any:  # noqa: N803
 
 
 @lowering("aten::_linalg_det")
-def linalg_det(A: ir.Value) -> Any:  # noqa: N803
+def linalg_det(A: ir.Value) -> tuple[ir.Value, ...]:  # noqa: N803
     """The determinant, the factors and the pivots; onnxruntime's Det has no kernel for float64."""
     matrices = Matrices(A)
     packed, _, pivots = lu(matrices.data, matrices.rows, matrices.rows)

@@ -15,7 +15,7 @@ from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _as_indices(index: Any) -> list[Any]:
+def _as_indices(index: Any) -> list[ir.Value]:
     """What stands for one entry: itself, or for a mask the places along each of its axes, `int64[places]`."""
     if not isinstance(index, ir.Value) or index.dtype != ir.DataType.BOOL:
         return [index]

@@ -33,7 +33,7 @@ class Matrices:
         self.data = op.Reshape(value, op.Concat(batch, sizes, axis=0), allowzero=1)
         axes.shaped(self.data, [None, axes.fixed_size(value, -2), axes.fixed_size(value, -1)])
 
-    def restored(self, value: Any, trailing: int = 2) -> RecordedValue:
+    def restored(self, value: ir.Value, trailing: int = 2) -> RecordedValue:
         """A result over the merged axis, with the leading axes as they were."""
         if self._lead is None:
             return op.Squeeze(value, [0])
@@ -52,17 +52,17 @@ def smaller(left: Any, right: Any) -> Any:
     return min(left, right) if isinstance(left, int) and isinstance(right, int) else op.Min(left, right)
 
 
-def column_at(data: Any, index: Any) -> RecordedValue:
+def column_at(data: ir.Value, index: ir.Value) -> RecordedValue:
     """`float[batch, rows, 1]`."""
     return op.Unsqueeze(op.Gather(data, index, axis=2), [2])
 
 
-def row_at(data: Any, index: Any) -> RecordedValue:
+def row_at(data: ir.Value, index: ir.Value) -> RecordedValue:
     """`float[batch, 1, columns]`."""
     return op.Unsqueeze(op.Gather(data, index, axis=1), [1])
 
 
-def columns_of(right: Any) -> RecordedValue:
+def columns_of(right: ir.Value) -> RecordedValue:
     """The number of columns as `int64[]`."""
     return op.Squeeze(op.Shape(right, start=2, end=3), [0])
 
@@ -105,10 +105,10 @@ def identity(data: Any, length: Any) -> RecordedValue:
     return unit
 
 
-def right_side(A: ir.Value, B: ir.Value) -> tuple[Any, bool]:  # noqa: N803
+def right_side(A: ir.Value, B: ir.Value) -> tuple[ir.Value, bool]:  # noqa: N803
     """The right sides as matrices over all of A's leading axes, and whether they were vectors."""
     is_vector = axes.rank(B) == 1 or (axes.rank(A) - 1 == axes.rank(B) and _same_shape(A, B))
-    data: Any = op.Unsqueeze(B, [-1]) if is_vector else B
+    data: ir.Value = op.Unsqueeze(B, [-1]) if is_vector else B
     if axes.rank(A) != 2 or (axes.rank(B) - (0 if is_vector else 1)) != 1:
         lead = op.Shape(A, end=-2)
         data = op.Expand(data, op.Concat(lead, op.Shape(data, start=-2), axis=0))

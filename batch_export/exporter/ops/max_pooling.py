@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -59,7 +60,7 @@ def _pooled(pool: Callable[..., Any], self: ir.Value, count: int, window: Sequen
     return values, _places_without(places, [axes.fixed_size(self, axis) or 0 for axis in listed], missing)
 
 
-def _places_without(places: Any, sizes: list[int], missing: list[int]) -> Any:
+def _places_without(places: RecordedValue, sizes: list[int], missing: list[int]) -> Any:
     """Places in the flattened axes, counted as if nothing had been added at their ends."""
     result: Any = None
     for axis, size in enumerate(sizes):
@@ -70,7 +71,7 @@ def _places_without(places: Any, sizes: list[int], missing: list[int]) -> Any:
     return result
 
 
-def _lowered(count: int, name: str) -> Callable[..., Any]:
+def _lowered(count: int, name: str) -> Callable[..., tuple[ir.Value, ...]]:
     def pool(
         self: ir.Value,
         kernel_size: Sequence[int],

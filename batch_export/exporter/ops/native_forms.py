@@ -8,12 +8,13 @@ float32 and float64, with and without free axes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op, op21, op23
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops.marking import Obstacle, lowering
 
 
@@ -37,7 +38,7 @@ def native_group_norm(
     bias: ir.Value | None = None,
     eps: float = 1e-05,
     cudnn_enabled: bool = True,
-) -> Any:
+) -> RecordedValue:
     """`aten::group_norm` as the operator whose scale and bias are per channel, which they are from opset 21 on."""
 
     def each_channel(fill: float) -> RecordedValue:
@@ -53,7 +54,7 @@ _EPSILON = {ir.DataType.FLOAT: 2.0**-23, ir.DataType.DOUBLE: 2.0**-52, ir.DataTy
 """What torch adds when no epsilon is given: that of the dtype that it computes in."""
 
 
-def _rms_norm_obstacle(input: ir.Value, normalized_shape: Any, *_: Any, **__: Any) -> Obstacle | None:
+def _rms_norm_obstacle(input: ir.Value, normalized_shape: Sequence[Size], *_: object, **__: object) -> Obstacle | None:
     if input.dtype not in _EPSILON:
         return Obstacle(f"onnxruntime has no RMSNormalization of {input.dtype}")
     return None
@@ -62,7 +63,7 @@ def _rms_norm_obstacle(input: ir.Value, normalized_shape: Any, *_: Any, **__: An
 @lowering("aten::rms_norm", opset=23, native="RMSNormalization", obstacle=_rms_norm_obstacle)
 def native_rms_norm(
     input: ir.Value, normalized_shape: Any, weight: ir.Value | None = None, eps: float | None = None
-) -> Any:
+) -> RecordedValue:
     """`aten::rms_norm` as the operator of opset 23; without a weight the scale is one number."""
     epsilon = _EPSILON.get(input.dtype or ir.DataType.FLOAT, 2.0**-23) if eps is None else eps
     scale = op.Constant(value=ir.tensor([1.0], dtype=input.dtype)) if weight is None else weight
@@ -119,9 +120,9 @@ def native_attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> RecordedValue:
     """`aten::scaled_dot_product_attention` over `[batch, heads, length, size]` as the operator of opset 23."""
-    attributes: dict[str, Any] = {} if scale is None else {"scale": float(scale)}
+    attributes: dict[str, float] = {} if scale is None else {"scale": float(scale)}
     if is_causal:
         attributes["is_causal"] = 1
     given = [query, key, value] if attn_mask is None else [query, key, value, attn_mask]

@@ -157,7 +157,7 @@ def native_batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> Any:
+) -> tuple[ir.Value, ...]:
     """Normalised input and the statistics that were used."""
     return _with_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps)[:3]
 
@@ -172,7 +172,7 @@ def native_batch_norm_functional(
     training: bool,
     momentum: float,
     eps: float,
-) -> Any:
+) -> tuple[ir.Value, ...]:
     """As `native_batch_norm`, with the running statistics after this batch as further results."""
     return _with_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
@@ -180,7 +180,7 @@ def native_batch_norm_functional(
 @lowering("aten::_native_batch_norm_legit.no_stats")
 def native_batch_norm_without_running(
     input: ir.Value, weight: ir.Value | None, bias: ir.Value | None, training: bool, momentum: float, eps: float
-) -> Any:
+) -> tuple[ir.Value, ...]:
     """As `native_batch_norm`, where no running statistics are kept."""
     return _with_statistics(input, weight, bias, None, None, True, momentum, eps)[:3]
 
@@ -194,7 +194,7 @@ def native_batch_norm_inference(
     running_var: ir.Value,
     momentum: float,
     eps: float,
-) -> Any:
+) -> tuple[ir.Value, ...]:
     """As `native_batch_norm`, outside training."""
     return _with_statistics(input, weight, bias, running_mean, running_var, False, momentum, eps)[:3]
 
@@ -209,7 +209,7 @@ def batch_norm_training(
     training: bool,
     momentum: float,
     eps: float,
-) -> Any:
+) -> tuple[ir.Value, ...]:
     """Batch normalisation by the batch's own statistics, and the running ones after it."""
     out, _, _, mean, variance = _with_statistics(
         input, weight, bias, running_mean, running_var, training, momentum, eps
@@ -227,7 +227,7 @@ def instance_norm_training(
     use_input_stats: bool,
     momentum: float,
     eps: float,
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """Instance normalisation, and the running statistics moved by the mean of the instances' own.
 
     The variance that goes into the running one is unbiased, as torch's is.

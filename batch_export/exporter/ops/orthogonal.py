@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (
@@ -24,11 +25,11 @@ from batch_export.exporter.ops.matrices import (
 )
 
 
-def householder(data: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
+def householder(data: Any, rows: Any, columns: Any) -> tuple[RecordedValue, RecordedValue]:
     """Q `float[batch, rows, rows]` and R `float[batch, rows, columns]`, with the signs that LAPACK gives."""
     numbers = numbers_along(rows, [1, -1, 1])
 
-    def step(index: Any, states: Sequence[Any]) -> Sequence[Any]:
+    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
         orthogonal, reduced = states
         zero, one, two = (op.CastLike(number, reduced) for number in (0.0, 1.0, 2.0))
         column = op.Where(op.Less(numbers, index), zero, column_at(reduced, index))
@@ -50,7 +51,7 @@ def householder(data: Any, rows: Any, columns: Any) -> tuple[Any, Any]:
 
 
 @lowering("aten::linalg_qr")
-def linalg_qr(A: ir.Value, mode: str = "reduced") -> Any:  # noqa: N803
+def linalg_qr(A: ir.Value, mode: str = "reduced") -> tuple[RecordedValue, ...]:  # noqa: N803
     """Q and R; `complete` gives all of Q, `r` no Q."""
     matrices = Matrices(A)
     orthogonal, reduced = householder(matrices.data, matrices.rows, matrices.columns)

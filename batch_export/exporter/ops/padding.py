@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 
 
-def _amounts(pad: Sequence[Any], count: int) -> tuple[list[int], list[Any], list[Any]]:
+def _amounts(pad: Sequence[Size], count: int) -> tuple[list[int], list[Size], list[Size]]:
     """Axes, amounts before and amounts after; torch lists the last axis first."""
     listed = [count - 1 - place for place in range(len(pad) // 2)]
     return listed, list(pad[0::2]), list(pad[1::2])
 
 
-def _cropped(self: ir.Value, listed: list[int], before: list[Any], after: list[Any]) -> Any:
+def _cropped(self: ir.Value, listed: list[int], before: list[Size], after: list[Size]) -> ir.Value:
     starts = [-amount if isinstance(amount, int) and amount < 0 else 0 for amount in before]
     ends = [amount if isinstance(amount, int) and amount < 0 else 2**62 for amount in after]
     if not any(starts) and all(end == 2**62 for end in ends):
@@ -31,7 +31,7 @@ def _cropped(self: ir.Value, listed: list[int], before: list[Any], after: list[A
     return cropped
 
 
-def _wrapped(self: Any, listed: list[int], before: list[Any], after: list[Any]) -> Any:
+def _wrapped(self: ir.Value, listed: list[int], before: list[Size], after: list[Size]) -> ir.Value:
     for position, left, right in zip(listed, before, after, strict=True):
         parts = [self]
         if not isinstance(left, int) or left > 0:
@@ -45,11 +45,11 @@ def _wrapped(self: Any, listed: list[int], before: list[Any], after: list[Any]) 
 
 
 def _repeated_past_the_end(
-    self: ir.Value, listed: list[int], before: list[Any], after: list[Any]
-) -> tuple[Any, list[int], list[Any], list[Any]]:
+    self: ir.Value, listed: list[int], before: list[Size], after: list[Size]
+) -> tuple[ir.Value, list[int], list[Size], list[Size]]:
     """Does the axes of which no element is left between the amounts: what is added there is an end all the same."""
-    rest = []
-    data: Any = self
+    rest: list[tuple[int, Size, Size]] = []
+    data: ir.Value = self
     for position, left, right in zip(listed, before, after, strict=True):
         length = axes.fixed_size(self, position)
         if length and isinstance(left, int) and isinstance(right, int) and length + min(left, 0) + min(right, 0) <= 0:
@@ -61,7 +61,7 @@ def _repeated_past_the_end(
     return data, [one for one, _, _ in rest], [one for _, one, _ in rest], [one for _, _, one in rest]
 
 
-def _padded(self: ir.Value, amounts: Sequence[Any], mode: str, value: float | None) -> Any:
+def _padded(self: ir.Value, amounts: Sequence[Size], mode: str, value: float | None) -> ir.Value:
     listed, before, after = _amounts(amounts, axes.rank(self))
     if mode == "replicate":
         self, listed, before, after = _repeated_past_the_end(self, listed, before, after)
@@ -79,12 +79,12 @@ def _padded(self: ir.Value, amounts: Sequence[Any], mode: str, value: float | No
 
 
 @lowering("aten::pad")
-def pad(self: ir.Value, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+def pad(self: ir.Value, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> ir.Value:
     """`aten::pad`: constant, reflect, replicate or circular; negative amounts take elements away first."""
     return _padded(self, pad, mode, value)
 
 
 @lowering("aten::constant_pad_nd")
-def constant_pad_nd(self: ir.Value, pad: Sequence[int], value: float = 0.0) -> Any:
+def constant_pad_nd(self: ir.Value, pad: Sequence[int], value: float = 0.0) -> ir.Value:
     """Padding with a number."""
     return _padded(self, pad, "constant", value)

@@ -147,7 +147,7 @@ def _fixed(self: ir.Value, dim: int) -> int:
 def _weights(self: ir.Value, dim: int, pieces: int | ir.Value, *, is_last: bool) -> RecordedValue:
     """What each element adds to the mean of each window: `float[length, pieces]` for the last axis, else turned."""
     length = axes.fixed_size(self, dim)
-    numbers: Any
+    numbers: RecordedValue
     if isinstance(pieces, ir.Value):
         numbers = op.Range(0, pieces, 1)
         pieces = op.Max(pieces, 1)  # 1 in place of 0, where there are no numbers to divide
@@ -169,10 +169,10 @@ def _weights(self: ir.Value, dim: int, pieces: int | ir.Value, *, is_last: bool)
     return op.Div(op.CastLike(inside, self), op.CastLike(op.Sub(ends, starts), self))
 
 
-def _adaptive_average(self: ir.Value, output_size: Sequence[int | None]) -> Any:
+def _adaptive_average(self: ir.Value, output_size: Sequence[int | None]) -> ir.Value:
     count = len(output_size)
     rank = axes.rank(self)
-    result: Any = self
+    result: ir.Value = self
     whole = [rank - count + place for place, pieces in enumerate(output_size) if pieces == 1]
     if whole:
         result = op.ReduceMean(result, whole, keepdims=1)
@@ -197,31 +197,31 @@ def _adaptive_average(self: ir.Value, output_size: Sequence[int | None]) -> Any:
 
 
 @lowering("aten::adaptive_avg_pool3d", "aten::_adaptive_avg_pool3d")
-def adaptive_avg_pool3d(self: ir.Value, output_size: Sequence[int]) -> Any:
+def adaptive_avg_pool3d(self: ir.Value, output_size: Sequence[int]) -> ir.Value:
     """Means over three axes divided into the wanted numbers of windows."""
     return _adaptive_average(self, output_size)
 
 
 @lowering("aten::adaptive_avg_pool2d", "aten::_adaptive_avg_pool2d")
-def adaptive_avg_pool2d(self: ir.Value, output_size: Sequence[int]) -> Any:
+def adaptive_avg_pool2d(self: ir.Value, output_size: Sequence[int]) -> ir.Value:
     """Means over two axes divided into the wanted numbers of windows."""
     return _adaptive_average(self, output_size)
 
 
 @lowering("aten::adaptive_avg_pool1d", "aten::_adaptive_avg_pool1d")
-def adaptive_avg_pool1d(self: ir.Value, output_size: Sequence[int]) -> Any:
+def adaptive_avg_pool1d(self: ir.Value, output_size: Sequence[int]) -> ir.Value:
     """Means over one axis divided into the wanted number of windows."""
     return _adaptive_average(self, output_size)
 
 
-def _merged_from(self: Any, axis: int) -> RecordedValue:
+def _merged_from(self: ir.Value, axis: int) -> RecordedValue:
     """The shape in which the axes from one on are merged; without -1, which is refused where another size is 0."""
     sizes = op.Shape(self)
     merged = op.ReduceProd(op.Slice(sizes, [axis], [axes.rank(self)]), keepdims=1)
     return op.Concat(op.Slice(sizes, [0], [axis]), merged, axis=0)
 
 
-def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> Any:
+def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> tuple[RecordedValue, ...]:
     """Largest elements and their places in the flattened spatial axes; short windows repeat their last element."""
     count, rank = len(output_size), axes.rank(self)
     leading = rank - count
@@ -230,7 +230,7 @@ def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> Any:
         ones = [*[0] * leading, *[1] * count]
         largest = (op.ReduceMax(merged, [-1], keepdims=1), op.ArgMax(merged, axis=-1, keepdims=1))
         return tuple(op.Reshape(part, ones) for part in largest)
-    result: Any = self
+    result: ir.Value = self
     places = np.zeros((1,) * (2 * count), dtype=np.int64)
     kernels: list[int] = []
     sizes = [_fixed(self, leading + place) for place in range(count)]
@@ -255,18 +255,18 @@ def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> Any:
 
 
 @lowering("aten::adaptive_max_pool1d")
-def adaptive_max_pool1d(self: ir.Value, output_size: Sequence[int]) -> Any:
+def adaptive_max_pool1d(self: ir.Value, output_size: Sequence[int]) -> tuple[RecordedValue, ...]:
     """Maxima over one axis divided into the wanted number of windows, and where they stand."""
     return _adaptive_maximum(self, _spread(output_size, 1, output_size))
 
 
 @lowering("aten::adaptive_max_pool2d")
-def adaptive_max_pool2d(self: ir.Value, output_size: Sequence[int]) -> Any:
+def adaptive_max_pool2d(self: ir.Value, output_size: Sequence[int]) -> tuple[RecordedValue, ...]:
     """Maxima over two axes divided into the wanted numbers of windows, and where they stand."""
     return _adaptive_maximum(self, _spread(output_size, 2, output_size))
 
 
 @lowering("aten::adaptive_max_pool3d")
-def adaptive_max_pool3d(self: ir.Value, output_size: Sequence[int]) -> Any:
+def adaptive_max_pool3d(self: ir.Value, output_size: Sequence[int]) -> tuple[RecordedValue, ...]:
     """Maxima over three axes divided into the wanted numbers of windows, and where they stand."""
     return _adaptive_maximum(self, _spread(output_size, 3, output_size))

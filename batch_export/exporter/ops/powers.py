@@ -35,11 +35,11 @@ def power(self: ir.Value, exponent: int | float | ir.Value) -> RecordedValue:
     return result if dtype is None else op.Cast(result, to=dtype)
 
 
-def _like(exponent: Any, base: Any) -> RecordedValue:
+def _like(exponent: Any, base: ir.Value) -> RecordedValue:
     return op.CastLike(exponent, base) if isinstance(exponent, ir.Value) else exponent
 
 
-def _product(base: Any, exponent: int) -> Any:
+def _product(base: ir.Value, exponent: int) -> Any:
     """`base` multiplied by itself, by squaring."""
     if exponent == 0:
         return op.Add(op.Mul(base, 0), 1)

@@ -95,7 +95,7 @@ def randperm(n: ir.Value, dtype: int = -1) -> RecordedValue:
 
 def _mask(input: ir.Value, p: float, per_channel: bool) -> RecordedValue:
     """True where an element (or a whole channel) stays: `bool[...]`, broadcast over the input."""
-    drawn_for: Any = _like(input)
+    drawn_for: ir.Value = _like(input)
     if per_channel:
         drawn_for = op.ReduceSum(drawn_for, [*range(2, axes.rank(input))], keepdims=1)
     drawn = op.RandomUniformLike(drawn_for)
@@ -169,7 +169,7 @@ def multinomial(self: ir.Value, num_samples: int, replacement: bool = False) -> 
 @lowering("aten::rrelu_with_noise_functional")
 def rrelu(
     self: ir.Value, noise: ir.Value, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """Leaky ReLU: with the mean slope, or, in training, with a random slope for each element; and the slopes."""
     zero, one = op.CastLike(0.0, self), op.CastLike(1.0, self)
     if not training:

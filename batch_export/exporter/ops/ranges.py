@@ -8,10 +8,8 @@ import onnx_ir as ir
 from onnxscript.function_libs.torch_lib.ops import core
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops.marking import lowering
-
-Number = int | float | ir.Value
 
 
 @lowering("aten::arange")

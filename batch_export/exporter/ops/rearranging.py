@@ -64,7 +64,7 @@ def repeat_interleave(
 
 
 @lowering("aten::repeat_interleave.Tensor")
-def repeated_places(repeats: ir.Value, output_size: int | None = None) -> Any:
+def repeated_places(repeats: ir.Value, output_size: int | None = None) -> RecordedValue:
     """0 as often as the first number says, 1 as often as the second, ...: `int64[sum of repeats]`."""
     counts = repeats if repeats.dtype == ir.DataType.INT64 else op.Cast(repeats, to=ir.DataType.INT64)
     ends = op.CumSum(counts, 0)

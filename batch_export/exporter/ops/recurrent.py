@@ -50,7 +50,7 @@ def lstm_cell(
     w_hh: ir.Value,
     b_ih: ir.Value | None = None,
     b_hh: ir.Value | None = None,
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """One step of an LSTM: the new hidden and cell states, each `float[batch, hidden]`."""
     hidden, cell = hx
     gates = op.Add(_linear(input, w_ih, b_ih), _linear(hidden, w_hh, b_hh))
@@ -147,7 +147,7 @@ def gru(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """GRU layers."""
     drop = dropout if train else 0.0
     return _layers(_GRU, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
@@ -164,7 +164,7 @@ def lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> Any:
+) -> tuple[ir.Value, ...]:
     """LSTM layers; those with `proj_size`, which ONNX's LSTM lacks, as one Scan for each layer and direction."""
     directions = 2 if bidirectional else 1
     each = len(params) // (num_layers * directions)
@@ -189,13 +189,13 @@ def lstm(
     return data, op.Concat(*hidden_ends, axis=0), op.Concat(*cell_ends, axis=0)
 
 
-def _reversed(sequence: Any) -> RecordedValue:
+def _reversed(sequence: ir.Value) -> RecordedValue:
     return op.Slice(sequence, [-1], [-(2**62)], [0], [-1])
 
 
 def _projected(
     data: Any, start: Sequence[Any], params: Sequence[ir.Value], has_biases: bool, backwards: bool
-) -> tuple[Any, Any, Any]:
+) -> tuple[ir.Value, ir.Value, ir.Value]:
     """One direction of one layer: `float[seq, batch, size]` to outputs, last hidden state and last cell state."""
     w_ih, w_hh, w_hr = params[0], params[1], params[-1]
     entering = op.MatMul(data, op.Transpose(w_ih, perm=[1, 0]))
@@ -206,7 +206,9 @@ def _projected(
         axes.shaped(state, [None, None])
     assert data.dtype is not None
 
-    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def step(
+        states: Sequence[RecordedValue], slices: Sequence[RecordedValue]
+    ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
         gates = op.Add(slices[0], op.MatMul(states[0], op.Transpose(w_hh, perm=[1, 0])))
         enter, forget, candidate, leave = op.Split(gates, axis=1, num_outputs=4)
         cell = op.Add(op.Mul(op.Sigmoid(forget), states[1]), op.Mul(op.Sigmoid(enter), op.Tanh(candidate)))
@@ -228,7 +230,7 @@ def rnn_tanh(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """Plain recurrent layers with tanh."""
     drop = dropout if train else 0.0
     return _layers(_TANH, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
@@ -245,7 +247,7 @@ def rnn_relu(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """Plain recurrent layers with relu."""
     drop = dropout if train else 0.0
     return _layers(_RELU, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
@@ -261,7 +263,7 @@ def _layers(
     dropout: float,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[Any, ...]:
+) -> tuple[RecordedValue, ...]:
     """One node for each layer, `float[length, batch, size]` between them: the outputs, then the last states."""
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
     kept = _Batch(input, 0 if batch_first else 1, is_needed=kind.name != "RNN")
@@ -317,6 +319,6 @@ def _ordered(parameter: ir.Value, kind: _Kind) -> Any:
     return op.Concat(*parts, axis=0)
 
 
-def _stacked(directions: Sequence[Any]) -> RecordedValue:
+def _stacked(directions: Sequence[RecordedValue]) -> RecordedValue:
     parts = [op.Unsqueeze(one, [0]) for one in directions]
     return op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]

@@ -22,19 +22,19 @@ def _number(value: float) -> RecordedValue:
     return op.Constant(value=ir.tensor(value, dtype=ir.DataType.DOUBLE))
 
 
-def _wide(size: Any) -> RecordedValue:
+def _wide(size: ir.Value) -> RecordedValue:
     """A size, `int64[1]`, as float64."""
     return op.Cast(size, to=ir.DataType.DOUBLE)
 
 
-def _lengths(self: ir.Value, output_size: Any, scales: Sequence[Any], first: int = 2) -> list[Any]:
+def _lengths(self: ir.Value, output_size: Any, scales: Sequence[Any], first: int = 2) -> list[ir.Value]:
     """The new sizes, each `int64[1]`: those that are given, or the old ones times the scales, rounded down."""
     if output_size is not None:
         return [
             op.Reshape(size, [1]) if isinstance(size, ir.Value) else op.Constant(value_ints=[size])
             for size in output_size
         ]
-    found: list[Any] = []
+    found: list[ir.Value] = []
     for place, scale in enumerate(scales):
         fixed = axes.fixed_size(self, first + place)
         if fixed is not None:
@@ -52,7 +52,7 @@ def _triangle(x: Any) -> RecordedValue:
     return op.Max(op.Sub(_number(1.0), op.Abs(x)), _number(0.0))
 
 
-def _cubic(x: Any) -> RecordedValue:
+def _cubic(x: RecordedValue) -> RecordedValue:
     """Keys' cubic convolution with a = -1/2."""
     x = op.Abs(x)
     inner = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(_number(1.5), x), _number(2.5)), x), x), _number(1.0))
@@ -92,7 +92,7 @@ def _antialiasing(
 
 
 def _antialiased(
-    self: ir.Value, lengths: Sequence[Any], align_corners: bool, scales: Sequence[float | None], mode: str
+    self: ir.Value, lengths: Sequence[ir.Value], align_corners: bool, scales: Sequence[float | None], mode: str
 ) -> RecordedValue:
     sizes_decide = all(scale is None or float(scale).is_integer() for scale in scales)
     if sizes_decide and not align_corners and self.dtype != ir.DataType.DOUBLE:
@@ -133,8 +133,8 @@ bicubic = lowering("aten::_upsample_bicubic2d_aa.vec")(_by_either)
 # Nearest and linear ---------------------------------------------------------------------------------------------------
 
 
-def _nearest_exact(self: ir.Value, lengths: Sequence[Any], scales: Sequence[float | None]) -> Any:
-    result: Any = self
+def _nearest_exact(self: ir.Value, lengths: Sequence[ir.Value], scales: Sequence[float | None]) -> ir.Value:
+    result: ir.Value = self
     for place, (wanted, scale) in enumerate(zip(lengths, scales, strict=True)):
         length = axes.size(self, 2 + place)
         old, new = (op.Cast(size, to=ir.DataType.FLOAT) for size in (length, wanted))
@@ -148,7 +148,7 @@ def _nearest_exact(self: ir.Value, lengths: Sequence[Any], scales: Sequence[floa
 @lowering(
     "aten::_upsample_nearest_exact1d.vec", "aten::_upsample_nearest_exact2d.vec", "aten::_upsample_nearest_exact3d.vec"
 )  # fmt: skip
-def nearest_exact(input: ir.Value, output_size: Any, scale_factors: Any = None) -> Any:
+def nearest_exact(input: ir.Value, output_size: Any, scale_factors: Any = None) -> ir.Value:
     """The nearest elements, by sizes or by scales."""
     scales = scale_factors or [None] * (axes.rank(input) - 2)
     return _nearest_exact(input, _lengths(input, output_size, scales), scales)
@@ -157,7 +157,7 @@ def nearest_exact(input: ir.Value, output_size: Any, scale_factors: Any = None) 
 @lowering("aten::_upsample_nearest_exact1d", "aten::_upsample_nearest_exact2d", "aten::_upsample_nearest_exact3d")
 def nearest_exact_by_size(
     self: ir.Value, output_size: Any, scales_0: Any = None, scales_1: Any = None, scales_2: Any = None
-) -> Any:
+) -> ir.Value:
     """The nearest elements; the sizes are given, and perhaps the scales that they come from."""
     given = [scales_0, scales_1, scales_2][: axes.rank(self) - 2]
     return _nearest_exact(self, _lengths(self, output_size, ()), given)
@@ -172,7 +172,7 @@ def _may_keep(input: ir.Value, axis: int, scale: float, factor: int) -> bool:
 
 
 @lowering("aten::upsample_linear1d.vec", "aten::upsample_bilinear2d.vec", "aten::upsample_trilinear3d.vec")
-def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
+def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> RecordedValue:
     """Linear interpolation of one or three axes.
 
     One axis gets another of size 1: onnxruntime takes the channels of three axes for rows, and weighs the next row of
@@ -195,7 +195,7 @@ def _linear(input: ir.Value, first: int, output_size: Any, align_corners: bool, 
     if not any(_may_keep(input, first + place, scale, 1) for place, scale in enumerate(scale_factors)):
         scales = op.Constant(value_floats=[*[1.0] * first, *scale_factors])
         return op.Resize(input, None, scales, mode="linear", coordinate_transformation_mode=mode)
-    parts: list[Any] = [op.Constant(value_floats=[1.0] * first)]
+    parts: list[ir.Value] = [op.Constant(value_floats=[1.0] * first)]
     lengths = _lengths(input, None, scale_factors, first)
     for axis, (scale, wanted) in enumerate(zip(scale_factors, lengths, strict=True), start=first):
         given, one = op.Constant(value_floats=[scale]), op.Constant(value_floats=[1.0])
@@ -229,7 +229,7 @@ def nearest(input: ir.Value, output_size: Any = None, scale_factors: Any = None)
         return plain(input, output_size, scale_factors)
     lengths = _lengths(input, None, scales)
     is_small = op.LessOrEqual(op.Add(*lengths), op.Constant(value_ints=[_SMALL]))
-    result: Any = input
+    result: ir.Value = input
     for place, (wanted, scale) in enumerate(zip(lengths, scales, strict=True)):
         length, numbers = axes.size(input, 2 + place), op.Range(0, axes.scalar(wanted), 1)
         shares = op.Mul(op.Cast(numbers, to=ir.DataType.FLOAT), op.Constant(value_float=1.0 / scale))
@@ -244,7 +244,7 @@ def nearest(input: ir.Value, output_size: Any = None, scale_factors: Any = None)
 # Cubic ----------------------------------------------------------------------------------------------------------------
 
 
-def _cubic_shares(length: Any, wanted: Any, scale: float) -> Any:
+def _cubic_shares(length: ir.Value, wanted: ir.Value, scale: float) -> Any:
     """The share of each old element in each new one, `float64[new, old]`, by Keys' kernel with a = -3/4.
 
     What lies beyond the ends is the element at the end, as in torch.

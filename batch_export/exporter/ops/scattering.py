@@ -30,7 +30,7 @@ def _neutral(reduction: str, value: ir.Value) -> RecordedValue:
     return axes.like(int(limits.min if reduction == "max" else limits.max), value)
 
 
-def _fitting(src: ir.Value, index: ir.Value) -> Any:
+def _fitting(src: ir.Value, index: ir.Value) -> ir.Value:
     """The part of the source that has a counterpart in the index."""
     count = axes.rank(index)
     if src.shape is not None and index.shape is not None and list(src.shape) == list(index.shape):
@@ -49,7 +49,7 @@ def _reduced(
     index, src = axes.at_least_1d(index), axes.at_least_1d(src)
     position = axes.axis(self, dim)
     kind = "mean" if reduce == "mean" else _REDUCTIONS[reduce]
-    start: Any = self
+    start: ir.Value = self
     if not include_self:
         empty = op.Expand(_neutral(kind, self), op.Shape(index))
         start = op.ScatterElements(self, index, empty, axis=position)
@@ -77,7 +77,7 @@ def _extreme(start: Any, index: Any, updates: Any, position: int, kind: str) -> 
     return op.Where(op.Cast(is_nan, to=ir.DataType.BOOL), axes.like(float("nan"), start), found)
 
 
-def _floor_divided(total: Any, counts: Any) -> RecordedValue:
+def _floor_divided(total: RecordedValue, counts: RecordedValue) -> RecordedValue:
     quotient = op.Div(total, counts)
     exact = op.Equal(op.Mul(quotient, counts), total)
     low = op.And(op.Less(total, op.CastLike(0, total)), op.Not(exact))
@@ -124,7 +124,7 @@ def scatter_value_with(self: ir.Value, dim: int, index: ir.Value, value: float, 
     return _reduced(self, dim, index, _filled(number, index), reduce, True)
 
 
-def _filled(number: Any, index: ir.Value) -> Any:
+def _filled(number: ir.Value, index: ir.Value) -> Any:
     return axes.shaped(op.Expand(number, op.Shape(index)), index.shape)
 
 
@@ -175,7 +175,7 @@ def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int =
     rows = op.Range(0, op.Squeeze(axes.size(self, first), [0]), 1)
     columns = op.Range(0, op.Squeeze(axes.size(self, second), [0]), 1)
     on_diagonal = op.Equal(op.Sub(op.Unsqueeze(columns, [0]), op.Unsqueeze(rows, [1])), offset)
-    along: Any = rows if offset >= 0 else columns
+    along: ir.Value = rows if offset >= 0 else columns
     if axes.fixed_size(src, -1):
         along = op.Min(along, op.Sub(axes.size(src, -1), 1))
     else:  # one more element, so that there is something to gather off a diagonal of none
@@ -187,7 +187,7 @@ def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int =
 
 
 @lowering("batch_export::fill_diagonal")
-def fill_diagonal(self: ir.Value, fill_value: float, wrap: bool = False) -> Any:
+def fill_diagonal(self: ir.Value, fill_value: float, wrap: bool = False) -> RecordedValue:
     """The tensor with a number where all indices are equal; `wrap` starts again below the square of a tall matrix."""
     count = axes.rank(self)
     rows, *others = (
@@ -198,7 +198,7 @@ def fill_diagonal(self: ir.Value, fill_value: float, wrap: bool = False) -> Any:
     )
     if wrap and count == 2:
         rows = op.Mod(rows, op.Add(axes.size(self, 1), [1]))  # after the last column one row is left out
-    chosen: Any = op.Equal(rows, others[0])
+    chosen: RecordedValue = op.Equal(rows, others[0])
     for other in others[1:]:
         chosen = op.And(chosen, op.Equal(rows, other))
     return op.Where(chosen, axes.like(fill_value, self), self)

@@ -16,12 +16,12 @@ from batch_export.exporter.ops.doubles import arctangent
 from batch_export.exporter.ops.marking import lowering
 
 
-def _is_minus(value: Any) -> RecordedValue:
+def _is_minus(value: ir.Value) -> RecordedValue:
     """Whether the sign is a minus, that of -0.0 included (1 / -0.0 is -inf)."""
     return op.Less(op.Where(op.Equal(value, axes.like(0, value)), op.Reciprocal(value), value), axes.like(0, value))
 
 
-def _unit(value: Any) -> RecordedValue:
+def _unit(value: ir.Value) -> RecordedValue:
     """-1 for a minus, 1 otherwise."""
     return op.Where(_is_minus(value), axes.like(-1, value), axes.like(1, value))
 

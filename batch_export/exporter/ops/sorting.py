@@ -27,7 +27,7 @@ def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[Any, Any]:
 
 
 @lowering("aten::topk")
-def topk(self: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(self: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[RecordedValue, ...]:
     """The largest (or smallest) values along an axis and their places; of a scalar the scalar itself."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
@@ -70,7 +70,7 @@ def _dropped(value: Any, position: int, keepdim: bool) -> RecordedValue:
 
 
 @lowering("aten::kthvalue")
-def kthvalue(self: ir.Value, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(self: ir.Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[RecordedValue, ...]:
     """The k-th smallest value along an axis (k counts from 1) and its index."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
@@ -80,7 +80,7 @@ def kthvalue(self: ir.Value, k: int, dim: int = -1, keepdim: bool = False) -> An
     return tuple(_dropped(part, position, keepdim) for part in picked)
 
 
-def _lower_middle(self: ir.Value, position: int, skip_nan: bool) -> tuple[Any, Any]:
+def _lower_middle(self: ir.Value, position: int, skip_nan: bool) -> tuple[ir.Value, ir.Value]:
     """The lower of the two middle values along an axis, with the axis kept."""
     largest = op.CastLike(float("inf"), self) if axes.is_float(self) else None
     is_nan = op.IsNaN(self) if largest is not None else None
@@ -102,7 +102,7 @@ def _lower_middle(self: ir.Value, position: int, skip_nan: bool) -> tuple[Any, A
     return op.Where(nothing, op.CastLike(float("nan"), self), value), op.Where(nothing, first_nan, index)
 
 
-def _median(self: ir.Value, dim: int, keepdim: bool, skip_nan: bool) -> Any:
+def _median(self: ir.Value, dim: int, keepdim: bool, skip_nan: bool) -> tuple[RecordedValue, ...]:
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
     position = axes.axis(self, dim)
@@ -136,19 +136,19 @@ def nanmedian(self: ir.Value) -> RecordedValue:
 
 
 @lowering("aten::median.dim")
-def median_dim(self: ir.Value, dim: int, keepdim: bool = False) -> Any:
+def median_dim(self: ir.Value, dim: int, keepdim: bool = False) -> tuple[RecordedValue, ...]:
     """The lower middle along an axis and its index; NaN if one is NaN."""
     return _median(self, dim, keepdim, False)
 
 
 @lowering("aten::nanmedian.dim")
-def nanmedian_dim(self: ir.Value, dim: int, keepdim: bool = False) -> Any:
+def nanmedian_dim(self: ir.Value, dim: int, keepdim: bool = False) -> tuple[RecordedValue, ...]:
     """The lower middle along an axis of what is not NaN, and its index."""
     return _median(self, dim, keepdim, True)
 
 
 @lowering("aten::mode")
-def mode(self: ir.Value, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(self: ir.Value, dim: int = -1, keepdim: bool = False) -> tuple[ir.Value, ...]:
     """The value that occurs most often along an axis (the smallest of them) and the last place where it stands."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
@@ -255,7 +255,7 @@ def isin(
 @lowering("aten::unique_consecutive")
 def unique_consecutive(
     self: ir.Value, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """The first of every run of equal elements (or of equal slices along an axis), each element's run, run lengths."""
     data = _flattened(self) if dim is None else self
     position = 0 if dim is None else axes.axis(self, dim)

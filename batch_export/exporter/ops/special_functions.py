@@ -8,7 +8,6 @@ on the way cancel.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import onnx_ir as ir
 
@@ -32,11 +31,11 @@ _LANCZOS = (
 )
 
 
-def _log_gamma(x: Any) -> RecordedValue:
+def _log_gamma(x: ir.Value) -> RecordedValue:
     """log |gamma(x)| of doubles, by reflection below one half."""
     reflected = op.Less(x, number(0.5))
     z = op.Sub(op.Where(reflected, op.Sub(number(1.0), x), x), number(1.0))
-    series: Any = number(_LANCZOS[0])
+    series: RecordedValue = number(_LANCZOS[0])
     for index, coefficient in enumerate(_LANCZOS[1:], 1):
         series = op.Add(series, op.Div(number(coefficient), op.Add(z, number(float(index)))))
     t = op.Add(z, number(7.5))
@@ -54,10 +53,10 @@ def lgamma(self: ir.Value) -> RecordedValue:
     return back(_log_gamma(double(self)), self)
 
 
-def _digamma(x: Any) -> RecordedValue:
+def _digamma(x: ir.Value) -> RecordedValue:
     reflected = op.Less(x, number(0.5))
     z = op.Where(reflected, op.Sub(number(1.0), x), x)
-    total: Any = number(0.0)
+    total: RecordedValue = number(0.0)
     for _ in range(6):
         small = op.Less(z, number(6.0))
         total = op.Where(small, op.Sub(total, op.Reciprocal(z)), total)
@@ -99,7 +98,7 @@ def bessel_j1(self: ir.Value) -> RecordedValue:
     return _bessel(self, 1)
 
 
-def _mean(samples: Any, self: ir.Value) -> RecordedValue:
+def _mean(samples: RecordedValue, self: ir.Value) -> RecordedValue:
     """The mean over the last axis, counted from the front: onnxruntime leaves empty tensors unreduced otherwise."""
     return op.ReduceMean(samples, [axes.rank(self)], keepdims=0)
 
@@ -116,7 +115,7 @@ _FAR = 64.0
 """Where the asymptotic series of I0 and I1 takes over from the mean: twelve of its terms are exact there."""
 
 
-def _far_modified(size: Any, order: int) -> RecordedValue:
+def _far_modified(size: ir.Value, order: int) -> RecordedValue:
     """exp(-x) times I0 or I1 for large x (Abramowitz, Stegun 9.7.1)."""
     term, series = 1.0, [1.0]
     for index in range(1, 13):

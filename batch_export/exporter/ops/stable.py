@@ -56,8 +56,8 @@ def expm1(self: ir.Value) -> RecordedValue:
 def log1p(self: ir.Value) -> RecordedValue:
     """log(1 + x)."""
     data = widened(self)
-    is_zero = op.Equal(data, axes.like(0.0, data))
-    return op.Where(op.Not(is_zero), log_one_plus(data), data)  # a zero keeps its sign
+    # A zero keeps its sign, in the last branch; onnxruntime turns the branches round where the condition is a Not.
+    return op.Where(op.Greater(op.Abs(data), axes.like(0.0, data)), log_one_plus(data), data)
 
 
 @lowering("aten::log_sigmoid", "aten::log_sigmoid_forward")
@@ -67,7 +67,7 @@ def log_sigmoid(self: ir.Value) -> RecordedValue:
     return op.Sub(axes.like(0.0, data), softplus_of(op.Neg(data)))
 
 
-def softplus_of(x: Any) -> RecordedValue:
+def softplus_of(x: ir.Value) -> RecordedValue:
     """log(1 + exp(x)); onnxruntime has no Softplus for float64."""
     if x.dtype != ir.DataType.DOUBLE:
         return op.Softplus(x)
@@ -84,7 +84,7 @@ def softplus(self: ir.Value, beta: float = 1.0, threshold: float = 20.0) -> Reco
     return op.Where(op.Greater(scaled, axes.like(threshold, self)), self, curve)
 
 
-def _log_add(self: Any, other: Any, base: float) -> RecordedValue:
+def _log_add(self: ir.Value, other: ir.Value, base: float) -> RecordedValue:
     """The larger one plus log(1 + base^-distance); equal infinities have no distance."""
     left, right = (widened(value) for value in operands(self, other))
     largest = op.Max(left, right)
@@ -122,7 +122,9 @@ def logcumsumexp(self: ir.Value, dim: int) -> RecordedValue:
     start = op.Expand(axes.like(float("-inf"), data), op.Shape(moved, start=1))
     axes.shaped(start, None if moved.shape is None else list(moved.shape)[1:])
 
-    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    def step(
+        states: Sequence[RecordedValue], slices: Sequence[RecordedValue]
+    ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
         total = _log_add(states[0], slices[0], math.e)
         return [total], [total]
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 from onnxscript import INT64
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
-def _double(number: Any) -> RecordedValue:
+def _double(number: Number) -> RecordedValue:
     """A size or a plain number as float64, which is what Python computes with."""
     if isinstance(number, ir.Value):
         return op.Cast(number, to=ir.DataType.DOUBLE)
@@ -76,9 +75,9 @@ def sym_ite(condition: ir.Value, then: ir.Value, otherwise: ir.Value) -> Recorde
 
 
 @lowering("torch::sym_sum")
-def sym_sum(args: Sequence[ir.Value]) -> Any:
+def sym_sum(args: Sequence[ir.Value]) -> RecordedValue:
     """The sum of several sizes."""
-    total: Any = op.Constant(value_int=0)
+    total: RecordedValue = op.Constant(value_int=0)
     for item in args:
         total = op.Add(total, item)
     return total

@@ -115,7 +115,7 @@ def split(self: ir.Value, split_size: Any, dim: int = 0) -> Any:
     return list(op.Split(self, list(split_size), axis=dim))
 
 
-def free_pieces(self: ir.Value, operator: str, how: Any, dim: int, count: int) -> list[Any]:
+def free_pieces(self: ir.Value, operator: str, how: Any, dim: int, count: int) -> list[ir.Value]:
     """`count` pieces of an axis of free size, by the operator's rule; an axis that is too short has empty last pieces.
 
     Args:
@@ -146,7 +146,7 @@ def free_pieces(self: ir.Value, operator: str, how: Any, dim: int, count: int) -
 
 
 @lowering("aten::glu")
-def glu(self: ir.Value, dim: int = -1) -> Any:
+def glu(self: ir.Value, dim: int = -1) -> RecordedValue:
     """The first half along an axis times the sigmoid of the second; an axis may turn out to have no elements."""
     assert self.shape is not None
     size = self.shape[dim]
@@ -160,7 +160,7 @@ def glu(self: ir.Value, dim: int = -1) -> Any:
 
 
 @lowering("aten::item", "aten::_local_scalar_dense")
-def item(self: ir.Value) -> Any:
+def item(self: ir.Value) -> ir.Value:
     """The one element of a tensor, as Python's number of it: sizes are int64, fractions float64."""
     scalar = op.Reshape(self, op.Constant(value_ints=[0][:0])) if self.shape is None or len(self.shape) else self
     if self.dtype in (ir.DataType.BOOL, ir.DataType.INT64):

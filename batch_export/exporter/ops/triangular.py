@@ -26,11 +26,11 @@ from batch_export.exporter.ops.matrices import (
 )
 
 
-def substitute(data: Any, rows: Any, right: Any, *, upper: bool, unit: bool) -> Any:
+def substitute(data: Any, rows: Any, right: Any, *, upper: bool, unit: bool) -> ir.Value:
     """Solves triangular systems: `float[batch, n, n]` and `float[batch, n, k]` to `float[batch, n, k]`."""
     numbers = numbers_along(rows, [1, -1, 1])
 
-    def step(index: Any, states: Sequence[Any]) -> Sequence[Any]:
+    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
         (found,) = states
         at = op.Sub(op.Sub(rows, 1), index) if upper else index
         row = row_at(data, at)
@@ -45,11 +45,11 @@ def substitute(data: Any, rows: Any, right: Any, *, upper: bool, unit: bool) -> 
     return loops.count(rows, step, [zeros_like(right)])[0]
 
 
-def cholesky_factor(data: Any, rows: Any) -> Any:
+def cholesky_factor(data: Any, rows: Any) -> ir.Value:
     """The lower factor of positive definite matrices."""
     row_numbers, column_numbers = numbers_along(rows, [1, -1, 1]), numbers_along(rows, [1, 1, -1])
 
-    def step(index: Any, states: Sequence[Any]) -> Sequence[Any]:
+    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
         (factor,) = states
         rest = op.Sub(column_at(data, index), op.MatMul(factor, with_axes_swapped(row_at(factor, index))))
         column = op.Div(rest, op.Sqrt(row_at(rest, index)))
@@ -60,7 +60,7 @@ def cholesky_factor(data: Any, rows: Any) -> Any:
 
 
 @lowering("aten::linalg_cholesky_ex")
-def linalg_cholesky_ex(self: ir.Value, upper: bool = False, check_errors: bool = False) -> Any:
+def linalg_cholesky_ex(self: ir.Value, upper: bool = False, check_errors: bool = False) -> tuple[RecordedValue, ...]:
     """The factor of positive definite matrices, and an error code (zero)."""
     matrices = Matrices(self)
     source = with_axes_swapped(matrices.data) if upper else matrices.data
@@ -69,7 +69,7 @@ def linalg_cholesky_ex(self: ir.Value, upper: bool = False, check_errors: bool =
 
 
 @lowering("aten::cholesky", "aten::linalg_cholesky")
-def cholesky(self: ir.Value, upper: bool = False) -> Any:
+def cholesky(self: ir.Value, upper: bool = False) -> RecordedValue:
     """The factor of positive definite matrices."""
     return linalg_cholesky_ex(self, upper)[0]
 
@@ -127,7 +127,7 @@ def triangular_solve(
     upper: bool = True,
     transpose: bool = False,
     unitriangular: bool = False,
-) -> Any:
+) -> tuple[RecordedValue, ...]:
     """The solution of A X = self for triangular A, and A."""
     matrices = A
     if transpose:

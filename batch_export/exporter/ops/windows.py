@@ -26,14 +26,14 @@ def _ints(numbers: Sequence[int]) -> RecordedValue:
     return op.Constant(value_ints=list(numbers))
 
 
-def _around(value: ir.Value, count: int, pads: Sequence[int]) -> Any:
+def _around(value: ir.Value, count: int, pads: Sequence[int]) -> ir.Value:
     """Zeros before and after the last `count` axes; negative numbers cut."""
     if not any(pads):
         return value
     return op.Pad(value, [0, 0, *pads[:count], 0, 0, *pads[count:]], _nothing(value))
 
 
-def _windows(value: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> RecordedValue:
+def _windows(value: ir.Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> RecordedValue:
     """`[batch, channels, ...]` as `[batch, channels, *kernel, *windows]`."""
     count = len(kernel)
     result = value
@@ -132,7 +132,7 @@ def average_pool(value: ir.Value, **given: Any) -> RecordedValue:
     strides, dilations = (list(given.get(name) or ones) for name in ("strides", "dilations"))
     inner = list(range(2, 2 + count))
 
-    def sums(numbers: Any) -> RecordedValue:
+    def sums(numbers: ir.Value) -> RecordedValue:
         return op.ReduceSum(_windows(_around(numbers, count, pads), kernel, strides, dilations), inner, keepdims=0)
 
     if given.get("count_include_pad") or not any(pads):

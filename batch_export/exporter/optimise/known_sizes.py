@@ -105,6 +105,10 @@ class _Sizes:
             first, last = (node.attributes.get_int(name, default) for name, default in (("start", 0), ("end", None)))
             taken = _whole(sizes[first:last])
             return None if taken is None else (False, taken)
+        if node.op_type == "Size":
+            sizes = self._shape(node.inputs[0])
+            whole = None if sizes is None else _whole(sizes)
+            return None if whole is None else (True, (f"elements of {whole}",))
         if node.op_type == "Concat":
             parts = [self._content(value) for value in node.inputs]
             if any(part is None or part[0] for part in parts):
@@ -145,7 +149,7 @@ class _Sizes:
         if value.is_graph_output() or value.dtype not in (None, ir.DataType.INT64):
             return 0
         producer = value.producer()
-        of_input = producer is not None and producer.op_type == "Shape" and _is_input(producer.inputs[0])
+        of_input = producer is not None and producer.op_type in ("Shape", "Size") and _is_input(producer.inputs[0])
         if all(isinstance(size, int) for size in content[1]):
             array = np.asarray(content[1], dtype=np.int64)
             other = constant(self._model, array.reshape(()) if content[0] else array, "sizes")

@@ -56,7 +56,22 @@ def no_condition(model: ir.Model, node: ir.Node) -> int:
 
 
 _BLIND = frozenset(("Softmax", "LogSoftmax", "Exp", "Abs", "Cos", "Equal", "Less", "Greater", "IsNaN", "ReduceL2"))
-_CARRIERS = frozenset(("Add", "Mul", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Identity"))
+_CARRIERS = frozenset(
+    (
+        "Add",
+        "Mul",
+        "Neg",
+        "Where",
+        "Transpose",
+        "Reshape",
+        "Squeeze",
+        "Unsqueeze",
+        "Expand",
+        "Slice",
+        "Concat",
+        "Identity",
+    )
+)
 _STEPS = 4
 
 

@@ -30,18 +30,24 @@ _ROUNDS = 3
 _FAR = 8
 """Further up than any rule's pattern reaches."""
 _MERGED_ELEMENTS = 1024
-_KIND = metadata.KIND.format(side="Input")
+KIND = metadata.KIND.format(side="Input")
+"""The key of an initializer's metadata that says whether it is a PARAMETER or a BUFFER."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass did: its name, the node counts before and after, rewrites made, and seconds."""
+    """What one pass did: its name, the node counts before and after, rewrites made, and seconds.
+
+    Attributes:
+        remark: what the pass left undone and could do, in a sentence; empty where there is no such thing.
+    """
 
     name: str
     nodes_before: int
     nodes_after: int
     changes: int
     seconds: float
+    remark: str = ""
 
 
 def _rewrite_graph(
@@ -98,7 +104,7 @@ def _weights_unseen(model: ir.Model) -> Iterator[None]:
     kept = {
         value: value.const_value
         for value in model.graph.initializers.values()
-        if weights.is_torch_tensor(value) and value.metadata_props.get(_KIND) in ("PARAMETER", "BUFFER")
+        if weights.is_torch_tensor(value) and value.metadata_props.get(KIND) in ("PARAMETER", "BUFFER")
     }
     for value in kept:
         value.const_value = None
@@ -237,6 +243,12 @@ def _separate_outputs(model: ir.Model) -> int:
                 graph.outputs[index] = value = copy
             seen.add(value)
     return copies
+
+
+def merge_equal_nodes(model: ir.Model) -> None:
+    """Makes nodes that compute the same one node; outputs stay values of their own."""
+    _common_subexpressions(model)
+    _separate_outputs(model)
 
 
 PASSES: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (

@@ -36,9 +36,24 @@ def _taken(model: ir.Model, node: ir.Node) -> int:
     if unsqueeze is None or (batched is not None and batched.as_int()) or node.inputs[0] is None:
         return 0
     places, axes = unsqueeze.inputs[0], known(unsqueeze.inputs[1])
-    if places is None or places.shape is None or axes is None or axes.tolist() not in ([-1], [len(places.shape)]):
+    if places is None or axes is None or axes.size != 1:
+        return 0
+    if int(axes.item()) != -1 and (places.shape is None or int(axes.item()) != len(places.shape)):
         return 0
     insert(node, "Gather", [node.inputs[0], places], {"axis": 0}, [node])
+    return 1
+
+
+_CAST = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.BOOL)
+
+
+def _cast(model: ir.Model, node: ir.Node) -> int:
+    """A cast to another value's dtype, where that is known, in which runtimes need not look at the other value."""
+    given, like = node.inputs
+    dtype = None if like is None else like.dtype
+    if given is None or dtype is None or not (dtype in _CAST or dtype.is_integer()):
+        return 0
+    insert(node, "Cast", [given], {"to": int(dtype)}, [node])
     return 1
 
 
@@ -225,6 +240,7 @@ _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
     "Min": of_one,
     "And": no_condition,
     "Or": no_condition,
+    "CastLike": _cast,
     "GatherND": _taken,
     "Unsqueeze": _axes_at_once,
     "Expand": keeps_shape,

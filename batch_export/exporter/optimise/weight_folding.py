@@ -8,11 +8,13 @@ node.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
+import torch
 from onnx_ir import tensor_adapters
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
@@ -44,13 +46,54 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
     before = passes.node_count(copy)
     own = sum(value.const_value.nbytes for value in copy.graph.initializers.values() if value.const_value is not None)
     budget = max(_LEAST_GROWTH, int(growth * own))
-    changes = _Folding(copy, budget).run() + _decide(copy)
-    merged = merged_norms.merge(copy)
+    shared = _share_equal_buffers(copy)
+    folding = _Folding(copy, budget)
+    changes = shared + folding.run() + _decide(copy) + merged_norms.merge(copy)
     passes.remove_dead_code(copy)
-    report = passes.PassReport(
-        "fold weights", before, passes.node_count(copy), changes + merged, time.perf_counter() - begun
+    after, seconds = passes.node_count(copy), time.perf_counter() - begun
+    return copy, passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))
+
+
+def _share_equal_buffers(model: ir.Model) -> int:
+    """Buffers of the same content become one, and so does what is computed from them; returns how many went.
+
+    Tables that each layer has anew are such. Parameters keep their names: a file's reader may look for them.
+    """
+    alike: dict[tuple[str, tuple[int, ...]], list[tuple[ir.Value, Tensor]]] = {}
+    merged = 0
+    for name, value in list(model.graph.initializers.items()):
+        if value.metadata_props.get(passes.KIND) != "BUFFER" or value.is_graph_output() or value.is_graph_input():
+            continue
+        tensor = weight_values.as_tensor(value.const_value)
+        if tensor is None or isinstance(tensor, FakeTensor):
+            continue
+        others = alike.setdefault((str(tensor.dtype), tuple(tensor.shape)), [])
+        first = next((one for one, content in others if _same_bytes(content, tensor)), None)
+        if first is None:
+            others.append((value, tensor))
+            continue
+        ir.convenience.replace_all_uses_with(value, first)
+        del model.graph.initializers[name]
+        merged += 1
+    if merged:
+        passes.merge_equal_nodes(model)
+    return merged
+
+
+def _same_bytes(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one dtype and shape hold the same bits: NaN is NaN, -0.0 is not 0.0."""
+    return torch.equal(*(tensor.contiguous().flatten().view(torch.uint8) for tensor in (one, other)))
+
+
+def _remark(folding: _Folding, limit: int, own: int) -> str:
+    """What the limit on growth kept from being folded, and which limit would not have."""
+    if not folding.left:
+        return ""
+    share = math.ceil(100 * folding.needed / max(own, 1)) / 100
+    return (
+        f"{folding.left} nodes that depend on weights alone stay in the file: without them its weights would grow by "
+        f"{folding.needed} bytes, and {limit} are allowed; fold_growth={share} folds them too"
     )
-    return copy, report
 
 
 @dataclass(slots=True)
@@ -67,11 +110,17 @@ class _Island:
 
 
 class _Folding:
-    """One model while its weights are folded."""
+    """One model while its weights are folded.
+
+    Attributes:
+        needed: bytes by which the weights grow where everything is folded that can be.
+        left: how many nodes the limit kept from being folded.
+    """
 
     def __init__(self, model: ir.Model, budget: int) -> None:
         self._model = model
         self._budget = budget
+        self.needed = self.left = 0
         self._opset = model.opset_imports.get("", 18)
         self._known: dict[ir.Value, Tensor | None] = {}
         self._foldable: dict[ir.Node, None] = {}
@@ -83,6 +132,7 @@ class _Folding:
         """Folds in place; returns how many nodes went."""
         self._walk(self._model.graph)
         waiting = sorted(self._islands(self._foldable), key=lambda island: island.grown)
+        self.needed = sum(max(island.grown, 0) for island in waiting)
         gone = 0
         while waiting:
             island = waiting.pop(0)
@@ -91,6 +141,7 @@ class _Folding:
                 gone += self._replace(island.nodes)
             else:
                 waiting += self._islands(self._smaller(island))
+        self.left = len(self._foldable) - gone
         return gone
 
     # What can be folded.

@@ -30,6 +30,10 @@ def rename(model: ir.Model, input_names: Sequence[str] | None, output_names: Seq
     ):
         if not names:
             continue
+        if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+            raise OnnxExporterError(
+                f"{side}_names is {names!r}", next_step="give a list of names, none of them empty, in order"
+            )
         if len(names) > len(values):
             raise OnnxExporterError(
                 f"{len(names)} {side} names for {len(values)} {side}s",

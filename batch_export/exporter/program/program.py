@@ -86,6 +86,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         fold_weights: whether files get their weights folded (BatchNormalization merged into a convolution, transposed
             weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
         fold_growth: how much weights may grow by that, as a share of their bytes.
+        folding: what was folded when a file was last written, and what was not; empty before.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self.provenance = provenance or Provenance()
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
+        self.folding: list[passes.PassReport] = []
         self._session: Any = None
         self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
 
@@ -370,7 +372,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             self._refuse_fake(weights.model_tensors(self.model))
             model = self.model
             if include_initializers and not keep_initializers_as_inputs:
-                model, _ = self.written(fold_weights)
+                model, self.folding = self.written(fold_weights)
             tensors = weights.model_tensors(model)
             size = sum(map(weights.size, tensors.values()))
             try:

@@ -104,6 +104,7 @@ def _program_lines(operators: Mapping[str, tuple[int, str]], passes: Sequence[Pa
         lines += ["", "## Optimiser", "", "| pass | nodes before | nodes after | changes |", "|---|---|---|---|"]
         for one in passes:
             lines.append(f"| {one.name} | {one.nodes_before} | {one.nodes_after} | {one.changes} |")
+        lines += [text for one in passes if one.remark for text in ("", f"{one.name}: {one.remark}.")]
     return lines
 
 

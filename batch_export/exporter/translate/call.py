@@ -12,8 +12,8 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from onnx_ir import tensor_adapters
 
+from batch_export.exporter.graph import torch_tensors
 from batch_export.exporter.translate.registry import qualified_name
 
 
@@ -50,7 +50,7 @@ class Call:
     @property
     def result_dtype(self) -> ir.DataType | None:
         """The ONNX dtype of a result that is one tensor."""
-        return tensor_adapters.from_torch_dtype(self.result.dtype) if isinstance(self.result, torch.Tensor) else None
+        return torch_tensors.data_type(self.result.dtype) if isinstance(self.result, torch.Tensor) else None
 
 
 def given_fakes(node: torch.fx.Node) -> list[Any]:

@@ -1,0 +1,54 @@
+"""Axes left to the exporter that the capture made one, where the model takes them at sizes of their own.
+
+Arrives: a captured program and what was asked for. Leaves: these axes in words, to be warned of. Where the model
+refuses other sizes, or the program gives what it gives, nothing was lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.examples import Examples
+from batch_export.exporter.capture.guard_symbols import AskedAxis, readable
+from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.trial import Outcome, is_fake, tried
+
+_MOST = 4
+"""Pairs of axes that are tried."""
+_HARM = (Outcome.FAILS, Outcome.DIFFERS)
+
+
+def told(captured: Captured, asked: shapes.DynamicShapes, module: torch.nn.Module, given: Inputs) -> list[str]:
+    """Each group of such axes, in words."""
+    pairs = [(group[0], axis) for group in _groups(captured, asked) for axis in group[1:]]
+    if not pairs or is_fake(module, *given):
+        return []
+    examples = Examples(asked, module, given)
+    program = captured.program.module(check_guards=False)
+    found: list[str] = []
+    for kept, axis in pairs[:_MOST]:
+        size = examples.given.get(axis.text, 0)
+        made = [examples.at({axis.text: other}) for other in (size + 1, 2 * size)]
+        if any(inputs is not None and tried(program, module, *inputs).outcome in _HARM for inputs in made):
+            found.append(f"{_words(kept)} and {_words(axis)}")
+    return found
+
+
+def _words(axis: AskedAxis) -> str:
+    return f"axis {axis.axis} of the input {readable(axis.where)}"
+
+
+def _groups(captured: Captured, asked: shapes.DynamicShapes) -> list[list[AskedAxis]]:
+    """Axes of one size in the program, those first that were asked for by name; the others were left to it."""
+    fakes = dict(zip(asked.forms, (fake for _, fake in shapes.user_tensors(captured.traced)), strict=False))
+    groups: dict[str, list[AskedAxis]] = {}
+    for axis in asked.axes:
+        size: Any = fakes[axis.where].shape[axis.axis] if axis.where in fakes else 0
+        if isinstance(size, torch.SymInt):
+            groups.setdefault(str(size.node.expr), []).append(axis)
+    ordered = (sorted(group, key=lambda axis: not axis.required) for group in groups.values())
+    return [[group[0], *left] for group in ordered if (left := [axis for axis in group[1:] if not axis.required])]
