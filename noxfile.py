@@ -83,6 +83,23 @@ def nightly(session: nox.Session) -> None:
     install(session, "test")
     session.run("pytest", "-m", "nightly", "tests/test_nightly_real.py", env=ONE_THREAD)
     session.run("python", "-m", "batch_export", "+sweep=nightly", *session.posargs)
+    session.run("python", "-m", "batch_export", "+sweep=runtimes")
+
+
+@nox.session
+def runtimes(session: nox.Session) -> None:
+    """Every runtime that installs here: environment, conformance, a sweep; `-- --write` for docs/runtimes.md.
+
+    Environments that cannot be made are skipped with the reason.
+    """
+    install(session, "test")
+    session.run("python", "-m", "batch_export", "env", "create", success_codes=[0, 1])
+    session.run("pytest", "tests/test_runtime_conformance.py", env=ONE_THREAD)
+    words = [word for word in session.posargs if word != "--write"]
+    session.run("python", "-m", "batch_export", "+sweep=runtimes", *words, success_codes=[0, 1])
+    if "--write" in session.posargs:
+        with pathlib.Path("docs/runtimes.md").open("w", encoding="utf-8") as target:
+            session.run("python", "-m", "benchmarks.runtimes", "outputs/latest", stdout=target)
 
 
 @nox.session

@@ -49,7 +49,20 @@ def test_every_dependency_has_an_exact_version() -> None:
 def test_the_sessions_are_there() -> None:
     text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
     assert set(re.findall(r"@nox.session\ndef (\w+)", text)) == {
-        *("tests", "lint", "types", "sweep", "nightly", "compare", "browser", "bench", "faults", "ops", "hunt"),
+        *(
+            "tests",
+            "lint",
+            "types",
+            "sweep",
+            "nightly",
+            "compare",
+            "browser",
+            "bench",
+            "faults",
+            "ops",
+            "hunt",
+            "runtimes",
+        ),
     }
     assert "pip install" not in text
 

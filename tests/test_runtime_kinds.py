@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from served_package import entry_point
 from sweeping import CORE, model
 
 from batch_export.action import ModelArtifact
@@ -16,6 +19,7 @@ from batch_export.errors import UsageError
 from batch_export.numbers.values import Value
 from batch_export.plan.keys import measure_action
 from batch_export.plan.matrix import expand
+from batch_export.runtime import registered
 from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
@@ -45,6 +49,73 @@ class Echo:
 
     def close(self) -> None:
         pass
+
+
+def test_a_kind_that_nobody_brings_is_one_sentence() -> None:
+    with pytest.raises(UsageError, match=r"provider/mine: kind must be one of onnxruntime, .* did you mean 'openvino'"):
+        provider_spec("mine", {"kind": "openvin"})
+    with pytest.raises(UsageError, match="No runtime is called 'openvin'; known: onnxruntime, reference, openvino"):
+        registered.runtime("openvin")
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for installed plug-ins."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registered.plugins.cache_clear()
+    yield tmp_path
+    registered.plugins.cache_clear()
+
+
+def test_a_package_brings_a_runtime_and_is_not_imported_until_a_config_names_it(plugins: Path) -> None:
+    entry_point(plugins, "humming", "hum", "hum_runtime:HUM")
+    (plugins / "hum_runtime.py").write_text(
+        "from batch_export.runtime.kinds import Runtime\nHUM = Runtime('hum', 'Hum', 'msgspec', ('msgspec',), None)\n"
+    )
+    assert "hum" in registered.kinds()
+    assert "hum_runtime" not in sys.modules
+    assert provider_spec("mine", {"kind": "hum"}).kind == "hum"
+    assert registered.runtime("hum").called == "Hum"
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (
+            "import no_such_library",
+            "package humming cannot be imported: ModuleNotFoundError: No module named 'no",
+        ),
+        (
+            "HUM = 5",
+            r"entry point 'hum' \(batch_export.runtimes\) of the package humming is a int; it must be",
+        ),
+        (
+            "from batch_export.runtime.kinds import Runtime\nHUM = Runtime('ham', 'Ham', 'msgspec', (), None)",
+            "of the package humming is a Runtime named 'ham'; it must be .* named 'hum'",
+        ),
+    ],
+)
+def test_a_plug_in_that_is_none_is_told_with_its_package(
+    source: str, sentence: str, plugins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "hum_runtime", raising=False)
+    entry_point(plugins, "humming", "hum", "hum_runtime:HUM")
+    (plugins / "hum_runtime.py").write_text(source)
+    importlib.invalidate_caches()
+    with pytest.raises(UsageError, match=sentence):
+        provider_spec("mine", {"kind": "hum"})
+    sys.modules.pop("hum_runtime", None)
+
+
+def test_two_packages_that_bring_one_kind_are_both_named(plugins: Path) -> None:
+    for name in ("humming", "singing"):
+        entry_point(plugins, name, "hum", f"{name}:HUM")
+    with pytest.raises(UsageError, match=r"'hum' is brought by (humming and by singing|singing and by humming)\."):
+        registered.runtime("hum")
+    entry_point(plugins, "other", "openvino", "other:OPENVINO")
+    registered.plugins.cache_clear()
+    with pytest.raises(UsageError, match="'openvino' is brought by other and by batch_export"):
+        registered.runtime("openvino")
 
 
 def matrix(provider: ProviderSpec) -> MatrixSpec:

@@ -111,7 +111,7 @@ def test_availability_of_what_is_here() -> None:
 
 
 def test_an_unknown_kind_names_the_known_ones(two_outputs: Path) -> None:
-    with pytest.raises(ProviderUnavailableError, match="no runtime is called 'tpu'; known: onnxruntime, reference"):
+    with pytest.raises(ProviderUnavailableError, match="No runtime is called 'tpu'; known: onnxruntime, reference"):
         open_session(two_outputs, ProviderSpec("x", "tpu"))
 
 

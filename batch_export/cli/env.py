@@ -108,7 +108,7 @@ def _doctor(composed: Composed, asked: argparse.Namespace) -> int:
             if shelf.found(wanted_for(provider.env, kind.language)) is None:
                 print(f"-     {provider.name}: not made yet; `env create {provider.name}` makes it")
                 continue
-            worker, told = started(provider, kind, 1)
+            worker, told = started(provider, kind, 1, echo=False)
             worker.close()
         except BatchExportError as error:
             failed += 1

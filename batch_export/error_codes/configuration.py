@@ -125,5 +125,22 @@ def build():
         "Correct `output_names`, or leave it out.",
         config="output_names: [first, second]",
     ),
+    Explanation(
+        "BE124",
+        "EnvironmentUnavailableError",
+        "An environment that a provider needs is not there and cannot be made",
+        "A requirement cannot be installed, the package index is out of reach, Node is missing or too old, or the "
+        "folder of environments cannot be written. In a sweep the provider's cells are skipped with the sentence.",
+        Kind.PYTHON,
+        """
+import os
+from unittest.mock import patch
+from batch_export.environments.making import environment_for
+
+with patch.dict(os.environ, {"BATCH_EXPORT_ENVIRONMENTS": "/dev/null/environments"}):
+    environment_for(["openvino==2026.4.*"])
+""",
+        "Do what the sentence says; the installer's words are in it. `batch-export env create PROVIDER` tries again.",
+    ),
 )
 """By rising code."""

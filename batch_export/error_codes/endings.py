@@ -85,6 +85,20 @@ def build():
         "The log has the stack at a fault. `batch-export repro CELL` cuts the model down to what crashes.",
     ),
     Explanation(
+        "BE506",
+        "WorkerEndedError",
+        "A runtime that runs in a process of its own ended before it had answered",
+        "It crashed at the file, which is then to blame, or its answer was none.",
+        Kind.PYTHON,
+        """
+import os, sys
+from batch_export.runtime.worker.process import WorkerProcess
+
+WorkerProcess("mine", lambda read, write: [sys.executable, "-c", ""], os.environ).ask({"do": "load"})
+""",
+        "Read its last words in the sentence and the cell's log. The file is in the store, for its makers.",
+    ),
+    Explanation(
         "BE511",
         "Unsettled",
         "A child ended without a result for this cell",

@@ -149,7 +149,7 @@ def _wrong_rank(provider: ProviderSpec, folder: Path) -> None:
 
 def _external_data(provider: ProviderSpec, folder: Path) -> None:
     """Weights beside the file are found, wherever the process runs."""
-    import onnx
+    import onnx  # lazy: checks alone need it, the module may be looked at without
 
     weight = np.arange(1024, dtype=np.float32).reshape(32, 32)
     model = onnx.parser.parse_model(_text("(float[1, 32] x) => (float[1, 32] y)", "y = MatMul(x, w)"))
@@ -233,7 +233,7 @@ def _opened(provider: ProviderSpec, folder: Path, signature: str, body: str) -> 
 
 
 def _saved(folder: Path, signature: str, body: str, domains: str = "") -> Path:
-    import onnx
+    import onnx  # lazy: checks alone need it, the module may be looked at without
 
     path = folder / "model.onnx"
     onnx.save(onnx.parser.parse_model(_text(signature, body, domains)), path)

@@ -48,7 +48,8 @@ def carry_out(order: PairedOrder) -> PairedFacts:
             plain = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in feeds.items()}
             prepared.append(session.prepare(plain))
         first, second = prepared
-        alone = order.threads == 1 and order.provider.execution_provider == "CPUExecutionProvider"
+        is_here = not any(hasattr(run, "timed") for run in prepared)  # the CPU time of another process is not ours
+        alone = is_here and order.threads == 1 and order.provider.execution_provider == "CPUExecutionProvider"
         return paired(first, second, budget_s=order.budget_s, watch_cpu=alone)
     except (BatchExportError, RuntimeError, OSError, ValueError) as error:
         return PairedFacts(error=class_and_line(error))

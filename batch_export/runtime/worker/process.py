@@ -31,11 +31,18 @@ class WorkerProcess:
         called: what sentences call the runtime.
         command: the program and its arguments for given numbers of the pipes that it reads and writes.
         environment: its environment variables.
+        echo: whether what it prints goes to our standard error.
     """
 
     def __init__(
-        self, called: str, command: Callable[[int, int], Sequence[str]], environment: Mapping[str, str]
+        self,
+        called: str,
+        command: Callable[[int, int], Sequence[str]],
+        environment: Mapping[str, str],
+        *,
+        echo: bool = True,
     ) -> None:
+        self._echo = echo
         self._called = called
         self._kept = bytearray()
         its_read, self._write = os.pipe()
@@ -134,7 +141,7 @@ class WorkerProcess:
             if not data:
                 break
             self._kept = (self._kept + data)[-_KEPT_BYTES:]
-            if forwarded < _FORWARDED_BYTES:
+            if self._echo and forwarded < _FORWARDED_BYTES:
                 forwarded += len(data)
                 with contextlib.suppress(OSError):
                     os.write(2, data)

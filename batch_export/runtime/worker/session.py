@@ -45,15 +45,17 @@ class Described(msgspec.Struct, frozen=True):
     execution_providers: tuple[str, ...] = ()
 
 
-def started(provider: ProviderSpec, runtime: Runtime, threads: int) -> tuple[WorkerProcess, Described]:
-    """Starts a runtime in its environment, which is made if need be.
+def started(
+    provider: ProviderSpec, runtime: Runtime, threads: int, *, echo: bool = True
+) -> tuple[WorkerProcess, Described]:
+    """Starts a runtime in its environment, which is made if need be; `echo` as `WorkerProcess` has it.
 
     Raises:
         ProviderUnavailableError: it is not there, does not come up, or has no such execution provider.
         OptionsRejectedError: it does not take its options.
     """
     where = f"provider {provider.name}"
-    worker = _launched(provider, runtime, where)
+    worker = _launched(provider, runtime, where, echo=echo)
     settings = {
         "library": runtime.library,
         "execution_provider": provider.execution_provider,
@@ -102,7 +104,7 @@ def probed(provider: ProviderSpec, runtime: Runtime) -> Described:
             known = {}
         if key in known:
             return known[key]
-    worker, described = started(provider, runtime, 1)
+    worker, described = started(provider, runtime, 1, echo=False)
     worker.close()
     if environment is not None:
         with whole_file(environment.folder / shelf.PROBES) as stream:
@@ -169,7 +171,7 @@ def _described(worker: WorkerProcess, settings: Mapping[str, Any], where: str, r
     return Described(str(told["version"]), tuple(map(str, told["execution_providers"])))
 
 
-def _launched(provider: ProviderSpec, runtime: Runtime, where: str) -> WorkerProcess:
+def _launched(provider: ProviderSpec, runtime: Runtime, where: str, *, echo: bool) -> WorkerProcess:
     if not runtime.served:
         raise ProviderUnavailableError(
             f"{where}: {runtime.called} cannot run in an environment of its own. Next step: remove 'env'"
@@ -191,7 +193,7 @@ def _launched(provider: ProviderSpec, runtime: Runtime, where: str) -> WorkerPro
         return [*start, str(read), str(write), runtime.served]
 
     try:
-        return WorkerProcess(runtime.called, command, {**inherited, **provider.variables})
+        return WorkerProcess(runtime.called, command, {**inherited, **provider.variables}, echo=echo)
     except WorkerEndedError as error:
         raise ProviderUnavailableError(f"{where}: {error}") from error
 

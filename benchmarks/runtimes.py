@@ -1,0 +1,110 @@
+"""The page docs/runtimes.md, made of a sweep: `python -m benchmarks.runtimes outputs/latest > docs/runtimes.md`.
+
+A run's folder arrives; Markdown leaves: runtimes x opsets, models x runtimes, and where they disagree. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from batch_export.judge.vote import Disagreement
+from batch_export.record import Record
+from batch_export.report import run_folder as files
+from batch_export.report.disagreements import disagreements
+from batch_export.report.runs import records_of
+from batch_export.runner.surroundings import circumstances
+from batch_export.runtime.registered import runtime
+from batch_export.sources.toolchain import environment_name
+
+_INTRODUCTION = """# Runtimes
+
+What each runtime makes of our files. A cell of these tables counts the files of one model or opset that loaded, ran at
+all sizes and agreed with eager PyTorch, of all that were tried; a dash means that nothing was tried there, since the
+provider's config leaves it out. Written by `python -m benchmarks.runtimes RUN` from a run of
+
+    {command}
+
+on {date} ({machine}); `nox -s runtimes` runs it again. Each runtime but those of this project's own environment runs in
+one of its own, as a process, see [configuration.md](configuration.md#environments).
+"""
+
+
+def page(folder: Path) -> str:
+    """Returns the page of a run."""
+    records = list(records_of(folder))
+    stored = files.read_run(folder)
+    made = circumstances(folder)
+    host = made.toolchain.host
+    lines = [
+        _INTRODUCTION.format(
+            command=f"python -m batch_export {' '.join(stored.spec.overrides)}",
+            date=made.started[:10],
+            machine=f"{host.get('cpu', '')}, {host.get('cores', '?')} cores, {host.get('system', '')}",
+        ),
+        "## What ran",
+        "",
+        "| provider | runtime | packages |",
+        "|---|---|---|",
+    ]
+    for spec in stored.spec.matrix.providers:
+        kind = runtime(spec.kind)
+        if spec.env:
+            holds = made.toolchain.environments.get(environment_name(spec), "")
+        else:
+            holds = ", ".join(f"{name} {made.toolchain.versions.get(name, 'absent')}" for name in kind.packages)
+        named = [part for part in holds.split("; ") if part.partition("@" if "@" in part else "=")[0] == kind.library]
+        lines.append(f"| `{spec.name}` | {kind.called} | {', '.join(named) or holds} |")
+    lines += ["", "## Opsets", ""]
+    lines += _table(records, "opset", lambda record: str(record.cell.opset))
+    lines += ["", "## Models", ""]
+    lines += _table(records, "model", lambda record: record.cell.model)
+    lines += ["", "## Where they disagree", ""]
+    lines += _disagreements(disagreements(records)) or ["Nowhere."]
+    lines += ["", "## What failed, and why", ""]
+    lines += _failures(records) or ["Nothing."]
+    return "\n".join(lines) + "\n"
+
+
+def _table(records: Sequence[Record], head: str, row: Callable[[Record], str]) -> list[str]:
+    providers = list(dict.fromkeys(record.cell.provider for record in records))
+    rows = list(dict.fromkeys(map(row, records)))
+    lines = [f"| {head} | {' | '.join(providers)} |", f"|---|{'---:|' * len(providers)}"]
+    for name in rows:
+        cells = []
+        for provider in providers:
+            those = [record for record in records if row(record) == name and record.cell.provider == provider]
+            tried = [record for record in those if record.verdict != "skip"]
+            good = [record for record in tried if record.verdict in ("pass", "flaky", "xpass")]
+            cells.append(f"{len(good)}/{len(tried)}" if tried else "-")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _disagreements(found: Iterable[Disagreement]) -> list[str]:
+    files_of: dict[str, list[str]] = {}
+    for one in found:
+        files_of.setdefault(one.says, []).append(one.file)
+    return [f"- {says}: {', '.join(f'`{name}`' for name in names)}" for says, names in files_of.items()]
+
+
+def _failures(records: Iterable[Record]) -> list[str]:
+    told: Counter[str] = Counter()
+    for record in records:
+        if record.verdict in ("fail", "xfail", "skip") and record.message:
+            words = record.message.partition(".onnx: ")[2] or record.message
+            told[f"{record.cell.provider}, {record.cell.model}: {record.verdict} {record.stage}: {words}"] += 1
+    return [f"- {text} ({count})" if count > 1 else f"- {text}" for text, count in told.items()]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints the page of the run that the first argument names."""
+    folder = Path(arguments[0] if arguments else "outputs/latest").resolve()
+    sys.stdout.write(page(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
