@@ -89,7 +89,7 @@ def _run(path: Path, opset: int, fed: dict[str, Value]) -> tuple[str, list[Value
         if not judge.opsets[0] <= opset <= judge.opsets[1] or runtime.absence(judge):
             continue
         try:
-            session = open_session(path, judge, 1)
+            session = open_session(path, judge)
             outputs = session.run(fed)
             session.close()
         except Exception as error:
