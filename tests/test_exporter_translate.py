@@ -384,6 +384,32 @@ def test_a_decomposition_that_fixes_a_size_is_refused() -> None:
     assert not fake.shape[0].node.expr.is_number
 
 
+@pytest.mark.parametrize("dynamic", [None, ({0: "a", 1: "b", 2: "c"},)])
+def test_axes_that_a_decomposition_changes_in_place_are_changed_for_what_follows(dynamic: Any) -> None:
+    def several_quantiles(_: Fn, x: torch.Tensor) -> list[torch.Tensor]:
+        shares = torch.tensor([0.1, 0.5, 0.9])
+        return [
+            torch.quantile(x, shares, dim=1),
+            torch.quantile(x, shares, dim=0, keepdim=True),
+            torch.nanquantile(x, shares, dim=-1),
+            torch.quantile(x, 0.3, dim=2),
+        ]
+
+    others = () if dynamic is None else ((torch.randn(4, 1, 5),), (torch.randn(1, 2, 1),))
+    export_and_compare(Fn(several_quantiles), (X,), *others, dynamic_shapes=dynamic)
+
+
+@pytest.mark.parametrize("opset", [13, 15, 16])
+def test_running_extremes_run_at_every_opset(opset: int) -> None:
+    def extremes(_: Fn, x: torch.Tensor) -> list[torch.Tensor]:
+        return [*torch.cummax(x, 1), *torch.cummin(-x, 0), *torch.cummax(x > 0, 2)]
+
+    export_and_compare(Fn(extremes), (X,), opset_version=opset)
+    export_and_compare(
+        Fn(extremes), (X,), (torch.randn(1, 5, 2),), opset_version=opset, dynamic_shapes=({0: "a", 1: "b", 2: "c"},)
+    )
+
+
 def test_dynamic_sizes_reach_the_graph_as_arithmetic() -> None:
     def uses_sizes(_: Fn, x: torch.Tensor) -> torch.Tensor:
         rows = x.shape[0]

@@ -157,6 +157,23 @@ def test_attention_drops_weights(opset: int) -> None:
     assert made.mean() == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.parametrize("opset", [13, 20, 23])
+def test_everything_is_dropped_at_a_chance_of_one(opset: int) -> None:
+    class Dropping(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = torch.nn.LSTM(4, 4, 2, dropout=1.0)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            attended = torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=1.0)
+            return torch.nn.functional.dropout(x, 1.0, training=True), attended, self.lstm(x)[0]
+
+    x = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
+    module = Dropping().train()
+    for made, expected in zip(export(module, (x,), opset_version=opset)(x), module(x), strict=True):
+        torch.testing.assert_close(made, expected.detach())
+
+
 def test_a_random_permutation_has_every_number_once() -> None:
     session = session_of(
         export(Drawing(lambda x: torch.randperm(9) + 0 * x.long()), (torch.ones(9),), opset_version=25)

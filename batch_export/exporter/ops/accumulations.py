@@ -80,8 +80,10 @@ def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> tuple[Recorded
         taken = is_better(new, value)
         if axes.is_float(data):
             taken = op.And(op.Or(taken, op.IsNaN(new)), op.Or(op.Not(op.IsNaN(value)), op.IsNaN(new)))
-        value, index = op.Where(taken, new, value), op.Where(taken, number, index)
-        return [value, index], [value, index]
+        best_so_far = [op.Where(taken, new, value), op.Where(taken, number, index)]
+        for one in best_so_far:  # before opset 16 a runtime does not find out that Where keeps them
+            axes.shaped(one, rest)
+        return best_so_far, best_so_far
 
     _, (values, indices) = loops.scan(step, [best, where], [longer, numbers], [data.dtype, ir.DataType.INT64])
     values, indices = (loops.shortened(stack, moved) for stack in (values, indices))

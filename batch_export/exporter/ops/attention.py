@@ -11,6 +11,7 @@ from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.random import dropped
 
 
 def _repeat_heads(tensor: ir.Value, query: ir.Value) -> ir.Value:
@@ -109,7 +110,7 @@ def scaled_dot_product_attention(
         excluded = op.Where(op.IsNaN(total), total, excluded)
     weights = op.Softmax(scores, axis=-1)
     if dropout_p:
-        weights, _ = op.Dropout(weights, op.CastLike(dropout_p, query), True)
+        weights = dropped(weights, dropout_p)
     result = op.MatMul(weights, value)
     shapes = [one.shape for one in (query, key, value) if one.shape is not None]
     if len(shapes) == 3 and list(shapes[0][:-2]) == list(shapes[1][:-2]) == list(shapes[2][:-2]):

@@ -102,13 +102,20 @@ def _mask(input: ir.Value, p: float, per_channel: bool) -> RecordedValue:
     return op.GreaterOrEqual(drawn, op.CastLike(p, drawn))
 
 
+def dropped(input: ir.Value, p: float) -> RecordedValue:
+    """Each element with the chance p replaced by 0, the others divided by 1 - p; ONNX's Dropout has no p of 1."""
+    if p == 1.0:
+        return op.Mul(input, op.CastLike(0.0, input))
+    result, _ = op.Dropout(input, op.CastLike(p, input), True)
+    return result
+
+
 @lowering("aten::dropout")
 def dropout(input: ir.Value, p: float, train: bool) -> RecordedValue:
     """Dropout outside training is the identity; inside, ONNX's Dropout with a random mask."""
     if not train or p == 0.0:
         return op.Identity(input)
-    result, _ = op.Dropout(input, op.CastLike(p, input), True)
-    return result
+    return dropped(input, p)
 
 
 @lowering("aten::feature_dropout")
@@ -126,7 +133,7 @@ def _alpha(input: ir.Value, p: float, train: bool, per_channel: bool) -> Recorde
     if not train or p == 0.0:
         return op.Identity(input)
     if p == 1.0:
-        return op.Mul(input, op.CastLike(0.0, input))
+        return dropped(input, p)
     lowest = -1.7580993408473766
     scale = 1.0 / math.sqrt((lowest * lowest * p + 1.0) * (1.0 - p))
     kept = op.Where(_mask(input, p, per_channel), input, op.CastLike(lowest, input))

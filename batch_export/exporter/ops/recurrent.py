@@ -15,6 +15,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.random import dropped
 
 
 def _linear(data: ir.Value, weight: ir.Value, bias: ir.Value | None) -> RecordedValue:
@@ -301,7 +302,7 @@ def _layers(
         else:
             data = op.Reshape(op.Transpose(outputs, perm=[0, 2, 1, 3]), [0, 0, directions * int(hidden or 0)])
         if dropout and layer < num_layers - 1:
-            data, _ = op.Dropout(data, dropout, True)
+            data = dropped(data, dropout)
         for found, one in zip(ends, last, strict=True):
             found.append(one)
     data = op.Transpose(data, perm=[1, 0, 2]) if batch_first else data

@@ -125,6 +125,8 @@ class DecompositionMode(TorchDispatchMode):
                 raise DecompositionError(f"{self._path[-1]} decomposes into writes to views", operator=self._path[-1])
             with self:
                 result = functional(*args, **kwargs)
+            if torch.Tag.inplace_view in func.tags:  # `squeeze_`: the tensor itself has other axes from here on
+                func(*args, **kwargs)
             self._rebind(args[0], result)
             return args[0]
         if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(func(*args, **kwargs))):
