@@ -15,6 +15,9 @@ from batch_export.stages.failures import short_line
         ("x" * 401 + ". Next step: write allow_guards: true", "x... Next step: write allow_guards: true"),
         ("x" * 300 + ". Next step: " + "y" * 300, "x... Next step: " + "y" * 300),
         ("x. Next step: " + "y" * 500, "y..."),
+        ("x" * 401 + " (at net.py:7). Next step: write y", "x... (at net.py:7) Next step: write y"),
+        ("x" * 401 + " (at net.py:7) and more", "x... (at net.py:7)"),
+        ("x (at net.py:7) " + "y" * 401 + ". Next step: write z", "y... Next step: write z"),
     ],
 )
 def test_what_is_cut_and_what_is_not(text: str, end: str) -> None:

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+LAST_FAILED = ("--last-failed", "--lf")
+"""The flag of a sweep that no verb takes."""
+
 _FIRST_LINE = re.compile(r'"""`(?P<usage>(?P<name>\w+)[^`]*)`: (?P<summary>.*?)(?:""")?\n')
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from batch_export.cli.known import LAST_FAILED
 from batch_export.errors import UsageError
 from batch_export.record import Cell
 from batch_export.report import run_folder as files
@@ -20,7 +21,6 @@ from batch_export.report.wording import UNEXPECTED
 from batch_export.runner.surroundings import circumstances
 
 BRIEF = ("-q", "--quiet")
-LAST_FAILED = ("--last-failed", "--lf")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Exceptions of any stage arrive, `record.Failure` leaves. Nothing is raised or pr
 from __future__ import annotations
 
 import errno
+import re
 import traceback
 from typing import cast, get_args
 
@@ -20,6 +21,8 @@ _ENVIRONMENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno
 _STAGES: frozenset[str] = frozenset(get_args(Stage))
 _MESSAGE_CHARACTERS = 400
 _LEAST_CHARACTERS = 150
+_LINE_CHARACTERS = 160
+_LINE_OF_THE_MODEL = re.compile(r"\(at [^()]+:\d+\)")
 _DETAILS_CHARACTERS = 20_000
 _READ_CHARACTERS = 100_000
 
@@ -97,14 +100,21 @@ def _text(error: BaseException) -> str:
 
 
 def short_line(text: str) -> str:
-    """Returns the first line, with what it announces, cut to 400 characters; what to do next is never cut."""
+    """Returns the first line, with what it announces, cut to 400 characters; the model's line and what to do next are
+    never cut.
+    """
     first = _plain(telling_line(text)) or "(no message)"
     if len(first) <= _MESSAGE_CHARACTERS:
         return first
-    _, word, step = first.rpartition("Next step: ")
-    step = f"... {word}{step}" if word and len(step) <= _MESSAGE_CHARACTERS else "..."
-    room = max(_MESSAGE_CHARACTERS - len(step), _LEAST_CHARACTERS)
-    return first[:room].rstrip() + step
+    before, word, step = first.rpartition("Next step: ")
+    step = f" {word}{step}" if word and len(step) <= _MESSAGE_CHARACTERS else ""
+    *_, line = ["", *_LINE_OF_THE_MODEL.findall(before or first)]
+    line = f" {line}" if len(line) <= _LINE_CHARACTERS else ""
+    room = max(_MESSAGE_CHARACTERS - len(line) - len(step) - len("..."), _LEAST_CHARACTERS)
+    if line.strip() in first[:room]:
+        line = ""
+        room = max(_MESSAGE_CHARACTERS - len(step) - len("..."), _LEAST_CHARACTERS)
+    return f"{first[:room].rstrip()}...{line}{step}"
 
 
 def _plain(text: str) -> str:
