@@ -3,8 +3,10 @@
 Arrives: nothing; a context is opened round a capture. Leaves: torch as it was. Without it torch takes every
 free size for 2 or more, so that a model's own branch at 1 leaves no trace, guards on many sizes that it need not know
 (`n >= 4` of a slice), and takes several times as long where sizes are computed from sizes. A free axis must still have
-two elements or more in the example: at 1 torch takes sides all the same (see `examples.py`). Even so torch's symbols are positive, so that `max(n, 1)` is `n` before anybody asks,
-and wrong at 0: here they are only not negative.
+two elements or more in the example: at 1 torch takes sides all the same (see `examples.py`).
+
+Even so torch's symbols are positive, so that `max(n, 1)` is `n` before anybody asks, and wrong at 0: here they are not
+negative, no more.
 """
 
 from __future__ import annotations
