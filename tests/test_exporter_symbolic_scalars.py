@@ -126,3 +126,22 @@ def test_sizes_as_scalars_of_floats(name: str) -> None:
 def test_sizes_as_scalars_of_integers(name: str) -> None:
     examples = [(torch.randint(-9, 9, (size, 3)),) for size in (4, 2, 7)]
     export_and_compare(Computing(INTEGERS[name]), *examples, dynamic_shapes=({0: "n"},))
+
+
+def test_group_normalisation_of_rows_of_nothing() -> None:
+    module = Computing(lambda x: nn_functional.group_norm(x, 2, torch.ones(4), torch.zeros(4)))
+    examples = [(torch.randn(3, 4, size),) for size in (5, 0, 1, 9)]
+    program = export_and_compare(module, *examples, dynamic_shapes=({2: "n"},))
+    assert "Size" in [node.op_type for node in program.model.graph]  # no samples, rather than samples of nothing
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_first_bessel_functions_near_zero_and_equal_elements(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, 1e-30, -1e-19, 1e-8, 1e-3, -0.5, 1.0, 1.01, 3.0], dtype=dtype)
+    special = torch.special
+    module = Computing(lambda x: (special.i1(x), special.i1e(x), special.bessel_j1(x)))
+    for one, other in zip(export(module, (x,))(x), module(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), other, rtol=1e-5, atol=0.0)
+    equal = torch.full((3, 7), -0.7, dtype=dtype)
+    spread = Computing(lambda x: (x.var(1), x.std(1), torch.var_mean(x, 1)[0]))
+    assert all(not torch.as_tensor(one).any() for one in export(spread, (equal,))(equal))
