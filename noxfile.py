@@ -94,7 +94,7 @@ def runtimes(session: nox.Session) -> None:
     """
     install(session, "test")
     session.run("python", "-m", "batch_export", "env", "create", success_codes=[0, 1])
-    session.run("pytest", "tests/test_runtime_conformance.py", env=ONE_THREAD)
+    session.run("pytest", "-m", "runtimes", "tests/test_runtime_conformance.py", env=ONE_THREAD)
     words = [word for word in session.posargs if word != "--write"]
     session.run("python", "-m", "batch_export", "+sweep=runtimes", *words, success_codes=[0, 1])
     if "--write" in session.posargs:

@@ -1,6 +1,6 @@
-"""The page docs/runtimes.md, made of a sweep: `python -m benchmarks.runtimes outputs/latest > docs/runtimes.md`.
+"""The page docs/runtimes.md, made of sweeps: `python -m benchmarks.runtimes outputs/latest > docs/runtimes.md`.
 
-A run's folder arrives; Markdown leaves: runtimes x opsets, models x runtimes, and where they disagree. Nothing is run.
+Folders of runs arrive; Markdown leaves: runtimes x opsets, models x runtimes, and where they disagree. Nothing is run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTRODUCTION = """# Runtimes
 
 What each runtime makes of our files. A cell of these tables counts the files of one model or opset that loaded, ran at
 all sizes and agreed with eager PyTorch, of all that were tried; a dash means that nothing was tried there, since the
-provider's config leaves it out. Written by `python -m benchmarks.runtimes RUN` from a run of
+provider's config leaves it out. Written by `python -m benchmarks.runtimes RUN` from
 
     {command}
 
@@ -32,15 +32,16 @@ one of its own, as a process, see [configuration.md](configuration.md#environmen
 """
 
 
-def page(folder: Path) -> str:
-    """Returns the page of a run."""
-    records = list(records_of(folder))
-    stored = files.read_run(folder)
-    made = circumstances(folder)
+def page(folders: Sequence[Path]) -> str:
+    """Returns the page of runs on one machine; the first has every provider."""
+    records = [record for folder in folders for record in records_of(folder)]
+    stored = files.read_run(folders[0])
+    made = circumstances(folders[0])
+    every = [files.read_run(folder).spec.overrides for folder in folders]
     host = made.toolchain.host
     lines = [
         _INTRODUCTION.format(
-            command=f"python -m batch_export {' '.join(stored.spec.overrides)}",
+            command="\n    ".join(" ".join(["python -m batch_export", *map(_quoted, words)]) for words in every),
             date=made.started[:10],
             machine=f"{host.get('cpu', '')}, {host.get('cores', '?')} cores, {host.get('system', '')}",
         ),
@@ -68,6 +69,10 @@ def page(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _quoted(word: str) -> str:
+    return f'"{word}"' if set(word) & set("'*[]") else word
+
+
 def _table(records: Sequence[Record], head: str, row: Callable[[Record], str]) -> list[str]:
     providers = list(dict.fromkeys(record.cell.provider for record in records))
     rows = list(dict.fromkeys(map(row, records)))
@@ -87,7 +92,7 @@ def _disagreements(found: Iterable[Disagreement]) -> list[str]:
     files_of: dict[str, list[str]] = {}
     for one in found:
         files_of.setdefault(one.says, []).append(one.file)
-    return [f"- {says}: {', '.join(f'`{name}`' for name in names)}" for says, names in files_of.items()]
+    return [f"- {says} ({', '.join(f'`{name}`' for name in names)})" for says, names in files_of.items()]
 
 
 def _failures(records: Iterable[Record]) -> list[str]:
@@ -100,9 +105,8 @@ def _failures(records: Iterable[Record]) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the page of the run that the first argument names."""
-    folder = Path(arguments[0] if arguments else "outputs/latest").resolve()
-    sys.stdout.write(page(folder))
+    """Prints the page of the runs that the arguments name."""
+    sys.stdout.write(page([Path(word).resolve() for word in arguments or ["outputs/latest"]]))
     return 0
 
 

@@ -1,7 +1,8 @@
 """A runtime of nobody's, small enough to be built in a test: a wheel for an environment, and a plug-in that names it.
 
-The wheel `doubling` doubles what it is given, whatever the file says; its variables make it print, die, hang or refuse.
-numpy is made a wheel again from the installed files, so that an environment is made without a network.
+The wheel `doubling` doubles what it is given, whatever the file says; its variables make it print, die, hang, eat
+memory or refuse. The tarball `doubling` does so for Node. numpy is made a wheel again from the installed files, so that
+an environment is made without a network.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.metadata
+import io
+import json
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,6 +43,9 @@ def doubled(array):
     print("doubling", array.shape)
     if os.environ.get("DOUBLING_RUN") == "dies":
         os.kill(os.getpid(), signal.SIGSEGV)
+    if os.environ.get("DOUBLING_RUN") == "eats":
+        eaten = [bytearray(b"x" * (1 << 26)) for _ in range(40)]
+        time.sleep(600)
     if os.environ.get("DOUBLING_RUN") == "raises":
         raise RuntimeError("no kernel for this shape")
     return array * array.dtype.type(FACTOR)
@@ -94,6 +101,52 @@ RUNTIME = Runtime(
     served=str(Path(__file__).with_name("doubling_served.py")),
 )
 '''
+
+
+NODE_LIBRARY = """
+console.log('a line on the standard output');
+exports.doubled = (numbers) => numbers.map((number) => 2 * number);
+"""
+
+NODE_SERVED = """
+exports.connect = ({ library, options }) => {
+  if (Object.keys(options).length > 0) throw new RangeError(`unknown property ${Object.keys(options)[0]}`);
+  const { doubled } = require(library);
+  return {
+    describe: () => ({ version: '1.0', execution_providers: ['cpu'] }),
+    open: async (path) => {
+      if (require('node:fs').readFileSync(path).includes('Softmax')) throw new TypeError('no Softmax here');
+      return {
+        input_names: ['x'],
+        output_names: null,
+        input_shapes: [null],
+        placement: {},
+        prepare: (feeds) => async () => {
+          const { dtype, shape, data } = feeds.get('x');
+          if (dtype === 'str') return { dtype, shape, data };
+          if (process.env.DOUBLING_RUN === 'dies') process.kill(process.pid, 'SIGSEGV');
+          const bytes = new Uint8Array(data);
+          const found = doubled(new Float32Array(bytes.buffer));
+          return { dtype, shape, data: Buffer.from(found.buffer) };
+        },
+        fetched: (result) => [result],
+      };
+    },
+  };
+};
+"""
+
+
+def node_tarball(folder: Path) -> Path:
+    """Writes the npm package `doubling`, whose script would leave a file if it ran."""
+    manifest = {"name": "doubling", "version": VERSION + ".0", "scripts": {"postinstall": "touch scripts-ran"}}
+    target = folder / "doubling-1.0.0.tgz"
+    with tarfile.open(target, "w:gz") as archive:
+        for name, text in (("package.json", json.dumps(manifest)), ("index.js", NODE_LIBRARY)):
+            entry = tarfile.TarInfo(f"package/{name}")
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return target
 
 
 def wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes], requires: str = "") -> Path:

@@ -123,7 +123,7 @@ def test_filters_dim_hide_and_reset(page: Any) -> None:
     assert "pass" in page.locator("#legend").inner_text()
     page.select_option("#shade", "error")
     page.wait_for_selector("#grid td.heat")
-    assert page.locator("#grid td.heat").first.inner_text() == "1e-7"
+    assert page.locator("#grid td.heat").first.inner_text() == "1e-6"
     assert "absolute difference from eager" in page.locator("#legend").inner_text()
     page.select_option("#shade", "latency")
     page.wait_for_function("/(ms|µs)$/.test(document.querySelector('#grid td.heat').textContent)")
@@ -235,7 +235,7 @@ def test_one_cause_over_three_models_is_one_entry_with_one_command(browser: Any,
         assert part in shown, part
     assert page.locator("#worst").inner_text() == (
         "Worst element y[1, 3]: eager 0.25, file 0.75, 8.4e+6 units in the last place apart; "
-        "5 of 8 elements beyond the default tolerance."
+        "5 of 8 elements beyond the default tolerance of float32."
     )
     assert page.locator("#cell .command pre").count() == 3
     for word in ("Source", "Operator", "Module"):  # beside a long sentence a column keeps room for its words

@@ -387,6 +387,7 @@ def test_list_prints_plain_columns_and_counts_a_config_folder(
     [
         ("sweeps", ["smoke", "models=[tag:smoke]", "opsets=[18,23]"]),
         ("providers", ["reference", "reference", "-"]),
+        ("providers", ["openvino", "openvino", "CPU", "openvino==2026.4.*"]),
         ("exporters", ["core", "batch_export.exporter"]),
         ("verbs", ["doctor", "[OVERRIDES]"]),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from batch_export.numbers.values import RawTensor
 from batch_export.plan.keys import measure_action
 from batch_export.runtime import latency, registered
 from batch_export.runtime.failures import LoadError, OptionsRejectedError, ProviderUnavailableError
+from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
@@ -151,10 +153,11 @@ def test_latency_is_what_the_runtime_took_and_not_the_asking(provider: ProviderS
     session.close()
 
 
+@pytest.mark.slow
 def test_a_sweep_says_which_runtime_is_alone(
     doubling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From configs of a user's folder to verdicts: right, wrong, gone at a file, and never there."""
+    """From configs of a user's folder to verdicts: right, wrong, gone at a file, beyond its memory, never there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_doubling.py").write_text(
         "import torch\n\n\nclass Double(torch.nn.Module):\n    def forward(self, x):\n        return x + x\n"
@@ -170,11 +173,16 @@ def test_a_sweep_says_which_runtime_is_alone(
         "twice": "{}",
         "thrice": "{DOUBLING_FACTOR: '3'}",
         "dying": "{DOUBLING_RUN: dies}",
+        "eating": "{DOUBLING_RUN: eats}",
         "broken": "{DOUBLING_IMPORT: raises}",
     }.items():
         (conf / f"provider/{name}.yaml").write_text(f"{text}variables: {variables}\n")
-    words = ["matrix.models=[double]", "matrix.providers=[cpu,twice,thrice,dying,broken]", "measure.enabled=false"]
-    command = ["batch_export", f"--config-dir={conf}", *words, "runner.n_jobs=1"]
+    words = [
+        "matrix.models=[double]",
+        "matrix.providers=[cpu,twice,thrice,dying,eating,broken]",
+        "measure.enabled=false",
+    ]
+    command = ["batch_export", f"--config-dir={conf}", *words, "runner.n_jobs=1", "runner.memory_gb=1.5"]
     assert main(command) == 1
     out = capsys.readouterr().out
     summary = json.loads(Path("outputs/latest/summary.json").read_text())
@@ -185,6 +193,7 @@ def test_a_sweep_says_which_runtime_is_alone(
         "twice": ("pass", ""),
         "thrice": ("fail", "mismatch"),
         "dying": ("fail", "crash"),
+        "eating": ("fail", "memory"),
         "broken": ("skip", ""),
     }
     said = {record["cell"]["provider"]: record["message"] for record in records}
@@ -192,14 +201,14 @@ def test_a_sweep_says_which_runtime_is_alone(
     assert "Doubling cannot be imported: ImportError: libdoubling.so: cannot open shared object" in said["broken"]
     (vote,) = summary["disagreements"]
     assert vote["alone"] == ["thrice"]
-    assert vote["says"] == "thrice is alone: cpu, twice and eager agree; dying refuses the file"
+    assert vote["says"] == "thrice is alone: cpu, twice and eager agree; dying and eating refuse the file"
     assert f"disagreement: {vote['says']}" in out
     page = Path("outputs/latest/report.html").read_text()
     assert "thrice is alone: cpu, twice and eager agree" in page
     assert "thrice is alone" in Path("outputs/latest/summary.md").read_text()
     assert main(command) == 1  # what is known comes from the store
     again = json.loads(Path("outputs/latest/summary.json").read_text())
-    assert (again["ran"], again["rerun_failures"]) == (0, 1), "the crash alone is tried again"
+    assert (again["ran"], again["rerun_failures"]) == (0, 2), "what ended the process alone is tried again"
     assert again["disagreements"] == summary["disagreements"]
 
 
@@ -337,6 +346,35 @@ def test_a_node_that_is_missing_or_too_old(
         node_version()
     spec = provider_spec("node", {"kind": "onnxruntime-node", "env": ["onnxruntime-node@1.30.0"]})
     assert sentence in installed([spec], start=True).refused["node"]
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="Node and npm are not on the path")
+def test_a_runtime_of_node_runs_in_an_environment_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("npm_config_offline", "true")
+    (tmp_path / "served.cjs").write_text(package.NODE_SERVED)
+    row = Runtime("js", "Doubling for Node", "doubling", (), None, served=str(tmp_path / "served.cjs"), language="node")
+    monkeypatch.setitem(registered.RUNTIMES, "js", row)
+    provider = provider_spec("js", {"kind": "js", "env": [str(package.node_tarball(tmp_path))]})
+    session = open_session(saved(tmp_path, "Add(x, x)"), provider)
+    assert (session.input_names, session.output_names) == (("x",), ("y",)), "the file's own names"
+    for x in (X, np.zeros((0, 2), np.float32), np.array(3, np.float32)):
+        (y,) = session.run({"x": x})
+        np.testing.assert_array_equal(np.asarray(y), 2 * x)
+        assert np.asarray(y).shape == x.shape
+    texts = np.array([["naïve", ""]], dtype=object)
+    np.testing.assert_array_equal(np.asarray(session.run({"x": texts})[0]), texts)
+    session.close()
+    made = environment_for(provider.env, "node")
+    assert made.content == ("doubling@1.0.0",)
+    assert not list(made.folder.rglob("scripts-ran"))
+    with pytest.raises(LoadError, match=r"Doubling for Node cannot load model\.onnx: no Softmax here"):
+        open_session(saved(tmp_path, "Softmax(x)"), provider)
+    with pytest.raises(OptionsRejectedError, match="Doubling for Node rejects its options: unknown property speed"):
+        open_session(saved(tmp_path, "Add(x, x)"), replace(provider, options={"speed": "9"}))
+    dying = open_session(saved(tmp_path, "Add(x, x)"), acting(provider, run="dies"))
+    with pytest.raises(WorkerEndedError, match="Doubling for Node ended by SIGSEGV while it ran the file"):
+        dying.run({"x": X})
+    dying.close()
 
 
 # What is kept

@@ -86,6 +86,19 @@ def test_missing_operators_are_listed_all_at_once_with_the_first_ones_place() ->
     assert "custom_translation_table" in (error.next_step or "")
 
 
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"aten.mul": lambda x, y: x}, "'aten.mul' is not an operator.*torch.ops.aten.add.Tensor"),
+        ({torch.ops.aten.mul.Tensor: "mul"}, "aten::mul.Tensor has no function to call, but 'mul'"),
+        ({torch.ops.aten.mul.Tensor: []}, r"aten::mul.Tensor has no function to call, but \[\]"),
+    ],
+)
+def test_a_translation_table_that_would_not_be_used_is_refused(table: dict[Any, Any], sentence: str) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        export(Scaled(), (X,), custom_translation_table=table)
+
+
 class Scaled(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x) * 3  # the multiplication

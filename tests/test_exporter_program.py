@@ -16,7 +16,7 @@ from batch_export import ONNXProgram, ONNXRuntimeOptions, export
 from batch_export.errors import SaveError
 from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture.capture import capture
-from batch_export.exporter.program import program as program_module
+from batch_export.exporter.program import writing
 
 
 class Nested(torch.nn.Module):
@@ -121,7 +121,7 @@ def test_saving_to_a_file_object(program: ONNXProgram) -> None:
 def test_a_model_beyond_the_limit_of_one_file(
     program: ONNXProgram, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_module, "_PROTO_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(writing, "PROTO_LIMIT_BYTES", 1000)
     program.save(tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx.data").stat().st_size >= 32 * 32 * 4
     with pytest.raises(SaveError, match=r"a single ONNX file holds 1,000.*save to a path"):

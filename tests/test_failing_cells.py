@@ -111,7 +111,9 @@ def test_a_wrong_node_is_named_with_its_line_and_reaches_the_report(swept: Path)
     )
     assert (alive.returncode, alive.stdout[:26]) == (1, "mismatch NumericMismatch: "), alive.stderr
     page = swept / "page.html"
-    assert command(swept, "report", "latest", "--format", "html", "-o", str(page)).returncode == 1
+    written = ("report", "latest", "--format", "html", "-o", str(page))
+    assert command(swept, *written, "--exit-code").returncode == 1
+    assert command(swept, *written).returncode == 0
     text = page.read_text()
     assert f"shop.py:{LINE}" in text
     assert "node_tanh_1_Tanh" in text

@@ -69,7 +69,11 @@ def test_the_sessions_are_there() -> None:
 
 def test_what_is_left_to_another_session_is_run_by_it() -> None:
     text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
-    for session, named in (("ops", r"^RARER = (.*)$"), ("nightly", r'"-m", "nightly", (.*?), env')):
+    for session, named in (
+        ("ops", r"^RARER = (.*)$"),
+        ("nightly", r'"-m", "nightly", (.*?), env'),
+        ("runtimes", r'"-m", "runtimes", (.*?), env'),
+    ):
         mark = f"mark.{session}"
         files = [path for path in (ROOT / "tests").glob("test_*.py") if path != Path(__file__)]
         marked = {f"tests/{path.name}" for path in files if mark in path.read_text(encoding="utf-8")}

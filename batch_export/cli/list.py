@@ -37,7 +37,8 @@ def _sweep(config: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _provider(config: Mapping[str, Any]) -> Sequence[str]:
-    return str(config.get("kind", "")), str(config.get("execution_provider", ""))
+    env = ", ".join(map(str, config.get("env") or ()))
+    return str(config.get("kind", "")), str(config.get("execution_provider", "")), env
 
 
 def _exporter(config: Mapping[str, Any]) -> Sequence[str]:

@@ -21,16 +21,16 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
 from batch_export.exporter.capture.block_expansion import expanded
-from batch_export.exporter.graph import metadata, torch_tensors, weights
+from batch_export.exporter.graph import torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
 from batch_export.exporter.optimise import passes, weight_folding
-from batch_export.exporter.program import adapters, checkpoint, listing, naming
+from batch_export.exporter.program import adapters, checkpoint, listing, naming, writing
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
+from batch_export.exporter.program.named_tensors import NamedTensors
 from batch_export.exporter.program.provenance import Provenance, Traceable
 from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
@@ -38,43 +38,7 @@ from batch_export.runtime.ort import NEWEST_OPSET, OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.reference import ReferenceSession
 
-_PROTO_LIMIT_BYTES = 2_000_000_000
 _CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
-
-
-class NamedTensors(tuple[torch.Tensor, ...]):
-    """Tensors in the order in which they were asked for, as torch's exporter gives them, and by name."""
-
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, names: Sequence[str], tensors: Sequence[torch.Tensor]) -> NamedTensors:
-        """One tensor for each name, in order."""
-        found = cls(tensors)
-        found.names = tuple(names)
-        return found
-
-    def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, str):
-            return super().__getitem__(key)
-        if key not in self.names:
-            raise KeyError(key)
-        return super().__getitem__(self.names.index(key))
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.names if isinstance(key, str) else any(key is tensor for tensor in self)
-
-    def keys(self) -> tuple[str, ...]:
-        """The names, in order: `dict(values)` has each tensor under its own."""
-        return self.names
-
-    def values(self) -> tuple[torch.Tensor, ...]:
-        """The tensors, in order."""
-        return tuple(self)
-
-    def items(self) -> list[tuple[str, torch.Tensor]]:
-        """Names and tensors, in order."""
-        return list(zip(self.names, self, strict=True))
 
 
 class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
@@ -368,55 +332,21 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             raise TypeError("external_data=True needs a path as the destination, not a file object")
         if model_state is not None and not include_initializers:
             raise ValueError("model_state gives weights, and include_initializers=False leaves them out: choose one")
-        with self._weights_of(model_state), self._initializers(include_initializers, keep_initializers_as_inputs):
-            self._refuse_fake(weights.model_tensors(self.model))
+        with (
+            self._weights_of(model_state),
+            writing.initializers(self.model, include_initializers, keep_initializers_as_inputs),
+        ):
+            writing.refuse_fake(weights.model_tensors(self.model))
             model = self.model
             if include_initializers and not keep_initializers_as_inputs:
                 model, self.folding = self.written(fold_weights)
-            tensors = weights.model_tensors(model)
-            size = sum(map(weights.size, tensors.values()))
             try:
-                if not isinstance(destination, (str, os.PathLike)):
-                    self._write_stream(model, destination, size)
-                    return
-                outside = size > _PROTO_LIMIT_BYTES if external_data is None else external_data
-                self._write_path(model, Path(os.fspath(destination)), tensors if outside else {}, size)
+                if isinstance(destination, (str, os.PathLike)):
+                    writing.write_path(model, Path(os.fspath(destination)), external_data)
+                else:
+                    writing.write_stream(model, destination)
             except OSError as error:
                 raise SaveError(f"the model could not be written to {destination}: {error}") from error
-
-    @staticmethod
-    def _write_stream(model: ir.Model, stream: io.BufferedIOBase, size: int) -> None:
-        if size > _PROTO_LIMIT_BYTES:
-            raise SaveError(
-                f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
-                next_step="save to a path, so that the weights go to a file of their own",
-            )
-        stream.write(ir.to_proto(model).SerializeToString())
-
-    @staticmethod
-    def _write_path(model: ir.Model, path: Path, tensors: Mapping[str, torch.Tensor], size: int) -> None:
-        if not tensors and size > _PROTO_LIMIT_BYTES:
-            raise SaveError(
-                f"the weights take {size:,} bytes, and a single ONNX file holds {_PROTO_LIMIT_BYTES:,}",
-                next_step="leave out external_data=False",
-            )
-        laid_out = weights.layout(tensors)
-        data = path.with_name(path.name + ".data")
-        if laid_out.tensors:
-            with data.open("wb") as stream:
-                weights.write(stream, laid_out)
-        places = {name: (data.name, *place) for name, place in laid_out.entries.items()}
-        with weights.referring(model, places, path.parent):
-            path.write_bytes(ir.to_proto(model).SerializeToString())
-
-    @staticmethod
-    def _refuse_fake(tensors: Mapping[str, torch.Tensor]) -> None:
-        fake = [name for name, tensor in tensors.items() if isinstance(tensor, FakeTensor)]
-        if fake:
-            raise SaveError(
-                f"{len(fake)} weights are fake tensors without data: {', '.join(fake[:5])}{' ...' if fake[5:] else ''}",
-                next_step="call apply_weights(), pass model_state=..., or save with include_initializers=False",
-            )
 
     @contextmanager
     def _weights_of(self, model_state: checkpoint.ModelState | None) -> Iterator[None]:
@@ -434,30 +364,6 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             for name, tensor in kept.items():
                 self.model.graph.initializers[name].const_value = tensor
             self._session, self._cleanup = session, cleanup
-
-    @contextmanager
-    def _initializers(self, include: bool, as_inputs: bool) -> Iterator[None]:
-        """For the time of saving, weights are left out or listed as inputs too; constants always stay."""
-        graph = self.model.graph
-        named = {
-            name: value
-            for name, value in graph.initializers.items()
-            if metadata.KIND.format(side="Input") in value.metadata_props or weights.is_torch_tensor(value)
-        }
-        listed = [value for value in named.values() if as_inputs and value not in graph.inputs]
-        order = dict(graph.initializers)
-        if not include:
-            for name in named:
-                del graph.initializers[name]
-        graph.inputs.extend(listed)
-        try:
-            yield
-        finally:
-            for value in listed:
-                graph.inputs.remove(value)
-            if not include:
-                graph.initializers.clear()
-                graph.initializers.update(order)
 
     # Explaining -------------------------------------------------------------------------------------------------------
 

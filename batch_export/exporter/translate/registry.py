@@ -173,9 +173,21 @@ class OnnxRegistry:
         self._custom.setdefault(name, []).append(entry)
 
     def register_target(self, target: Any, functions: Callable[..., Any] | Sequence[Callable[..., Any]]) -> None:
-        """Registers translations of a target, e.g. `torch.ops.aten.stft.default`; the first of a list is used."""
+        """Registers translations of a target, e.g. `torch.ops.aten.stft.default`; the first of a list is used.
+
+        Raises:
+            TypeError: the target is no operator, or a translation cannot be called.
+        """
+        if not callable(target):
+            raise TypeError(
+                f"custom_translation_table: {target!r} is not an operator. Next step: give the operator itself, "
+                "e.g. torch.ops.aten.add.Tensor"
+            )
         name = qualified_name(target)
         listed = list(functions) if isinstance(functions, (list, tuple)) else [functions]
+        wrong = next((one for one in listed if not callable(one)), None)
+        if wrong is not None or not listed:
+            raise TypeError(f"custom_translation_table: {name} has no function to call, but {wrong or functions!r}")
         for function in reversed(listed):
             entry = ONNXFunction(name, as_onnx_function(function), False, self._opset_version, "custom")
             self._custom.setdefault(name, []).append(entry)

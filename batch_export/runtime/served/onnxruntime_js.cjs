@@ -19,6 +19,24 @@ const ARRAYS = {
 };
 const LEVELS = { disabled: 'disabled', basic: 'basic', extended: 'extended', all: 'all' };
 
+// The files that a model's tensors lie in: the values of `location` among their entries of external data, as protobuf
+// writes them (field 1 the key, field 2 the value, each with its length before it).
+function externalFiles(model) {
+  const key = Buffer.from('\x0a\x08location\x12', 'latin1');
+  const found = new Set();
+  for (let place = model.indexOf(key); place >= 0; place = model.indexOf(key, place + 1)) {
+    let at = place + key.length;
+    let length = 0;
+    for (let shift = 0; ; shift += 7) {
+      const byte = model[at++];
+      length |= (byte & 0x7f) << shift;
+      if (byte < 0x80) break;
+    }
+    found.add(model.toString('utf8', at, at + length));
+  }
+  return [...found];
+}
+
 class Engine {
   constructor(settings) {
     this.settings = settings;
@@ -51,10 +69,10 @@ class Engine {
     if (!this.isWeb) return new Opened(this.ort, await this.ort.InferenceSession.create(file, settings));
     const model = fs.readFileSync(file);
     const folder = path.dirname(file);
-    settings.externalData = fs
-      .readdirSync(folder, { withFileTypes: true })
-      .filter((entry) => entry.isFile() && entry.name !== path.basename(file) && model.includes(entry.name))
-      .map(({ name }) => ({ path: name, data: new Uint8Array(fs.readFileSync(path.join(folder, name))) }));
+    settings.externalData = externalFiles(model).map((name) => ({
+      path: name,
+      data: new Uint8Array(fs.readFileSync(path.join(folder, name))),
+    }));
     return new Opened(this.ort, await this.ort.InferenceSession.create(new Uint8Array(model), settings));
   }
 }
