@@ -48,6 +48,9 @@ STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "written": lambda z, r: torch.zeros_like(z).index_put((torch.tensor([0]),), z[:1]),
     "made": lambda z, r: torch.ones(2, 3, 2, dtype=torch.complex64) * z + z.new_zeros(2, 3, 2),
     "filled": lambda z, r: torch.full((2, 3, 2), 1 + 2j) * z + torch.full_like(z, 2 - 1j) + torch.ones_like(z),
+    "like": lambda z, r: torch.empty_like(z).zero_() + torch.ones_like(r, dtype=torch.complex64) + torch.zeros_like(z),
+    "joined with real numbers": lambda z, r: torch.cat([z, r.int(), r], 1) + torch.cat([r.double(), z, z], 1),
+    "stacked with real numbers": lambda z, r: torch.stack([z, r, W]) + torch.hstack([z, r])[:, :3],
 }
 PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "matmul": lambda z, r: z @ W.mT,

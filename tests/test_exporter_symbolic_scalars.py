@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
 import pytest
+import sympy
 import torch
+from torch._dynamo.source import ConstantSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.nn import functional as nn_functional
+from torch.utils._sympy import functions as torch_sympy
 
+from batch_export.exporter import export
+from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorder import Recorder
+from batch_export.exporter.graph.sizes import Sizes
 from tests.exporting import export_and_compare
 
 
@@ -40,6 +51,69 @@ INTEGERS: dict[str, Callable[[torch.Tensor], Any]] = {
     "and, or": lambda x: (x & x.shape[0]) | (x.shape[0] + 1),
     "shift": lambda x: x << x.shape[0],
 }
+QUOTIENTS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "filled": lambda x: torch.full((2,), (x.shape[0] - 5) // 2),
+    "start and step of a range": lambda x: torch.arange((x.shape[0] - 5) // 2, 12, x.shape[0] // 4 + 1),
+    "factor": lambda x: x * ((x.shape[0] - 5) // 2),
+    "by minus three": lambda x: x.sum() + (x.shape[0] // -3) + (x.shape[0] % -3),
+    "by a size": lambda x: x.sum() + ((x.shape[0] - 5) // x.shape[1]) + ((x.shape[0] - 5) % x.shape[1]),
+    "one less": lambda x: torch.full((2,), (x.shape[0] - 1) // 2) + (x.shape[0] - 2) // 4,
+    "remainder": lambda x: x * ((x.shape[0] - 5) % 3) + (x.shape[0] - 5.5) % 2 + (x.shape[0] - 4.5) % -1.5,
+    "remainder of zero": lambda x: torch.full((1,), 1.0) / ((x.shape[0] - 5.0) % 1.0),
+    "slice": lambda x: x[(x.shape[0] - 9) // 4 :],
+    "limits": lambda x: torch.full((2,), max(x.shape[0], 1)) + min(x.shape[0], 1) + max(x.shape[0] - 1, 0),
+    "mean of what may be nothing": lambda x: x.sum() / max(1, x.shape[0]) + x.sum() / max(1, x.numel()),
+    "distance": lambda x: torch.full((2,), abs(x.shape[0] - 1)),
+    "sizes of slices": lambda x: (torch.ones(x[:1].shape[0]), x[1:].shape[0] * x.sum(), torch.ones(x[-1:].shape[0])),
+    "shape": lambda x: torch.zeros(max(x.shape[0], 1), min(1, x.shape[0])),
+}
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_numbers_of_sizes_that_may_be_zero_or_negative(name: str) -> None:
+    examples = [(torch.randn(size, 3),) for size in (7, 0, 1, 2, 3, 4, 5, 6, 11)]
+    export_and_compare(Computing(QUOTIENTS[name]), *examples, dynamic_shapes=({0: "n"},))
+
+
+@pytest.mark.parametrize(("base", "divisor"), [(-5, 2), (-1, 3), (0, 4), (-5, -2), (3, -7)])
+@pytest.mark.parametrize("kind", [torch_sympy.FloorDiv, torch_sympy.PythonMod, torch_sympy.PowByNatural, sympy.Abs])
+def test_an_expression_of_sizes_is_pythons_number(base: int, divisor: int, kind: Any) -> None:
+    environment = ShapeEnv()
+    symbol = environment.create_unspecified_symbol(9, ConstantSource("n"), DimDynamic.DYNAMIC)
+    arguments = {sympy.Abs: (symbol + base,), torch_sympy.PowByNatural: (symbol + base, 2)}
+    expression = kind(*arguments.get(kind, (symbol + base, divisor)))
+    recorder = Recorder(fold=False)
+    sizes = Sizes(recorder, {})
+    given = RecordedValue(name="n", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
+    number = environment.create_symintnode(symbol, hint=9)
+    sizes.learn_scalar(number, given)
+    with recorder.recording():
+        result = sizes.scalar(environment.create_symintnode(expression, hint=None))
+    model = ir.Model(
+        ir.Graph(
+            [given],
+            [result],
+            nodes=recorder.nodes,
+            initializers=list(recorder.initializers.values()),
+            opset_imports={"": 18},
+        ),
+        ir_version=10,
+    )
+    session = onnxruntime.InferenceSession(ir.to_proto(model).SerializeToString())
+    for size in (0, 1, 2, 3, 4, 5, 6, 9):
+        expected = expression.xreplace({symbol: sympy.Integer(size)})
+        assert session.run(None, {"n": np.array(size)})[0] == int(expected), size
+
+
+def test_a_quotient_of_what_is_never_negative_is_one_node() -> None:
+    program = export(
+        Computing(lambda x: x.reshape(-1)[: x.shape[0] // 2] * (x.shape[0] // 4)),
+        (torch.randn(8, 3),),
+        dynamic_shapes=({0: "n"},),
+    )
+    kinds = [node.op_type for node in program.model.graph]
+    assert kinds.count("Div") == 2
+    assert "Xor" not in kinds
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -52,3 +126,22 @@ def test_sizes_as_scalars_of_floats(name: str) -> None:
 def test_sizes_as_scalars_of_integers(name: str) -> None:
     examples = [(torch.randint(-9, 9, (size, 3)),) for size in (4, 2, 7)]
     export_and_compare(Computing(INTEGERS[name]), *examples, dynamic_shapes=({0: "n"},))
+
+
+def test_group_normalisation_of_rows_of_nothing() -> None:
+    module = Computing(lambda x: nn_functional.group_norm(x, 2, torch.ones(4), torch.zeros(4)))
+    examples = [(torch.randn(3, 4, size),) for size in (5, 0, 1, 9)]
+    program = export_and_compare(module, *examples, dynamic_shapes=({2: "n"},))
+    assert "Size" in [node.op_type for node in program.model.graph]  # no samples, rather than samples of nothing
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_first_bessel_functions_near_zero_and_equal_elements(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, 1e-30, -1e-19, 1e-8, 1e-3, -0.5, 1.0, 1.01, 3.0], dtype=dtype)
+    special = torch.special
+    module = Computing(lambda x: (special.i1(x), special.i1e(x), special.bessel_j1(x)))
+    for one, other in zip(export(module, (x,))(x), module(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), other, rtol=1e-5, atol=0.0)
+    equal = torch.full((3, 7), -0.7, dtype=dtype)
+    spread = Computing(lambda x: (x.var(1), x.std(1), torch.var_mean(x, 1)[0]))
+    assert all(not torch.as_tensor(one).any() for one in export(spread, (equal,))(equal))

@@ -1,19 +1,24 @@
 """torch captures without taking sides on whether a free size is 0 or 1.
 
-Arrives: nothing; a context is opened round a capture. Leaves: torch's setting as it was. Without it torch takes every
+Arrives: nothing; a context is opened round a capture. Leaves: torch as it was. Without it torch takes every
 free size for 2 or more, so that a model's own branch at 1 leaves no trace, guards on many sizes that it need not know
 (`n >= 4` of a slice), and takes several times as long where sizes are computed from sizes. A free axis must still have
 two elements or more in the example: at 1 torch takes sides all the same (see `examples.py`).
+
+Even so torch's symbols are positive, so that `max(n, 1)` is `n` before anybody asks, and wrong at 0: here they are not
+negative, no more.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
-from torch.fx.experimental import _config
+from torch.fx.experimental import _config, symbolic_shapes
 
 _SETTING = "backed_size_oblivious"
+_MAKER = "make_symbol"
 
 
 @contextlib.contextmanager
@@ -22,5 +27,17 @@ def size_oblivious() -> Iterator[None]:
     if not hasattr(_config, _SETTING):
         yield
         return
-    with _config.patch({_SETTING: True}):  # type: ignore[attr-defined]
-        yield
+    make = getattr(symbolic_shapes, _MAKER)
+    setattr(symbolic_shapes, _MAKER, lambda *args, **assumed: make(*args, **_may_be_zero(assumed)))
+    try:
+        with _config.patch({_SETTING: True}):  # type: ignore[attr-defined]
+            yield
+    finally:
+        setattr(symbolic_shapes, _MAKER, make)
+
+
+def _may_be_zero(assumed: dict[str, Any]) -> dict[str, Any]:
+    """What is assumed of a symbol, with "not negative" in place of "positive"."""
+    if not assumed.get("positive"):
+        return assumed
+    return {**{name: value for name, value in assumed.items() if name != "positive"}, "nonnegative": True}

@@ -48,6 +48,11 @@ FACTORIES: Mapping[str, tuple[int, int | complex]] = {
 }
 """Operators that make a tensor from its sizes: which argument these are, and the number (1j: the next argument)."""
 
+LIKE: Mapping[str, str] = {"empty_like": "empty", "zeros_like": "zeros", "ones_like": "ones", "full_like": "full"}
+"""Operators that take the sizes of a tensor, and what makes the same from the sizes."""
+
+_JOINS = frozenset({"cat", "stack", "hstack", "vstack", "dstack", "column_stack"})
+
 
 def mark(value: ir.Value) -> None:
     """Says that a value is a tensor of pairs."""
@@ -89,6 +94,35 @@ def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
     dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
     pair = op.Constant(value=ir.tensor([of.real, of.imag], dtype=dtype))
     return op.Expand(pair, [*args[position], 2])
+
+
+def filled_like(base: str, args: Sequence[Any], sizes: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
+    """A complex tensor of one number with the given sizes, by an operator of `LIKE`."""
+    return filled(LIKE[base], [sizes, *args[1:]], fake)
+
+
+def joined_alike(base: str, args: Sequence[Any], fake: Any) -> list[Any]:
+    """The arguments of an operator that joins tensors, each as pairs of the result's dtype where that is complex."""
+    if base not in _JOINS or not isinstance(fake, torch.Tensor) or not fake.is_complex():
+        return list(args)
+    dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
+    return [[_as_pairs(one, dtype) for one in args[0]], *args[1:]]
+
+
+def _as_pairs(value: Any, dtype: ir.DataType) -> Any:
+    if value.dtype == dtype and is_pair(value):
+        return value
+    shape = value.shape
+    found = op.Cast(value, to=dtype)
+    found.shape = shape
+    if is_pair(value):
+        mark(found)
+    elif shape is None or list(shape) != [0]:  # what torch leaves out of a join whatever its rank
+        found = op.Pad(op.Unsqueeze(found, [-1]), [0, 1], op.CastLike(0, found), [-1])
+        mark(found)
+        if shape is not None:
+            found.shape = ir.Shape([*shape, 2])
+    return found
 
 
 def by_parts(

@@ -18,6 +18,7 @@ import torch
 from torch.utils._sympy import functions as torch_sympy
 
 from batch_export.errors import TranslationError
+from batch_export.exporter.graph import python_integers
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorder import Recorder
 
@@ -39,6 +40,7 @@ class Sizes:
         self._recorder = recorder
         self._renaming = {sympy.Symbol(symbol, integer=True): name for symbol, name in axis_names.items()}
         self._names = dict(axis_names)
+        self._environment: Any = None
         self._values: ChainMap[Any, ir.Value] = ChainMap()
         self._sources: ChainMap[str, tuple[ir.Value, int]] = ChainMap()
 
@@ -90,8 +92,12 @@ class Sizes:
         Raises:
             TranslationError: if the expression has a function that ONNX arithmetic does not cover here.
         """
+        self._environment = size.node.shape_env
         result: ir.Value | int | float | bool = self._emit(expression(size))
         return result
+
+    def _symbolic(self, expr: Any) -> Any:
+        return int(expr) if expr.is_Integer else self._environment.create_symintnode(expr, hint=None)
 
     def _emit(self, expr: Any) -> Any:
         if expr.is_Integer:
@@ -123,10 +129,16 @@ class Sizes:
             return self._chain(op.Add, operands)
         if isinstance(expr, sympy.Mul):
             return self._chain(op.Mul, operands)
-        if isinstance(expr, sympy.Pow) and isinstance(operands[1], int) and operands[1] > 0:
+        if isinstance(expr, sympy.Abs):
+            return op.Abs(operands[0])
+        if isinstance(expr, (sympy.Pow, torch_sympy.PowByNatural)) and isinstance(operands[1], int) and operands[1] > 0:
             return self._chain(op.Mul, [operands[0]] * operands[1])
-        if isinstance(expr, (torch_sympy.FloorDiv, torch_sympy.CleanDiv)):
-            return op.Div(operands[0], operands[1])  # sizes are not negative
+        if isinstance(expr, torch_sympy.CleanDiv):
+            return op.Div(operands[0], operands[1])
+        if isinstance(expr, torch_sympy.FloorDiv):
+            if python_integers.rounds_alike(*(self._symbolic(operand) for operand in expr.args)):
+                return op.Div(operands[0], operands[1])
+            return python_integers.floor_quotient(operands[0], operands[1])
         if isinstance(expr, (torch_sympy.Mod, torch_sympy.PythonMod, sympy.Mod)):
             return op.Mod(operands[0], operands[1])
         if isinstance(expr, (torch_sympy.Max, sympy.Max)):

@@ -113,14 +113,18 @@ def prod(inp: ir.Value, dims: Sequence[int] | None, output_dtype: int = -1) -> i
 def _moments(
     self: ir.Value, dim: Sequence[int] | None, correction: float, keepdim: bool
 ) -> tuple[RecordedValue, RecordedValue]:
-    """Variance and mean; NaN where there are no more elements than the correction."""
+    """Variance and mean; NaN where there are no more elements than the correction.
+
+    Centred twice: what rounding leaves of the first mean is taken away, so that equal elements have the variance 0.
+    """
     count = axes.rank(self)
     wanted = sorted({int(one) % max(count, 1) for one in dim}) if dim is not None and len(dim) else list(range(count))
     if count == 0:
         nan = float("nan") if correction >= 1 else 0.0
         return op.Add(op.Mul(self, axes.like(0.0, self)), axes.like(nan, self)), op.Identity(self)
     keep = mean_over(self, wanted, keepdims=True)
-    centred = op.Sub(self, keep)
+    about = op.Sub(self, keep)
+    centred = op.Sub(about, mean_over(about, wanted, keepdims=True))
     total = op.ReduceSum(op.Mul(centred, centred), wanted, keepdims=int(keepdim))
     sizes = [axes.size(self, position) for position in wanted]
     elements = op.ReduceProd(op.Concat(*sizes, axis=0) if len(sizes) > 1 else sizes[0], keepdims=0)

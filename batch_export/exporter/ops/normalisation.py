@@ -10,7 +10,7 @@ import onnx_ir as ir
 from batch_export.exporter.graph.operators import op, op20
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import error_function
-from batch_export.exporter.ops.axes import rank, reshaped, shaped
+from batch_export.exporter.ops.axes import rank, shaped
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
 
@@ -78,6 +78,12 @@ def gelu(self: ir.Value, approximate: str = "none") -> RecordedValue:
     return op20.Gelu(self, approximate=approximate)
 
 
+def _groups(input: ir.Value, count: int, sizes: ir.Value, rank: int) -> RecordedValue:
+    """The input by groups; without elements as no samples: onnxruntime's kernel reads the first element of a sample."""
+    none = op.Constant(value_ints=[0, count, *[1] * (rank - 2)])
+    return op.Reshape(input, op.Where(op.Equal(op.Size(input), 0), none, sizes), allowzero=1)
+
+
 @lowering("aten::group_norm")
 def group_norm(
     input: ir.Value,
@@ -92,19 +98,23 @@ def group_norm(
     behind = [size for size in list(input.shape)[1:] if isinstance(size, int)]
     channels = input.shape[1]
     apart = 1
-    if input.shape[0] and isinstance(input.shape[0], int):
+    is_free = len(behind) < len(input.shape) - 1
+    if is_free and input.shape[0] and isinstance(input.shape[0], int):
+        groups = _groups(input, num_groups, op.Constant(value_ints=[input.shape[0], num_groups, -1]), 3)
+    elif input.shape[0] and isinstance(input.shape[0], int):
         groups = op.Reshape(input, [0, num_groups, -1])
-    elif len(behind) == len(input.shape) - 1:  # not -1, which onnxruntime refuses for an empty batch
+    elif not is_free:  # not -1, which onnxruntime refuses for an empty batch
         groups = op.Reshape(input, [0, num_groups, math.prod(behind) // num_groups])
     elif isinstance(channels, int) and len(input.shape) > 2:  # a group's channels are more of the next axis
         each, apart = channels // num_groups, len(input.shape) - 2
         others = [1] * (apart - 1)
         sizes = op.Mul(op.Div(op.Shape(input), [1, each, 1, *others]), [1, 1, each, *others])
-        groups = op.Reshape(input, sizes, allowzero=1)
+        groups = _groups(input, num_groups, sizes, len(input.shape))
     else:
         part = op.Div(op.ReduceProd(op.Shape(input, start=1), keepdims=1), [num_groups])
-        groups = reshaped(input, [op.Shape(input, start=0, end=1), op.Constant(value_ints=[num_groups]), part])
-    shaped(groups, [input.shape[0], num_groups, *[None] * apart])
+        sizes = op.Concat(op.Shape(input, start=0, end=1), op.Constant(value_ints=[num_groups]), part, axis=0)
+        groups = _groups(input, num_groups, sizes, 3)
+    shaped(groups, [None if is_free else input.shape[0], num_groups, *[None] * apart])
     ones, zeros = (op.Constant(value=ir.tensor([fill] * num_groups, dtype=input.dtype)) for fill in (1.0, 0.0))
     result = op.Reshape(op.InstanceNormalization(groups, ones, zeros, epsilon=eps), op.Shape(input))
     trailing = [1] * (len(input.shape) - 2)

@@ -103,12 +103,23 @@ def _mean(samples: RecordedValue, self: ir.Value) -> RecordedValue:
     return op.ReduceMean(samples, [axes.rank(self)], keepdims=0)
 
 
+def _near_first(x: ir.Value, sign: float) -> RecordedValue:
+    """J1 (sign -1) or I1 (sign 1) for |x| <= 1 (Abramowitz, Stegun 9.1.10, 9.6.10), where a mean's terms cancel."""
+    coefficients = [sign**index / (math.factorial(index) * math.factorial(index + 1)) for index in range(10)]
+    half = op.Mul(x, number(0.5))
+    return op.Mul(half, polynomial(tuple(reversed(coefficients)), op.Mul(half, half)))
+
+
 def _bessel(self: ir.Value, order: int) -> RecordedValue:
-    x = op.Unsqueeze(double(as_float(self)), [-1])
+    whole = double(as_float(self))
+    x = op.Unsqueeze(whole, [-1])
     steps = [math.pi * (index + 0.5) / 128 for index in range(128)]
     sines = op.Constant(value=ir.tensor([math.sin(step) for step in steps], dtype=ir.DataType.DOUBLE))
     shift = op.Constant(value=ir.tensor([order * step for step in steps], dtype=ir.DataType.DOUBLE))
-    return back(_mean(op.Cos(op.Sub(shift, op.Mul(x, sines))), self), self)
+    result = _mean(op.Cos(op.Sub(shift, op.Mul(x, sines))), self)
+    if order:
+        result = op.Where(op.LessOrEqual(op.Abs(whole), number(1.0)), _near_first(whole, -1.0), result)
+    return back(result, self)
 
 
 _FAR = 64.0
@@ -138,11 +149,12 @@ def _modified(self: ir.Value, order: int, scaled: bool) -> RecordedValue:
     far = _far_modified(size, order)
     far = op.Where(op.Less(whole, number(0.0)), op.Neg(far), far) if order else far
     result = op.Where(is_far, far, _mean(op.Mul(inside, weights), self))
+    if order:
+        near = op.Mul(_near_first(whole, 1.0), op.Exp(op.Neg(size)))
+        result = op.Where(op.LessOrEqual(size, number(1.0)), near, result)
     if not scaled:
         grown = op.Mul(result, op.Exp(size))
         result = op.Where(op.IsInf(whole), number(math.nan), grown)  # as torch has it
-    if order:
-        result = op.Where(op.Equal(whole, number(0.0)), whole, result)
     return back(result, self)
 
 

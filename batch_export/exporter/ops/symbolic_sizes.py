@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 from onnxscript import INT64
 
+from batch_export.exporter.graph import python_integers
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops.marking import lowering
@@ -86,10 +87,7 @@ def sym_sum(args: Sequence[ir.Value]) -> RecordedValue:
 @lowering("_operator::floordiv", "math::floordiv")
 def floordiv(a: ir.Value, b: ir.Value) -> RecordedValue:
     """Floor division of what may be negative, such as a difference of sizes."""
-    quotient = op.Div(a, b)
-    inexact = op.Not(op.Equal(op.Mul(quotient, b), a))
-    signs_differ = op.Xor(op.Less(a, 0), op.Less(b, 0))
-    return op.Sub(quotient, op.Cast(op.And(inexact, signs_differ), to=INT64.dtype))
+    return python_integers.floor_quotient(a, b)
 
 
 @lowering("batch_export::quotient_of_sizes")
@@ -99,8 +97,10 @@ def quotient_of_sizes(a: ir.Value, b: ir.Value) -> RecordedValue:
 
 
 @lowering("_operator::mod")
-def mod(a: ir.Value, b: ir.Value) -> RecordedValue:
+def mod(a: int | float | ir.Value, b: int | float | ir.Value) -> RecordedValue:
     """Python's remainder, with the sign of the divisor."""
+    if any(isinstance(number, float) or getattr(number, "dtype", None) == ir.DataType.DOUBLE for number in (a, b)):
+        return python_integers.float_remainder(_double(a), _double(b))
     return op.Mod(a, b)
 
 

@@ -185,14 +185,18 @@ class OperatorTranslator:
         function = self.registry.lookup_for(call.target, call.args, call.kwargs, is_complex=is_complex)
         if function is not None and adapting.is_taken_apart(function, qualified, [call.args, call.kwargs]):
             return None
+        base = promote.base_name(qualified)
+        if adapting.is_complex(fake) and base in complex_parts.LIKE:
+            sizes = [self.plain(size) for size in fake.shape]
+            return self.conform(complex_parts.filled_like(base, call.args, sizes, fake), fake, call.name)
         if function is None:
             return self._by_parts(call) if is_complex else None
-        base = promote.base_name(qualified)
         if function.origin != "custom" and adapting.is_empty(fake):
             return self.conform(self._nothing(fake), fake, call.name)
         if not is_complex and adapting.is_complex(fake) and base in complex_parts.FACTORIES:
             return self.conform(complex_parts.filled(base, call.args, fake), fake, call.name)
-        arguments, kwargs = list(call.args), dict(call.kwargs)
+        arguments = complex_parts.joined_alike(base, call.args, fake) if is_complex else list(call.args)
+        kwargs = dict(call.kwargs)
         if not is_complex and function.origin != "custom":
             arguments = promote.promote(qualified, arguments, call.result_dtype)
         if base in memory_layout.READS_MEMORY and call.given and isinstance(call.given[0], torch.Tensor):

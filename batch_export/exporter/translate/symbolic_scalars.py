@@ -11,7 +11,8 @@ from typing import Any
 
 import onnx_ir as ir
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from batch_export.exporter.graph import python_integers
 
 _OF_NUMBERS = frozenset({"Scalar", "Tensor_Scalar"})
 _FLOOR_DIVISIONS = frozenset({"_operator::floordiv", "math::floordiv"})
@@ -48,6 +49,4 @@ def is_plain_quotient(qualified: str, args: Sequence[Any], fakes: Sequence[Any])
         return False
     left = iter(fakes)
     numbers = [next(left) if isinstance(arg, ir.Value) else arg for arg in args]
-    if not all(isinstance(number, (int, torch.SymInt)) for number in numbers):
-        return False
-    return statically_known_true(numbers[0] >= 0) and statically_known_true(numbers[1] > 0)
+    return python_integers.rounds_alike(*numbers)
