@@ -275,6 +275,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
             ["matrix.opsets=[18]", "wibble", "plan"],
             "'wibble' is not an override (key=value); a verb is one of those",
         ),
+        (["plan", "--last-failed"], "--last-failed is for a sweep and does not go with the verb 'plan'"),
         (["cache"], "cache needs a command: info, verify, gc, export, import"),
         (["cache", "inf"], "did you mean info?"),
         (["cache", "gc"], "cache gc needs the size to shrink to"),
