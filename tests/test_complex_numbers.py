@@ -49,6 +49,10 @@ STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "made": lambda z, r: torch.ones(2, 3, 2, dtype=torch.complex64) * z + z.new_zeros(2, 3, 2),
     "filled": lambda z, r: torch.full((2, 3, 2), 1 + 2j) * z + torch.full_like(z, 2 - 1j) + torch.ones_like(z),
     "like": lambda z, r: torch.empty_like(z).zero_() + torch.ones_like(r, dtype=torch.complex64) + torch.zeros_like(z),
+    "another precision": lambda z, r: z.to(torch.complex128).mul(1 + 1j).to(torch.complex64) + z.to(torch.complex64),
+    "real parts": lambda z, r: (
+        z.to(torch.float32) + z.to("cpu", torch.complex128).to(torch.float64) + z.to(torch.int64)
+    ),
     "joined with real numbers": lambda z, r: torch.cat([z, r.int(), r], 1) + torch.cat([r.double(), z, z], 1),
     "stacked with real numbers": lambda z, r: torch.stack([z, r, W]) + torch.hstack([z, r])[:, :3],
 }

@@ -141,3 +141,21 @@ def direction(self: Any) -> RecordedValue:
 def fill(self: ir.Value, value: Any) -> RecordedValue:
     """One number, real or complex, in the shape of a complex tensor."""
     return op.Expand(paired(value, self), op.Shape(self))
+
+
+_PARTS = {ir.DataType.COMPLEX64: ir.DataType.FLOAT, ir.DataType.COMPLEX128: ir.DataType.DOUBLE}
+
+
+@lowering("aten::to.dtype", "aten::to.dtype_layout", is_complex=True)
+def to_dtype(self: ir.Value, dtype: int = -1) -> RecordedValue:
+    """A complex tensor in another precision; a real dtype keeps the real parts, as torch does with a warning."""
+    if dtype == -1:
+        return op.Identity(self)
+    parts = _PARTS.get(ir.DataType(dtype))
+    return op.Cast(part(self, 0), to=dtype) if parts is None else op.Cast(self, to=parts)
+
+
+@lowering("aten::to.device", is_complex=True)
+def to_device(self: ir.Value, device: str = "", dtype: int = -1) -> RecordedValue:
+    """`to_dtype`; ONNX files do not name devices."""
+    return to_dtype(self, dtype)
