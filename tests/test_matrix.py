@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import cProfile
+import pstats
 from dataclasses import replace
 
 import pytest
@@ -135,7 +136,7 @@ def test_excluding_everything_is_an_error() -> None:
         expand(replace(MATRIX, exclude=(Exclusion("no"),)), HERE)
 
 
-def test_ten_thousand_cells_take_well_under_a_second() -> None:
+def test_ten_thousand_cells_take_a_few_calls_each() -> None:
     matrix = replace(
         MATRIX,
         models=tuple(model(f"m{index}", "batch") for index in range(250)),
@@ -144,7 +145,7 @@ def test_ten_thousand_cells_take_well_under_a_second() -> None:
         exporters=(CORE, TORCH),
         exclude=(Exclusion("slow", model="m1*", opset="2?"),),
     )
-    began = time.process_time()  # of this process alone: the machine may have other work
-    planned = expand(matrix, HERE)
+    counted = cProfile.Profile()
+    planned = counted.runcall(expand, matrix, HERE)
     assert len(planned) == 10_000
-    assert time.process_time() - began < 1.0
+    assert pstats.Stats(counted).total_calls < 60 * len(planned)  # type: ignore[attr-defined]  # 34; not seconds: they hang on the machine

@@ -116,7 +116,10 @@ def judge(captured: Captured, trials: Trials) -> None:
     the exporter (`narrows`) keep that mark only where the model has more sizes than the program.
     """
     symbols = captured.symbols
-    if symbols is None or not trials.can_run:
+    if symbols is None:
+        return
+    if not trials.can_run:
+        captured.guards = [_untried(guard, trials, symbols) for guard in captured.guards]
         return
     kept = frozenset(captured.axis_names.values())
     order = sorted(captured.guards, key=lambda guard: (not _united(guard, symbols, kept), not _is_equality(guard)))
@@ -132,6 +135,14 @@ def judge(captured: Captured, trials: Trials) -> None:
         elif guard.expression is not None and not guard.restricts and not guard.holds_beyond:
             symbols.solves(guard.expression, named=True)
     captured.guards = sorted(judged, key=lambda guard: not guard.restricts)
+
+
+def _untried(guard: Guard, trials: Trials, symbols: Symbols) -> Guard:
+    """A guard that cannot be tried: what is false only where an axis is empty takes no more than that away."""
+    if not _is_pending(guard):
+        return guard
+    points = guard_points.against(guard.expression, symbols, trials.resizing.example)
+    return replace(guard, is_limit=True) if points and all(0 in point.values() for point in points) else guard
 
 
 def _is_pending(guard: Guard) -> bool:
