@@ -27,7 +27,7 @@ from batch_export.report.pace import Pace, left_text
 from batch_export.report.progress import LineReporter, LiveReporter, reporter_for
 from batch_export.report.spreadsheet import COLUMNS, csv_text
 from batch_export.report.summary import Counts, complete, summarise
-from batch_export.report.table import tables
+from batch_export.report.table import legend, tables
 from batch_export.report.terminal import counts_line, tell
 from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, cell_text, error_text, latency_text
 from batch_export.runner.reporter import Lane
@@ -204,6 +204,14 @@ def test_a_table_per_provider_and_exporter() -> None:
     skipped = [Record(cell(provider="cuda"), "skip", message="not installed")]
     assert [table.title for table in tables([*records, *skipped], width=80)] == titles
     assert len(list(tables(skipped, width=80))) == 1, "a run of nothing but skips still has its table"
+
+
+def test_a_run_without_latencies_has_neither_their_column_nor_their_legend() -> None:
+    measured = grid(1)
+    unmeasured = [replace(record, latency_ms=None) for record in measured]
+    heads = [[column.header for column in next(iter(tables(one, width=80))).columns] for one in (measured, unmeasured)]
+    assert [head[-1] == "speed-up" for head in heads] == [True, False]
+    assert ["median ms" in legend(one)[0] for one in (measured, unmeasured)] == [True, False]
 
 
 def test_a_long_name_goes_on_in_the_models_next_row() -> None:

@@ -254,7 +254,7 @@ def test_a_file_that_holds_for_some_sizes_only_is_marked_everywhere() -> None:
     records = [limited, other, whole]
     assert said in legend(records)
     assert said in legend([row_of(record) for record in records]), "tables are made of rows"
-    assert legend([whole]) == legend([])
+    assert len(legend([whole])) == 1
     counted = summarise(records, Counts())
     assert "holds for: batch &lt;= 100" in html_report(records, counted, ReportContext())
     assert "not at every size of its free axes" in markdown(records, counted)

@@ -20,7 +20,8 @@ from batch_export.words import one_line
 _CELL_WIDTH = 11
 _SPEED_UP = "speed-up"
 _MIN_NAME_WIDTH = 12
-_LEGEND = "✓ largest |error| and median ms (~ busy machine); speed-up is over eager PyTorch"
+_LEGEND = "✓ largest |error|"
+_MEASURED_LEGEND = f"{_LEGEND} and median ms (~ busy machine); speed-up is over eager PyTorch"
 
 
 def tables(
@@ -54,7 +55,8 @@ def legend(
     records: Sequence[Record], *, ascii_only: bool = False, marks: Mapping[Cell, str] | None = None
 ) -> list[str]:
     """Lines that explain the cells, no more than these records need."""
-    lines = [_LEGEND.replace("✓", ASCII_GLYPHS["pass"]) if ascii_only else _LEGEND]
+    said = _MEASURED_LEGEND if any(record.latency_ms for record in records) else _LEGEND
+    lines = [said.replace("✓", ASCII_GLYPHS["pass"]) if ascii_only else said]
     if {"new", "fixed"} & set((marks or {}).values()):
         lines.append("new, fixed: against the base")
     return [*lines, *legends(records)]
@@ -100,7 +102,9 @@ def _table(
     table.add_column("dynamic", no_wrap=True)
     for opset in opsets:
         table.add_column(f"opset {opset}", no_wrap=True, min_width=_CELL_WIDTH)
-    table.add_column(_SPEED_UP, justify="right", no_wrap=True)
+    timed = any(speed_up(record) is not None for record in records if record.verdict == "pass")
+    if timed:
+        table.add_column(_SPEED_UP, justify="right", no_wrap=True)
     rows: dict[tuple[str, str], dict[int, Record]] = {}
     for record in records:
         rows.setdefault((record.cell.model, record.cell.dynamic), {})[record.cell.opset] = record
@@ -114,10 +118,6 @@ def _table(
         shown = [by_opset.get(opset) for opset in opsets]
         cells = [Text(cell_text(r, glyphs, marks.get(r.cell, "")), STYLES[r.verdict]) if r else Text("") for r in shown]
         ratios = [ratio for r in shown if r and r.verdict == "pass" and (ratio := speed_up(r)) is not None]
-        table.add_row(
-            Text(shown_name),
-            Text(one_line(dynamic)),
-            *cells,
-            Text(f"{median(ratios):.2f}x" if ratios else ""),
-        )
+        ratio_cell = [Text(f"{median(ratios):.2f}x" if ratios else "")] if timed else []
+        table.add_row(Text(shown_name), Text(one_line(dynamic)), *cells, *ratio_cell)
     return table
