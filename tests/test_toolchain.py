@@ -56,7 +56,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_closure_follows_every_kind_of_import_to_local_files_only(project: Path) -> None:
-    assert set(sources.source_closure("mine.net", (project,))) == {
+    assert set(sources.LocalSources((project,)).closure("mine.net")) == {
         "mine",
         "mine.net",
         "mine.blocks",
@@ -96,7 +96,7 @@ def test_the_digest_does_not_depend_on_where_the_folder_lies(project: Path, tmp_
 
 
 def test_the_zoo_stands_under_its_own_name_wherever_it_lies() -> None:
-    closure = sources.source_closure("batch_export.zoo.torch_basic", ())
+    closure = sources.LocalSources(()).closure("batch_export.zoo.torch_basic")
     assert closure["batch_export.zoo.torch_basic"] == models_dir() / "torch_basic.py"
     assert sources.source_digest("models.torch_basic.mlp_nested", ()) == sources.source_digest(
         "batch_export.zoo.torch_basic.mlp_nested", (ROOT,)
@@ -126,17 +126,17 @@ def test_installed_packages_are_not_local_and_local_files_have_relative_names(
 
 
 def test_our_own_rooms_are_followed_to_what_they_import() -> None:
-    run = sources.source_closure("batch_export.stages.run", ())
+    run = sources.LocalSources(()).closure("batch_export.stages.run")
     assert {"batch_export.stages.run", "batch_export.numbers.compare", "batch_export.runtime.session"} <= set(run)
     assert not any(name.startswith(("batch_export.exporter", "batch_export.report")) for name in run)
-    reference = sources.source_closure("batch_export.stages.reference", ())
+    reference = sources.LocalSources(()).closure("batch_export.stages.reference")
     assert "batch_export.stages.model" in reference
     assert len(set(toolchain.own_sources().values())) >= 6
 
 
 @pytest.mark.parametrize("room", ["reference", "oracle", "run"])
 def test_eager_and_the_comparison_do_not_hang_on_the_exporter(room: str) -> None:
-    closure = sources.source_closure(f"batch_export.stages.{room}", ())
+    closure = sources.LocalSources(()).closure(f"batch_export.stages.{room}")
     assert not [name for name in closure if name.startswith("batch_export.exporter")]
 
 
@@ -197,7 +197,7 @@ def test_what_files_import_is_remembered_by_their_content(project: Path, tmp_pat
     assert again.news() == {}  # nothing had to be parsed
 
     (project / "mine" / "deep" / "inner.py").write_text("from mine import unrelated")
-    closure = sources.source_closure("mine.net", (project,), ImportNames(memo))
+    closure = sources.LocalSources((project,), ImportNames(memo)).closure("mine.net")
     assert "mine.unrelated" in closure
 
 
@@ -224,8 +224,8 @@ def test_a_file_is_parsed_once_even_if_it_imports_nothing(tmp_path: Path, monkey
 def test_a_damaged_memo_costs_time_only(project: Path, tmp_path: Path, text: bytes) -> None:
     memo = tmp_path / "imports.json"
     memo.write_bytes(text)
-    closure = sources.source_closure("mine.net", (project,), ImportNames(memo))
-    assert closure == sources.source_closure("mine.net", (project,))
+    closure = sources.LocalSources((project,), ImportNames(memo)).closure("mine.net")
+    assert closure == sources.LocalSources((project,)).closure("mine.net")
 
 
 @pytest.mark.parametrize(

@@ -108,36 +108,6 @@ def is_read(node: ir.Node, index: int) -> bool:
     return bool(output.name) and (bool(output.uses()) or output.is_graph_output())
 
 
-def lower_attributes(**defaults: Any) -> Write:
-    """A rule for attributes that only the higher opset has: they are left out where they say what the lower one does.
-
-    Args:
-        **defaults: what the lower opset does, by the attribute's name.
-    """
-
-    def write(node: ir.Node, op: Writer) -> Result:
-        del op
-        for name, default in defaults.items():
-            value = attribute(node, name, default)
-            value = value.decode() if isinstance(value, bytes) else value
-            if value != default:
-                raise NoForm(f"{node.op_type} with {name}={value!r}")
-            node.attributes.pop(name, None)
-        return None
-
-    return write
-
-
-def no_form(what: str) -> Write:
-    """A rule that says why there is none."""
-
-    def write(node: ir.Node, op: Writer) -> Result:
-        del node, op
-        raise NoForm(what)
-
-    return write
-
-
 def no_longer(node: ir.Node, *names: str) -> None:
     """Leaves out attributes."""
     for name in names:

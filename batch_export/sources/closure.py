@@ -68,11 +68,6 @@ def source_digest(target: str, roots: Sequence[Path], names: ImportNames | None 
     return LocalSources(roots, names).digest(resolve_target(target)[0])
 
 
-def source_closure(module: str, roots: Sequence[Path], names: ImportNames | None = None) -> dict[str, Path]:
-    """Returns the local modules that importing `module` may import, itself included: name -> file."""
-    return LocalSources(roots, names).closure(module)
-
-
 class LocalSources:
     """Local modules at one moment: each is looked for and read once, however many others import it.
 
