@@ -9,14 +9,14 @@ else is left alone: a translation that takes pairs for numbers would be silently
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import ComplexNumber, RecordedValue
 
 _KEY = "batch_export.complex"
 
@@ -59,7 +59,7 @@ def mark(value: ir.Value) -> None:
     value.meta[_KEY] = True
 
 
-def is_pair(value: Any) -> bool:
+def is_pair(value: object) -> TypeGuard[ir.Value]:
     """Whether a value is a tensor of pairs."""
     return isinstance(value, ir.Value) and bool(value.meta.get(_KEY))
 
@@ -72,12 +72,12 @@ def part(value: ir.Value, which: int) -> RecordedValue:
     return found
 
 
-def joined(real: Any, imaginary: Any) -> RecordedValue:
+def joined(real: ir.Value, imaginary: ir.Value) -> RecordedValue:
     """Two parts as pairs."""
     return op.Concat(op.Unsqueeze(real, [-1]), op.Unsqueeze(imaginary, [-1]), axis=-1)
 
 
-def paired(number: Any, like: ir.Value) -> Any:
+def paired(number: ComplexNumber, like: ir.Value) -> ir.Value:
     """A number, a real tensor or pairs, as pairs of a value's dtype."""
     if is_pair(number):
         return number

@@ -22,6 +22,10 @@ Size = int | ir.Value
 """The size of an axis, a place on it or a number of elements, likewise; a value is `int64[]` or `int64[1]`."""
 
 
+ComplexNumber = complex | ir.Value
+"""What stands for a number that may be complex; a value is real, or pairs of real and imaginary parts."""
+
+
 class Operators(Protocol):
     """An opset as the recorder runs it: each operator gives one value, but for those named here."""
 
