@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-Array = np.ndarray[Any, Any]
+from batch_export.exporter.graph.recorded_value import Array
 
 
 def static_sizes(value: ir.Value | None, attributes: Mapping[str, Any]) -> list[int] | None:
@@ -25,11 +25,11 @@ def static_sizes(value: ir.Value | None, attributes: Mapping[str, Any]) -> list[
     return static if len(static) == len(sizes) else None
 
 
-def _axes(array: Array | None, fallback: Any = None) -> tuple[int, ...] | None:
-    chosen = fallback if array is None else array.tolist()
-    if chosen is None:
-        return None
-    return tuple(chosen) if isinstance(chosen, (list, tuple)) else (int(chosen),)
+def _axes(array: Array | None, fallback: Sequence[int] | None = None) -> tuple[int, ...] | None:
+    if array is None:
+        return None if fallback is None else tuple(fallback)
+    chosen = array.tolist()
+    return tuple(chosen) if isinstance(chosen, list) else (int(chosen),)
 
 
 def _unsqueeze(data: Array, axes: Array) -> Array:
@@ -76,7 +76,7 @@ def _constant_of_shape(shape: Array, value: Any = None) -> Array:
     return np.full(shape.tolist(), fill.reshape(-1)[0], dtype=fill.dtype)
 
 
-def _reduce(function: Callable[..., Any]) -> Callable[..., Array]:
+def _reduce(function: Callable[..., object]) -> Callable[..., Array]:
     def run(data: Array, axes: Array | None = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Array:
         if noop_with_empty_axes and axes is None:
             return data
@@ -85,7 +85,7 @@ def _reduce(function: Callable[..., Any]) -> Callable[..., Array]:
     return run
 
 
-_TABLE: dict[str, Callable[..., Any]] = {
+_TABLE: dict[str, Callable[..., object]] = {
     "Cast": lambda data, to: data.astype(ir.DataType(to).numpy()),
     "CastLike": lambda data, like: data.astype(like.dtype),
     "Identity": lambda data: data,
@@ -127,7 +127,7 @@ _TABLE: dict[str, Callable[..., Any]] = {
 }
 
 
-def evaluate(name: str, inputs: Sequence[Array | None], attributes: Mapping[str, Any]) -> Array | None:
+def evaluate(name: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]) -> Array | None:
     """The operator's result on constants, or None when it is not computed here."""
     function = _TABLE.get(name)
     if function is None or (inputs and inputs[0] is None):

@@ -17,7 +17,6 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 from onnxscript import evaluator, values
@@ -27,7 +26,7 @@ from batch_export.exporter.graph import folding, kernel_dtypes, kernel_limits, s
 from batch_export.exporter.graph.draft import Draft, dtype_beside, natural_dtype
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Array, RecordedValue
 from batch_export.exporter.graph.signatures import signature_of
 
 _FOLD_ELEMENTS = 1024
@@ -50,7 +49,7 @@ class Recorder(Draft, evaluator.Evaluator):
     """
 
     def __init__(
-        self, *, fold: bool, double_forms: Mapping[str, Callable[..., Any]] = types.MappingProxyType({})
+        self, *, fold: bool, double_forms: Mapping[str, Callable[..., object]] = types.MappingProxyType({})
     ) -> None:
         super().__init__()
         self._fold = fold
@@ -131,7 +130,7 @@ class Recorder(Draft, evaluator.Evaluator):
         return self._record(signature, inputs, attributes, binding, count)
 
     def eval_function(
-        self, function: values.OnnxFunction[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, function: values.OnnxFunction[..., Any], args: Sequence[object], kwargs: Mapping[str, object]
     ) -> Any:
         """Runs a scripted onnxscript function under this recorder, in place of a call node."""
         return self.call(function, args, kwargs)
@@ -180,7 +179,7 @@ class Recorder(Draft, evaluator.Evaluator):
         return body(**call_arguments)
 
     def _adapt_function_input(
-        self, parameter: ir.schemas.Parameter, value: Any, binding: Mapping[str, ir.DataType]
+        self, parameter: ir.schemas.Parameter, value: object, binding: Mapping[str, ir.DataType]
     ) -> Any:
         if value is None or isinstance(value, ir.Value) or schema_rules.takes_sequence(parameter):
             return value
@@ -191,7 +190,7 @@ class Recorder(Draft, evaluator.Evaluator):
         return self.constant(list(value) if isinstance(value, tuple) else value, dtype)
 
     def _convert_inputs(
-        self, formal: Sequence[ir.schemas.Parameter], arguments: list[Any]
+        self, formal: Sequence[ir.schemas.Parameter], arguments: list[object]
     ) -> tuple[list[ir.Value | None], dict[str, ir.DataType]]:
         """Turns numbers and lists into values; returns them with the dtypes bound to the schema's type variables."""
         if formal and formal[-1].variadic:
@@ -225,7 +224,7 @@ class Recorder(Draft, evaluator.Evaluator):
             inputs.pop()
         return inputs, binding
 
-    def _one_value(self, argument: Any, dtype: ir.DataType) -> ir.Value:
+    def _one_value(self, argument: object, dtype: ir.DataType) -> ir.Value:
         if isinstance(argument, (list, tuple)) and any(isinstance(item, ir.Value) for item in argument):
             items = [item for item in argument if item is not None]
             parts = [
@@ -243,7 +242,7 @@ class Recorder(Draft, evaluator.Evaluator):
             return self.constant(ir.serde.deserialize_tensor(argument))
         return self.constant(list(argument) if isinstance(argument, tuple) else argument, dtype)
 
-    def _constant_node(self, attributes: Mapping[str, Any]) -> RecordedValue:
+    def _constant_node(self, attributes: Mapping[str, object]) -> RecordedValue:
         given = {name: schema_rules.plain_attribute(value) for name, value in attributes.items() if value is not None}
         if len(given) != 1:
             raise TranslationError(f"Constant takes exactly one attribute, not {sorted(given)}")
@@ -280,7 +279,7 @@ class Recorder(Draft, evaluator.Evaluator):
         if name == "Shape":
             sizes = folding.static_sizes(inputs[0], attributes)
             return None if sizes is None else self.constant(sizes, ir.DataType.INT64)
-        arrays: list[np.ndarray[Any, Any] | None] = []
+        arrays: list[Array | None] = []
         for value in inputs:
             array = None if value is None else self.known(value)
             if (value is not None and array is None) or (array is not None and array.size > _FOLD_ELEMENTS):
@@ -295,7 +294,7 @@ class Recorder(Draft, evaluator.Evaluator):
         self,
         signature: ir.schemas.OpSignature,
         inputs: list[ir.Value | None],
-        attributes: dict[str, Any],
+        attributes: dict[str, object],
         binding: Mapping[str, ir.DataType],
     ) -> Any:
         """Random numbers drawn in float32 and cast to what was asked for."""
@@ -383,7 +382,7 @@ class Recorder(Draft, evaluator.Evaluator):
         self,
         signature: ir.schemas.OpSignature,
         inputs: list[ir.Value | None],
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, object],
         binding: Mapping[str, ir.DataType],
         count: int,
         working: Mapping[str, ir.DataType],

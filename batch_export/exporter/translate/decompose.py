@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batch_export.errors import DecompositionError, MissingOperatorError
 from batch_export.exporter.graph import metadata
 
-Decomposition = Callable[..., Any]
+Decomposition = Callable[..., object]
 
 
 @functools.cache
@@ -33,7 +35,7 @@ def decompositions() -> Mapping[Any, Decomposition]:
     return table
 
 
-def decomposition_of(target: Any) -> Decomposition | None:
+def decomposition_of(target: object) -> Decomposition | None:
     """How torch decomposes an operator, or None."""
     if not isinstance(target, torch._ops.OpOverload):
         return None
@@ -46,7 +48,7 @@ def decomposition_of(target: Any) -> Decomposition | None:
 
 
 @functools.cache
-def functional_variant(target: Any) -> Any | None:
+def functional_variant(target: object) -> Any | None:
     """`aten.add.Tensor` for `aten.add_.Tensor`: the operator that takes the same arguments; None when torch has none.
 
     Its overload may have another name (`pow.Tensor_Scalar` for `pow_.Scalar`, where `pow.Scalar` is another operator).
@@ -66,7 +68,7 @@ def _argument_types(target: Any) -> list[str]:
     return [str(argument.type) for argument in target._schema.arguments]
 
 
-def mutated_arguments(target: Any) -> tuple[int, ...]:
+def mutated_arguments(target: object) -> tuple[int, ...]:
     """Positions of the arguments that an operator writes to."""
     if not isinstance(target, torch._ops.OpOverload):
         return ()
@@ -80,7 +82,9 @@ def mutated_arguments(target: Any) -> tuple[int, ...]:
 class Translate(Protocol):
     """Translates one operator whose arguments are fake; the result is stored under the fake output."""
 
-    def __call__(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], output: Any, /) -> None: ...
+    def __call__(
+        self, target: object, args: Sequence[object], kwargs: Mapping[str, object], output: object, /
+    ) -> None: ...
 
 
 class DecompositionMode(TorchDispatchMode):
@@ -94,7 +98,7 @@ class DecompositionMode(TorchDispatchMode):
 
     def __init__(
         self,
-        is_translatable: Callable[[Any, Sequence[Any], Mapping[str, Any]], bool],
+        is_translatable: Callable[[object, Sequence[object], Mapping[str, object]], bool],
         translate: Translate,
         rebind: Callable[[torch.Tensor, torch.Tensor], None],
         path: tuple[str, ...],
@@ -153,7 +157,7 @@ class DecompositionMode(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def sizes_stay_free(shape_env: Any, target: Any) -> Iterator[None]:
+def sizes_stay_free(shape_env: ShapeEnv | None, target: object) -> Iterator[None]:
     """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
 
     Raises:
@@ -182,7 +186,7 @@ def sizes_stay_free(shape_env: Any, target: Any) -> Iterator[None]:
     )
 
 
-def _plain_lists(argument: Any) -> Any:
+def _plain_lists(argument: object) -> object:
     """FX's lists refuse changes, which some of torch's decompositions make to their own arguments."""
     return [_plain_lists(item) for item in argument] if isinstance(argument, list) else argument
 
@@ -192,7 +196,7 @@ def run_decomposition(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
-    fake_mode: Any,
+    fake_mode: FakeTensorMode,
     is_translatable: Callable[[Any, Sequence[Any], Mapping[str, Any]], bool],
     translate: Translate,
     rebind: Callable[[torch.Tensor, torch.Tensor], None],
