@@ -25,7 +25,7 @@ def _same_size(one: Any, other: Any) -> bool:
     return one.value is not None and one.value == other.value
 
 
-def same_sizes(one: Sequence[Any] | ir.Shape | None, other: Sequence[Any] | ir.Shape | None) -> bool:
+def same_sizes(one: Sequence[object] | ir.Shape | None, other: Sequence[object] | ir.Shape | None) -> bool:
     """Whether two shapes are known and one."""
     return one is not None and other is not None and len(one) == len(other) and all(map(_same_size, one, other))
 

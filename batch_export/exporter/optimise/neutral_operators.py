@@ -7,7 +7,6 @@ at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -113,7 +112,7 @@ def _asked_for(node: ir.Node) -> list[int] | None:
     return wanted if all(size > 0 for size in wanted) else None
 
 
-def broadcast(sizes: Sequence[Any] | ir.Shape, asked: ir.Value | None) -> list[int] | None:
+def broadcast(sizes: Sequence[object] | ir.Shape, asked: ir.Value | None) -> list[int] | None:
     """The shape that fixed sizes have once they are expanded to a constant one."""
     wanted, have = known(asked), [one for one in sizes if isinstance(one, int)]
     if wanted is None or len(have) != len(sizes):

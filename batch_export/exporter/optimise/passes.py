@@ -161,7 +161,7 @@ def _rewrite_all(
 
 def _share_weights(model: ir.Model) -> int:
     """Initializers over the same memory become one: tied weights are stored once."""
-    seen: dict[Any, ir.Value] = {}
+    seen: dict[object, ir.Value] = {}
     merged = 0
     outputs = set(model.graph.outputs)
     for name, value in list(model.graph.initializers.items()):
@@ -182,7 +182,7 @@ def _share_weights(model: ir.Model) -> int:
 
 def _merge_constants(model: ir.Model) -> int:
     """Constants with equal content become one."""
-    seen: dict[Any, ir.Value] = {}
+    seen: dict[object, ir.Value] = {}
     merged = 0
     outputs = set(model.graph.outputs)
     for name, value in list(model.graph.initializers.items()):
@@ -269,7 +269,7 @@ _SEPARATE = 4
 """Up to which of them a model's own nodes are optimised before those of its blocks are written out."""
 
 
-def _resolve(one: Any) -> Any:
+def _resolve(one: object) -> Any:
     """A pass as it is; a dotted name (as configs have it) as the pass that it names.
 
     Raises:
@@ -348,7 +348,7 @@ def _with_bodies(
 
 
 def optimise(
-    model: ir.Model, extra: Sequence[Any] = (), bodies: Sequence[Body] = (), *, standard: bool = True
+    model: ir.Model, extra: Sequence[object] = (), bodies: Sequence[Body] = (), *, standard: bool = True
 ) -> list[PassReport]:
     """Runs the passes in place.
 

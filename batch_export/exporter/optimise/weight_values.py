@@ -264,7 +264,7 @@ def _by_reference(node: ir.Node, inputs: Sequence[Tensor | None], opset: int) ->
     single = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     try:
         with np.errstate(all="ignore", invalid="raise"):  # casts of infinity to int differ between runtimes
-            arrays: list[Any] = list(ReferenceEvaluator(single).run(None, feeds))
+            arrays: list[object] = list(ReferenceEvaluator(single).run(None, feeds))
         if not all(isinstance(array, (np.ndarray, np.generic)) for array in arrays):
             return None
         return [torch.from_numpy(np.array(array, order="C")) for array in arrays]
