@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -31,9 +31,11 @@ from batch_export.exporter.capture.block_recording import (
     NotSharedError,
     Place,
     Recording,
-    Tracer,
     weights,
 )
+
+if TYPE_CHECKING:  # a private name, which another torch may not have
+    from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
 
 
 def require_weights(recording: Recording, block: torch.nn.Module, tracer: Tracer) -> None:

@@ -11,11 +11,14 @@ import itertools
 import operator
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.fx.experimental.proxy_tensor import _ModuleStackTracer, get_proxy_slot
+from torch.fx.experimental.proxy_tensor import get_proxy_slot
 from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:  # a private name, which another torch may not have
+    from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
 
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.memory_format)
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -30,10 +33,6 @@ Input = tuple[str, int]
 """What a node of a call reads: ("own", place among the call's nodes), ("given", place in `given`) or ("size", 0)."""
 Place = tuple[str, Any]
 """Where a tensor comes from: ("input", position among the leaves) or ("weight", path in the block)."""
-
-
-Tracer = _ModuleStackTracer
-"""What torch writes a capture with."""
 
 
 class NotSharedError(Exception):

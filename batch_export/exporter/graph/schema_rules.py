@@ -9,12 +9,14 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx_ir._convenience import SupportedAttrTypes as AttributeValue
+
+if TYPE_CHECKING:  # a private name, which another onnx-ir may not have
+    from onnx_ir._convenience import SupportedAttrTypes as AttributeValue
 
 _DTYPE_FROM_ATTRIBUTE = {
     "BitCast": "to",
