@@ -181,33 +181,33 @@ def lu_unpack(
     return permutation, lower, upper
 
 
-@lowering("aten::_linalg_slogdet")
-def linalg_slogdet(A: ir.Value) -> tuple[ir.Value, ...]:  # noqa: N803
-    """The determinant's sign and the logarithm of its size, the factors and the pivots."""
-    matrices = Matrices(A)
+def _factors(matrices: Matrices) -> tuple[RecordedValue, RecordedValue, RecordedValue, RecordedValue]:
+    """Both factors in one and the pivots, as results; the diagonal, and -1 for each row that was swapped, else 1."""
     packed, _, pivots = lu(matrices.data, matrices.rows, matrices.rows)
     zero, one = op.CastLike(0.0, packed), op.CastLike(1.0, packed)
     on = op.Equal(numbers_along(matrices.rows, [1, -1, 1]), numbers_along(matrices.rows, [1, 1, -1]))
     diagonal = op.ReduceSum(op.Where(on, packed, zero), [2], keepdims=0)
     moved = op.Not(op.Equal(pivots, op.Add(numbers_along(matrices.rows, [1, -1]), 1)))
-    signs = op.ReduceProd(op.Mul(op.Sign(diagonal), op.Where(moved, op.Neg(one), one)), [1], keepdims=0)
+    swapped = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
+    return matrices.restored(packed), diagonal, op.Where(moved, op.Neg(one), one), swapped
+
+
+@lowering("aten::_linalg_slogdet")
+def linalg_slogdet(A: ir.Value) -> tuple[ir.Value, ...]:  # noqa: N803
+    """The determinant's sign and the logarithm of its size, the factors and the pivots."""
+    matrices = Matrices(A)
+    packed, diagonal, turns, pivots = _factors(matrices)
+    signs = op.ReduceProd(op.Mul(op.Sign(diagonal), turns), [1], keepdims=0)
     logarithm = op.ReduceSum(op.Log(op.Abs(diagonal)), [1], keepdims=0)
-    made = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
-    return matrices.restored(signs, 0), matrices.restored(logarithm, 0), matrices.restored(packed), made
+    return matrices.restored(signs, 0), matrices.restored(logarithm, 0), packed, pivots
 
 
 @lowering("aten::_linalg_det")
 def linalg_det(A: ir.Value) -> tuple[ir.Value, ...]:  # noqa: N803
     """The determinant, the factors and the pivots; onnxruntime's Det has no kernel for float64."""
     matrices = Matrices(A)
-    packed, _, pivots = lu(matrices.data, matrices.rows, matrices.rows)
-    zero, one = op.CastLike(0.0, packed), op.CastLike(1.0, packed)
-    on = op.Equal(numbers_along(matrices.rows, [1, -1, 1]), numbers_along(matrices.rows, [1, 1, -1]))
-    diagonal = op.ReduceSum(op.Where(on, packed, zero), [2], keepdims=0)
-    moved = op.Not(op.Equal(pivots, op.Add(numbers_along(matrices.rows, [1, -1]), 1)))
-    product = op.ReduceProd(op.Mul(diagonal, op.Where(moved, op.Neg(one), one)), [1], keepdims=0)
-    made = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
-    return matrices.restored(product, 0), matrices.restored(packed), made
+    packed, diagonal, turns, pivots = _factors(matrices)
+    return matrices.restored(op.ReduceProd(op.Mul(diagonal, turns), [1], keepdims=0), 0), packed, pivots
 
 
 @lowering("aten::linalg_lu_solve")

@@ -5,6 +5,8 @@ Arrives: a model. Leaves: the same one, changed in place, and how much was merge
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 from torch._subclasses.fake_tensor import FakeTensor
@@ -17,37 +19,40 @@ _MERGED_ELEMENTS = 1024
 
 def share_weights(model: ir.Model) -> int:
     """Initializers over the same memory become one: tied weights are stored once."""
-    seen: dict[object, ir.Value] = {}
-    merged = 0
-    outputs = set(model.graph.outputs)
-    for name, value in list(model.graph.initializers.items()):
-        raw = getattr(value.const_value, "raw", None)
-        if raw is None or not hasattr(raw, "data_ptr") or not hasattr(raw, "stride") or value in outputs:
-            continue
-        address = 0 if isinstance(raw, FakeTensor) else raw.data_ptr()  # a tensor without memory shares nothing
-        if not address:
-            continue
-        key = (address, tuple(raw.shape), tuple(raw.stride()), str(raw.dtype))
-        first = seen.setdefault(key, value)
-        if first is not value:
-            ir.convenience.replace_all_uses_with(value, first)
-            del model.graph.initializers[name]
-            merged += 1
-    return merged
+    return _merge(model, _place)
+
+
+def _place(value: ir.Value) -> Hashable | None:
+    """Where and how a weight lies in memory."""
+    raw = getattr(value.const_value, "raw", None)
+    if raw is None or not hasattr(raw, "data_ptr") or not hasattr(raw, "stride"):
+        return None
+    address = 0 if isinstance(raw, FakeTensor) else raw.data_ptr()  # a tensor without memory shares nothing
+    return (address, tuple(raw.shape), tuple(raw.stride()), str(raw.dtype)) if address else None
 
 
 def merge_constants(model: ir.Model) -> int:
     """Constants with equal content become one."""
-    seen: dict[object, ir.Value] = {}
+    return _merge(model, _content)
+
+
+def _content(value: ir.Value) -> Hashable | None:
+    """What a small constant holds."""
+    tensor = value.const_value
+    if tensor is None or weights.is_torch_tensor(value) or tensor.size > _MERGED_ELEMENTS:
+        return None
+    return None if tensor.dtype == ir.DataType.STRING else (tensor.dtype, tensor.shape.numpy(), tensor.tobytes())
+
+
+def _merge(model: ir.Model, key_of: Callable[[ir.Value], Hashable | None]) -> int:
+    """Initializers with one key become the first of them; those with None, and outputs, are left alone."""
+    seen: dict[Hashable, ir.Value] = {}
     merged = 0
     outputs = set(model.graph.outputs)
     for name, value in list(model.graph.initializers.items()):
-        tensor = value.const_value
-        if tensor is None or weights.is_torch_tensor(value) or value in outputs or tensor.size > _MERGED_ELEMENTS:
+        key = None if value in outputs else key_of(value)
+        if key is None:
             continue
-        if tensor.dtype == ir.DataType.STRING:
-            continue
-        key = (tensor.dtype, tensor.shape.numpy(), tensor.tobytes())
         first = seen.setdefault(key, value)
         if first is not value:
             ir.convenience.replace_all_uses_with(value, first)

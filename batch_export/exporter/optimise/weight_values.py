@@ -19,19 +19,13 @@ from onnx.reference import ReferenceEvaluator
 from onnx_ir import tensor_adapters
 from torch import Tensor
 
+from batch_export.exporter.optimise.edits import RANDOM
+
 _REFERENCE_ELEMENTS = 1 << 20
 """onnx's reference implementation is slow: it gets no more elements than these."""
 _NOT_COMPUTED = frozenset(
     [
-        *(
-            "Bernoulli",
-            "Multinomial",
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-            "Dropout",
-        ),
+        *RANDOM,
         *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
         *("Resize", "Upsample", "EyeLike", "Optional", "OptionalGetElement", "OptionalHasElement"),
         *("If", "Loop", "Scan", "SequenceMap"),

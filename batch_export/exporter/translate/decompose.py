@@ -48,6 +48,32 @@ def decomposition_of(target: object) -> Decomposition | None:
 
 
 @functools.cache
+def _required(target: object) -> Decomposition:
+    found = decomposition_of(target)
+    if found is None:
+        name = metadata.target_name(target)
+        raise MissingOperatorError(
+            f"{name} has no ONNX translation and no decomposition",
+            operators=(name,),
+            operator=name,
+            next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
+        )
+    return found
+
+
+def _covered(target: object, result: object) -> object:
+    """What a decomposition gave, which some refuse to for some arguments."""
+    if result is NotImplemented:
+        name = metadata.target_name(target)
+        raise MissingOperatorError(
+            f"torch's decomposition of {name} does not cover this call",
+            operators=(name,),
+            operator=name,
+            next_step="pass custom_translation_table={torch.ops...: function}",
+        )
+    return result
+
+
 def functional_variant(target: object) -> Any | None:
     """`aten.add.Tensor` for `aten.add_.Tensor`: the operator that takes the same arguments; None when torch has none.
 
@@ -135,25 +161,10 @@ class DecompositionMode(TorchDispatchMode):
             return args[0]
         if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(func(*args, **kwargs))):
             return func(*args, **kwargs)  # sizes and checks: nothing to record
-        decomposition = decomposition_of(func)
-        if decomposition is None:
-            raise MissingOperatorError(
-                f"{func} has no ONNX translation and no decomposition",
-                operators=(str(func),),
-                operator=str(func),
-                next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
-            )
+        decomposition = _required(func)
         nested = DecompositionMode(self._is_translatable, self._translate, self._rebind, (*self._path, str(func)))
         with nested:
-            result = decomposition(*args, **kwargs)
-        if result is NotImplemented:
-            raise MissingOperatorError(
-                f"torch's decomposition of {func} does not cover this call",
-                operators=(str(func),),
-                operator=str(func),
-                next_step="pass custom_translation_table={torch.ops...: function}",
-            )
-        return result
+            return _covered(func, decomposition(*args, **kwargs))
 
 
 @contextlib.contextmanager
@@ -208,22 +219,8 @@ def run_decomposition(
         DecompositionError: if the decomposition cannot be followed.
     """
     name = metadata.target_name(target)
-    decomposition = decomposition_of(target)
-    if decomposition is None:
-        raise MissingOperatorError(
-            f"{name} has no ONNX translation and no decomposition",
-            operators=(name,),
-            operator=name,
-            next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
-        )
+    decomposition = _required(target)
     mode = DecompositionMode(is_translatable, translate, rebind, (name,))
     with sizes_stay_free(getattr(fake_mode, "shape_env", None), target), torch.no_grad(), fake_mode, mode:
         result = decomposition(*(_plain_lists(argument) for argument in args), **kwargs)
-    if result is NotImplemented:
-        raise MissingOperatorError(
-            f"torch's decomposition of {name} does not cover this call",
-            operators=(name,),
-            operator=name,
-            next_step="pass custom_translation_table={torch.ops...: function}",
-        )
-    return result
+    return _covered(target, result)
