@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> int:
     parser = VerbParser("try", "Sweeps over a model that is described here. Overrides may follow.")
     parser.add_argument("target", metavar="PKG:FACTORY", help="what returns the module, importable from here")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="folder of runs (default: outputs)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="tells only what is not as expected")
+    parser.add_argument("-q", "--quiet", action="store_true", help="prints only what is not as expected")
     add_model_words(parser)
     add_config_dirs(parser)
     asked, overrides = parser.parse_known_args(arguments)

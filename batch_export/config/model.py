@@ -141,7 +141,7 @@ class _Reader:
             self._fail(f"'{where}' must be a mapping such as {{example: 2, check: [1, 5]}}, not {value!r}")
         self._known(where, value, _AXIS_KEYS)
         if "example" not in value:
-            self._fail(f"'{where}' lacks 'example', the size in the example inputs")
+            self._fail(f"'{where}' has no 'example', the size in the example inputs")
         example = self._size(f"{where}.example", value["example"], least=1)
         check = value.get("check") or []
         if not _is_list(check):

@@ -163,7 +163,7 @@ class _Attempt:
             return repro_attempt.symptom_of(subject, args, kwargs, self.setting.case(), expected)
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
             _write(Path(folder), subject, args, kwargs, self.setting, expected, {})
-            with contextlib.suppress(RuntimeError):  # an attempt that tells nothing is not the failure looked for
+            with contextlib.suppress(RuntimeError):  # an attempt that shows nothing is not the failure looked for
                 return script.in_child(Path(folder), self.setting.case())
         return None
 
