@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 from torch.fx.experimental import _config, symbolic_shapes
 
@@ -36,7 +35,7 @@ def size_oblivious() -> Iterator[None]:
         setattr(symbolic_shapes, _MAKER, make)
 
 
-def _may_be_zero(assumed: dict[str, Any]) -> dict[str, Any]:
+def _may_be_zero(assumed: dict[str, object]) -> dict[str, object]:
     """What is assumed of a symbol, with "not negative" in place of "positive"."""
     if not assumed.get("positive"):
         return assumed

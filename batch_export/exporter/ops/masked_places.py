@@ -5,17 +5,18 @@ torch takes a mask of n axes for n vectors of indices; with these in its place, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _as_indices(index: Any) -> list[ir.Value]:
+def _as_indices(index: ir.Value | None) -> list[ir.Value | None]:
     """What stands for one entry: itself, or for a mask the places along each of its axes, `int64[places]`."""
     if not isinstance(index, ir.Value) or index.dtype != ir.DataType.BOOL:
         return [index]
@@ -26,11 +27,14 @@ def _as_indices(index: Any) -> list[ir.Value]:
 
 
 @lowering("aten::index_put", "aten::_unsafe_index_put")
-def index_put(self: ir.Value, indices: Sequence[Any], values: ir.Value, accumulate: bool = False) -> Any:
+def index_put(
+    self: ir.Value, indices: Sequence[ir.Value | None], values: ir.Value, accumulate: bool = False
+) -> RecordedValue:
     """Writes (or adds) values at the places that indices and masks name together."""
     from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
 
     given = list(indices)
     if len(given) > 1:
         given = [one for index in given for one in _as_indices(index)]
-    return core.aten_index_put(self, given, values, accumulate=accumulate)
+    write = cast("Callable[..., RecordedValue]", core.aten_index_put)
+    return write(self, given, values, accumulate=accumulate)

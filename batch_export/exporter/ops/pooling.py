@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -73,7 +72,7 @@ def _average_pool(
         total = op.Mul(op.AveragePool(padded, **pool), op.CastLike(float(math.prod(kernel)), data))
         if not axes.is_float(self):
             total = op.Round(total)
-        divisor: Any = op.CastLike(float(divisor_override or 1), data)
+        divisor = op.CastLike(float(divisor_override or 1), data)
         if divisor_override is None:
             shape = op.Concat([1, 1], op.Shape(data, start=2), axis=0)
             ones = axes.shaped(op.Expand(op.CastLike(1.0, data), shape), [None] * (2 + count))

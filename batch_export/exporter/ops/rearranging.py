@@ -6,13 +6,12 @@ A Reshape to -1 is refused by onnxruntime where another size is 0, and a remaind
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -74,28 +73,30 @@ def repeated_places(repeats: ir.Value, output_size: int | None = None) -> Record
 
 
 @lowering("aten::roll")
-def roll(self: ir.Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+def roll(self: ir.Value, shifts: Sequence[Size] | Size, dims: Sequence[int] | int = ()) -> ir.Value:
     """`aten::roll`: what leaves an axis at one end comes in at the other; without axes the whole, flattened."""
-    listed = [shifts] if not isinstance(shifts, (list, tuple)) else list(shifts)
+    listed = [shifts] if isinstance(shifts, (int, ir.Value)) else list(shifts)
     wanted = [dims] if isinstance(dims, int) else list(dims)
     if axes.rank(self) == 0:
         return op.Identity(self)
     if not wanted:
         return op.Reshape(_rolled(axes.flat(self), listed[0], 0), op.Shape(self), allowzero=1)
-    result: Any = self
+    result: ir.Value = self
     for shift, dim in zip(listed, wanted, strict=True):
         result = axes.shaped(_rolled(result, shift, axes.axis(self, dim)), self.shape)
     return result
 
 
-def _rolled(self: Any, shift: Any, position: int) -> RecordedValue:
+def _rolled(self: ir.Value, shift: Size, position: int) -> RecordedValue:
     length = op.Shape(self, start=position, end=position + 1)
     back = op.Neg(op.Reshape(shift, [1])) if isinstance(shift, ir.Value) else [-shift]
     cut = op.Mod(back, op.Max(length, [1]))  # 1 in place of 0: the remainder by 0 is refused
     return op.Concat(op.Slice(self, cut, [2**62], [position]), op.Slice(self, [0], cut, [position]), axis=position)
 
 
-def _starts(self: ir.Value, axis: int, kernel: int, dilation: int, padding: int, stride: int) -> tuple[Any, Any]:
+def _starts(
+    self: ir.Value, axis: int, kernel: int, dilation: int, padding: int, stride: int
+) -> tuple[RecordedValue, RecordedValue | list[int]]:
     """Places that the windows of an axis read, `int64[kernel, windows]`, and the number of windows, `int64[1]`."""
     span = dilation * (kernel - 1) + 1
     within = np.arange(kernel, dtype=np.int64)[:, None] * dilation
@@ -120,7 +121,7 @@ def im2col(
     """`aten::im2col`: the windows of an image as columns, `float[batch, channels * kernel, windows]`."""
     if axes.rank(self) == 3:
         batch = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())])
-        columns: Any = im2col(batch, kernel_size, dilation, padding, stride)
+        columns = im2col(batch, kernel_size, dilation, padding, stride)
         return op.Squeeze(columns, [0])
     spreads = ([value] * 2 if isinstance(value, int) else list(value) for value in (dilation, padding, stride))
     (dilate_h, dilate_w), (pad_h, pad_w), (step_h, step_w) = spreads

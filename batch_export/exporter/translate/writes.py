@@ -25,7 +25,7 @@ from batch_export.exporter.translate.registry import qualified_name
 
 aten = torch.ops.aten
 
-_OWN_FORMS: Mapping[Any, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
+_OWN_FORMS: Mapping[object, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
 """In-place operators that torch has no functional form of -> the name of ours."""
 _RUNNING_STATISTICS = frozenset({"aten::batch_norm", "aten::instance_norm"})
 
@@ -59,7 +59,7 @@ class Writes:
             return False
         return bool(node.args[5]) and node.args[3] is not None
 
-    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], qualified: str) -> Any:
+    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, object], qualified: str) -> Any:
         """Normalisation in training mode moves its running statistics, which its schema does not say."""
         statistics = [argument for argument in node.args[3:5] if isinstance(argument, torch.fx.Node)]
         args = [self._translator.convert(argument, env) for argument in node.args[:8]]
@@ -85,8 +85,8 @@ class Writes:
             if before.is_complex():
                 content = op.Expand(complex_parts.paired(args[1], env[changed]), [*self._shape_of(before), 2])
             else:
-                content = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
-                content = op.Expand(content, self._shape_of(before))
+                cast = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
+                content = op.Expand(cast, self._shape_of(before))
             result = self._translator.conform(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
@@ -131,11 +131,11 @@ class Writes:
         made = self._translator.decompose(functional, fake_args, fake_kwargs, values, node.name)
         return self._translator.conform(made, fake, node.name)
 
-    def _shape_of(self, fake: torch.Tensor) -> list[Any]:
+    def _shape_of(self, fake: torch.Tensor) -> list[object]:
         return [self._translator.plain(size) for size in fake.shape]
 
     def rebind(
-        self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any], writer: torch.fx.Node
+        self, changed: torch.fx.Node, content: object, env: dict[torch.fx.Node, object], writer: torch.fx.Node
     ) -> None:
         """Gives a node, the tensors it is a view of, and their other views the content after a write."""
         env[changed] = content
@@ -172,13 +172,13 @@ class Writes:
             kwargs = {name: self._translator.convert(argument, env) for name, argument in view.kwargs.items()}
             env[view] = self._translator.apply(view, view.target, args, kwargs, view.meta["val"], env)
 
-    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
+    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, object]) -> Any:
         before = parent.meta["val"]
         recipe = aliasing.merge_view(view, before.shape)
         if recipe is None:
             return self._merge_by_position(view, parent, env)
         target, template = recipe
-        args: list[Any] = []
+        args: list[object] = []
         for index, item in enumerate(template):
             if item is ...:
                 args.append(env[view])
@@ -221,7 +221,7 @@ class Writes:
         return merged
 
     def _places(
-        self, view: torch.fx.Node, parent: ir.Value, before: torch.Tensor, env: Mapping[torch.fx.Node, Any]
+        self, view: torch.fx.Node, parent: ir.Value, before: torch.Tensor, env: Mapping[torch.fx.Node, object]
     ) -> Any:
         """Where a view's elements lie in a parent of free sizes: the same view of the parent's elements, counted."""
         counted = op.Reshape(op.Range(0, op.Size(parent), 1), self._shape_of(before))
