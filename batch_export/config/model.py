@@ -198,7 +198,7 @@ class _Reader:
         if any(name in node for name in _CACHE_PAIR):
             for name in _CACHE_PAIR:
                 if not isinstance(node.get(name), Mapping) or "cache" not in node[name]:
-                    self._fail(f"'{where}' is a pair of caches, and '{where}.{name}' is none")
+                    self._fail(f"'{where}' is a pair of caches, and '{where}.{name}' is not a cache")
                 yield from self._node((*path, name), node[name], arguments)
             return
         layers = self._size(f"{where}.layers", node.get("layers", 0), least=1)
