@@ -142,7 +142,7 @@ def _localised(
     return _Case(path, folder, eager, feeds_of(program, args, kwargs), provider).finding(unoptimised)
 
 
-def feeds_of(program: ONNXProgram, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Value]:
+def feeds_of(program: ONNXProgram, args: Sequence[object], kwargs: Mapping[str, object] | None) -> dict[str, Value]:
     """Returns the values of a program's inputs by name."""
     names = [value.name or "" for value in program.model.graph.inputs]
     given = program.adapt_torch_inputs_to_onnx(*args, **dict(kwargs or {}))
