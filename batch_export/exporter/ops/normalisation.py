@@ -123,6 +123,32 @@ def group_norm(
     return result if bias is None else op.Add(result, op.Reshape(bias, [-1, *trailing]))
 
 
+@lowering("aten::instance_norm")
+def instance_norm(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value | None,
+    running_var: ir.Value | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Any:
+    """`aten::instance_norm`: each channel of each sample by its own mean and variance, or by the running ones."""
+    weight = _per_channel(input, 1.0) if weight is None else weight
+    bias = _per_channel(input, 0.0) if bias is None else bias
+    if not use_input_stats:
+        return op.BatchNormalization(input, weight, bias, running_mean, running_var, epsilon=eps)
+    assert input.shape is not None
+    sizes = list(input.shape)
+    channels = sizes[1]
+    if not isinstance(channels, int) or all(isinstance(size, int) for size in sizes[2:]):
+        return op.InstanceNormalization(input, weight, bias, epsilon=eps)
+    samples = shaped(_groups(input, channels, op.Shape(input), len(sizes)), [None] * len(sizes))
+    return op.Reshape(op.InstanceNormalization(samples, weight, bias, epsilon=eps), op.Shape(input), allowzero=1)
+
+
 def _with_statistics(
     input: ir.Value,
     weight: ir.Value | None,
