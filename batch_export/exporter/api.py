@@ -275,10 +275,10 @@ class _Saving:
 
 
 def _older_form(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    dynamic_shapes: Any,
+    model: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    dynamic_shapes: object,
     dynamic_axes: older_axes.DynamicAxes | None,
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
@@ -296,9 +296,9 @@ def to_onnx(
     *,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    custom_translation_table: Mapping[Callable[..., Any], Any] | None = None,
+    custom_translation_table: Mapping[Callable[..., object], Any] | None = None,
     optimize: bool = True,
-    passes: Sequence[Any] = (),
+    passes: Sequence[object] = (),
     fold_weights: bool = True,
     fold_growth: float = GROWTH,
     registry: OnnxRegistry | None = None,

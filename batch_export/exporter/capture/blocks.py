@@ -219,7 +219,7 @@ def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable
     `block_expansion.expanded` writes them out.
     """
 
-    def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+    def run(module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object) -> Any:
         failed = ""
         for whole in (True, False):
             shared = Shared()

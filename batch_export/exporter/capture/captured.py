@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -108,7 +107,7 @@ class Captured:
         return (self.free_axes(), -len(self.restrictions)) > (other.free_axes(), -len(other.restrictions))
 
 
-def _sizes(tensor: torch.Tensor) -> list[Any]:
+def _sizes(tensor: torch.Tensor) -> list[object]:
     return list(tensor.shape)
 
 

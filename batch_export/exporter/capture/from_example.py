@@ -41,7 +41,7 @@ GuardMode = Literal["warn", "error", "allow"]
 GUARD_MODES: tuple[GuardMode, ...] = get_args(GuardMode)
 
 
-Strategies = Sequence[tuple[str, Callable[..., Any]]]
+Strategies = Sequence[tuple[str, Callable[..., object]]]
 
 
 @dataclass(frozen=True, slots=True)

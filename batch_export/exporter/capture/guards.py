@@ -62,7 +62,7 @@ class Guard:
     holds_beyond: bool = False
     fixes: tuple[tuple[str, int], ...] = ()
     narrows: tuple[tuple[str, int], ...] = ()
-    expression: Any = field(default=None, compare=False, repr=False)
+    expression: sympy.Basic = field(default=None, compare=False, repr=False)
 
     @property
     def is_equality(self) -> bool:
@@ -104,7 +104,7 @@ def collect(program: torch.export.ExportedProgram, symbols: Symbols | None) -> l
     if environment is None or symbols is None:
         codes = getattr(program, "_guards_code", None) or []
         return [Guard(str(code)) for code in dict.fromkeys(codes)] + _ranges(program, {}, Names(()), set())
-    unique: dict[Any, Any] = {}
+    unique: dict[object, Any] = {}
     for guard in environment.guards:
         known = unique.get(guard.expr)
         if known is None or (not _source(known) and _source(guard)):
@@ -178,7 +178,7 @@ def _judge(expression: Any, source: str, symbols: Symbols) -> Guard:
     return Guard(condition, axes, source, restricts, fixes=fixes, narrows=narrows, expression=expression)
 
 
-def _is_false_somewhere(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
+def _is_false_somewhere(expression: object, names: Sequence[str], symbols: Symbols) -> bool:
     """Whether the guard is false at some size that is tried; one that cannot be computed counts as false somewhere."""
     if not all(name in symbols.axes for name in names):
         return False  # sizes that depend on the data are not an input's axes
@@ -186,7 +186,7 @@ def _is_false_somewhere(expression: Any, names: Sequence[str], symbols: Symbols)
     return against is None or bool(against)
 
 
-def _holds_at_large_sizes(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
+def _holds_at_large_sizes(expression: object, names: Sequence[str], symbols: Symbols) -> bool:
     """Whether an equality holds for arbitrarily large sizes (`h % 16 == 0`), and not for a few only (`h * w == 64`)."""
     code = python_code(expression)
     if code is None or not all(name in symbols.axes for name in names):

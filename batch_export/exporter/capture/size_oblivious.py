@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from torch.fx.experimental import _config, symbolic_shapes
 
@@ -28,7 +27,7 @@ def size_oblivious() -> Iterator[bool]:
     Where torch makes its symbols in another way, they stay positive: then 0 has to be tried like a size that a capture
     takes sides on, and the answer is no.
     """
-    make: Callable[..., Any] | None = getattr(symbolic_shapes, _MAKER, None)
+    make: Callable[..., object] | None = getattr(symbolic_shapes, _MAKER, None)
     has_mode = hasattr(_config, _SETTING)
     if make is not None:
         setattr(symbolic_shapes, _MAKER, lambda *args, **assumed: make(*args, **_may_be_zero(assumed)))
@@ -40,7 +39,7 @@ def size_oblivious() -> Iterator[bool]:
             setattr(symbolic_shapes, _MAKER, make)
 
 
-def _may_be_zero(assumed: dict[str, Any]) -> dict[str, Any]:
+def _may_be_zero(assumed: dict[str, object]) -> dict[str, object]:
     """What is assumed of a symbol, with "not negative" in place of "positive"."""
     if not assumed.get("positive"):
         return assumed

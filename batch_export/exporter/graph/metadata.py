@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -30,12 +29,12 @@ CLASS_HIERARCHY = _PREFIX + "class_hierarchy"
 _TORCH_FRAME = f'File "{Path(torch.__file__).parent}{os.sep}'
 
 
-def target_name(target: Any) -> str:
+def target_name(target: object) -> str:
     """`aten.add.Tensor` for an overload, the function's name otherwise."""
     return str(target) if isinstance(target, torch._ops.OpOverload) else str(getattr(target, "__name__", target))
 
 
-def _class_name(kind: Any) -> str:
+def _class_name(kind: str | type) -> str:
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 

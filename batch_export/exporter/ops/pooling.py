@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -77,7 +76,7 @@ def _average_pool(
         total = op.Mul(op.AveragePool(padded, **pool), op.CastLike(float(math.prod(kernel)), data))
         if not axes.is_float(self):
             total = op.Round(total)
-        divisor: Any = op.CastLike(float(divisor_override or 1), data)
+        divisor = op.CastLike(float(divisor_override or 1), data)
         if divisor_override is None:
             shape = op.Concat([1, 1], op.Shape(data, start=2), axis=0)
             ones = axes.shaped(op.Expand(op.CastLike(1.0, data), shape), [None] * (2 + count))
@@ -104,12 +103,13 @@ def _only_axis(data: ir.Value, kernel: Sequence[int], strides: Sequence[int], pa
     return along[0] if any(axes.fixed_size(data, axis) in (None, 0) for axis in rest) else None
 
 
-def _sliding_mean(data: ir.Value, axis: int, width: int, divisor: int | None) -> Any:
+def _sliding_mean(data: ir.Value, axis: int, width: int, divisor: int | None) -> RecordedValue:
     """The means of windows along one axis as the sum of the slices that begin at each place of a window."""
-    total: Any = None
+    total: RecordedValue | None = None
     for place in range(width):
         slice_of = op.Slice(data, [place], [2**62 if place == width - 1 else place + 1 - width], [axis])
         total = slice_of if total is None else op.Add(total, slice_of)
+    assert total is not None
     return op.Div(total, op.CastLike(float(divisor or width), data))
 
 

@@ -60,7 +60,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         provenance: Provenance | None = None,
     ) -> None:
         self.model = model
-        self._captured: Any = exported_program
+        self._captured = exported_program
         self.provenance = provenance or Provenance()
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
@@ -96,7 +96,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self,
         initializer: Callable[[str | bytes], Any] | ONNXRuntimeOptions | None = None,
         *,
-        session_options: Any = None,
+        session_options: object = None,
         execution_providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
         execution_provider_options: Sequence[dict[Any, Any]] | None = None,
         provider: ProviderSpec = _CPU,
@@ -140,7 +140,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
 
-    def call_reference(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+    def call_reference(self, *args: object, **kwargs: object) -> list[torch.Tensor]:
         """The same in onnx's reference evaluator, which runs every node in Python."""
         feeds = self._feeds(args, kwargs)
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
@@ -148,7 +148,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             self.save(path, external_data=True)
             return [to_tensor(value) for value in ReferenceSession(path).run(feeds)]
 
-    def _feeds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+    def _feeds(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Value]:
         tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
         return {
             value.name or "": to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)
@@ -179,7 +179,9 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         remaining = iter(user)
         return tuple(state[name] if name in state else next(remaining) for name in names)
 
-    def adapt_torch_outputs_to_onnx(self, model_outputs: Any, model_with_state_dict: Any = None) -> list[torch.Tensor]:
+    def adapt_torch_outputs_to_onnx(
+        self, model_outputs: object, model_with_state_dict: object = None
+    ) -> list[torch.Tensor]:
         """The tensors among (nested) torch outputs, in the order of the ONNX outputs; None is left out.
 
         Args:
@@ -195,7 +197,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         return tensors
 
     def compute_values(
-        self, value_names: Sequence[str], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self, value_names: Sequence[str], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> NamedTensors:
         """Runs the model and returns intermediate values (inputs and weights too), in order and by name.
 

@@ -9,11 +9,11 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.optimise.passes import PassReport
+from batch_export.numbers.facts import OutputFacts
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Journal:
     captured: Captured | None = None
     operators: Mapping[str, tuple[int, str]] | None = None
     passes: Sequence[PassReport] = ()
-    verification: list[Any] = field(default_factory=list)
+    verification: list[OutputFacts] = field(default_factory=list)
     error: OnnxExporterError | None = None
 
     @contextlib.contextmanager

@@ -52,14 +52,14 @@ class Setting:
     title: str
     opset: int
     exporter: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, object] = field(default_factory=dict)
     provider: ProviderSpec = CPU
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: DEFAULT_TOLERANCES)
     timeout_s: float = 120.0
     memory_bytes: int = 0
     roots: tuple[str, ...] = ()
 
-    def case(self) -> dict[str, Any]:
+    def case(self) -> dict[str, object]:
         """As `case.json` has it."""
         return {
             "title": self.title,
@@ -153,7 +153,11 @@ class _Attempt:
         self.most = _MOST_TRIES_IN_CHILD if in_child else _MOST_TRIES
 
     def __call__(
-        self, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any], expected: Sequence[torch.Tensor] | None
+        self,
+        subject: object,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        expected: Sequence[torch.Tensor] | None,
     ) -> Symptom | None:
         if not self.in_child:
             return repro_attempt.symptom_of(subject, args, kwargs, self.setting.case(), expected)
@@ -167,15 +171,15 @@ class _Attempt:
 def _program_repro(
     folder: Path,
     program: torch.export.ExportedProgram,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     attempt: _Attempt,
     wanted: Symptom | None,
     near: Sequence[str],
 ) -> Repro | None:
     eager = EagerValues(program, args, kwargs)
     nodes = subgraph.call_nodes(program)
-    parts: dict[tuple[str, ...], tuple[Any, subgraph.Part, Symptom] | None] = {}
+    parts: dict[tuple[str, ...], tuple[object, subgraph.Part, Symptom] | None] = {}
 
     def fails(names: Sequence[str]) -> bool:
         key = tuple(names)
@@ -238,7 +242,7 @@ def _starts(
 
 def _tried(
     eager: EagerValues, names: Sequence[str], attempt: _Attempt, wanted: Symptom | None
-) -> tuple[Any, subgraph.Part, Symptom] | None:
+) -> tuple[object, subgraph.Part, Symptom] | None:
     try:
         part = subgraph.cut(eager, names)
         with torch.no_grad(), warnings.catch_warnings():
@@ -254,9 +258,9 @@ def _tried(
 
 def _module_repro(
     folder: Path,
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    model: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     attempt: _Attempt,
     wanted: Symptom | None,
 ) -> Repro | None:
@@ -270,12 +274,12 @@ def _module_repro(
 
 
 def smallest_module(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    attempt: Callable[[Any, tuple[Any, ...], dict[str, Any], None], Symptom | None],
+    model: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    attempt: Callable[[object, tuple[object, ...], dict[str, object], None], Symptom | None],
     symptom: Symptom,
-) -> tuple[str, Any, tuple[Any, ...], dict[str, Any], Symptom]:
+) -> tuple[str, Any, tuple[object, ...], dict[str, object], Symptom]:
     """Goes down into the submodule that fails in the same way by itself, as deep as there is one.
 
     Returns:
@@ -298,13 +302,13 @@ def smallest_module(
 
 
 def _inputs_of_children(
-    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    model: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+) -> dict[str, tuple[tuple[object, ...], dict[str, object]]]:
     """Inputs of the first call of each child in an eager run."""
-    seen: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    seen: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {}
 
     def note(name: str) -> Callable[..., None]:
-        def hook(module: torch.nn.Module, given: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        def hook(module: torch.nn.Module, given: tuple[object, ...], keywords: dict[str, object]) -> None:
             seen.setdefault(name, pytree.tree_map(_copied, (given, keywords)))
 
         return hook
@@ -353,5 +357,5 @@ def _write(
     shutil.copyfile(Path(script.__file__), folder / "repro.py")
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value

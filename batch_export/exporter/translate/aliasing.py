@@ -50,7 +50,7 @@ _RESHAPES = frozenset(
 )
 
 
-def _tensor(node: Any) -> torch.Tensor | None:
+def _tensor(node: object) -> torch.Tensor | None:
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
     return value if isinstance(value, torch.Tensor) else None
 
@@ -168,7 +168,7 @@ def merge_view(node: torch.fx.Node, parent_sizes: Sequence[Any]) -> tuple[Any, t
     return None
 
 
-def _merge_piece(node: torch.fx.Node) -> tuple[Any, tuple[Any, ...]] | None:
+def _merge_piece(node: torch.fx.Node) -> tuple[object, tuple[object, ...]] | None:
     """The same for one piece of what `unbind`, `split` and the like gave."""
     container, index = node.args
     assert isinstance(container, torch.fx.Node)

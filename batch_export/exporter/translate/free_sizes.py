@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import sympy
 from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from batch_export.errors import DecompositionError
 
@@ -20,7 +20,7 @@ _TO_NUMBER = "guard_int"
 
 
 @contextlib.contextmanager
-def sizes_stay_free(shape_env: Any, target: Any) -> Iterator[None]:
+def sizes_stay_free(shape_env: ShapeEnv | None, target: object) -> Iterator[None]:
     """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
 
     Args:
@@ -66,7 +66,7 @@ def _numbers_of_sizes() -> Iterator[list[str]]:
         yield seen
         return
 
-    def noted(self: Any, *place: Any) -> int:
+    def noted(self: SymNode, *place: object) -> int:
         size = self.expr if self.shape_env is None else self.shape_env.simplify(self.expr)  # not after: it is a number
         number = original(self, *place)
         if not size.is_number:

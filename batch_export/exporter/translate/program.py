@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -136,7 +135,9 @@ def _translate_decomposed(
         raise error from failed
 
 
-def decomposed(program: torch.export.ExportedProgram, table: Mapping[Any, Any]) -> torch.export.ExportedProgram:
+def decomposed(
+    program: torch.export.ExportedProgram, table: Mapping[torch._ops.OpOverload, decompose.Decomposition]
+) -> torch.export.ExportedProgram:
     """The program after torch's decompositions.
 
     Raises:
@@ -158,7 +159,7 @@ def decomposed(program: torch.export.ExportedProgram, table: Mapping[Any, Any]) 
 
 def _free_axes(node: torch.fx.Node) -> set[int]:
     value = node.meta.get("val")
-    sizes: list[Any] = list(value.shape) if isinstance(value, torch.Tensor) else []
+    sizes: list[object] = list(value.shape) if isinstance(value, torch.Tensor) else []
     return {axis for axis, size in enumerate(sizes) if isinstance(size, torch.SymInt) and not size.node.expr.is_number}
 
 

@@ -59,7 +59,7 @@ class ONNXFunction:
     """
 
     name: str
-    function: Any
+    function: object
     is_complex: bool = False
     lowest_opset: int = TORCHLIB_OPSET
     origin: str = "torchlib"
@@ -67,7 +67,7 @@ class ONNXFunction:
     obstacle: Callable[..., Obstacle | None] | None = None
 
 
-def qualified_name(target: Any) -> str:
+def qualified_name(target: object) -> str:
     """`aten::add.Tensor` for an operator overload, `_operator::mul` or `math::ceil` for a Python function."""
     if isinstance(target, torch._ops.OpOverload):
         return str(target.name()).removesuffix(".default")
@@ -77,7 +77,7 @@ def qualified_name(target: Any) -> str:
     return f"{module}::{getattr(target, '__name__', str(target))}"
 
 
-def as_onnx_function(function: Any) -> Any:
+def as_onnx_function(function: object) -> Any:
     """Wraps a plain Python function written with onnxscript operators; onnxscript functions pass through."""
     if isinstance(function, (values.TracedOnnxFunction, values.OnnxFunction)):
         return function
@@ -157,7 +157,7 @@ class OnnxRegistry:
 
     def register_op(
         self,
-        function: onnxscript.OnnxFunction[..., Any] | onnxscript.values.TracedOnnxFunction | Callable[..., Any],
+        function: onnxscript.OnnxFunction[..., Any] | onnxscript.values.TracedOnnxFunction | Callable[..., object],
         namespace: str,
         op_name: str,
         overload: str | None = None,
@@ -172,7 +172,9 @@ class OnnxRegistry:
         entry = ONNXFunction(name, as_onnx_function(function), is_complex, self._opset_version, "custom")
         self._custom.setdefault(name, []).append(entry)
 
-    def register_target(self, target: Any, functions: Callable[..., Any] | Sequence[Callable[..., Any]]) -> None:
+    def register_target(
+        self, target: object, functions: Callable[..., object] | Sequence[Callable[..., object]]
+    ) -> None:
         """Registers translations of a target, e.g. `torch.ops.aten.stft.default`; the first of a list is used.
 
         Raises:
@@ -204,7 +206,7 @@ class OnnxRegistry:
         ] + self._custom.get(name, [])
         return found or None
 
-    def lookup(self, target: Any, *, is_complex: bool = False, native: bool | None = None) -> ONNXFunction | None:
+    def lookup(self, target: object, *, is_complex: bool = False, native: bool | None = None) -> ONNXFunction | None:
         """The translation used for a node's target, or None.
 
         Args:
@@ -224,7 +226,7 @@ class OnnxRegistry:
         return None
 
     def lookup_for(
-        self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_complex: bool = False
+        self, target: object, args: Sequence[object], kwargs: Mapping[str, object], *, is_complex: bool = False
     ) -> ONNXFunction | None:
         """The translation used for a node's target with these arguments (values and numbers), or None.
 
@@ -249,7 +251,7 @@ class OnnxRegistry:
             )
         return found
 
-    def _require_no_later(self, target: Any) -> None:
+    def _require_no_later(self, target: object) -> None:
         for entry in standard_functions().get(qualified_name(target), ()):
             if entry.native and entry.lowest_opset > self._opset_version:
                 raise TranslationError(

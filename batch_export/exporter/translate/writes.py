@@ -27,7 +27,7 @@ from batch_export.exporter.translate.registry import qualified_name
 
 aten = torch.ops.aten
 
-_OWN_FORMS: Mapping[Any, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
+_OWN_FORMS: Mapping[object, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
 """In-place operators that torch has no functional form of -> the name of ours."""
 _RUNNING_STATISTICS = frozenset({"aten::batch_norm", "aten::instance_norm"})
 
@@ -61,7 +61,7 @@ class Writes:
             return False
         return bool(node.args[5]) and node.args[3] is not None
 
-    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], qualified: str) -> Any:
+    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, object], qualified: str) -> Any:
         """Normalisation in training mode moves its running statistics, which its schema does not say."""
         statistics = [argument for argument in node.args[3:5] if isinstance(argument, torch.fx.Node)]
         args = [self._translator.convert(argument, env) for argument in node.args[:8]]
@@ -130,11 +130,11 @@ class Writes:
         made = self._translator.decompose(functional, fake_args, fake_kwargs, values, node.name)
         return self._translator.conform(made, fake, node.name)
 
-    def _shape_of(self, fake: torch.Tensor) -> list[Any]:
+    def _shape_of(self, fake: torch.Tensor) -> list[object]:
         return [self._translator.plain(size) for size in fake.shape]
 
     def rebind(
-        self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any], writer: torch.fx.Node
+        self, changed: torch.fx.Node, content: object, env: dict[torch.fx.Node, object], writer: torch.fx.Node
     ) -> None:
         """Gives a node, the tensors it is a view of, and their other views the content after a write."""
         env[changed] = content
@@ -174,13 +174,13 @@ class Writes:
             kwargs = {name: self._translator.convert(argument, env) for name, argument in view.kwargs.items()}
             env[view] = self._translator.apply(view, view.target, args, kwargs, view.meta["val"], env)
 
-    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
+    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, object]) -> Any:
         before = parent.meta["val"]
         recipe = aliasing.merge_view(view, before.shape)
         if recipe is None:
             return self._merge_by_position([view], parent, env)
         target, template = recipe
-        args: list[Any] = []
+        args: list[object] = []
         for index, item in enumerate(template):
             if item is ...:
                 args.append(env[view])
@@ -240,7 +240,7 @@ class Writes:
         views: Sequence[torch.fx.Node],
         parent: ir.Value,
         before: torch.Tensor,
-        env: Mapping[torch.fx.Node, Any],
+        env: Mapping[torch.fx.Node, object],
     ) -> Any:
         """Where a view's elements lie in a parent of free sizes: the same views of the parent's elements, counted."""
         counted = op.Reshape(op.Range(0, op.Size(parent), 1), self._shape_of(before))
