@@ -8,19 +8,18 @@ the tensor they change.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batch_export.errors import DecompositionError, MissingOperatorError
 from batch_export.exporter.graph import metadata
+from batch_export.exporter.translate.free_sizes import sizes_stay_free
 
 Decomposition = Callable[..., object]
 
@@ -165,36 +164,6 @@ class DecompositionMode(TorchDispatchMode):
         nested = DecompositionMode(self._is_translatable, self._translate, self._rebind, (*self._path, str(func)))
         with nested:
             return _covered(func, decomposition(*args, **kwargs))
-
-
-@contextlib.contextmanager
-def sizes_stay_free(shape_env: ShapeEnv | None, target: object) -> Iterator[None]:
-    """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
-
-    Raises:
-        DecompositionError: naming the sizes; torch's knowledge of them is put back as it was.
-    """
-    if shape_env is None:
-        yield
-        return
-    before = dict(shape_env.replacements)
-    yield
-    fixed = {
-        symbol: value
-        for symbol, value in shape_env.replacements.items()
-        if before.get(symbol) != value and value.is_number
-    }
-    if not fixed:
-        return
-    for symbol in fixed:
-        shape_env.replacements.pop(symbol)
-    shape_env._update_version_counter()
-    listed = ", ".join(f"{symbol} = {value}" for symbol, value in fixed.items())
-    raise DecompositionError(
-        f"torch's decomposition of {target} holds for one size only ({listed})",
-        operator=str(target),
-        next_step="make that axis static, or pass custom_translation_table={torch.ops...: function}",
-    )
 
 
 def _plain_lists(argument: object) -> object:
