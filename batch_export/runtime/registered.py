@@ -67,6 +67,7 @@ RUNTIMES: dict[str, Runtime] = {
             packages=("openvino",),
             open=None,
             served=str(_SERVED / "openvino.py"),
+            functions=False,  # 2026.4: no conversion rule found for the calls
         ),
         Runtime(
             name="tract",
@@ -75,6 +76,7 @@ RUNTIMES: dict[str, Runtime] = {
             packages=("tract",),
             open=None,
             served=str(_SERVED / "tract.py"),
+            functions=False,  # 0.23: Unimplemented
         ),
         Runtime(
             name="onnxruntime-node",
