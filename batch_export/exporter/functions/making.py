@@ -115,13 +115,8 @@ class _Making:
                 around = self._calls[node][: level + 1]
                 if self._is_shared(node, around):
                     closure = self._needed(node, around)
-                    if not any(
-                        value is not None and is_weight(value) and is_parameter(value)
-                        for one in closure
-                        for value in one.inputs
-                    ):
-                        for one in closure:
-                            self._calls[one] = around[:-1]
+                    if not _has_weights_and_data(closure):
+                        self._calls.update((one, around[:-1]) for one in closure)
                         break
                 level += 1
 
@@ -311,6 +306,13 @@ def _bodies(node: ir.Node) -> Iterable[ir.Graph]:
             yield attribute.value
         elif attribute.type == ir.AttributeType.GRAPHS:
             yield from attribute.value
+
+
+def _has_weights_and_data(nodes: set[ir.Node]) -> bool:
+    """Whether some nodes do what a module is for: compute something of its parameters and of what it is given."""
+    read = [value for node in nodes for one in (node, *within(node)) for value in one.inputs if value is not None]
+    outside = [value for value in read if value.producer() is None or value.producer() not in nodes]
+    return any(map(is_parameter, outside)) and not all(map(is_weight, outside))
 
 
 def _has_kind(value: ir.Value) -> bool:
