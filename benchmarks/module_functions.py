@@ -165,8 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in compare(spec, SETTINGS):
             rows.append(row)
             nodes = f"{row.nodes[0]:5} nodes, {row.nodes[1]:5} with {row.functions:3} functions of {row.calls:3} calls"
-            left = f", {len(row.left)} calls are none" if row.left else ""
-            print(f"{row.model:24} {row.setting:8} {nodes}{left}  {row.difference or 'equal'}", flush=True)
+            none = f", {len(row.left)} calls are none" if row.left else ""
+            print(f"{row.model:24} {row.setting:8} {nodes}{none}  {row.difference or 'equal'}", flush=True)
     same = sum(not row.difference for row in rows)
     left = sum(len(row.left) for row in rows)
     functions, calls = sum(row.functions for row in rows), sum(row.calls for row in rows)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from batch_export.errors import OnnxExporterError, SaveError, VerificationError
 from batch_export.exporter import artifacts
@@ -31,19 +30,18 @@ from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.functions import calls
 from batch_export.exporter.functions.making import make_functions
 from batch_export.exporter.functions.wanted import ModulesAsFunctions, asked_for, present
-from batch_export.exporter.graph import block_bodies, metadata
+from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.opsets import DEFAULT_OPSET, default_for
 from batch_export.exporter.optimise import opset
-from batch_export.exporter.optimise import passes as optimise
 from batch_export.exporter.optimise.weight_folding import GROWTH
 from batch_export.exporter.program import naming
 from batch_export.exporter.program.older_path import export_torchscript
+from batch_export.exporter.program.prepared import broadcast, prepare
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report import markdown
 from batch_export.exporter.report.journal import Journal
 from batch_export.exporter.translate.boundary import MUTATIONS
-from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.plugin import Exporter
 
@@ -216,6 +214,7 @@ def export(
             mutations=mutations,
             modules_as_functions=modules,
             journal=journal,
+            reusable=False,
         )
         if dynamic_axes and dynamic_shapes is None:
             older_axes.name_outputs(program.model, dynamic_axes, output_names)
@@ -324,8 +323,12 @@ def to_onnx(
     mutations: str = "outputs",
     modules_as_functions: ModulesAsFunctions = False,
     journal: Journal | None = None,
+    reusable: bool = True,
 ) -> ONNXProgram:
     """Turns a captured program into ONNX at one opset; one capture may be turned into several.
+
+    What does not depend on the opset is done once for all opsets at which the same translations are used. `reusable`
+    says whether any more are expected.
 
     Raises:
         OnnxExporterError: as `export`.
@@ -337,22 +340,9 @@ def to_onnx(
     registry = (registry or OnnxRegistry()).at(opset_version, None if prefer_native == "auto" else prefer_native)
     for target, functions in (custom_translation_table or {}).items():
         registry.register_target(target, functions)
-    with journal.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
-        translated = translate_program(
-            captured.traced, registry, captured.axis_names, fold=optimize, mutations=mutations
-        )
-    model, journal.operators = translated.model, translated.operators
-    broadcast = [guard.unites[0] for guard in captured.united if guard.holds_beyond]
-    bodies = translated.bodies
-    if broadcast or not optimize:  # names of axes that are kept apart are another block's apart as well
-        block_bodies.written_out(model, bodies)
-        naming.keep_apart(model, broadcast)  # passes take axes of one name for equally large
-        bodies = []
-    if optimize or passes:
-        with journal.stage("optimise"):
-            journal.passes = naming.optimised(
-                model, lambda: optimise.optimise(model, passes, bodies, standard=optimize)
-            )
+    made = prepare(captured, registry, passes, journal, optimize=optimize, mutations=mutations, reusable=reusable)
+    translated, model = made.translated, made.model
+    journal.passes = made.passes
     with journal.stage("opset"):
         opset.set_opset(model, opset_version, native=registry.prefer_native != "never")
     naming.rename(model, input_names, output_names)
@@ -362,7 +352,7 @@ def to_onnx(
     shapes.require_free(captured.traced, [None if value.shape is None else list(value.shape) for value in graph.inputs])
     if captured.derived_names:
         naming.rename_axes(model, captured.derived_names)
-    naming.keep_apart(model, broadcast)
+    naming.keep_apart(model, broadcast(captured))
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
         model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)

@@ -152,9 +152,18 @@ class DecompositionMode(TorchDispatchMode):
         return result
 
 
+_REFUSED = "_batch_export_refused"
+
+
 @contextlib.contextmanager
-def sizes_stay_free(shape_env: Any, target: Any) -> Iterator[None]:
+def sizes_stay_free(shape_env: Any, target: Any, given: str = "") -> Iterator[None]:
     """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
+
+    Args:
+        shape_env: torch's knowledge of sizes.
+        target: the operator.
+        given: what it is given, as a text. What was refused once is refused at once for the same: torch does not
+            decide twice, and nothing would be seen.
 
     Raises:
         DecompositionError: naming the sizes; torch's knowledge of them is put back as it was.
@@ -162,6 +171,9 @@ def sizes_stay_free(shape_env: Any, target: Any) -> Iterator[None]:
     if shape_env is None:
         yield
         return
+    refused: dict[tuple[str, str], str] = vars(shape_env).setdefault(_REFUSED, {})
+    if (str(target), given) in refused:
+        raise _holds_once(target, refused[str(target), given])
     before = dict(shape_env.replacements)
     yield
     fixed = {
@@ -174,8 +186,12 @@ def sizes_stay_free(shape_env: Any, target: Any) -> Iterator[None]:
     for symbol in fixed:
         shape_env.replacements.pop(symbol)
     shape_env._update_version_counter()
-    listed = ", ".join(f"{symbol} = {value}" for symbol, value in fixed.items())
-    raise DecompositionError(
+    listed = refused[str(target), given] = ", ".join(f"{symbol} = {value}" for symbol, value in fixed.items())
+    raise _holds_once(target, listed)
+
+
+def _holds_once(target: Any, listed: str) -> DecompositionError:
+    return DecompositionError(
         f"torch's decomposition of {target} holds for one size only ({listed})",
         operator=str(target),
         next_step="make that axis static, or pass custom_translation_table={torch.ops...: function}",
@@ -213,7 +229,8 @@ def run_decomposition(
             next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
         )
     mode = DecompositionMode(is_translatable, translate, rebind, (name,))
-    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target), torch.no_grad(), fake_mode, mode:
+    given = str(pytree.tree_map_only(torch.Tensor, lambda one: (one.shape, one.dtype), (list(args), dict(kwargs))))
+    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target, given), torch.no_grad(), fake_mode, mode:
         result = decomposition(*(_plain_lists(argument) for argument in args), **kwargs)
     if result is NotImplemented:
         raise MissingOperatorError(
