@@ -64,6 +64,7 @@ class Runtime:
             empty: it cannot run in one.
         language: of that module.
         functions: whether it runs files that have functions of their own (`modules_as_functions`).
+        script: path of the module that a report to its developers runs a file with (`scripts/`); empty: none.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Runtime:
     served: str = ""
     language: Literal["python", "node"] = "python"
     functions: bool = True
+    script: str = ""
 
     @property
     def places(self) -> bool:
