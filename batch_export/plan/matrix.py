@@ -37,7 +37,7 @@ class Installed:
 
     Attributes:
         execution_providers: by kind of runtime, those that it can place nodes on here.
-        library: tells whether a library can be imported, by its import name.
+        library: says whether a library can be imported, by its import name.
         refused: why providers that run in a process of their own cannot be used here, by their names.
     """
 

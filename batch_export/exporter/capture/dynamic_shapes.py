@@ -80,7 +80,7 @@ def canonical(
     words = of_tree(dynamic_shapes)
     if told := in_words(words):
         warnings.warn(
-            f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=users_level()
+            f"names of axes that are not identifiers are replaced: {told}", ExportWarning, stacklevel=users_level()
         )
     walker = Walk(words)
     if dynamic_shapes is True:
