@@ -26,11 +26,13 @@ _DEPRECATED: Mapping[str, tuple[object, str]] = {
     ),
     "do_constant_folding": (True, "use optimize=True or optimize=False"),
     "custom_opsets": (None, "pass version=... to torch.onnx.ops.symbolic, or set opset_imports on program.model"),
-    "export_modules_as_functions": (False, "leave it out: nodes carry their module in the metadata key `namespace`"),
+    "export_modules_as_functions": (False, "it is called modules_as_functions now, and is taken as that"),
     "autograd_inlining": (True, "leave it out: autograd functions are always inlined"),
 }
 
 
+_TAKEN = frozenset({"export_modules_as_functions"})
+"""Those that mean another parameter of today."""
 _TORCHS_DEFAULTS = {"training": "EVAL", "operator_export_type": "ONNX", "operator_export_types": "ONNX"}
 
 
@@ -46,7 +48,9 @@ def warn_deprecated(given: Mapping[str, object]) -> None:
         _, instead = _DEPRECATED[name]
         if not is_default(name, value):
             warnings.warn(
-                f"export(): {name} is deprecated and does nothing; {instead}", DeprecationWarning, stacklevel=3
+                f"export(): {name} is deprecated{'' if name in _TAKEN else ' and does nothing'}; {instead}",
+                DeprecationWarning,
+                stacklevel=3,
             )
 
 

@@ -7,6 +7,7 @@ needs (restrictions, free axes), and warnings. Nothing is captured here.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import torch
@@ -48,6 +49,7 @@ class Captured:
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
         tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
+        prepared: what translation keeps of it for further opsets.
     """
 
     traced: torch.export.ExportedProgram
@@ -62,6 +64,7 @@ class Captured:
     fixed: list[Guard] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
+    prepared: dict[Hashable, list[object]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def program(self) -> torch.export.ExportedProgram:

@@ -255,7 +255,10 @@ _RUNTIMES_OWN = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 
 
 def _after_a_failed_run(program: ONNXProgram) -> str:
-    strange = sorted({node.domain for node in program.model.graph.all_nodes()} - _RUNTIMES_OWN)
+    model = program.model
+    nodes = itertools.chain(model.graph.all_nodes(), *(one.all_nodes() for one in model.functions.values()))
+    unknown = {node.domain for node in nodes if node.op_identifier() not in model.functions}
+    strange = sorted(unknown - _RUNTIMES_OWN)
     if strange:
         return (
             f"leave out verify=True, or compare with program.initialize_inference_session(...) that registers the "

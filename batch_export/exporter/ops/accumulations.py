@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
+from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
@@ -46,6 +47,40 @@ def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> ir.Value:
 
     _, (products,) = loops.scan(step, [start], [loops.lengthened(moved)], [data.dtype])
     return _from_first(loops.shortened(products, moved), position, axes.rank(self))
+
+
+_WRITTEN_OUT = 16
+"""Powers that are single products; more are a running one."""
+
+
+@lowering("aten::vander")
+def vander(x: ir.Value, N: int | ir.Value | None = None, increasing: bool = False) -> ir.Value:  # noqa: N803  (torch's own name)
+    """The powers of each element, one column each, by products as torch computes them.
+
+    Raises:
+        TranslationError: if the number of columns is that of the elements, and free.
+    """
+    data = as_number(x, -1)
+    count = axes.fixed_size(x, 0) if N is None else N
+    if count is None or isinstance(count, ir.Value):
+        raise TranslationError(
+            "vander has as many columns as elements, and that is a free size", next_step="name the number of columns, N"
+        )
+    ones: ir.Value = axes.shaped(op.Expand(axes.like(1, data), op.Shape(x)), x.shape)
+    powers = [ones][:count]
+    if count <= _WRITTEN_OUT:
+        for power in range(1, count):
+            powers.append(data if power == 1 else op.Mul(powers[-1], data))
+        columns: list[ir.Value] = [op.Unsqueeze(one, [1]) for one in powers]
+    else:
+        repeated = op.Expand(op.Unsqueeze(data, [1]), op.Concat(op.Shape(x), [count - 1], axis=0))
+        axes.shaped(repeated, [None if x.shape is None else x.shape[0], count - 1])
+        columns = [op.Unsqueeze(powers[0], [1]), cumprod(repeated, 1)]
+    if increasing:
+        return op.Concat(*columns, axis=1)
+    if count <= _WRITTEN_OUT:
+        return op.Concat(*reversed(columns), axis=1)
+    return op.Slice(op.Concat(*columns, axis=1), [-1], [-(2**62)], [1], [-1])
 
 
 def as_number(self: ir.Value, dtype: int) -> ir.Value:
@@ -174,6 +209,7 @@ def logsumexp(self: ir.Value, dim: Sequence[int], keepdim: bool = False) -> ir.V
     if axes.rank(self) == 0:
         return data
     listed = [axes.axis(self, one) for one in ([dim] if isinstance(dim, int) else dim)]
+    listed = listed or list(range(axes.rank(self)))  # torch means all axes by none
     largest = op.ReduceMax(data, listed, keepdims=1)
     finite = op.Or(op.IsInf(largest), op.IsNaN(largest))
     shift = op.Where(finite, op.CastLike(0.0, largest), largest)

@@ -149,10 +149,12 @@ _PARTS = {ir.DataType.COMPLEX64: ir.DataType.FLOAT, ir.DataType.COMPLEX128: ir.D
 
 @lowering("aten::to.dtype", "aten::to.dtype_layout", is_complex=True)
 def to_dtype(self: ir.Value, dtype: int = -1) -> RecordedValue:
-    """A complex tensor in another precision; a real dtype keeps the real parts, as torch does with a warning."""
+    """A complex tensor in another precision; a real dtype keeps the real parts, and bool what is not 0."""
     if dtype == -1:
         return op.Identity(self)
     parts = _PARTS.get(ir.DataType(dtype))
+    if dtype == ir.DataType.BOOL:
+        return not_equal(self, 0)
     return op.Cast(part(self, 0), to=dtype) if parts is None else op.Cast(self, to=parts)
 
 

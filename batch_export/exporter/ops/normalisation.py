@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import onnx_ir as ir
 
@@ -124,6 +125,32 @@ def group_norm(
     if weight is not None:
         result = op.Mul(result, op.Reshape(weight, [-1, *trailing]))
     return result if bias is None else op.Add(result, op.Reshape(bias, [-1, *trailing]))
+
+
+@lowering("aten::instance_norm")
+def instance_norm(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value | None,
+    running_var: ir.Value | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> ir.Value:
+    """`aten::instance_norm`: each channel of each sample by its own mean and variance, or by the running ones."""
+    weight = _per_channel(input, 1.0) if weight is None else weight
+    bias = _per_channel(input, 0.0) if bias is None else bias
+    if not use_input_stats:
+        return cast("ir.Value", op.BatchNormalization(input, weight, bias, running_mean, running_var, epsilon=eps))
+    assert input.shape is not None
+    sizes = list(input.shape)
+    channels = sizes[1]
+    if not isinstance(channels, int) or all(isinstance(size, int) for size in sizes[2:]):
+        return op.InstanceNormalization(input, weight, bias, epsilon=eps)
+    samples = shaped(_groups(input, channels, op.Shape(input), len(sizes)), [None] * len(sizes))
+    return op.Reshape(op.InstanceNormalization(samples, weight, bias, epsilon=eps), op.Shape(input), allowzero=1)
 
 
 def _with_statistics(

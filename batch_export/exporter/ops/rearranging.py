@@ -155,3 +155,56 @@ def matrix_transpose(self: ir.Value) -> RecordedValue:
 def matrix_transpose_complex(self: ir.Value) -> RecordedValue:
     """Every matrix of complex numbers transposed."""
     return _last_two_swapped(self, 1)
+
+
+_Sizes = Sequence[int] | ir.Value
+"""Sizes that are known, or `int64[n]`."""
+
+
+def _by_squares(self: ir.Value, sizes: Sequence[_Sizes], order: Sequence[int], merged: Sequence[_Sizes]) -> ir.Value:
+    """An image with its last axes divided as the sizes say, these in another order, and merged."""
+    lead = axes.rank(self) - 3
+    before = [_sizes(self, 0, lead)] if lead else []
+    divided = axes.reshaped(self, [*before, *map(_listed, sizes)])
+    turned = op.Transpose(divided, perm=[*range(lead), *(lead + place for place in order)])
+    return axes.reshaped(turned, [*before, *map(_listed, merged)])
+
+
+def _listed(sizes: _Sizes) -> ir.Value:
+    return sizes if isinstance(sizes, ir.Value) else op.Constant(value_ints=list(sizes))
+
+
+def _size_of(self: ir.Value, dim: int) -> _Sizes:
+    """The size of an axis as a list of one number, or as `int64[1]` where it is free."""
+    known = axes.fixed_size(self, dim)
+    return axes.size(self, dim) if known is None else [known]
+
+
+def _divided(size: _Sizes, by: int) -> _Sizes:
+    return op.Div(size, [by]) if isinstance(size, ir.Value) else [size[0] // by]
+
+
+def _times(size: _Sizes, by: int) -> _Sizes:
+    return op.Mul(size, [by]) if isinstance(size, ir.Value) else [size[0] * by]
+
+
+@lowering("aten::pixel_unshuffle")
+def pixel_unshuffle(self: ir.Value, downscale_factor: int) -> ir.Value:
+    """The pixels of each square of an image (`[..., C, H, W]`) as channels; any size may be 0."""
+    by = downscale_factor
+    channels, height, width = (_size_of(self, dim) for dim in (-3, -2, -1))
+    height, width = _divided(height, by), _divided(width, by)
+    sizes: list[_Sizes] = [channels, height, [by], width, [by]]
+    return _by_squares(self, sizes, (0, 2, 4, 1, 3), [_times(channels, by * by), height, width])
+
+
+@lowering("aten::pixel_shuffle")
+def pixel_shuffle(self: ir.Value, upscale_factor: int) -> ir.Value:
+    """Channels (`[..., C, H, W]`) as the pixels of squares; any size may be 0."""
+    by = upscale_factor
+    if axes.rank(self) == 4 and 0 not in list(self.shape or ()):
+        return op.DepthToSpace(self, blocksize=by, mode="CRD")
+    channels, height, width = (_size_of(self, dim) for dim in (-3, -2, -1))
+    channels = _divided(channels, by * by)
+    sizes: list[_Sizes] = [channels, [by, by], height, width]
+    return _by_squares(self, sizes, (0, 3, 1, 4, 2), [channels, _times(height, by), _times(width, by)])

@@ -34,6 +34,16 @@ def squeeze_axes(self: ir.Value, dim: int | Sequence[int]) -> RecordedValue:
     return _without(self, [axes.axis(self, one) for one in ([dim] if isinstance(dim, int) else dim)])
 
 
+@lowering("aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims", is_complex=True)
+def squeeze_complex(self: ir.Value, dim: int | Sequence[int] | None = None) -> RecordedValue:
+    """The same of complex numbers, whose pairs are no axis of torch's."""
+    count = axes.rank(self) - 1
+    if count == 0:
+        return op.Identity(self)
+    listed = range(count) if dim is None else [dim] if isinstance(dim, int) else dim
+    return _without(self, [one % count for one in listed])
+
+
 def _is_smaller(src: ir.Value, count: int, whole: Sequence[axes.Dim]) -> bool:
     """Whether the source has fewer axes than the place that it is written to, or an axis of 1 to be repeated."""
     if axes.rank(src) != count:

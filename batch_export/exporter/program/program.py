@@ -24,6 +24,8 @@ import torch
 
 from batch_export.errors import SaveError
 from batch_export.exporter.capture.block_expansion import expanded
+from batch_export.exporter.functions.inlining import written_out
+from batch_export.exporter.functions.making import Functions, make_functions
 from batch_export.exporter.graph import torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
@@ -51,6 +53,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
         fold_growth: how much weights may grow by that, as a share of their bytes.
         folding: what was folded when a file was last written, and what was not; empty before.
+        functions: which calls of modules are functions of the model, and which of those asked for are not.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
         self.folding: list[passes.PassReport] = []
+        self.functions = Functions()
         self._session: Any = None
         self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
 
@@ -233,7 +237,11 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     def optimize(self) -> None:
         """Optimises the model in place."""
-        done = naming.optimised(self.model, lambda: passes.optimise(self.model))
+        model = written_out(self.model, self.functions.made) if self.functions.made else self.model
+        done = naming.optimised(model, lambda: passes.optimise(model))
+        if model is not self.model:
+            self.functions = make_functions(model, self.functions.wanted)
+            self.model = model
         self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
@@ -298,7 +306,10 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         """
         if not (self.fold_weights if fold_weights is None else fold_weights):
             return self.model, []
-        model, report = weight_folding.folded(self.model, self.fold_growth)
+        flat = written_out(self.model, self.functions.made) if self.functions.made else self.model
+        model, report = weight_folding.folded(flat, self.fold_growth)
+        if flat is not self.model:
+            make_functions(model, self.functions.wanted)
         return model, [report]
 
     # Saving -----------------------------------------------------------------------------------------------------------

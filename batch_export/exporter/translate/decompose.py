@@ -8,19 +8,18 @@ the tensor they change.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batch_export.errors import DecompositionError, MissingOperatorError
 from batch_export.exporter.graph import metadata
+from batch_export.exporter.translate.free_sizes import sizes_stay_free
 
 Decomposition = Callable[..., object]
 
@@ -167,36 +166,6 @@ class DecompositionMode(TorchDispatchMode):
             return _covered(func, decomposition(*args, **kwargs))
 
 
-@contextlib.contextmanager
-def sizes_stay_free(shape_env: ShapeEnv | None, target: object) -> Iterator[None]:
-    """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
-
-    Raises:
-        DecompositionError: naming the sizes; torch's knowledge of them is put back as it was.
-    """
-    if shape_env is None:
-        yield
-        return
-    before = dict(shape_env.replacements)
-    yield
-    fixed = {
-        symbol: value
-        for symbol, value in shape_env.replacements.items()
-        if before.get(symbol) != value and value.is_number
-    }
-    if not fixed:
-        return
-    for symbol in fixed:
-        shape_env.replacements.pop(symbol)
-    shape_env._update_version_counter()
-    listed = ", ".join(f"{symbol} = {value}" for symbol, value in fixed.items())
-    raise DecompositionError(
-        f"torch's decomposition of {target} holds for one size only ({listed})",
-        operator=str(target),
-        next_step="make that axis static, or pass custom_translation_table={torch.ops...: function}",
-    )
-
-
 def _plain_lists(argument: object) -> object:
     """FX's lists refuse changes, which some of torch's decompositions make to their own arguments."""
     return [_plain_lists(item) for item in argument] if isinstance(argument, list) else argument
@@ -221,6 +190,7 @@ def run_decomposition(
     name = metadata.target_name(target)
     decomposition = _required(target)
     mode = DecompositionMode(is_translatable, translate, rebind, (name,))
-    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target), torch.no_grad(), fake_mode, mode:
+    given = str(pytree.tree_map_only(torch.Tensor, lambda one: (one.shape, one.dtype), (list(args), dict(kwargs))))
+    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target, given), torch.no_grad(), fake_mode, mode:
         result = decomposition(*(_plain_lists(argument) for argument in args), **kwargs)
     return _covered(target, result)
