@@ -64,7 +64,9 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
             made = _called(transformers, model_type, architecture, arguments)
             return _written(model_type, architecture, made, degree)
         except Exception as error:
-            reasons.setdefault(" ".join(str(error).split()) if isinstance(error, Undescribed) else class_and_line(error), degree)
+            reasons.setdefault(
+                " ".join(str(error).split()) if isinstance(error, Undescribed) else class_and_line(error), degree
+            )
     raise Undescribed("; ".join(f"{degree}: {reason[:300]}" for reason, degree in reasons.items()))
 
 
@@ -74,9 +76,19 @@ def _arguments(config_class: Any, model_type: str, degree: str) -> dict[str, Any
         config = config_class()
     except Exception:
         config = config_class(**given)
-    arguments = {**shrink(config, degree), **given}
+    arguments = _laid_over(shrink(config, degree), given)
     _stand_in(config, arguments)
     return json.loads(json.dumps(arguments))
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Two mappings as one, mappings within them too."""
+    merged = dict(below)
+    for name, value in above.items():
+        there = merged.get(name)
+        both = isinstance(value, Mapping) and isinstance(there, Mapping)
+        merged[name] = _laid_over(there, value) if both and there is not None else value
+    return merged
 
 
 def _stand_in(config: Any, arguments: dict[str, Any]) -> None:
@@ -135,7 +147,9 @@ _NEVER = ("inputs_embeds", "decoder_inputs_embeds", "labels", "use_cache", "past
 
 
 def _names(text: str, name: str) -> bool:
-    return len(name) > 3 and name in text.replace("`", " ").replace("'", " ").replace(",", " ").replace(".", " ").split()
+    return (
+        len(name) > 3 and name in text.replace("`", " ").replace("'", " ").replace(",", " ").replace(".", " ").split()
+    )
 
 
 def _with_places(model: nn.Module, guesser: Guesser, attempt: Attempt) -> dict[str, Any]:

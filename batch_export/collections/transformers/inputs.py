@@ -22,6 +22,16 @@ EXAMPLES = {"batch": 2, "seq": 9, "target": 6, "height": 64, "width": 64, "frame
 
 _MOST_PRODUCTS = 24
 
+GRIDS = {
+    "image_grid_thw": (0, 1, 1),
+    "grid_thw": (0, 1, 1),
+    "grid_thws": (0, 1, 1),
+    "image_grid_hws": (1, 1),
+    "grid_hws": (1, 1),
+    "image_grids": (1, 1),
+}
+"""Parameters that say how many patches an image has along time (0: one), height and width; one image is given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -89,6 +99,7 @@ class Guesser:
             for name, parameter in self.parameters.items()
             if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
         ]
+        needed = [name for name in needed if name not in GRIDS]
         chosen = list(dict.fromkeys([*([self.main] if self.main in names else []), *needed, *also]))
         text = [name for name in ("input_ids",) if name in names]
         seen = [name for name in ("pixel_values", "input_features", "input_values") if name in names]
@@ -114,7 +125,7 @@ class Guesser:
         elif "input_ids" in leaves and self._token("audio") is not None:
             modality = "audio" if {"input_features", "input_values"} & set(leaves) else ""
         patches = leaves.get("pixel_values") or leaves.get("hidden_states")
-        if patches is not None and len(patches.shape) == 2:
+        if patches is not None and isinstance(patches.shape[0], int):
             fixed |= self._grid(patches)
             if "input_ids" in leaves:  # one grid is one image, so that it is one row
                 leaves = {name: _one_row(leaf) for name, leaf in leaves.items()}
@@ -158,7 +169,11 @@ class Guesser:
         books = self._number("num_codebooks", "n_codebooks", "num_channels") or 1
         plain = Leaf("int64", ("batch", "seq"), low, high)
         if books > 1 and self._number("num_codebooks", "n_codebooks"):
-            return [Leaf("int64", ("batch", "seq", books), low, high), Leaf("int64", ("batch", books, "seq"), low, high), plain]
+            return [
+                Leaf("int64", ("batch", "seq", books), low, high),
+                Leaf("int64", ("batch", books, "seq"), low, high),
+                plain,
+            ]
         return [plain, Leaf("int64", ("batch", 2, "seq"), low, high), Leaf("int64", (1, "seq"), low, high)]
 
     def _decoder_input_ids(self, base: Sequence[str]) -> list[Leaf]:
@@ -183,7 +198,7 @@ class Guesser:
         frames = self._number("num_frames", "frames") or 2
         flat = channels * patch * patch
         found = [image]
-        if any(name in self.parameters for name in ("image_grid_thw", "grid_thw", "image_grid_hws")):
+        if any(name in self.parameters for name in GRIDS):
             temporal = self._number("temporal_patch_size") or 1
             return [Leaf("float32", (16, flat * temporal)), Leaf("float32", (16, channels, patch, patch)), image]
         if "spatial_shapes" in self.parameters:
@@ -195,7 +210,7 @@ class Guesser:
         return found
 
     def _hidden_states(self, base: Sequence[str]) -> list[Leaf]:
-        if "grid_thw" in self.parameters:
+        if any(name in self.parameters for name in GRIDS):
             channels, patch = self._channels(), self._patch()
             temporal = self._number("temporal_patch_size") or 1
             return [Leaf("float32", (16, channels * temporal * patch * patch))]
@@ -255,7 +270,11 @@ class Guesser:
         return found
 
     def _bbox(self, base: Sequence[str]) -> list[Leaf]:
-        return [Leaf("int64", ("batch", "seq", 4), fill=3), Leaf("float32", ("batch", "seq", 4)), Leaf("float32", ("batch", "seq", 8))]
+        return [
+            Leaf("int64", ("batch", "seq", 4), fill=3),
+            Leaf("float32", ("batch", "seq", 4)),
+            Leaf("float32", ("batch", "seq", 8)),
+        ]
 
     def _past_values(self, base: Sequence[str]) -> list[Leaf]:
         length = self._number("context_length") or EXAMPLES["past"]
@@ -268,7 +287,9 @@ class Guesser:
         ]
 
     def _past_time_features(self, base: Sequence[str]) -> list[Leaf]:
-        length = (self._number("context_length") or EXAMPLES["past"]) + max(getattr(self.config, "lags_sequence", None) or [0])
+        length = (self._number("context_length") or EXAMPLES["past"]) + max(
+            getattr(self.config, "lags_sequence", None) or [0]
+        )
         return [Leaf("float32", ("batch", length, self._number("num_time_features") or 0 or 1))]
 
     def _past_observed_mask(self, base: Sequence[str]) -> list[Leaf]:
@@ -278,11 +299,9 @@ class Guesser:
 
     def _grid(self, patches: Leaf) -> dict[str, Any]:
         side = math.isqrt(int(patches.shape[0]))
-        for name in ("image_grid_thw", "grid_thw"):
+        for name, grid in GRIDS.items():
             if name in self.parameters:
-                return {name: [[1, side, side]]}
-        if "image_grid_hws" in self.parameters:
-            return {"image_grid_hws": [[side, side]]}
+                return {name: [[side if entry else 1 for entry in grid]]}
         return {}
 
     def _sized(self) -> None:
@@ -335,7 +354,9 @@ class Guesser:
             value = getattr(self.config, name, None)
             if isinstance(value, int):
                 return value
-        return next((value for one in self._configs(()) if isinstance(value := getattr(one, "hidden_size", None), int)), 64)
+        return next(
+            (value for one in self._configs(()) if isinstance(value := getattr(one, "hidden_size", None), int)), 64
+        )
 
     def _token(self, what: str) -> int | None:
         for name in (f"{what}_token_id", f"{what}_token_index"):
@@ -370,7 +391,9 @@ class Guesser:
 
 
 def _one_row(leaf: Leaf) -> Leaf:
-    return Leaf(leaf.dtype, tuple(1 if entry == "batch" else entry for entry in leaf.shape), leaf.low, leaf.high, leaf.fill)
+    return Leaf(
+        leaf.dtype, tuple(1 if entry == "batch" else entry for entry in leaf.shape), leaf.low, leaf.high, leaf.fill
+    )
 
 
 def _distinct(lists: Sequence[Sequence[str]]) -> list[list[str]]:

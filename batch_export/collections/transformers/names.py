@@ -1,6 +1,6 @@
 """The names of transformers' models, read from the package's mapping file without importing it.
 
-Nothing arrives; names leave, `type.Class` each, with tags. A class that several heads' mappings list has all their tags.
+Nothing arrives; names leave, `type.Class` each, with tags. A class that several mappings list has the tags of all.
 """
 
 from __future__ import annotations

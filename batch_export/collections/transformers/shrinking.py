@@ -4,9 +4,9 @@ A config arrives as its class makes it; keyword arguments that make a small one 
 mappings. Nothing is built here, and no class is known by its name: what a field means is read from its name and from
 what it has in common with its neighbours.
 
-Four degrees are offered, since not every architecture can be narrowed by rule: `narrow` (widths, heads, experts, images
-and positions), `plain` (layers, vocabularies, experts, images; widths as they are), `shallow` (layers and
-vocabularies), and `whole` (nothing).
+Five degrees are offered, since not every architecture can be narrowed by rule: `narrow` (widths, heads, experts, images
+and positions), `headed` (the same with heads as wide as they were, where a class has sizes of its own), `plain`
+(layers, vocabularies, experts, images; widths as they are), `shallow` (layers and vocabularies), and `whole` (nothing).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-DEGREES = ("narrow", "plain", "shallow", "whole")
+DEGREES = ("narrow", "headed", "plain", "shallow", "whole")
 """From the smallest to the config as its class makes it."""
 
 LAYERS = 2
@@ -46,7 +46,7 @@ _KEY_HEADS = re.compile(r"(key_value|kv|key)_heads$|n_head_kv")
 _STATE_HEADS = re.compile(r"^(mamba|ssm|ssd)_(n|num)_heads$")
 _FILTERS = re.compile(r"^(n|num)_filters$")
 _GROUPS = re.compile(r"(^|_)num_groups$|^n_groups$|norm_groups$")
-_HEAD_DIM = re.compile(r"(head_dim|head_size|d_kv|d_head|head_width|kv_channels)$")
+_HEAD_DIM = re.compile(r"(head_dim|head_size|d_kv|d_head|head_width|kv_channels|rotary_dim|rotary_ndims)$")
 _WIDTH = re.compile(
     r"(hidden|embed|embd|embedding|embeddings|intermediate|ffn|projection|proj|projector|model|mlp|channels?|inner|"
     r"latent|lora|fusion|output|expert|shared|stem|neck|adapter|codevector|visual|text|vision|audio|encoder|decoder|"
@@ -55,15 +55,27 @@ _WIDTH = re.compile(
     r"|^(dim|d_model|d_ff|d_inner|n_embd|n_inner|d_embed|embed_dim|emb_dim|d_latents|d_hidden|lru_width|qk_dim|embed_dims|channels|mlp_dim"
     r"|output_channels|out_channels|hidden_sizes|conv_dim|attention_dim)$|hidden_size_per_layer_input$"
 )
-_NOT_WIDTH = re.compile(r"vocab|kernel|window|patch|image|chunk|block|stride|position|codebook_size|token_id|group|bucket")
+_NOT_WIDTH = re.compile(
+    r"vocab|kernel|window|patch|image|chunk|block|stride|position|codebook_size|token_id|group|bucket"
+)
 _RANK = re.compile(r"_lora_rank$|^(q|kv|o)_rank$|lora_dim$")
-_EXPERT_COUNT = re.compile(r"^(n_routed_experts|num_experts|num_local_experts|moe_num_experts|n_experts|.*_num_experts)$")
-_CHOSEN = re.compile(r"(experts?_per_tok(en)?|moe_top_?k|expert_top_?k|top_k_experts|experts_top_k|moe_k|router_topk|top_k)$")
-_VOCABULARY = re.compile(r"vocab_size|vocabulary_size|vocab_sizes|^vocab$|^n_words$|vocab_size_per_layer_input$|codebook_size$|^num_embeddings$")
+_EXPERT_COUNT = re.compile(
+    r"^(n_routed_experts|num_experts|num_local_experts|moe_num_experts|n_experts|.*_num_experts)$"
+)
+_CHOSEN = re.compile(
+    r"(experts?_per_tok(en)?|moe_top_?k|expert_top_?k|top_k_experts|experts_top_k|moe_k|router_topk|top_k)$"
+)
+_VOCABULARY = re.compile(
+    r"vocab_size|vocabulary_size|vocab_sizes|^vocab$|^n_words$|_vocab$|vocab_size_per_layer_input$|codebook_size$|^num_embeddings$"
+)
 _SMALL_VOCABULARY = re.compile(r"^type_vocab|type_vocab_size")
-_POSITIONS = re.compile(r"position_embeddings$|positions$|^n_ctx$|seq_len(gth)?$|sequence_length$|context_length$|max_length$")
+_POSITIONS = re.compile(
+    r"position_embeddings$|positions$|^n_ctx$|seq_len(gth)?$|sequence_length$|context_length$|max_length$"
+)
 _SLIDING = re.compile(r"^(sliding_window(_size)?|local_attention|attention_chunk_size|attention_window)$")
-_IDENTITY = re.compile(r"(token|tok)_(id|ids|index)$|_token_ids?$|(^|_)(pad|bos|eos|sep|cls|mask|boi|eoi|unk|blank)_(idx|index|id)$")
+_IDENTITY = re.compile(
+    r"(token|tok)_(id|ids|index)$|_token_ids?$|(^|_)(pad|bos|eos|sep|cls|mask|boi|eoi|unk|blank)_(idx|index|id)$"
+)
 _CONSTANT = re.compile(r"num_labels|chunk_size_feed_forward")
 
 
@@ -103,6 +115,9 @@ class _Shrinker:
     def __init__(self, config: Any, degree: str) -> None:
         self.degree = degree
         self.identities = Identities()
+        self.head = max(16, min(128, _old_head(_text(config)))) if degree == "headed" else HEAD_DIM
+        self.heads = 2 if degree == "headed" else HEADS
+        self.width = self.heads * self.head
         self.widths = {width for one in _all(config) if (width := _own_width(one))}
 
     def arguments(self, config: Any) -> dict[str, Any]:
@@ -110,7 +125,8 @@ class _Shrinker:
         changed: dict[str, Any] = {}
         inner = dict(nested(config))
         for name, value in inner.items():
-            changed[name] = {"model_type": value.model_type, **self.arguments(value)}
+            # A mapping is completed from its class' defaults, which are not those that the outer class gave it.
+            changed[name] = {"model_type": value.model_type, **_beside_defaults(value), **self.arguments(value)}
         fields = {name: value for name, value in vars(config).items() if not name.startswith("_") and name not in inner}
         known = {item.name for item in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else set(fields)
         kept = _kept_layers(fields)
@@ -119,8 +135,10 @@ class _Shrinker:
             if name not in known or isinstance(value, bool) or _CONSTANT.search(name):
                 continue
             if value is None:
-                if name in _UNSET and (self.degree == "narrow" or name not in _UNSET_WIDTHS):
+                if name in _UNSET:
                     changed[name] = _UNSET[name]
+                elif self.degree in ("narrow", "headed") and name in ("head_dim", "num_key_value_heads"):
+                    changed[name] = self.head if name == "head_dim" else self.heads // 2
                 continue
             new = self._value(name, value, fields, config, kept, count)
             if new != value:
@@ -135,7 +153,7 @@ class _Shrinker:
         if _VOCABULARY.search(name) and not _SMALL_VOCABULARY.search(name):
             return _mapped(value, lambda old: min(old, VOCABULARY))
         if isinstance(value, Mapping):
-            return self._rotary(value, kept)
+            return self._rotary(value, _old_head(config))
         layered = _layer_count(fields)
         staged = any(isinstance(fields.get(key), list | tuple) for key in _STAGES)
         if staged and isinstance(value, int) and name in _COUNTS:
@@ -150,7 +168,13 @@ class _Shrinker:
             return min(value, LAYERS)
         if _OFFSET.search(name) and isinstance(value, int):
             return min(value, LAYERS - 1)
-        if name in ("first_k_dense_replace", "max_window_layers", "num_kv_shared_layers", "num_dense_layers", "moe_layer_start_index"):
+        if name in (
+            "first_k_dense_replace",
+            "max_window_layers",
+            "num_kv_shared_layers",
+            "num_dense_layers",
+            "moe_layer_start_index",
+        ):
             return min(value, 1) if isinstance(value, int) else value
         if self.degree == "shallow":
             return value
@@ -177,22 +201,24 @@ class _Shrinker:
             return _mapped(value, lambda old: min(old, 4))
         if name == "index_kpool":
             return min(value, 2)
-        if name.endswith("_groups") and isinstance(value, int) and value >= WIDTH:
+        if name.endswith("_groups") and isinstance(value, int) and value >= self.width:
             return self._width(value, config)
+        if _HEAD_DIM.search(name):
+            return _mapped(value, lambda old: min(old, self.head))
+        if name == "out_hidden_size":
+            return self.width
         if _KEY_HEADS.search(name):
             heads = fields.get("num_attention_heads", fields.get("num_heads", value))
             fewer = isinstance(value, int) and isinstance(heads, int) and value < heads
-            return _mapped(value, lambda old: min(old, HEADS // 2 if fewer else HEADS))
+            return _mapped(value, lambda old: min(old, self.heads // 2 if fewer else self.heads))
         if _FILTERS.search(name):
             return _mapped(value, lambda old: min(old, 8))
         if _STATE_HEADS.search(name) or (name == "num_heads" and "expand" in fields and "state_size" in fields):
-            return _state_heads(value, fields)
+            return _state_heads(value, fields, self.width // self.head)
         if _HEAD_COUNT.search(name):
-            return _by_common_factor(value) if isinstance(value, list | tuple) else min(value, HEADS)
-        if _HEAD_DIM.search(name):
-            return _mapped(value, lambda old: min(old, HEAD_DIM))
+            return _by_common_factor(value) if isinstance(value, list | tuple) else min(value, self.heads)
         if _RANK.search(name):
-            return _mapped(value, lambda old: min(old, WIDTH // 2))
+            return _mapped(value, lambda old: min(old, self.width // 2))
         if _WIDTH.search(name) and not _NOT_WIDTH.search(name):
             return self._width(value, config)
         return value
@@ -207,15 +233,15 @@ class _Shrinker:
             while any(item % factor or (unit > 16 and item // factor % unit) for item in numbers) and factor > 1:
                 factor -= 1
             return type(value)(item // factor for item in numbers)
-        if not isinstance(value, int) or value < WIDTH:
+        if not isinstance(value, int) or value < self.width:
             return value
         if value in self.widths:
-            return WIDTH
+            return self.width
         own = _own_width(config) or max(self.widths, default=0)
-        if not own or own <= WIDTH:
-            return min(value, WIDTH) if not own else value
+        if not own or own <= self.width:
+            return min(value, self.width) if not own else value
         unit = _unit(config)
-        return max(unit, -(-value * WIDTH // own // unit) * unit)
+        return max(unit, -(-value * self.width // own // unit) * unit)
 
     def _image(self, value: Any, config: Any) -> Any:
         patch = getattr(config, "patch_size", None)
@@ -225,25 +251,30 @@ class _Shrinker:
         wanted = 64 if staged or not isinstance(patch, int) or patch < 7 else patch * 4
         return _mapped(value, lambda old: min(old, wanted))
 
-    def _rotary(self, value: Mapping[str, Any], kept: tuple[int, ...]) -> Any:
-        """Sections of a rotary embedding share out half of the head."""
+    def _rotary(self, value: Mapping[str, Any], head: int) -> Any:
+        """Sections of a rotary embedding share out half of the head, or of the part of it that is turned."""
         changed = {}
         for name, entry in value.items():
             if isinstance(entry, Mapping):
-                changed[name] = self._rotary(entry, kept)
-            elif str(name).endswith("section") and isinstance(entry, list | tuple) and self.degree == "narrow":
-                changed[name] = _shared_out(HEAD_DIM // 2, entry)
-            elif name in ("short_factor", "long_factor") and isinstance(entry, list | tuple) and self.degree == "narrow":
-                changed[name] = list(entry[: HEAD_DIM // 2])
+                changed[name] = self._rotary(entry, head)
+            elif (
+                str(name).endswith("section")
+                and isinstance(entry, list | tuple)
+                and self.degree in ("narrow", "headed")
+            ):
+                changed[name] = _shared_out(max(len(entry), sum(entry) * self.head // head), entry)
+            elif (
+                name in ("short_factor", "long_factor")
+                and isinstance(entry, list | tuple)
+                and self.degree in ("narrow", "headed")
+            ):
+                changed[name] = list(entry[: self.head // 2])
             else:
                 changed[name] = entry
         return changed
 
 
-_UNSET_WIDTHS = ("head_dim", "num_key_value_heads")
 _UNSET: dict[str, Any] = {
-    "head_dim": HEAD_DIM,
-    "num_key_value_heads": HEADS // 2,
     "vocab_size": VOCABULARY,
     "prediction_length": 4,
 }
@@ -257,6 +288,11 @@ def _all(config: Any) -> Iterator[Any]:
     yield config
     for _, inner in nested(config):
         yield from _all(inner)
+
+
+def _text(config: Any) -> Any:
+    """The config of the text within a config, or itself."""
+    return next((inner for name, inner in nested(config) if name == "text_config"), config)
 
 
 def _own_width(config: Any) -> int:
@@ -274,10 +310,48 @@ def _unit(config: Any) -> int:
     return max([16, *(value for value in groups if value <= WIDTH)])
 
 
-def _state_heads(value: Any, fields: Mapping[str, Any]) -> Any:
+def _beside_defaults(config: Any) -> dict[str, Any]:
+    """The fields of a config that its class alone would not give it."""
+    try:
+        default = vars(type(config)())
+    except Exception:  # a class that needs arguments
+        default = {}
+    known = (
+        {item.name for item in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else set(vars(config))
+    )
+    return {
+        name: value
+        for name, value in vars(config).items()
+        if name in known and name[:1] != "_" and _plain(value) and default.get(name, _MISSING) != value
+    }
+
+
+_MISSING = object()
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_plain, value))
+    return isinstance(value, str | int | float | bool)
+
+
+def _old_head(config: Any) -> int:
+    """The width of a head before it was made small."""
+    given = getattr(config, "head_dim", None)
+    heads = getattr(config, "num_attention_heads", None)
+    if isinstance(given, int) and given > 0:
+        return given
+    return max(1, _own_width(config) // heads) if isinstance(heads, int) and heads > 0 else HEAD_DIM
+
+
+def _state_heads(value: Any, fields: Mapping[str, Any], heads: int) -> Any:
     """Heads of a state-space layer, whose widths make up the expanded width."""
-    expand = next((fields[name] for name in ("mamba_expand", "expand", "ssm_expand") if fields.get(name)), 2)
-    return min(value, int(expand * WIDTH) // HEAD_DIM) if isinstance(value, int) else value
+    expand = next(
+        (fields[name] for name in ("mamba_expand", "expand", "ssm_expand", "mamba_ratio") if fields.get(name)), 2
+    )
+    return min(value, int(expand * heads)) if isinstance(value, int) else value
 
 
 def _by_common_factor(value: Any) -> Any:
@@ -297,13 +371,25 @@ def _layer_count(fields: Mapping[str, Any]) -> int:
 
 
 def _is_count_of_layers(name: str) -> bool:
-    if name in ("depths", "blocks_per_stage", "stage_num_blocks", "stage_numb_of_layers", "num_block_repeats", "num_blocks"):
+    if name in (
+        "depths",
+        "blocks_per_stage",
+        "stage_num_blocks",
+        "stage_numb_of_layers",
+        "num_block_repeats",
+        "num_blocks",
+    ):
         return True
     return bool(_LAYER_COUNT.search(name) or name.endswith("_layers")) and not _NOT_LAYERS.search(name)
 
 
 def _is_place_of_layers(name: str) -> bool:
-    return bool(re.search(r"(layer|block|deepstack_visual|attn|feature)_(index(es)?|indices|ids?|idxs?)$|^vision_feature_layer$|_block_indexes$|global_attention_blocks|indexes$", name))
+    return bool(
+        re.search(
+            r"(layer|block|deepstack_visual|attn|feature)_(index(es)?|indices|ids?|idxs?)$|^vision_feature_layer$|_block_indexes$|global_attention_blocks|indexes$",
+            name,
+        )
+    )
 
 
 def _kept_layers(fields: Mapping[str, Any]) -> tuple[int, ...]:
@@ -312,7 +398,8 @@ def _kept_layers(fields: Mapping[str, Any]) -> tuple[int, ...]:
     lists = [
         value
         for name, value in fields.items()
-        if isinstance(value, list | tuple) and len(value) == count > LAYERS
+        if isinstance(value, list | tuple)
+        and len(value) == count > LAYERS
         and ("type" in name or "layer" in name or "pattern" in name)
     ]
     if not lists:
