@@ -1,7 +1,7 @@
 """The models of a matrix: from patterns to specs, out of config files and out of collections, sampled and shared out.
 
-Patterns arrive in the order of `matrix.models`; specs leave in that order, each model once. A model of a collection that
-has no configuration is a spec with the reason in `skip`. Nothing is run here; `collections/` may start a child.
+Patterns arrive in the order of `matrix.models`; specs leave in that order, each model once. A model of a collection
+that has no configuration is a spec with the reason in `skip`. Nothing is run here; `collections/` may start a child.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A type and a class of transformers as a model's configuration: a small config, inputs that eager takes, free axes.
 
 Runs in a child, which imports torch and transformers. A name arrives, the mapping that `conf/model/*.yaml` would hold
-leaves, or a `Undescribed` whose one sentence says why there is none.
+leaves, or a `UndescribedError` whose one sentence says why there is none.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from batch_export.collections.transformers.shrinking import DEGREES, nested, shr
 from batch_export.words import class_and_line
 
 TARGET = "batch_export.collections.transformers.building.build"
-MOST_PARAMETERS = 40_000_000
+MOST_PARAMETERS = 50_000_000
 _ROUNDS = 3
 _CHECKS = {"batch": (1, 3), "height": (1.5, 2.0), "width": (2.0, 1.5)}
 
 
-class Undescribed(Exception):
+class UndescribedError(Exception):
     """A class that no small model with inputs was found for."""
 
 
@@ -51,7 +51,7 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
         architecture: the name of a class.
 
     Raises:
-        Undescribed: no degree of shrinking gives a model that eager runs.
+        UndescribedError: no degree of shrinking gives a model that eager runs.
     """
     import transformers  # lazy: this package is imported by what lists names, too
 
@@ -65,9 +65,9 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
             return _written(model_type, architecture, made, degree)
         except Exception as error:
             reasons.setdefault(
-                " ".join(str(error).split()) if isinstance(error, Undescribed) else class_and_line(error), degree
+                " ".join(str(error).split()) if isinstance(error, UndescribedError) else class_and_line(error), degree
             )
-    raise Undescribed("; ".join(f"{degree}: {reason[:300]}" for reason, degree in reasons.items()))
+    raise UndescribedError("; ".join(f"{degree}: {reason[:300]}" for reason, degree in reasons.items()))
 
 
 def _arguments(config_class: Any, model_type: str, degree: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _refuse_large(transformers: Any, model_type: str, architecture: str, argumen
         model = getattr(transformers, architecture)(config_of(model_type, arguments))
     count = sum(parameter.numel() for parameter in model.parameters())
     if count > MOST_PARAMETERS:
-        raise Undescribed(f"it has {count:,} parameters, and at most {MOST_PARAMETERS:,} are built")
+        raise UndescribedError(f"it has {count:,} parameters, and at most {MOST_PARAMETERS:,} are built")
 
 
 def _called(transformers: Any, model_type: str, architecture: str, arguments: dict[str, Any]) -> _Made:
@@ -140,7 +140,7 @@ def _called(transformers: Any, model_type: str, architecture: str, arguments: di
         if not fresh:
             break
         also += fresh
-    raise Undescribed(f"no inputs were found ({first})")
+    raise UndescribedError(f"no inputs were found ({first})")
 
 
 _NEVER = ("inputs_embeds", "decoder_inputs_embeds", "labels", "use_cache", "past_key_values", "return_dict", "kwargs")
@@ -201,10 +201,10 @@ def _run(module: nn.Module, attempt: Attempt, sizes: Mapping[str, int]) -> list[
 
 def _refuse_nothing(outputs: Sequence[torch.Tensor]) -> None:
     if not outputs:
-        raise Undescribed("it returns no tensor")
+        raise UndescribedError("it returns no tensor")
     for output in outputs:
         if output.is_floating_point() and output.numel() and not bool(torch.isfinite(output).any()):
-            raise Undescribed("an output has no finite value")
+            raise UndescribedError("an output has no finite value")
 
 
 def _written(model_type: str, architecture: str, made: _Made, degree: str) -> dict[str, Any]:
@@ -267,5 +267,5 @@ def prepare() -> None:
     """Imports what all models need, so that processes forked later have it."""
     torch.set_num_threads(1)
     for name in ("bert.BertModel", "llama.LlamaModel", "vit.ViTModel"):
-        with contextlib.suppress(Undescribed):
+        with contextlib.suppress(UndescribedError):
             describe_named(name)

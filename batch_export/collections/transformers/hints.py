@@ -10,14 +10,14 @@ from typing import Any
 _SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
 """What the class' own default does not have, and its model needs for heads of 16."""
 
+_GLM = ("glm4v", "glm4v_moe", "glm46v", "glmga", "glm_ocr")
+
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
     "reformer": {"axial_pos_embds": False},
     "chameleon": {"vocabulary_map": {"<image>": 4, "IMGIMGA": 5}},
     "emu3": {"vocabulary_map": {"<image>": 4}},
-    **dict.fromkeys(
-        ("glm4v", "glm4v_moe", "glm46v", "glmga", "glm_ocr"), {"text_config": {"rope_parameters": _SECTIONS}}
-    ),
+    **{kind: {"text_config": {"rope_parameters": _SECTIONS}} for kind in _GLM},
 }
 """Laid over what the shrinker found."""
 

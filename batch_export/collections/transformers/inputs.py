@@ -22,6 +22,8 @@ EXAMPLES = {"batch": 2, "seq": 9, "target": 6, "height": 64, "width": 64, "frame
 
 _MOST_PRODUCTS = 24
 
+_SOUND_MASKS = ("input_features_mask", "feature_attention_mask", "audio_attention_mask")
+
 GRIDS = {
     "image_grid_thw": (0, 1, 1),
     "grid_thw": (0, 1, 1),
@@ -104,7 +106,11 @@ class Guesser:
         text = [name for name in ("input_ids",) if name in names]
         seen = [name for name in ("pixel_values", "input_features", "input_values") if name in names]
         decoder = [name for name in ("decoder_input_ids",) if name in names]
-        for base in _distinct([[*chosen, *text, *seen, *decoder], [*chosen, *decoder], [*chosen, *text], chosen]):
+        masks = [name for name in _SOUND_MASKS if name in names]
+        every = [*chosen, *text, *seen, *decoder]
+        for base in _distinct(
+            [every, [*every, *masks], [*chosen, *decoder], [*chosen, *masks], [*chosen, *text], chosen]
+        ):
             base = [name for name in self.parameters if name in base]
             if "input_ids" in base and "inputs_embeds" in base and "inputs_embeds" not in needed:
                 base.remove("inputs_embeds")
@@ -269,6 +275,32 @@ class Guesser:
             found.append(Leaf("float32", ("batch", "frames", bins)))
         return found
 
+    def _input_features_mask(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("int64", ("batch", "frames"), fill=1), Leaf("bool", ("batch", "frames"), fill=1)]
+
+    _feature_attention_mask = _audio_attention_mask = _input_features_mask
+
+    def _encoder_hidden_states(self, base: Sequence[str]) -> list[Leaf]:
+        wide = self._number("encoder_hidden_size", "cross_attention_hidden_size") or self._hidden()
+        return [Leaf("float32", ("batch", 5, wide)), Leaf("float32", ("batch", 5, self._hidden()))]
+
+    def _query_embeds(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("float32", ("batch", 4, self._hidden()))]
+
+    def _states(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("float32", ("batch", "seq", self._number("state_dim") or 1))]
+
+    def _actions(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("float32", ("batch", "seq", self._number("act_dim", "action_dim") or 1))]
+
+    def _rewards(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("float32", ("batch", "seq", 1))]
+
+    _returns_to_go = _rewards
+
+    def _timesteps(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("int64", ("batch", "seq"), 0, 8), Leaf("int64", ("batch",), 0, 8)]
+
     def _bbox(self, base: Sequence[str]) -> list[Leaf]:
         return [
             Leaf("int64", ("batch", "seq", 4), fill=3),
@@ -290,7 +322,7 @@ class Guesser:
         length = (self._number("context_length") or EXAMPLES["past"]) + max(
             getattr(self.config, "lags_sequence", None) or [0]
         )
-        return [Leaf("float32", ("batch", length, self._number("num_time_features") or 0 or 1))]
+        return [Leaf("float32", ("batch", length, self._number("num_time_features") or 1))]
 
     def _past_observed_mask(self, base: Sequence[str]) -> list[Leaf]:
         return [Leaf("float32", leaf.shape, fill=1) for leaf in self._past_values(base)]

@@ -277,6 +277,7 @@ class _Shrinker:
 _UNSET: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "prediction_length": 4,
+    "num_experts_per_tok": 2,
 }
 """What fields without a value are given, since a class may need them."""
 
