@@ -22,7 +22,8 @@ class Completed(nn.Module):
 
     Args:
         model: the model.
-        fixed: arguments that are tensors of whole numbers; they become buffers.
+        fixed: arguments that are tensors of whole numbers, such as the grid of an image's patches. They are constants
+            of the program and not buffers: models compute sizes from them.
         constants: arguments that are passed as they are.
         prefix: ids of special tokens that go before every row of `input_ids`, such as the places of an image.
         along: arguments beside `input_ids` that get a column for each of them, with the value that it has there.
@@ -40,9 +41,7 @@ class Completed(nn.Module):
         self.model = model
         self.constants = dict(constants)
         self.along = dict(along)
-        self.fixed_names = tuple(fixed)
-        for name, value in fixed.items():
-            self.register_buffer(f"fixed_{name}", torch.tensor(value))
+        self.fixed = dict(fixed)
         self.register_buffer("prefix", torch.tensor(prefix, dtype=torch.int64))
 
     def forward(self, **given: Any) -> Any:
@@ -55,8 +54,8 @@ class Completed(nn.Module):
                 there = arguments[name] if name in arguments else torch.zeros_like(ids)
                 before = torch.full((1, self.prefix.numel()), value, dtype=there.dtype)
                 arguments[name] = torch.cat([before.expand(ids.shape[0], -1), there], 1)
-        for name in self.fixed_names:
-            arguments[name] = getattr(self, f"fixed_{name}")
+        for name, value in self.fixed.items():
+            arguments[name] = torch.tensor(value)
         return self.model(**arguments, **self.constants)
 
 

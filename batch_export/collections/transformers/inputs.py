@@ -212,7 +212,7 @@ class Guesser:
         if "image_position_ids" in self.parameters or "pixel_position_ids" in self.parameters:
             found.insert(0, Leaf("float32", ("batch", 16, flat)))
         found.append(Leaf("float32", ("batch", 1, channels, "height", "width")))
-        found.append(Leaf("float32", ("batch", min(frames, 16), channels, "height", "width")))
+        found.append(Leaf("float32", ("batch", frames, channels, "height", "width")))
         return found
 
     def _hidden_states(self, base: Sequence[str]) -> list[Leaf]:

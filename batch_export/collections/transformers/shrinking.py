@@ -73,6 +73,7 @@ _POSITIONS = re.compile(
     r"position_embeddings$|positions$|^n_ctx$|seq_len(gth)?$|sequence_length$|context_length$|max_length$"
 )
 _SLIDING = re.compile(r"^(sliding_window(_size)?|local_attention|attention_chunk_size|attention_window)$")
+_QUERIES = re.compile(r"^(num_queries|num_object_queries|num_query|two_stage_num_proposals|topk_queries)$")
 _IDENTITY = re.compile(
     r"(token|tok)_(id|ids|index)$|_token_ids?$|(^|_)(pad|bos|eos|sep|cls|mask|boi|eoi|unk|blank)_(idx|index|id)$"
 )
@@ -190,6 +191,8 @@ class _Shrinker:
             return min(value, WIDTH)
         if _POSITIONS.search(name) and not name.startswith("num_"):
             return _mapped(value, lambda old: min(old, POSITIONS))
+        if _QUERIES.search(name):
+            return _mapped(value, lambda old: min(old, WINDOW))
         if _SLIDING.search(name):
             return _mapped(value, lambda old: min(old, WINDOW) if old > 0 else old)
         if self.degree == "plain":
