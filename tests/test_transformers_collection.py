@@ -49,9 +49,14 @@ def test_a_config_within_a_config_keeps_what_the_outer_class_gave_it() -> None:
     assert config.image_token_id < 32
 
 
-def test_stages_keep_their_number_and_sections_of_a_rotation_share_out_its_half() -> None:
+def test_stages_keep_their_number() -> None:
     assert len(small("swin").depths) == len(transformers.CONFIG_MAPPING["swin"]().depths)
-    sections = small("qwen2_vl").text_config.rope_parameters["mrope_section"]
+
+
+def test_sections_of_a_rotation_share_out_half_of_a_narrow_head() -> None:
+    given = {"text_config": {"rope_parameters": {"rope_theta": 1e6, "mrope_section": [16, 24, 24]}}}
+    whole = transformers.CONFIG_MAPPING["qwen2_vl"](**given)
+    sections = shrink(whole, "narrow")["text_config"]["rope_parameters"]["mrope_section"]
     assert sum(sections) == 8
     assert min(sections) >= 1
 

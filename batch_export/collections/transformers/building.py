@@ -29,6 +29,8 @@ class Completed(nn.Module):
         along: arguments beside `input_ids` that get a column for each of them, with the value that it has there.
     """
 
+    prefix: torch.Tensor
+
     def __init__(
         self,
         model: nn.Module,
@@ -85,7 +87,7 @@ def build(
     transformers = importlib.import_module("transformers")
     transformers.logging.set_verbosity_error()
     made = config_of(model_type, config or {})
-    model = getattr(transformers, architecture)(made).eval()
+    model: nn.Module = getattr(transformers, architecture)(made).eval()
     spread(model)
     if fixed or constants or prefix:
         return Completed(model, fixed or {}, constants or {}, prefix or [], along or {}).eval()
@@ -95,7 +97,7 @@ def build(
 def config_of(model_type: str, arguments: Mapping[str, Any]) -> Any:
     """The config of a type with these arguments; caches are off, in the configs within it too."""
     transformers = importlib.import_module("transformers")
-    made = transformers.CONFIG_MAPPING[model_type](**arguments)
+    made = transformers.CONFIG_MAPPING[model_type](**_as_written(transformers, model_type, arguments))
     todo = [made]
     while todo:
         config = todo.pop()
@@ -103,6 +105,25 @@ def config_of(model_type: str, arguments: Mapping[str, Any]) -> Any:
             config.use_cache = False
         todo += [value for name, value in vars(config).items() if name[:1] != "_" and hasattr(value, "model_type")]
     return made
+
+
+def _as_written(transformers: Any, model_type: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as tuples where the class has tuples, which JSON does not tell apart."""
+    try:
+        default = vars(transformers.CONFIG_MAPPING[model_type]())
+    except Exception:  # a class that needs arguments
+        return dict(arguments)
+    written = dict(arguments)
+    for name, value in arguments.items():
+        if isinstance(value, list) and isinstance(default.get(name), tuple):
+            written[name] = _tuples(value)
+        elif isinstance(value, Mapping) and value.get("model_type") in transformers.CONFIG_MAPPING:
+            written[name] = _as_written(transformers, value["model_type"], value)
+    return written
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def spread(model: nn.Module) -> None:

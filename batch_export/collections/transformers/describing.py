@@ -78,7 +78,8 @@ def _arguments(config_class: Any, model_type: str, degree: str) -> dict[str, Any
         config = config_class(**given)
     arguments = _laid_over(shrink(config, degree), given)
     _stand_in(config, arguments)
-    return json.loads(json.dumps(arguments))
+    plain: dict[str, Any] = json.loads(json.dumps(arguments))
+    return plain
 
 
 def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

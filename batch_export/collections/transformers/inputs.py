@@ -135,14 +135,15 @@ class Guesser:
             fixed |= self._grid(patches)
             if "input_ids" in leaves:  # one grid is one image, so that it is one row
                 leaves = {name: _one_row(leaf) for name, leaf in leaves.items()}
-        for name in ("image_sizes", "original_sizes", "target_sizes"):
-            if name in self.parameters and "pixel_values" in leaves and self.parameters[name].default is None:
-                fixed[name] = [[self._image_size(), self._image_size()]]
-        if "image_sizes" in fixed:
-            leaves = {name: _one_row(leaf) for name, leaf in leaves.items()}
+        yield self._attempt(leaves, fixed, modality)
+        if "image_sizes" in self.parameters and "pixel_values" in leaves:
+            sized = {**fixed, "image_sizes": [[self._image_size(), self._image_size()]]}
+            yield self._attempt({name: _one_row(leaf) for name, leaf in leaves.items()}, sized, modality)
+
+    def _attempt(self, leaves: Mapping[str, Leaf], fixed: Mapping[str, Any], modality: str) -> Attempt:
         ordered = {name: leaves[name] for name in self.parameters if name in leaves}
         named = {term for leaf in ordered.values() for term in leaf.shape if isinstance(term, str)}
-        yield Attempt(ordered, {name: size for name, size in self.sizes.items() if name in named}, fixed, modality)
+        return Attempt(ordered, {name: size for name, size in self.sizes.items() if name in named}, fixed, modality)
 
     def options(self, name: str, base: Sequence[str]) -> list[Leaf]:
         """The shapes that a parameter of this name may have, the likeliest first."""
@@ -259,6 +260,7 @@ class Guesser:
         return [
             Leaf("float32", ("batch", bins, "frames")),
             Leaf("float32", ("batch", "frames", stacked)),
+            Leaf("float32", ("batch", "frames", 128)),
             Leaf("float32", ("batch", 1, "frames", bins)),
             Leaf("float32", ("batch", "frames", bins, 1)),
         ]

@@ -202,6 +202,8 @@ class _Shrinker:
     def _narrow(self, name: str, value: Any, fields: Mapping[str, Any], config: Any) -> Any:
         if name.startswith("index_topk"):
             return _mapped(value, lambda old: min(old, 4))
+        if name == "num_time_features":  # models of time series ask for what they have none of
+            return max(1, value)
         if name == "index_kpool":
             return min(value, 2)
         if name.endswith("_groups") and isinstance(value, int) and value >= self.width:
