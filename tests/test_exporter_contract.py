@@ -90,8 +90,22 @@ def test_a_changed_buffer_has_one_name(returned: bool, optimize: bool) -> None:
     program = export(Counting(returned), (X,), optimize=optimize)
     onnx.checker.check_model(program.model_proto, full_check=True)
     assert outputs(program)[-1] == "pos_mutated"
-    assert program(X)[-1].tolist() == [3, 3, 3]
+    assert program(X).mutated["pos"].tolist() == [3, 3, 3]
     assert program(X)[0].tolist() == ([3, 3, 3] if returned else [4, 4, 4])
+
+
+def test_a_call_gives_what_the_model_returns_and_the_next_state_beside_it() -> None:
+    program = export(Counting(), (X,))
+    eager = Counting()
+    for _ in range(3):
+        given = program(X)
+        torch.testing.assert_close(tuple(given), (eager(X),))
+        assert given.mutated.keys() == {"pos"}
+        torch.testing.assert_close(given.mutated["pos"], eager.pos)
+        program.apply_weights(given.mutated)
+    torch.onnx.testing.assert_onnx_program(export(Counting(), (X,)))
+    assert program.call_reference(X).mutated.keys() == {"pos"}
+    assert export(Counting(), (X,), mutations="drop")(X).mutated == {}
 
 
 def test_a_changed_input_that_is_returned_too() -> None:
