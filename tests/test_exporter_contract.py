@@ -103,9 +103,17 @@ def test_a_call_gives_what_the_model_returns_and_the_next_state_beside_it() -> N
         assert given.mutated.keys() == {"pos"}
         torch.testing.assert_close(given.mutated["pos"], eager.pos)
         program.apply_weights(given.mutated)
-    torch.onnx.testing.assert_onnx_program(export(Counting(), (X,)))
     assert program.call_reference(X).mutated.keys() == {"pos"}
     assert export(Counting(), (X,), mutations="drop")(X).mutated == {}
+
+
+def test_torchs_check_takes_programs_with_a_state() -> None:
+    class Counts(Counting):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.pos.add_(x.sum())
+            return x * 2
+
+    torch.onnx.testing.assert_onnx_program(export(Counts().eval(), (X,)))
 
 
 def test_a_changed_input_that_is_returned_too() -> None:

@@ -229,9 +229,9 @@ def test_an_input_that_the_model_changes_is_an_output() -> None:
     program = export(grow, (X.clone(),))
     assert program.output_kinds == [("USER_OUTPUT", ""), ("USER_INPUT_MUTATION", "x")]
     given = torch.randn(2, 3)
-    result, changed = program(given)
-    torch.testing.assert_close(changed, given * 2)
-    torch.testing.assert_close(result, given * 2 + 1)
+    results = program(given)
+    torch.testing.assert_close(results.mutated, {"x": given * 2})
+    torch.testing.assert_close(list(results), [given * 2 + 1])
 
 
 def test_a_function_that_is_a_model_and_a_failed_capture_have_their_lines() -> None:

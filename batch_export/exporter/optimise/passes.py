@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from batch_export.errors import OptimisationError
 from batch_export.exporter.graph import block_bodies, metadata, weights
 from batch_export.exporter.graph.block_bodies import Body
-from batch_export.exporter.optimise import constant_folding, known_sizes, rewrite_rules, shorter_forms
+from batch_export.exporter.optimise import constant_folding, known_sizes, moved_axes, rewrite_rules, shorter_forms
 
 _ROUNDS = 3
 _FAR = 8
@@ -257,6 +257,7 @@ PASSES: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("identity", _identities),
     ("shorter forms", shorter_forms.shorten),
     ("sizes", known_sizes.simplify),
+    ("moved axes", moved_axes.move),
     ("weights", _share_weights),
     ("constants", _merge_constants),
     ("subexpressions", _common_subexpressions),
