@@ -162,6 +162,14 @@ def test_a_file_object_gets_one_file() -> None:
     assert onnx.load_from_string(stream.getvalue()).graph.initializer[0].name == "weight_1"
 
 
+def test_warnings_have_the_words_that_filters_look_for() -> None:
+    words = "from_dynamic_axes_to_dynamic_shapes is deprecated and will be removed"
+    with pytest.warns(DeprecationWarning, match=words):
+        export(Scaled(), (X,), input_names=["x"], dynamic_axes={"x": {0: "n"}}, guards="allow")
+    with pytest.warns(DeprecationWarning, match="You are using the legacy TorchScript-based ONNX export"):
+        export(torch.nn.Tanh(), (X,), dynamo=False)
+
+
 def test_errors_and_warnings_are_torchs_too() -> None:
     with pytest.raises(torch.onnx.OnnxExporterError, match="choose an opset"):
         export(Scaled(), (X,), opset_version=3)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
 
 from batch_export.exporter.optimise.edits import constant, insert, known, only_use, same_sizes
 
@@ -22,6 +23,7 @@ Factors = tuple[int, tuple[str, ...]]
 
 def move(model: ir.Model) -> int:
     """Rewrites in place; returns how many chains became shorter."""
+    common_passes.RemoveUnusedNodesPass()(model)  # what nothing reads counts as a reader
     changes = 0
     for graph in (model.graph, *model.graph.subgraphs()):
         for form in (_split_first, _slices_at_once, _split_first, _moved_at_once):
@@ -94,7 +96,9 @@ def _split(whole: Sequence[Any], parts: Sequence[Any]) -> list[list[Any]] | None
     groups: list[list[Any]] = []
     rest = list(parts)
     for size in whole:
-        wanted, made, group = _factors(size), (1, ()), []
+        wanted = _factors(size)
+        made: Factors = (1, ())
+        group: list[Any] = []
         if wanted is None:
             return None
         while made != wanted:
@@ -151,6 +155,7 @@ def _split_first(model: ir.Model, node: ir.Node) -> int:
     shape = [size for group in by_axis for size in group]
     made = _reshaped(model, transpose, data, told, shape, f"{transpose.outputs[0].name}_split")
     insert(node, "Transpose", [made], {"perm": perm}, [node])
+    _drop(transpose, before)
     return 1
 
 
@@ -182,8 +187,9 @@ def _moved_at_once(model: ir.Model, node: ir.Node) -> int:
     perm = [order[axis] for axis in second]
     if perm != sorted(perm) or node.outputs[0].is_graph_output():
         insert(node, "Transpose", [first.inputs[0]], {"perm": perm}, [node])
-        return 1
-    ir.convenience.replace_all_uses_with(node.outputs[0], first.inputs[0])
+    else:
+        ir.convenience.replace_all_uses_with(node.outputs[0], first.inputs[0])
+    _drop(node, first)
     return 1
 
 
@@ -196,11 +202,16 @@ def _slices_at_once(model: ir.Model, node: ir.Node) -> int:
     chains = [chain for user, index in data.uses() if (chain := _chain(user, index)) is not None]
     if shape is None or len(chains) < 2 or len(chains) != len(data.uses()) or data.is_graph_output():
         return 0
-    first = chains[0]
-    sizes, order = first[1].outputs[0].shape, _order(first[2])
-    if sizes is None or order is None:
+    sizes = chains[0][1].outputs[0].shape
+    orders = [_order(chain[2]) or [] for chain in chains]
+    order = max(orders, key=orders.count)
+    apart = sum(one != order for one in orders)
+    if sizes is None or len(order) != len(sizes) or 2 * len(chains) - apart < 3:
         return 0
-    if not all(same_sizes(chain[1].outputs[0].shape, sizes) and _order(chain[2]) == order for chain in chains):
+    if not all(
+        same_sizes(chain[1].outputs[0].shape, sizes) and sorted(_order(chain[2]) or ()) == sorted(order)
+        for chain in chains
+    ):
         return 0
     if any(one.graph is not node.graph for chain in chains for one in chain):
         return 0
@@ -217,9 +228,26 @@ def _slices_at_once(model: ir.Model, node: ir.Node) -> int:
     )
     perm = [0, *(axis + 1 for axis in order)]
     _put(earliest, ir.node("Transpose", [made], {"perm": perm}, outputs=[moved], name=f"{data.name}_moved"))
-    for gather, _, transpose in chains:
-        insert(transpose, "Gather", [moved, _given(gather.inputs[1])], {"axis": 0}, [transpose])
+    for (gather, reshape, transpose), own in zip(chains, orders, strict=True):
+        place = _given(gather.inputs[1])
+        if own == order:
+            insert(transpose, "Gather", [moved, place], {"axis": 0}, [transpose])
+            _drop(reshape, gather)
+            continue
+        slice_ = ir.Value(
+            name=f"{gather.outputs[0].name}_moved", type=data.type, shape=ir.Shape(list(moved.shape or ())[1:])
+        )
+        _put(transpose, ir.node("Gather", [moved, place], {"axis": 0}, outputs=[slice_], name=slice_.name))
+        insert(transpose, "Transpose", [slice_], {"perm": [order.index(axis) for axis in own]}, [transpose])
+        _drop(reshape, gather)
     return 1
+
+
+def _drop(*nodes: ir.Node) -> None:
+    """Removes what nothing reads any more, from the last to the first: others ask who is the only reader."""
+    for node in nodes:
+        if node.graph is not None and not any(value.uses() or value.is_graph_output() for value in node.outputs):
+            node.graph.remove(node, safe=True)
 
 
 def _given(value: ir.Value | None) -> ir.Value:
