@@ -110,11 +110,11 @@ def test_adaptive_averages_of_images_of_free_size(sizes: tuple[int, int, int]) -
 
 
 class Normed(nn.Module):
-    """A convolution, a norm by groups or of each image, and a mean over all places."""
+    """A layer, a norm by groups where there is a convolution, and a mean over all places."""
 
     def __init__(self, first: nn.Module) -> None:
         super().__init__()
-        self.first, self.norm = first, nn.GroupNorm(2, 4)
+        self.first, self.norm = first, nn.GroupNorm(2, 4) if isinstance(first, nn.Conv2d) else nn.Identity()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.norm(self.first(x)).mean((2, 3))

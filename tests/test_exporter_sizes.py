@@ -188,8 +188,13 @@ def test_axes_that_have_to_be_equal_are_one_axis() -> None:
     assert right_at(program, module, twice, ((size, size) for size in (0, 1, 2, 5))) == 4
 
 
+class Joined(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, y, z, w], 1)
+
+
 def test_each_name_gives_way_to_the_one_that_the_file_has() -> None:
-    module = Function(lambda x, y, z, w: torch.cat([x, y, z, w], 1))
+    module = Joined()
     given = tuple(torch.ones(5, 2) for _ in range(4))
     for last in ("m", torch.export.Dim.AUTO):
         with pytest.warns(ExportWarning, match="one axis in the file") as told:
