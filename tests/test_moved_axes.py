@@ -12,7 +12,7 @@ from rewriting import assert_equal, run_both
 from test_known_sizes import HEAD, SIZES, feeds
 
 from batch_export import export
-from batch_export.exporter.optimise import moved_axes, passes
+from batch_export.exporter.optimise import dead_code, moved_axes
 
 GRAPHS = {
     "heads of a batch": """(float[s, b, 6] x) => (float[b, 2, s, 3] y)
@@ -94,7 +94,7 @@ def moved(name: str) -> tuple[onnx.ModelProto, onnx.ModelProto]:
         if value.name in TOLD.get(name, {}):
             value.shape = ir.Shape(TOLD[name][value.name])
     moved_axes.move(model)
-    passes.remove_dead_code(model)
+    dead_code.remove_dead_code(model)
     return before, ir.to_proto(model)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import html
 import shlex
+import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batch_export.errors import UsageError
 from batch_export.nouns import counted
@@ -112,21 +113,38 @@ class Run:
         return "".join(lines) + "</tbody></table>"
 
 
-def sweep(overrides: str | Sequence[str] = (), *, quiet: bool = True) -> Run:
+def sweep(
+    overrides: str | Sequence[str] = (),
+    *,
+    models: Mapping[str, Any] | None = None,
+    inputs: Any = None,
+    axes: Mapping[str, Any] | None = None,
+    quiet: bool = True,
+) -> Run:
     """Runs a sweep.
 
     Args:
         overrides: as on the command line, e.g. `["+sweep=smoke", "matrix.opsets=[20]"]`; a text is one of them.
+        models: models of your own by name, in place of `matrix.models`: a `torch.nn.Module` (sent to the children as
+            a program and its weights), an exported program, a function that returns a module, or words such as
+            `"package.module:function"`, a `.pt2` file, the folder of a checkpoint.
+        inputs: for `models`: a tensor, a tuple of tensors, tensors by name, or words such as `"x=float32[batch,8]"`; of
+            one model by its name where the keys are names of models. Functions, files and folders do without.
+        axes: for `models`, with tensors: `{"x": {0: "batch"}}`; None: axes are found by trying other sizes.
         quiet: without progress and without the table.
 
     Raises:
-        UsageError: an override is wrong.
+        UsageError: an override is wrong, or a model cannot be sent or does not run.
         RunError: the run could not finish.
     """
     from batch_export.config.compose import Composed, compose_and_call
     from batch_export.sweeps.course import sweep_composed  # lazy: the command line's imports are not everybody's
 
     overrides = [overrides] if isinstance(overrides, str) else list(overrides)
+    if models is not None:
+        overrides += _words_for(overrides, models, inputs, axes)
+    elif inputs is not None or axes is not None:
+        raise UsageError("sweep: inputs and axes describe models, and there are none: models={'mine': module}")
     folders: list[Path] = []
     command = shlex.join(["python", "-m", "batch_export", *overrides])
 
@@ -138,6 +156,28 @@ def sweep(overrides: str | Sequence[str] = (), *, quiet: bool = True) -> Run:
     if not folders:
         raise UsageError("These overrides only print something; a sweep takes none of Hydra's flags")
     return Run(folders[0], records_of(folders[0]), code)
+
+
+def _words_for(
+    overrides: Sequence[str], models: Mapping[str, Any], inputs: Any, axes: Mapping[str, Any] | None
+) -> list[str]:
+    """Overrides that choose models of the caller's; their configs are written, notes about them are warnings."""
+    from batch_export.api.given_models import configs_of  # lazy: most sweeps give none
+    from batch_export.sweeps.described import keep_config  # lazy: as above
+
+    given = {word.lstrip("+").partition("=")[0]: word.partition("=")[2] for word in overrides}
+    if "matrix.models" in given:
+        raise UsageError("sweep: models are given by models=... and by matrix.models; leave one of them out")
+    outputs = Path(given.get("output.path", "outputs").strip("'\""))
+    found = configs_of(models, inputs, axes, outputs)
+    for note in found.notes:
+        warnings.warn(note, stacklevel=3)
+    words = [f"matrix.models=[{','.join(models)}]", "--config-dir", str(keep_config(outputs, found.configs))]
+    return (
+        words
+        if "matrix.dynamic" in given
+        else [*words, f"matrix.dynamic=[{'static,full' if found.has_axes else 'static'}]"]
+    )
 
 
 def open_run(run: str | Path = "latest", outputs: str | Path = "outputs") -> Run:

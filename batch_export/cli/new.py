@@ -1,6 +1,7 @@
-"""`new NAME --from PKG:FACTORY --input ...`: writes the config of a model of your own, to be looked at and kept.
+"""`new NAME --from PKG:FACTORY|FILE|FOLDER [--input ...]`: runs a model of your own once, and writes its config.
 
-The builder and the inputs arrive as words, `DIR/model/NAME.yaml` leaves. Nothing is imported or run; a file that is
+A model and, if wanted, its inputs arrive as words; a child runs it and finds the rest. `DIR/model/NAME.yaml`
+leaves, to be looked at and kept, and a builder beside it where nothing that exists can be the target. A file that is
 there stays as it is.
 """
 
@@ -10,23 +11,31 @@ import shlex
 from pathlib import Path
 
 from batch_export.cli.arguments import VerbParser
-from batch_export.cli.model_words import add_model_words, config_of, yaml_of
+from batch_export.cli.model_flags import add_model_flags, source_help
 from batch_export.errors import UsageError
 from batch_export.report import run_folder as files
+from batch_export.runner.probe import probe
+from batch_export.stages.probe_request import builder_module
+from batch_export.sweeps.model_words import request_of
+from batch_export.sweeps.model_yaml import config_of, require_name, yaml_of
 
 
 def run(arguments: list[str]) -> int:
     """Writes the file, and says what to type next."""
-    parser = VerbParser("new", "Writes the config of a model of your own: conf/model/NAME.yaml.")
+    parser = VerbParser("new", "Runs a model of your own once, and writes its config: conf/model/NAME.yaml.")
     parser.add_argument("name", help="what the model is called")
-    parser.add_argument("--from", dest="target", required=True, metavar="PKG:FACTORY", help="what returns the module")
+    parser.add_argument("--from", dest="source", required=True, metavar="MODEL", help=source_help())
     parser.add_argument("--to", type=Path, default=Path("conf"), metavar="DIR", help="config folder (default: conf)")
-    add_model_words(parser)
+    add_model_flags(parser)
     asked = parser.parse_args(arguments)
-    text = yaml_of(asked.name, config_of(asked.target, asked.input, asked.arg))
+    require_name(asked.name)
     path: Path = asked.to / "model" / f"{asked.name}.yaml"
-    if path.exists():
-        raise UsageError(f"{path} is there already. Next step: take another name, or another folder with --to")
+    builder = Path(f"{builder_module(asked.name)}.py")
+    _refuse_existing(path)
+    found = probe(request_of(asked.name, asked.source, asked.input, asked.arg), asked.timeout)
+    text = yaml_of(asked.name, config_of(found), found.outputs, found.notes)
+    if found.builder:
+        _refuse_existing(builder)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -34,6 +43,16 @@ def run(arguments: list[str]) -> int:
             f"{path.parent} cannot be made ({error.strerror}). Next step: another one with --to"
         ) from error
     files.write_asked(path, text.encode(), "--to")
-    words = ["--config-dir", str(asked.to), f"matrix.models=[{asked.name}]", "matrix.dynamic=[static,full]"]
-    print(f"wrote {path}. Next:\n  python -m batch_export {shlex.join(words)}")
+    if found.builder:
+        files.write_asked(builder, found.builder.encode(), "--to")
+        print(f"wrote {builder}, which its _target_ names")
+    print(f"wrote {path}:\n\n{text}")
+    dynamic = "[static,full]" if found.axes else "[static]"
+    words = ["--config-dir", str(asked.to), f"matrix.models=[{asked.name}]", f"matrix.dynamic={dynamic}"]
+    print(f"Next:\n  python -m batch_export {shlex.join(words)}")
     return 0
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise UsageError(f"{path} is there already. Next step: take another name, or another folder with --to")

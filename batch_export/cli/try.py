@@ -1,19 +1,18 @@
-"""`try PKG:FACTORY --input ... [OVERRIDES]`: sweeps over a model that is described on the command line, with no file.
+"""`try PKG:FACTORY|FILE|FOLDER [--input ...] [OVERRIDES]`: sweeps over a model straight from the command line.
 
-The builder and the inputs arrive as words; a config is made of them below the outputs, where the verbs about the run
-find it again, and the sweep's exit code leaves.
+The model and, if wanted, its inputs arrive as words; a child runs it and finds what they do not say. A config is made
+of that below the outputs, where the verbs about the run find it again, and the sweep's exit code leaves.
 """
 # ruff: noqa: N999  # the module is called as the verb is
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
-from batch_export.cli.model_words import add_model_words, config_of, yaml_of
-from batch_export.digest import digest_value
-from batch_export.report import run_folder as files
+from batch_export.cli.model_flags import add_model_flags, source_help
+from batch_export.sweeps.described import described, keep_config
+from batch_export.sweeps.model_words import name_of, request_of
 
 
 def run(arguments: list[str]) -> int:
@@ -21,22 +20,21 @@ def run(arguments: list[str]) -> int:
     from batch_export.cli.main import main  # lazy: it imports this module
 
     parser = VerbParser("try", "Sweeps over a model that is described here. Overrides may follow.")
-    parser.add_argument("target", metavar="PKG:FACTORY", help="what returns the module, importable from here")
+    parser.add_argument("source", metavar="MODEL", help=source_help())
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="folder of runs (default: outputs)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="tells only what is not as expected")
-    add_model_words(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="prints only what is not as expected")
+    add_model_flags(parser)
     add_config_dirs(parser)
     asked, overrides = parser.parse_known_args(arguments)
-    config = config_of(asked.target, asked.input, asked.arg)
-    name = re.sub(r"\W", "_", asked.target.replace(":", ".").rpartition(".")[2])
-    text = yaml_of(name, config)
-    folder = asked.outputs / files.TRIED / digest_value(text)[:12]  # one for each description: a run keeps what it had
-    files.require_writable(folder / "model", "--outputs")
-    files.write_whole(folder / "model" / f"{name}.yaml", text.encode())
+    name = name_of(asked.source)
+    config, found = described(request_of(name, asked.source, asked.input, asked.arg), asked.timeout)
+    folder = keep_config(asked.outputs, {name: config})
+    if not asked.quiet:
+        print("\n".join([*found.notes, f"{name} gives {'; '.join(found.outputs)}"]))
     given = {word.lstrip("+").partition("=")[0] for word in overrides}
     words = [f"matrix.models=[{name}]"]
     if "matrix.dynamic" not in given:
-        words.append(f"matrix.dynamic=[{'static,full' if 'axes' in config else 'static'}]")
+        words.append(f"matrix.dynamic=[{'static,full' if found.axes else 'static'}]")
     if asked.outputs != Path("outputs"):
         words.append(f"output.path='{asked.outputs}'")
     quiet = ["-q"] if asked.quiet else []

@@ -42,22 +42,51 @@ def build(spec: ModelSpec) -> torch.nn.Module:
         ModelError: the builder cannot be imported or called, returns neither a module nor an exported program, or
             forward does not take the inputs of the spec.
     """
+    module = prepared(spec, made_by(spec, found_builder(spec)))
+    _fitting_inputs(spec, module)
+    take_caches(module, spec.caches, lambda dotted: class_named(spec.name, dotted, _found(spec, dotted)))
+    _name_open_keywords(spec, module)
+    return module
+
+
+def found_builder(spec: ModelSpec) -> Any:
+    """What the spec's target names; it can be called.
+
+    Raises:
+        LibraryMissingError: a library in `requires` is not installed.
+        ModelError: there is nothing of that name.
+    """
     for library in spec.requires:
         if not _installed(library):
             raise LibraryMissingError(library, f"model {spec.name!r}")
-    builder = _builder(spec)
+    return _found(spec, spec.target)
+
+
+def made_by(spec: ModelSpec, builder: Any) -> Any:
+    """What the builder returns for the spec's arguments, with the generators seeded.
+
+    Raises:
+        ModelError: the arguments do not fit, or it raised.
+    """
     arguments = _fitting_arguments(spec, builder)
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(spec.seed)
     random.seed(spec.seed)
     numpy.random.seed(spec.seed % 2**32)
     try:
-        made = builder(**arguments)
-        module = _as_module(made)
+        return _as_module(builder(**arguments))
     except (BatchExportError, MemoryError):
         raise
     except Exception as error:
         raise ModelError(f"model {spec.name!r}: its builder {spec.target} raised {class_and_line(error)}") from error
+
+
+def prepared(spec: ModelSpec, module: Any) -> torch.nn.Module:
+    """What a builder made, as sweeps run it: in eval mode and without gradients.
+
+    Raises:
+        ModelError: it is no module.
+    """
     caches.register()  # for every exporter and runtime that flattens what the module takes and gives
     if not isinstance(module, torch.nn.Module):
         raise ModelError(
@@ -68,9 +97,6 @@ def build(spec: ModelSpec) -> torch.nn.Module:
         module.eval()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
-    _fitting_inputs(spec, module)
-    take_caches(module, spec.caches, lambda dotted: class_named(spec.name, dotted, _found(spec, dotted)))
-    _name_open_keywords(spec, module)
     return module
 
 
@@ -131,10 +157,6 @@ def _installed(library: str) -> bool:
         return importlib.util.find_spec(library) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _builder(spec: ModelSpec) -> Any:
-    return _found(spec, spec.target)
 
 
 def _found(spec: ModelSpec, target: str) -> Any:

@@ -1,0 +1,181 @@
+"""A module that lives in somebody's process, sent to the processes of a sweep as a program and its weights.
+
+A module with example inputs arrives, a `.pt2` file (of scripted modules a `.pt` file) leaves, with what a config says
+of it. Runs in the caller's process, which has torch already; the module is left as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from batch_export.axes import all_cases
+from batch_export.calling import exported_inputs
+from batch_export.digest import digest_value
+from batch_export.errors import UsageError
+from batch_export.spec import InputSpec, ModelSpec
+from batch_export.stages.built import built
+from batch_export.stages.model import dynamic_shapes, example_inputs
+from batch_export.stages.probe import examples, free_axes
+from batch_export.stages.probe.trial import Trial, run, signature_of
+from batch_export.stages.probe_request import Probed
+from batch_export.words import class_and_line
+
+_ALIKE = 1e-3
+"""Largest difference between module and program, beside the largest value: another program is orders further away."""
+_NEXT = "Next step: put the function that makes it into a module file, and give the function: models={name: function}"
+
+
+def is_module(value: object) -> bool:
+    """Whether it is a module, scripted or not."""
+    return isinstance(value, torch.nn.Module)
+
+
+def is_program(value: object) -> bool:
+    """Whether it is an exported program."""
+    return isinstance(value, torch.export.ExportedProgram)
+
+
+def sent_program(name: str, program: torch.export.ExportedProgram, folder: Path) -> str:
+    """Writes an exported program; returns the file's path."""
+    digest = digest_value([str(program.graph), built(exported_inputs.as_module(program))])[:12]
+    path = folder / f"{name}_{digest}.pt2"
+    _save(path, program)
+    return str(path.absolute())
+
+
+def described_inputs(names: Sequence[str] | None, example: Any, axes: Mapping[str, Mapping[int, str]]) -> Any:
+    """Inputs by name as leaves, and example sizes of the axes that `axes` names, as `{input: {dimension: axis}}`.
+
+    Raises:
+        UsageError: `axes` names what is not there, or one axis for two sizes.
+    """
+    leaves = examples.named_leaves(names, example)
+    known = {"_".join(map(str, leaf.path)): place for place, leaf in enumerate(leaves) if leaf.dtype}
+    sizes: dict[str, int] = {}
+    for name, of_input in axes.items():
+        if name not in known:
+            raise UsageError(f"axes names the input {name!r}, and the inputs are {', '.join(known)}")
+        leaf = leaves[known[name]]
+        shape = list(leaf.shape)
+        for index, axis in of_input.items():
+            if not -len(shape) <= index < len(shape):
+                raise UsageError(f"axes[{name!r}] names dimension {index} of an input of {len(shape)} dimensions")
+            size = int(leaf.shape[index])
+            if sizes.setdefault(axis, size) != size:
+                raise UsageError(f"axes calls two sizes {axis!r}: {sizes[axis]} and {size} (of {name!r})")
+            shape[index] = axis
+        leaves[known[name]] = replace(leaf, shape=tuple(shape))
+    return tuple(leaves), sizes
+
+
+def sent(
+    name: str, module: torch.nn.Module, inputs: Sequence[InputSpec], sizes: Mapping[str, int], folder: Path
+) -> Probed:
+    """Writes a module below the folder; returns what its config says.
+
+    Args:
+        name: the model's.
+        module: the module.
+        inputs: leaves, with names of axes in their shapes.
+        sizes: example sizes of these axes; empty: axes are found by trying other sizes.
+        folder: is made where it is not there.
+
+    Raises:
+        UsageError: the module does not run at these inputs, cannot be captured, or the program computes something
+            else; one sentence.
+    """
+    with _in_eval_mode(module):
+        base = run(module, free_axes.at(inputs, sizes))
+        if not base.ran:
+            raise UsageError(f"model {name!r}: {signature_of(module)} does not run at its inputs: {base.error}")
+
+        def runs(leaves: Sequence[InputSpec]) -> Trial:
+            return run(module, leaves)
+
+        found = free_axes.checked(inputs, sizes, runs, base) if sizes else free_axes.found(inputs, runs, base)
+        if isinstance(module, torch.jit.ScriptModule):
+            path = folder / f"{name}_{digest_value([built(module), str(module.inlined_graph)])[:12]}.pt"
+            _save(path, module)
+            arguments = {"f": str(path.absolute()), "map_location": "cpu"}
+            return Probed("", "torch.jit.load", arguments, (), found.leaves, found.axes, notes=found.notes)
+        spec = ModelSpec(name, "", {}, found.leaves, found.axes)
+        example = {axis.name: axis.example for axis in found.axes}
+        fixed = replace(spec, inputs=tuple(free_axes.at(found.leaves, example)), axes=())
+        notes, why = list(found.notes), ""
+        for tried, is_auto in ((spec, False), (spec, True), (fixed, False)):
+            try:
+                program = _captured(tried, module, is_auto)
+                _require_alike(tried, module, program)
+            except Exception as error:
+                why = why or class_and_line(error)
+                continue
+            if tried.axes != spec.axes:
+                notes.append(f"{name} is sent with fixed sizes: with free axes {why}")
+            spec = tried
+            break
+        else:
+            raise UsageError(f"the module {name!r} cannot be sent to other processes as a program: {why}. {_NEXT}")
+    path = Path(sent_program(name, program, folder))
+    return Probed("", "torch.export.load", {"f": str(path)}, (), spec.inputs, spec.axes, notes=tuple(notes))
+
+
+def _captured(spec: ModelSpec, module: torch.nn.Module, is_auto: bool) -> torch.export.ExportedProgram:
+    """Captures with axes of their names, which must hold for every size, or as free as the program lets them be."""
+    sizes = {axis.name: axis.example for axis in spec.axes}
+    axes = {axis.name: torch.export.Dim.AUTO if is_auto else torch.export.Dim(axis.name) for axis in spec.axes}
+    shapes = pytree.tree_map(lambda one: axes.get(one, one), dynamic_shapes(spec, "full" if spec.axes else "static"))
+    return torch.export.export(module, (), example_inputs(spec, sizes), dynamic_shapes=shapes, strict=False)
+
+
+def _require_alike(spec: ModelSpec, module: torch.nn.Module, program: torch.export.ExportedProgram) -> None:
+    """Refuses a program that is not what the module is: sweeps take the program for the truth."""
+    copy = exported_inputs.as_module(program)
+    for sizes in all_cases(spec):
+        with torch.no_grad():
+            wanted = pytree.tree_leaves(module(**example_inputs(spec, sizes)))
+            given = pytree.tree_leaves(copy(**example_inputs(spec, sizes)))
+        for one, other in zip(wanted, given, strict=True):
+            if isinstance(one, torch.Tensor) and not _is_like(one, other):
+                at = ", ".join(f"{name}={size}" for name, size in sizes.items())
+                raise ValueError(f"the captured program computes something else{f' at {at}' if at else ''}")
+
+
+def _is_like(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not (one.is_floating_point() or one.is_complex()):
+        return bool(torch.equal(one, other))
+    scale = float(one.abs().nan_to_num(posinf=0.0).max()) if one.numel() else 0.0
+    return bool(torch.allclose(one, other, rtol=_ALIKE, atol=_ALIKE * scale, equal_nan=True))
+
+
+def _save(path: Path, made: Any) -> None:
+    """Writes a program whole, unless one of the same content is there, which keeps its bytes and so the keys."""
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.part{path.suffix}")
+    if isinstance(made, torch.jit.ScriptModule):
+        torch.jit.save(made, beside)
+    else:
+        torch.export.save(made, beside)
+    beside.replace(path)
+
+
+@contextmanager
+def _in_eval_mode(module: torch.nn.Module) -> Iterator[None]:
+    before = {part: part.training for part in module.modules()}
+    if not getattr(module, "keep_training_mode", False):
+        module.eval()
+    try:
+        yield
+    finally:
+        for part, training in before.items():
+            part.training = training

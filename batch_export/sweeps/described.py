@@ -1,0 +1,50 @@
+"""Models without a file of their own: described, asked about, and kept as configs below the outputs.
+
+Questions or configs arrive; a folder leaves that a sweep takes as `--config-dir`, one for each description, so that an
+older run keeps what it had. torch is never imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from batch_export.digest import digest_value
+from batch_export.errors import UsageError
+from batch_export.report import run_folder as files
+from batch_export.runner.probe import probe
+from batch_export.stages.probe_request import Probed, ProbeRequest
+from batch_export.sweeps.model_yaml import config_of, yaml_of
+
+
+def described(request: ProbeRequest, timeout_s: float) -> tuple[dict[str, Any], Probed]:
+    """Returns the content of a model's config, and what a child found.
+
+    Raises:
+        UsageError: there is no such model, it does not run, or it needs a builder that has to be written first.
+        RunError: the child died, or took too long.
+    """
+    found = probe(request, timeout_s)
+    if found.builder:
+        source = request.target.rpartition(".")
+        raise UsageError(
+            f"{request.target} is no function that returns a module alone, so it needs a builder. "
+            f"Next step: `new {request.name} --from {source[0]}:{source[2]}` writes one, and a config"
+        )
+    return config_of(found), found
+
+
+def keep_config(outputs: Path, configs: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Writes configs of models by name below the outputs; returns the folder for `--config-dir`.
+
+    Raises:
+        UsageError: a config cannot be meant.
+        RunError: the folder cannot be written.
+    """
+    texts = {name: yaml_of(name, config) for name, config in configs.items()}
+    folder = outputs / files.TRIED / digest_value(texts)[:12]
+    files.require_writable(folder / "model", "--outputs")
+    for name, text in texts.items():
+        files.write_whole(folder / "model" / f"{name}.yaml", text.encode())
+    return folder
