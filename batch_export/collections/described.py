@@ -1,7 +1,7 @@
 """Configurations of a collection's models: from the cache, or from a child that builds each model once.
 
 A collection and names arrive; a configuration for each, or the reason why there is none, leaves. A description is kept
-by what it depends on: the versions of the collection's packages, and the sources of the function that describes; a crash
+by what it depends on: the versions of the packages, and the sources of the function that describes; a crash
 and a timeout are not kept. This process imports neither torch nor a library of models.
 """
 
