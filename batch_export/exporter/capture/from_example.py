@@ -185,6 +185,7 @@ def finished(
     symbols = symbols_of(program, asked.axes, asked.aliases)
     derived = shapes.derived_names(program, asked, names)
     captured = Captured(program, names, collect(program, symbols), attempts, derived, symbols=symbols)
+    captured.other_names = shapes.other_names(program, asked, names)
     captured.not_one = sizes_not_one(program, asked.axes, asked.aliases, names)
     if called is not None and symbols is not None:
         if called.takes_sides:
