@@ -195,6 +195,8 @@ class _Shrinker:
             return min(value, 2 if "topk" not in name else 1) if isinstance(value, int) else value
         if name == "image_size" or name.endswith("_image_size"):
             return self._image(value, config)
+        if name == "window_size" and staged and isinstance(value, int):
+            return min(value, 2)  # the last of four stages has as many patches along a side
         if name == "max_source_positions":
             return min(value, WIDTH)
         if _POSITIONS.search(name) and not name.startswith("num_"):
@@ -290,6 +292,8 @@ class _Shrinker:
 _UNSET: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "prediction_length": 4,
+    "n_routed_experts": EXPERTS,
+    "n_shared_experts": 1,
     "pad_token_id": 0,
     "mask_token_id": 1,
     "num_experts_per_tok": 2,
