@@ -20,13 +20,29 @@ def answer(question: Question, description: str, arguments: list[str]) -> int:
     parser.add_argument("cell", help="model/dynamic/opset20/provider/exporter, as `plan` and the reports name it")
     parser.add_argument("--run", default="latest", help="the run's folder, latest (default), or latest~1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found as JSON")
+    if question == "repro":
+        parser.add_argument(
+            "--for",
+            dest="for_runtime",
+            default="",
+            metavar="RUNTIME",
+            help="a provider or runtime of the run: write what its developers need, a file of few nodes and a script",
+        )
     add_outputs(parser)
     asked = parser.parse_args(arguments)
     folder = resolve_run(asked.run, asked.outputs)
     wanted = asked.json.absolute() if asked.json is not None else None
     enter(folder)
     stored = files.read_run(folder)
-    found = ask(question, asked.cell, folder, stored.spec, stored.cells(), records_of(folder))
+    found = ask(
+        question,
+        asked.cell,
+        folder,
+        stored.spec,
+        stored.cells(),
+        records_of(folder),
+        for_runtime=getattr(asked, "for_runtime", ""),
+    )
     print(found.text)
     data = msgspec.json.format(msgspec.json.encode(found)) + b"\n"
     if found.found and question == "bisect":  # the cell's page in the HTML report shows it: `report RUN`

@@ -23,7 +23,7 @@ from batch_export.runner.supervisor import limits_for
 from batch_export.sources.closure import local_roots
 from batch_export.spec import RunSpec
 from batch_export.stages.follow_up_request import Answer, Question, Request
-from batch_export.words import nearest
+from batch_export.words import did_you_mean, nearest
 
 REPRO_FOLDER = "repro"
 _ROOM = "batch_export.stages.follow_up"
@@ -36,6 +36,8 @@ def ask(
     spec: RunSpec,
     cells: Sequence[PlannedCell],
     records: Sequence[Record],
+    *,
+    for_runtime: str = "",
 ) -> Answer:
     """Asks where a cell of a run goes wrong, or for the smallest thing that fails as it does.
 
@@ -46,12 +48,17 @@ def ask(
         spec: what the run was asked to do.
         cells: the planned cells.
         records: their records.
+        for_runtime: a provider, or the kind of its runtime: the repro is for that runtime's developers, about the
+            cell of the run that has the same file there.
 
     Raises:
         UsageError: the run has no such cell, or the cell did not fail.
         RunError: the child died.
     """
     planned = _cell(name, cells, run_folder)
+    if for_runtime:
+        planned = _in_runtime(planned, for_runtime, cells)
+        name = planned.cell.name
     record = next((one for one in records if one.cell == planned.cell), None)
     if record is None or record.verdict in ("skip", "missing"):
         why = planned.skip or (record.message if record is not None else "it has no record")
@@ -74,10 +81,13 @@ def ask(
         sizes=run.sizes if run is not None else example,
         variant=run.variant if run is not None else "",
         onnx=str(onnx or ""),
-        folder=str((run_folder / REPRO_FOLDER / name.replace("/", "_")).absolute()),
+        folder=str(
+            (run_folder / REPRO_FOLDER / f"{name.replace('/', '_')}{'_for_runtime' * bool(for_runtime)}").absolute()
+        ),
         tolerances={**spec.tolerances, **planned.model.tolerances},
         timeout_s=min(spec.runner.timeout_s, 120.0),
         memory_bytes=limits_for(planned.model, spec.runner).memory_bytes,
+        for_runtime=bool(for_runtime),
     )
     return _in_child(request)
 
@@ -89,6 +99,23 @@ def _cell(name: str, cells: Sequence[PlannedCell], run_folder: Path) -> PlannedC
     near = nearest(name, [planned.cell.name for planned in cells])
     hint = f"did you mean {', '.join(near)}?" if near else "`report` lists its cells"
     raise UsageError(f"The run {run_folder} has no cell {name!r} ({hint})")
+
+
+def _in_runtime(planned: PlannedCell, wanted: str, cells: Sequence[PlannedCell]) -> PlannedCell:
+    """Returns the cell that has the same file in another runtime, or this one if it is the one."""
+    beside = [other for other in cells if other.cell.file == planned.cell.file]
+    found = next((other for other in beside if wanted == other.provider.name), None)
+    if found is None and wanted == planned.provider.kind:
+        found = planned
+    if found is None:
+        found = next((other for other in beside if wanted == other.provider.kind), None)
+    if found is None:
+        known = list(dict.fromkeys(name for other in beside for name in (other.provider.name, other.provider.kind)))
+        raise UsageError(
+            f"The run has no cell of {planned.cell.file} in {wanted!r}; it has {', '.join(known)}"
+            f"{did_you_mean(wanted, known)}"
+        )
+    return found
 
 
 def _in_child(request: Request) -> Answer:

@@ -63,6 +63,7 @@ class Runtime:
         served: path of the module that `served/serve.py` runs it with, in a process and an environment of its own;
             empty: it cannot run in one.
         language: of that module.
+        script: path of the module that a report to its developers runs a file with (`scripts/`); empty: none.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Runtime:
     always_has: frozenset[str] = frozenset()
     served: str = ""
     language: Literal["python", "node"] = "python"
+    script: str = ""
 
     @property
     def places(self) -> bool:

@@ -19,6 +19,7 @@ from batch_export.words import did_you_mean, error_line
 GROUP = "batch_export.runtimes"
 
 _SERVED = Path(__file__).parent / "served"
+_SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def _open_onnxruntime(path: Path, provider: ProviderSpec, threads: int) -> Session:
@@ -52,6 +53,7 @@ RUNTIMES: dict[str, Runtime] = {
             execution_providers=_onnxruntime_providers,
             always_has=frozenset({"CPUExecutionProvider"}),
             served=str(_SERVED / "onnxruntime.py"),
+            script=str(_SCRIPTS / "onnxruntime.py"),
         ),
         Runtime(
             name="reference",
@@ -59,6 +61,7 @@ RUNTIMES: dict[str, Runtime] = {
             library="onnx",
             packages=("onnx",),
             open=_open_reference,
+            script=str(_SCRIPTS / "reference.py"),
         ),
         Runtime(
             name="openvino",
@@ -67,6 +70,7 @@ RUNTIMES: dict[str, Runtime] = {
             packages=("openvino",),
             open=None,
             served=str(_SERVED / "openvino.py"),
+            script=str(_SCRIPTS / "openvino.py"),
         ),
         Runtime(
             name="tract",
@@ -75,6 +79,7 @@ RUNTIMES: dict[str, Runtime] = {
             packages=("tract",),
             open=None,
             served=str(_SERVED / "tract.py"),
+            script=str(_SCRIPTS / "tract.py"),
         ),
         Runtime(
             name="onnxruntime-node",
@@ -84,6 +89,7 @@ RUNTIMES: dict[str, Runtime] = {
             open=None,
             served=str(_SERVED / "onnxruntime_js.cjs"),
             language="node",
+            script=str(_SCRIPTS / "again.cjs"),
         ),
         Runtime(
             name="onnxruntime-web",
@@ -93,6 +99,7 @@ RUNTIMES: dict[str, Runtime] = {
             open=None,
             served=str(_SERVED / "onnxruntime_js.cjs"),
             language="node",
+            script=str(_SCRIPTS / "again.cjs"),
         ),
     )
 }

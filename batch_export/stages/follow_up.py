@@ -38,6 +38,7 @@ from batch_export.stages import capture as capture_stage
 from batch_export.stages import plugin
 from batch_export.stages.follow_up_request import Answer, Request
 from batch_export.stages.output import StageOutput
+from batch_export.stages.runtime_report import RuntimeReport
 from batch_export.stages.workbench import Workbench
 
 _NUMBERS = ("load", "run", "mismatch", "dynamic")
@@ -54,6 +55,8 @@ def answer(request: Request, scratch: Path) -> Answer:
         words = f"{planned.cell.name} failed before the export, in stage {stage}: {request.record.message}"
         return Answer(False, words)
     follow_up = _FollowUp(request, bench, scratch)
+    if request.for_runtime:
+        return follow_up.reported()
     return follow_up.bisect() if request.question == "bisect" else follow_up.repro()
 
 
@@ -101,6 +104,21 @@ class _FollowUp:
         if unlike is not None:
             return replace(unlike, found=False, text=f"{unlike.text}. There is no smaller program that shows it")
         return Answer(False, f"{self._cell.name} does not fail in the same way when it is exported alone")
+
+    def reported(self) -> Answer:
+        """Writes what the developers of the provider's runtime need."""
+        stage, name = self._request.record.stage, self._cell.name
+        if stage not in _NUMBERS:
+            words = f"{name} failed in stage {stage}, so there is no file that its runtime ran"
+            return Answer(False, f"{words}. Next step: `repro {name}` without --for")
+        refused = self._refusal()
+        if refused is not None:
+            return replace(refused, found=False)
+        finding = self._finding()
+        if finding is None:
+            return Answer(False, f"{name}: the file agrees with eager here; run the sweep again")
+        report = RuntimeReport(name, self._request.planned.provider, finding)
+        return report.written(self._file(), self._bench.captured.program, self._kwargs, Path(self._request.folder))
 
     def _finding(self) -> Finding | None:
         if not self._captured():

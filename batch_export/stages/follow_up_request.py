@@ -30,6 +30,7 @@ class Request:
         tolerances: the run's, with the model's over them.
         timeout_s: when an attempt counts as an endless loop.
         memory_bytes: private memory of an attempt, as the run limits it.
+        for_runtime: whether a repro is for the developers of the provider's runtime.
     """
 
     question: Question
@@ -42,6 +43,7 @@ class Request:
     tolerances: dict[str, Tolerance] = field(default_factory=dict)
     timeout_s: float = 120.0
     memory_bytes: int = 0
+    for_runtime: bool = False
 
 
 @dataclass(frozen=True, slots=True)

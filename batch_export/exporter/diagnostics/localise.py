@@ -2,8 +2,9 @@
 
 A program (or a file and the exported program that it was made from) and inputs arrive; a `Finding` leaves: the ONNX
 node, the FX node, the module, the line of the model's source, and the one to blame: ONNX Runtime's optimiser (the same
-file agrees without it), the execution provider (the CPU agrees), our optimiser (the unoptimised translation agrees),
-ONNX Runtime's kernel (onnx's reference evaluator agrees on that node) or the translation. Nothing is changed or written
+file agrees without it), the execution provider (the CPU agrees), another runtime than ONNX Runtime as it is installed
+(that one agrees), our optimiser (the unoptimised translation agrees), ONNX Runtime's kernel (onnx's reference evaluator
+agrees on that node) or the translation. Nothing is changed or written
 outside temporary folders.
 """
 
@@ -30,7 +31,9 @@ from batch_export.runtime.failures import LoadError
 from batch_export.runtime.optimised_file import write_optimised
 from batch_export.runtime.provider_spec import ProviderSpec
 
-Blame = Literal["onnxruntime optimiser", "provider", "our optimiser", "onnxruntime kernel", "translation", "rounding"]
+Blame = Literal[
+    "onnxruntime optimiser", "provider", "runtime", "our optimiser", "onnxruntime kernel", "translation", "rounding"
+]
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 _REFERENCE = ProviderSpec("reference", "reference")
 
@@ -136,10 +139,14 @@ def _localised(
 ) -> Finding | None:
     """Searches the file, with `folder` (which may be the file's own) for its parts."""
     eager = EagerValues(program.exported_program, args, kwargs)
+    return _Case(path, folder, eager, feeds_of(program, args, kwargs), provider).finding(unoptimised)
+
+
+def feeds_of(program: ONNXProgram, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Value]:
+    """Returns the values of a program's inputs by name."""
     names = [value.name or "" for value in program.model.graph.inputs]
     given = program.adapt_torch_inputs_to_onnx(*args, **dict(kwargs or {}))
-    feeds = {name: to_value(tensor) for name, tensor in zip(names, given, strict=True)}
-    return _Case(path, folder, eager, feeds, provider).finding(unoptimised)
+    return {name: to_value(tensor) for name, tensor in zip(names, given, strict=True)}
 
 
 class _Case:
@@ -162,10 +169,22 @@ class _Case:
             return None
         if self._provider.graph_optimization != "disabled" and not self._wrong(file, self._plain):
             return self._blamed_on_runtime_optimiser(file)
+        if self._provider.kind != CPU.kind or self._provider.env:
+            return self._in_another_runtime(file, unoptimised)
         on_cpu = replace(self._plain, execution_provider=CPU.execution_provider, options={})
         if self._plain.execution_provider != on_cpu.execution_provider and not self._wrong(file, on_cpu):
             reason = f"the same file agrees on {on_cpu.execution_provider}"
             return self._searched(file, self._plain, "provider", reason)
+        return self._translated(file, unoptimised)
+
+    def _in_another_runtime(self, file: SlicedFile, unoptimised: Callable[[], ONNXProgram] | None) -> Finding | None:
+        """Blames a runtime that is not ONNX Runtime as it is installed here, if that one agrees."""
+        if self._wrong(file, replace(CPU, graph_optimization="disabled")):
+            return self._translated(file, unoptimised)
+        reason = f"the same file agrees in the ONNX Runtime installed here, {self._provider.name} is alone"
+        return self._searched(file, self._plain, "runtime", reason)
+
+    def _translated(self, file: SlicedFile, unoptimised: Callable[[], ONNXProgram] | None) -> Finding | None:
         if unoptimised is not None and not self._wrong(self._written(unoptimised()), self._plain):
             reason = "the same translation without our optimiser agrees"
             return self._searched(file, self._plain, "our optimiser", reason)

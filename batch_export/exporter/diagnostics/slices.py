@@ -110,7 +110,7 @@ class SlicedFile:
         for name in self.inputs:
             if name in needed and name not in fed:
                 part.graph.input.append(self._input_infos[name])
-        part.graph.input.extend(_value_info(name, value) for name, value in fed.items() if name in needed)
+        part.graph.input.extend(value_info(name, value) for name, value in fed.items() if name in needed)
         part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
         return part
 
@@ -184,7 +184,8 @@ def _captured(graph: onnx.GraphProto) -> Iterator[str]:
     yield from (value.name for value in graph.output if value.name not in own)
 
 
-def _value_info(name: str, value: Value) -> onnx.ValueInfoProto:
+def value_info(name: str, value: Value) -> onnx.ValueInfoProto:
+    """Returns the declaration of a value: its element type and its sizes."""
     if isinstance(value, RawTensor):
         kind = _ELEMENT_TYPES[value.dtype]
     else:

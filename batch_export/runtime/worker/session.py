@@ -180,22 +180,35 @@ def _launched(provider: ProviderSpec, runtime: Runtime, where: str, *, echo: boo
         raise ProviderUnavailableError(
             f"{where}: {runtime.called} needs the package {runtime.library}, which is not installed"
         )
-    inherited = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    start = [sys.executable, *_ALONE, serve.__file__]
-    if provider.env:
-        environment = _environment(provider, runtime, where)
-        start = [str(environment.program), *_ALONE, serve.__file__]
-        if runtime.language == "node":
-            start = [shutil.which("node") or "node", str(Path(serve.__file__).with_suffix(".cjs"))]
-            inherited["NODE_PATH"] = str(environment.folder / shelf.NODE_MODULES)
+    program, variables = interpreter(provider, runtime)
+    served = Path(serve.__file__).with_suffix(".cjs" if runtime.language == "node" else ".py")
 
     def command(read: int, write: int) -> list[str]:
-        return [*start, str(read), str(write), runtime.served]
+        return [*program, str(served), str(read), str(write), runtime.served]
 
     try:
-        return WorkerProcess(runtime.called, command, {**inherited, **provider.variables}, echo=echo)
+        return WorkerProcess(runtime.called, command, variables, echo=echo)
     except WorkerEndedError as error:
         raise ProviderUnavailableError(f"{where}: {error}") from error
+
+
+def interpreter(provider: ProviderSpec, runtime: Runtime) -> tuple[list[str], dict[str, str]]:
+    """Returns the command that runs a script with a runtime's packages, and the variables it runs with.
+
+    The provider's environment is made if need be.
+
+    Raises:
+        ProviderUnavailableError: it cannot be.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+    command = [sys.executable, *_ALONE]
+    if provider.env:
+        environment = _environment(provider, runtime, f"provider {provider.name}")
+        command = [str(environment.program), *_ALONE]
+        if runtime.language == "node":
+            command = [shutil.which("node") or "node"]
+            inherited["NODE_PATH"] = str(environment.folder / shelf.NODE_MODULES)
+    return command, {**inherited, **provider.variables}
 
 
 def _environment(provider: ProviderSpec, runtime: Runtime, where: str) -> shelf.Environment:
