@@ -25,6 +25,9 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 RARER = ("tests/test_exporter_architectures.py", "tests/test_exporter_pipeline.py")
 """The files with tests marked `ops`."""
 
+TYPED = ("tests/test_documentation.py", "tests/test_first_and_last_minute.py")
+"""The files with tests marked `docs`."""
+
 
 def shared_by_tests() -> list[str]:
     """The modules and packages that the tests share: all but the tests themselves, seen from their folder."""
@@ -135,7 +138,7 @@ def docs(session: nox.Session) -> None:
     quiet = {"NO_MKDOCS_2_WARNING": "1"}  # Material's notice about its successor; it is fixed until 2027
     session.run("mkdocs", "build", "--strict", "--quiet", "--site-dir", "site", env=quiet)
     if "--no-commands" not in session.posargs:
-        session.run("pytest", "-m", "docs", "tests/test_documentation.py", *session.posargs, env=ONE_THREAD)
+        session.run("pytest", "-m", "docs", *TYPED, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session
