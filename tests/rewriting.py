@@ -15,7 +15,7 @@ import onnxruntime
 from onnxscript.rewriter import RewriteRule
 from onnxscript.rewriter.pattern import Constant
 
-from batch_export.exporter.optimise import passes, rewrite_rules
+from batch_export.exporter.optimise import dead_code, rewrite_rules, rewriting
 
 
 def named_rules() -> dict[str, RewriteRule]:
@@ -44,8 +44,8 @@ def applied(rule: RewriteRule, text: str) -> tuple[onnx.ModelProto, onnx.ModelPr
     before = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text), data_prop=True)
     model = ir.from_proto(before)
     root = rule._target_pattern.outputs[0].producer()
-    count = passes._rewrite_all(model, {str(root.op) if root is not None else "*": (rule,)})
-    passes.remove_dead_code(model)
+    count = rewriting.apply(model, {str(root.op) if root is not None else "*": (rule,)})
+    dead_code.remove_dead_code(model)
     return before, ir.to_proto(model), count
 
 

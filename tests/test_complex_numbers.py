@@ -37,6 +37,8 @@ ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "unsqueeze": lambda z, r: z.unsqueeze(-1),
+    "squeeze_axes": lambda z, r: z[:1, :, None].squeeze(2).squeeze(1).squeeze((0, -1)),
+    "squeeze_all": lambda z, r: z[:1, :, None].squeeze(),
     "select": lambda z, r: z.select(-1, 0),
     "index": lambda z, r: z[..., [1, 0]] + z[:, [0, 2, 1]],
     "gather": lambda z, r: z.gather(-1, torch.zeros(2, 3, 1, dtype=torch.int64)),

@@ -16,7 +16,7 @@ import batch_export.errors
 from batch_export.error_codes import EXPLANATIONS, code_of, explanation_of, words
 from batch_export.error_codes.__main__ import page
 from batch_export.error_codes.explanation import Explanation, Kind
-from batch_export.judge.verdict import _KINDS
+from batch_export.judge.mismatch import KINDS
 
 PROJECT = Path(__file__).parents[1]
 PYTHON = [one for one in EXPLANATIONS if one.kind is Kind.PYTHON]
@@ -126,18 +126,18 @@ def test_every_error_class_has_a_code() -> None:
 
 
 def test_every_class_that_a_verdict_or_a_finding_names_has_a_code() -> None:
-    sources = [PROJECT / "batch_export" / name for name in ("judge/verdict.py", "plan/walk.py", "stages/check.py")]
+    sources = [PROJECT / "batch_export" / name for name in ("judge/problems.py", "plan/walk.py", "stages/check.py")]
     named = {
         found
         for path in sources
         for found in re.findall(
-            r"(?:_Problem|Failure)\(\s*\"\w+\",\s*\"(\w+)\"|_finding\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
+            r"(?:Problem|Failure)\(\s*\"\w+\",\s*\"(\w+)\"|_finding\(\s*\"(\w+)\"", path.read_text(encoding="utf-8")
         )
         for found in found
         if found
     }
-    assert {"StaticAxis", "OpsetMismatch", "NothingFinite", "SizeRefused"} <= named | set(_KINDS)
-    assert [one for one in sorted(named | set(_KINDS)) if explanation_of(one) is None] == []
+    assert {"StaticAxis", "OpsetMismatch", "NothingFinite", "SizeRefused"} <= named | set(KINDS)
+    assert [one for one in sorted(named | set(KINDS)) if explanation_of(one) is None] == []
 
 
 def test_codes_are_unique_and_rising() -> None:

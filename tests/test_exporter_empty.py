@@ -107,3 +107,36 @@ def test_adaptive_averages_of_images_of_free_size(sizes: tuple[int, int, int]) -
     x = torch.randn(batch, 3, height, width)
     for actual, expected in zip(program(x), module(x), strict=True):
         torch.testing.assert_close(torch.as_tensor(actual), expected, rtol=1e-5, atol=1e-5)
+
+
+def shapes_of_pixels(x: Tensor) -> Any:
+    return functional.pixel_shuffle(x, 2), functional.pixel_shuffle(x[None, None], 2)
+
+
+IMAGES: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
+    "instance_norm": (lambda x: functional.instance_norm(x, weight=torch.ones(4), bias=torch.zeros(4)), (2, 4, 3, 5)),
+    "instance_norm_of_a_row": (lambda x: functional.instance_norm(x), (2, 4, 3)),
+    "local_response_norm": (lambda x: functional.local_response_norm(x, 2), (2, 4, 3)),
+    "local_response_norm_of_images": (lambda x: functional.local_response_norm(x, 5), (2, 4, 3, 5)),
+    "pixel_shuffle": (shapes_of_pixels, (2, 4, 3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("count", [0, 2, 7])
+def test_any_length_of_images(name: str, count: int) -> None:
+    function, shape = IMAGES[name]
+    program = export(Calls(function), (torch.randn(shape),), dynamic_shapes=({2: "height"},))
+    x = torch.randn(*shape[:2], count, *shape[3:])
+    for one, other in zip(program(x), pytree.tree_leaves(function(x)), strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_any_number_of_channels(count: int) -> None:
+    def pooled(x: Tensor) -> Tensor:
+        return functional.local_response_norm(x, 3)
+
+    program = export(Calls(pooled), (torch.randn(2, 4, 3),), dynamic_shapes=({1: "channels"},))
+    x = torch.randn(2, count, 3)
+    torch.testing.assert_close(torch.as_tensor(program(x)[0]), pooled(x))

@@ -379,9 +379,11 @@ def test_a_decomposition_that_fixes_a_size_is_refused() -> None:
     captured = capture(Fn(lambda _, x: x + 1).eval(), (X,), dynamic_shapes=({0: "batch"},))
     (fake,) = [node.meta["val"] for node in captured.program.graph.nodes if node.name == "x"]
     shape_env = fake.fake_mode.shape_env
-    with pytest.raises(DecompositionError, match="holds for one size only"), sizes_stay_free(shape_env, "aten.planted"):
-        int(fake.shape[0])
-    assert not fake.shape[0].node.expr.is_number
+    for _ in range(2):  # torch does not decide twice: the second time is a translation at another opset
+        refused = pytest.raises(DecompositionError, match="holds for one size only")
+        with refused, sizes_stay_free(shape_env, "aten.planted", "x"):
+            int(fake.shape[0])
+        assert not fake.shape[0].node.expr.is_number
 
 
 @pytest.mark.parametrize("dynamic", [None, ({0: "a", 1: "b", 2: "c"},)])

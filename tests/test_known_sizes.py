@@ -14,7 +14,7 @@ from exporting import assert_same, eager
 from rewriting import assert_equal, run_both
 
 from batch_export import export
-from batch_export.exporter.optimise import known_sizes, passes, shorter_forms
+from batch_export.exporter.optimise import dead_code, equal_parts, known_sizes, shorter_forms
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 GRAPHS = {
@@ -99,9 +99,9 @@ def simplified(text: str) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     model = ir.from_proto(before)
     shorter_forms.shorten(model)
     known_sizes.simplify(model)
-    passes._merge_constants(model)
-    passes._common_subexpressions(model)
-    passes.remove_dead_code(model)
+    equal_parts.merge_constants(model)
+    equal_parts.merge_subexpressions(model)
+    dead_code.remove_dead_code(model)
     return before, ir.to_proto(model)
 
 

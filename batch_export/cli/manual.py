@@ -24,7 +24,7 @@ Commands (in place of `python -m batch_export`, `batch-export` works too)
   python -m batch_export +sweep=smoke               a few small models on every provider that runs anywhere
   python -m batch_export matrix.models=[bert_tiny,'vit*','tag:vision'] matrix.opsets=[18,21]
   python -m batch_export plan +sweep=all            a verb and its words; `VERB --help` says what it takes
-  python -m batch_export -q +sweep=all              tells only what is not as expected
+  python -m batch_export -q +sweep=all              prints only what is not as expected
   python -m batch_export --last-failed              the last run again, only the cells that failed
 
 Verbs

@@ -16,7 +16,8 @@ from omegaconf import OmegaConf
 
 from batch_export.numbers.tolerances import DEFAULT_TOLERANCES
 from batch_export.record import Cell
-from batch_export.spec import Exclusion, Expectation
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.spec import Exclusion, Expectation, RunnerSpec
 
 SCHEMA_NAME = "batch_export_schema"
 
@@ -30,26 +31,24 @@ class MatrixConfig(_Axes):  # type: ignore[misc]  # a key for each axis, which o
     require_providers: bool = False
 
 
-@dataclass
-class RunnerConfig:
-    n_jobs: int = -1
-    timeout_s: float = 300.0
-    memory_gb: float = 0.0
-    threads: int = 1
-    retries: int = 0
-    allow_flaky: bool = False
-    engine: str = "local"
-    address: str = ""
+def _unfrozen(spec: type) -> Any:
+    """A dataclass with the keys and values of a frozen one: OmegaConf lets nobody override those of a frozen one."""
+    hints = get_type_hints(spec)
+    return make_dataclass(f"_{spec.__name__}", [(one.name, hints[one.name], one.default) for one in fields(spec)])
+
+
+_Runner: Any = _unfrozen(RunnerSpec)
+_Measure: Any = _unfrozen(MeasureSpec)
 
 
 @dataclass
-class MeasureConfig:
-    enabled: bool = True
-    budget_s: float = 5.0
-    min_s: float = 0.2
-    min_runs: int = 20
-    threads: int = 1
-    refresh: str = "missing"
+class RunnerConfig(_Runner):  # type: ignore[misc]  # the keys of the spec
+    pass
+
+
+@dataclass
+class MeasureConfig(_Measure):  # type: ignore[misc]  # the keys of the spec
+    pass
 
 
 @dataclass

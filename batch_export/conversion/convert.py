@@ -6,8 +6,10 @@ model: what it made is kept only where both files were run and agree.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,13 +90,8 @@ def convert(path: Path, opset: int, dest: Path) -> Conversion:
 
 def _at(model: ir.Model, start: int, opset: int) -> tuple[ir.Model, int]:
     """The model at the opset, and how many nodes were changed by our rules."""
-    try:
+    with _by_onnx(f"from opset {start} to {steps.LOWEST}", f"start from a file of opset {steps.LOWEST} or later"):
         model = reading.within_rules(model, start)
-    except Exception as error:
-        raise OpsetError(
-            f"onnx's converter does not bring the file from opset {start} to {steps.LOWEST}: {one_line(str(error))}",
-            next_step=f"start from a file of opset {steps.LOWEST} or later",
-        ) from error
     model = reading.prepared(model) if start < steps.LOWEST else model
     level = max(opset, steps.LOWEST)
     random_numbers.keep_dropout(model)
@@ -106,14 +103,20 @@ def _at(model: ir.Model, start: int, opset: int) -> tuple[ir.Model, int]:
             schema_dtypes.fit(node, level)
     if opset < steps.LOWEST:
         model.ir_version = ir_version_for(level)
-        try:
+        with _by_onnx(f"to opset {opset}", f"choose opset {steps.LOWEST} or a later one"):
             model = reading.by_onnx(model, opset)
-        except Exception as error:
-            raise OpsetError(
-                f"onnx's converter does not bring the file to opset {opset}: {one_line(str(error))}",
-                next_step=f"choose opset {steps.LOWEST} or a later one",
-            ) from error
     return model, changed
+
+
+@contextlib.contextmanager
+def _by_onnx(way: str, next_step: str) -> Iterator[None]:
+    """Says which way it was on which onnx's own converter failed, and what to do."""
+    try:
+        yield
+    except Exception as error:
+        raise OpsetError(
+            f"onnx's converter does not bring the file {way}: {one_line(str(error))}", next_step=next_step
+        ) from error
 
 
 def _moved(made: Path, dest: Path) -> None:

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
@@ -30,24 +30,33 @@ _UNCOUNTED = frozenset({"pip", "setuptools", "wheel", "uv"})
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """An environment that is there.
+class Made:
+    """What its folder says of a whole environment.
 
     Attributes:
-        folder: where it is.
         requirements, language, interpreter: what it was asked for.
         content: what it holds, `name==version` each; of a package installed from a local folder with a digest as well.
         maker: the program that installed into it.
         seconds: how long making it took.
     """
 
-    folder: Path
     requirements: tuple[str, ...]
     language: Language
     interpreter: str
     content: tuple[str, ...]
     maker: str = ""
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment(Made):
+    """An environment that is there.
+
+    Attributes:
+        folder: where it is.
+    """
+
+    folder: Path
 
     @property
     def name(self) -> str:
@@ -63,15 +72,6 @@ class Environment:
     def resolved(self) -> str:
         """What results that come from it depend on, as one line."""
         return "; ".join((f"{self.language} {self.interpreter}", *self.content))
-
-
-class _Marker(msgspec.Struct):
-    requirements: tuple[str, ...]
-    language: Language
-    interpreter: str
-    content: tuple[str, ...]
-    maker: str = ""
-    seconds: float = 0.0
 
 
 def root() -> Path:
@@ -100,18 +100,10 @@ def found(wanted: Request) -> Environment | None:
 def opened(folder: Path) -> Environment | None:
     """Returns the environment of a folder; None when it is half-made or none."""
     try:
-        marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
+        made = msgspec.json.decode((folder / MARKER).read_bytes(), type=Made)
     except (OSError, msgspec.MsgspecError):
         return None
-    return Environment(
-        folder,
-        marker.requirements,
-        marker.language,
-        marker.interpreter,
-        marker.content,
-        marker.maker,
-        marker.seconds,
-    )
+    return Environment(folder=folder, **asdict(made))
 
 
 def damage(environment: Environment) -> str:
@@ -128,9 +120,9 @@ def damage(environment: Environment) -> str:
 def finish(folder: Path, wanted: Request, interpreter: str, maker: str, seconds: float) -> Environment:
     """Marks an environment as whole and returns it."""
     holds = content(folder, wanted.language)
-    marker = _Marker(wanted.requirements, wanted.language, interpreter, holds, maker, seconds)
+    made = Made(wanted.requirements, wanted.language, interpreter, holds, maker, seconds)
     with whole_file(folder / MARKER) as stream:
-        stream.write(msgspec.json.format(msgspec.json.encode(marker), indent=1))
+        stream.write(msgspec.json.format(msgspec.json.encode(made), indent=1))
     whole = opened(folder)
     assert whole is not None
     return whole

@@ -9,7 +9,6 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -51,11 +50,11 @@ class ExportOptions:
 
 
 def dynamo_export(
-    model: torch.nn.Module | Callable[..., Any] | torch.export.ExportedProgram,
+    model: torch.nn.Module | Callable[..., object] | torch.export.ExportedProgram,
     /,
-    *model_args: Any,
+    *model_args: object,
     export_options: ExportOptions | None = None,
-    **model_kwargs: Any,
+    **model_kwargs: object,
 ) -> ONNXProgram:
     """Exports a model; deprecated in favour of `export`.
 

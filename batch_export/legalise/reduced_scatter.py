@@ -12,7 +12,22 @@ import onnx_ir as ir
 from batch_export.legalise.rules import NoForm, Result, attribute, first, needed, rank
 from batch_export.legalise.writing import Writer
 
+_INPUTS = {
+    "ScatterND": ("", "float[4,2] x, float[3,2] u", "float[4,2] y", "int64[3,1] i = {1, 3, 1}"),
+    "ScatterElements": (
+        "axis = 1, ",
+        "float[2,4] x, float[2,3] u",
+        "float[2,4] y",
+        "int64[2,3] i = {0, 2, 0, 3, 3, 1}",
+    ),
+}
 _COMBINE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
+
+
+def example(name: str, reduction: str) -> tuple[str, ...]:
+    """The arguments of an example of one of the two operators, some of whose updates meet at one place."""
+    attributes, inputs, outputs, indices = _INPUTS[name]
+    return f'y = {name} <{attributes}reduction = "{reduction}"> (x, i, u)', inputs, outputs, indices
 
 
 def scatter_nd(node: ir.Node, op: Writer) -> Result:

@@ -38,24 +38,8 @@ RULES = {
         ),
         "images of other than two dimensions",
     ),
-    "ScatterND": Rule(
-        _scatter,
-        _of(
-            'y = ScatterND <reduction = "add"> (x, i, u)',
-            "float[4,2] x, float[3,2] u",
-            "float[4,2] y",
-            "int64[3,1] i = {1, 3, 1}",
-        ),
-    ),
-    "ScatterElements": Rule(
-        _scatter,
-        _of(
-            'y = ScatterElements <axis = 1, reduction = "add"> (x, i, u)',
-            "float[2,4] x, float[2,3] u",
-            "float[2,4] y",
-            "int64[2,3] i = {0, 2, 0, 3, 3, 1}",
-        ),
-    ),
+    "ScatterND": Rule(_scatter, _of(*reduced_scatter.example("ScatterND", "add"))),
+    "ScatterElements": Rule(_scatter, _of(*reduced_scatter.example("ScatterElements", "add"))),
     "RoiAlign": Rule(
         _roi_align,
         _of(

@@ -308,22 +308,6 @@ RULES = {
     ),
     "OptionalHasElement": Rule(_has_element, _of("y = OptionalHasElement (x)", "float[2] x", "bool y")),
     "OptionalGetElement": Rule(_get_element, _of("y = OptionalGetElement (x)", "float[2] x", "float[2] y")),
-    "ScatterND": Rule(
-        _scatter,
-        _of(
-            'y = ScatterND <reduction = "max"> (x, i, u)',
-            "float[4,2] x, float[3,2] u",
-            "float[4,2] y",
-            "int64[3,1] i = {1, 3, 1}",
-        ),
-    ),
-    "ScatterElements": Rule(
-        _scatter,
-        _of(
-            'y = ScatterElements <axis = 1, reduction = "min"> (x, i, u)',
-            "float[2,4] x, float[2,3] u",
-            "float[2,4] y",
-            "int64[2,3] i = {0, 2, 0, 3, 3, 1}",
-        ),
-    ),
+    "ScatterND": Rule(_scatter, _of(*reduced_scatter.example("ScatterND", "max"))),
+    "ScatterElements": Rule(_scatter, _of(*reduced_scatter.example("ScatterElements", "min"))),
 }

@@ -70,6 +70,7 @@ RUNTIMES: dict[str, Runtime] = {
             packages=("openvino",),
             open=None,
             served=str(_SERVED / "openvino.py"),
+            functions=False,  # 2026.4: no conversion rule found for the calls
             script=str(_SCRIPTS / "openvino.py"),
         ),
         Runtime(
@@ -79,6 +80,7 @@ RUNTIMES: dict[str, Runtime] = {
             packages=("tract",),
             open=None,
             served=str(_SERVED / "tract.py"),
+            functions=False,  # 0.23: Unimplemented
             script=str(_SCRIPTS / "tract.py"),
         ),
         Runtime(

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
@@ -227,7 +226,9 @@ class _FollowUp:
         return Answer(True, f"{self._cell.name}: output {wrong[0]!r} is wrong. To blame: capture: {reason}", facts)
 
     def _unfit_module(self, error: OnnxExporterError) -> Answer:
-        def attempt(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], expected: None) -> Symptom | None:
+        def attempt(
+            module: object, args: tuple[object, ...], kwargs: dict[str, object], expected: None
+        ) -> Symptom | None:
             try:
                 capture(module, args, kwargs)
             except OnnxExporterError as other:
@@ -235,7 +236,12 @@ class _FollowUp:
                 return {"stage": other.stage, "error_class": name, "operator": "", "message": other.problem}
             return None
 
-        symptom = {"stage": error.stage, "error_class": type(error).__name__, "operator": "", "message": str(error)}
+        symptom: Symptom = {
+            "stage": error.stage,
+            "error_class": type(error).__name__,
+            "operator": "",
+            "message": str(error),
+        }
         path, module, _, _, found = smallest_module(self._bench.module, (), self._kwargs, attempt, symptom)
         text = (
             f"{self._cell.name}: the smallest module that cannot be captured is {path or 'the model itself'!r} "

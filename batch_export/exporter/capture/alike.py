@@ -83,7 +83,7 @@ def _changed_call(block: torch.nn.Module) -> str:
     return ""
 
 
-def _plain(module: torch.nn.Module) -> dict[str, Any]:
+def _plain(module: torch.nn.Module) -> dict[str, object]:
     return {name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
 
 
@@ -163,10 +163,10 @@ class Reads:
 
 
 class _Watched:
-    def __init__(self, noted: set[tuple[int, str]], name: str, of_class: Any) -> None:
+    def __init__(self, noted: set[tuple[int, str]], name: str, of_class: object) -> None:
         self._noted, self._name, self._of_class = noted, name, of_class
 
-    def __get__(self, instance: Any, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
             if self._of_class is _MISSING:
                 raise AttributeError(self._name)
@@ -177,10 +177,10 @@ class _Watched:
             raise AttributeError(self._name)
         return found
 
-    def __set__(self, instance: Any, value: Any) -> None:
+    def __set__(self, instance: object, value: object) -> None:
         vars(instance)[self._name] = value
 
-    def __delete__(self, instance: Any) -> None:
+    def __delete__(self, instance: object) -> None:
         if self._name not in vars(instance):
             raise AttributeError(self._name)
         del vars(instance)[self._name]

@@ -14,7 +14,7 @@ import torch
 
 from batch_export.calling.users_line import users_level
 
-_DEPRECATED: Mapping[str, tuple[Any, str]] = {
+_DEPRECATED: Mapping[str, tuple[object, str]] = {
     "training": (None, "put the model into the mode that you want with model.train() or model.eval() before exporting"),
     "operator_export_type": (
         None,
@@ -26,15 +26,17 @@ _DEPRECATED: Mapping[str, tuple[Any, str]] = {
     ),
     "do_constant_folding": (True, "use optimize=True or optimize=False"),
     "custom_opsets": (None, "pass version=... to torch.onnx.ops.symbolic, or set opset_imports on program.model"),
-    "export_modules_as_functions": (False, "leave it out: nodes carry their module in the metadata key `namespace`"),
+    "export_modules_as_functions": (False, "it is called modules_as_functions now, and is taken as that"),
     "autograd_inlining": (True, "leave it out: autograd functions are always inlined"),
 }
 
 
+_TAKEN = frozenset({"export_modules_as_functions"})
+"""Those that mean another parameter of today."""
 _TORCHS_DEFAULTS = {"training": "EVAL", "operator_export_type": "ONNX", "operator_export_types": "ONNX"}
 
 
-def warn_deprecated(given: Mapping[str, Any]) -> None:
+def warn_deprecated(given: Mapping[str, object]) -> None:
     """Warns about each deprecated parameter that has a value of its own, and says what to do instead.
 
     Raises:
@@ -46,19 +48,21 @@ def warn_deprecated(given: Mapping[str, Any]) -> None:
         _, instead = _DEPRECATED[name]
         if not is_default(name, value):
             warnings.warn(
-                f"export(): {name} is deprecated and does nothing; {instead}", DeprecationWarning, stacklevel=3
+                f"export(): {name} is deprecated{'' if name in _TAKEN else ' and does nothing'}; {instead}",
+                DeprecationWarning,
+                stacklevel=3,
             )
 
 
-def is_default(name: str, value: Any) -> bool:
+def is_default(name: str, value: object) -> bool:
     """Whether a deprecated parameter is given what it has anyway: None, or torch's own default."""
     default, _ = _DEPRECATED[name]
     return value is None or value == default or getattr(value, "name", "") == _TORCHS_DEFAULTS.get(name)
 
 
 def of_exportable_module(
-    model: Any, args: Any, kwargs: Any, dynamic_shapes: Any, input_names: Any, output_names: Any
-) -> tuple[Any, Any, Any, Any, Any]:
+    model: object, args: object, kwargs: object, dynamic_shapes: object, input_names: object, output_names: object
+) -> tuple[object, Any, Any, Any, Any]:
     """The inputs, shapes and names that a `torch.onnx.ExportableModule` brings along, where no inputs are given."""
     kind = getattr(torch.onnx, "ExportableModule", None)
     if kind is None or not isinstance(model, kind) or args or kwargs:
@@ -73,7 +77,7 @@ def of_exportable_module(
     )
 
 
-def warn_of_older_ways(f: Any, dynamic_axes: Any, dynamo: bool) -> None:
+def warn_of_older_ways(f: object, dynamic_axes: object, dynamo: bool) -> None:
     """Warns of what still works and has a better way by now; of `dynamo=False` torch's own exporter says so."""
     older = {
         "dynamic_axes": (bool(dynamic_axes) and dynamo, "dynamic_shapes=..., a tree like the inputs"),
@@ -85,7 +89,9 @@ def warn_of_older_ways(f: Any, dynamic_axes: Any, dynamo: bool) -> None:
             warnings.warn(message, DeprecationWarning, stacklevel=users_level())
 
 
-def example_inputs(model: Any, args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def example_inputs(
+    model: object, args: object, kwargs: Mapping[str, object] | None
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """Positional and keyword inputs: a single value becomes a tuple, a trailing dict of parameter names keywords.
 
     A dict at the end of `args` is taken as keyword inputs when no `kwargs` are given and all its keys are parameters

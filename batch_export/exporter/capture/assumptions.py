@@ -7,7 +7,6 @@ model agree at the example inputs and at others of the same sizes; an error that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -39,8 +38,8 @@ def check(
     strategy: str,
     program: torch.export.ExportedProgram,
     module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
     assumptions: Sequence[Assumption],
 ) -> None:
     """Runs program and model at the example inputs and at others.

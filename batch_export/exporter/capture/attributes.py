@@ -19,14 +19,14 @@ _DEPTH = 3
 """Containers in containers are compared down to here."""
 
 
-def _attributes(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
+def _attributes(module: torch.nn.Module) -> dict[str, dict[str, object]]:
     return {
         path: {name: value for name, value in vars(one).items() if name not in _OF_EVERY_MODULE}
         for path, one in module.named_modules()
     }
 
 
-def _frozen(value: Any, depth: int = _DEPTH) -> Any:
+def _frozen(value: object, depth: int = _DEPTH) -> Any:
     """What a container holds now; other values are themselves."""
     if depth and isinstance(value, (list, tuple)):
         return [_frozen(item, depth - 1) for item in value]
@@ -35,7 +35,7 @@ def _frozen(value: Any, depth: int = _DEPTH) -> Any:
     return value
 
 
-def _equal(before: Any, after: Any) -> bool:
+def _equal(before: object, after: object) -> bool:
     if before is after:
         return True
     if isinstance(before, list) and isinstance(after, list):
@@ -54,7 +54,7 @@ def _is_remembered(module: torch.nn.Module, name: str) -> bool:
     return name.startswith("_") and any(one.__module__.startswith("torch.nn.") for one in classes)
 
 
-def _changed(module: torch.nn.Module, before: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _changed(module: torch.nn.Module, before: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
     missing = object()
     for path, now in _attributes(module).items():
         earlier = before.get(path, {})
@@ -65,7 +65,7 @@ def _changed(module: torch.nn.Module, before: Mapping[str, Mapping[str, Any]]) -
                 yield f"{path}.{name}" if path else name
 
 
-def _forget_new(module: torch.nn.Module, before: Mapping[str, Mapping[str, Any]]) -> None:
+def _forget_new(module: torch.nn.Module, before: Mapping[str, Mapping[str, object]]) -> None:
     """Takes away what forward added: during capture these are tensors without content."""
     for path, one in module.named_modules():
         for name in [name for name in vars(one) if name not in _OF_EVERY_MODULE]:

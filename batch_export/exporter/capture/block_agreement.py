@@ -56,12 +56,12 @@ def without_modes() -> Iterator[None]:
         yield
 
 
-def _of_result(output: Any, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Hashable:
+def _of_result(output: object, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Hashable:
     return known.get(output, output) if isinstance(output, torch.fx.Node) else (type(output), expression(output))
 
 
 def _written(node: torch.fx.Node, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Any:
-    def leaf(argument: Any) -> Any:
+    def leaf(argument: object) -> Any:
         if not isinstance(argument, torch.fx.Node):
             return (type(argument), str(argument))
         if argument in known:

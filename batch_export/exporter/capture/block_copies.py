@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -34,8 +34,11 @@ from batch_export.exporter.capture.block_recording import (
     weights,
 )
 
+if TYPE_CHECKING:  # a private name, which another torch may not have
+    from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
 
-def require_weights(recording: Recording, block: torch.nn.Module, tracer: Any) -> None:
+
+def require_weights(recording: Recording, block: torch.nn.Module, tracer: Tracer) -> None:
     """Looks whether another block's weights can stand for a recording's.
 
     Raises:
@@ -47,7 +50,9 @@ def require_weights(recording: Recording, block: torch.nn.Module, tracer: Any) -
             raise NotSharedError(f"its weight {where} is not in the graph")
 
 
-def written(recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Any, *, whole: bool) -> Any:
+def written(
+    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Tracer, *, whole: bool
+) -> object:
     """Writes what a recording says for another call and returns that call's result; `require_weights` comes first.
 
     Args:
@@ -87,7 +92,7 @@ def written(recording: Recording, path: str, block: torch.nn.Module, call: Call,
     return pytree.tree_unflatten(leaves, recording.spec)
 
 
-def _given(recording: Recording, block: torch.nn.Module, call: Call, tracer: Any) -> dict[torch.fx.Node, Any]:
+def _given(recording: Recording, block: torch.nn.Module, call: Call, tracer: Tracer) -> dict[torch.fx.Node, Any]:
     """A node from outside of the recording -> that of this call."""
     found = weights(block, tracer)
     return {
@@ -96,7 +101,7 @@ def _given(recording: Recording, block: torch.nn.Module, call: Call, tracer: Any
 
 
 def _node_by_node(
-    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Any
+    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Tracer
 ) -> dict[torch.fx.Node, Any]:
     known = _given(recording, block, call, tracer)
     for node in recording.nodes:
@@ -115,7 +120,7 @@ def _node_by_node(
 
 
 def _as_one(
-    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Any
+    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Tracer
 ) -> dict[torch.fx.Node, Any]:
     known = _given(recording, block, call, tracer)
     around = _around(tracer)
@@ -143,11 +148,11 @@ def _as_one(
     return known
 
 
-def _snapshot(value: Any) -> Any:
+def _snapshot(value: object) -> object:
     return snapshot_fake(value) if isinstance(value, torch.Tensor) else value
 
 
-def copied_meta(node: torch.fx.Node) -> dict[str, Any]:
+def copied_meta(node: torch.fx.Node) -> dict[str, object]:
     """What is known of a node, for a copy of it."""
     meta = {key: value for key, value in node.meta.items() if key != MARK}
     value = meta.get("val")
@@ -156,7 +161,7 @@ def copied_meta(node: torch.fx.Node) -> dict[str, Any]:
     return meta
 
 
-def _named(node: torch.fx.Node, tracer: Any) -> str | None:
+def _named(node: torch.fx.Node, tracer: Tracer) -> str | None:
     """The name that torch's tracer asks for: an operator's without its overload."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return None
@@ -164,7 +169,7 @@ def _named(node: torch.fx.Node, tracer: Any) -> str | None:
     return name
 
 
-def _own_constant(recording: Recording, node: torch.fx.Node, tracer: Any) -> str:
+def _own_constant(recording: Recording, node: torch.fx.Node, tracer: Tracer) -> str:
     """The name of a copy's constant: one that every call makes anew is a tensor of its own."""
     if node in recording.is_common:
         return str(node.target)
@@ -194,7 +199,7 @@ def below(path: str, inner: str) -> str:
     return f"{path}.{inner}" if inner else path
 
 
-def _around(tracer: Any) -> dict[str, tuple[str, str]]:
+def _around(tracer: Tracer) -> dict[str, tuple[str, str]]:
     """The modules around a call, as torch's tracer has them."""
     return {
         key: (where, kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}")
@@ -202,7 +207,7 @@ def _around(tracer: Any) -> dict[str, tuple[str, str]]:
     }
 
 
-def _stack(node: torch.fx.Node, recording: Recording, path: str, tracer: Any) -> dict[str, tuple[str, Any]]:
+def _stack(node: torch.fx.Node, recording: Recording, path: str, tracer: Tracer) -> dict[str, tuple[str, Any]]:
     """The modules around a copied node: those around the call, then the recording's own under the new path."""
     before = {
         inner: tracer.num_calls.get(below(path, inner), 0) - first for inner, (first, _) in recording.calls.items()

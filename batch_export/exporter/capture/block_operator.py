@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 import weakref
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -56,7 +55,7 @@ class Source:
     results: list[torch.fx.Node]
     module: torch.fx.GraphModule | None = field(default=None)
 
-    def run(self, given: list[torch.Tensor], sizes: list[Any]) -> list[torch.Tensor]:
+    def run(self, given: list[torch.Tensor], sizes: list[object]) -> list[torch.Tensor]:
         """What the block gives for another one's inputs and weights."""
         if self.module is None:
             self.module = self._as_module()
@@ -76,7 +75,7 @@ SOURCES: weakref.WeakValueDictionary[int, Source] = weakref.WeakValueDictionary(
 """The sources of the programs that are alive, by number."""
 
 
-def _run(given: list[torch.Tensor], sizes: list[Any], number: int) -> list[torch.Tensor]:
+def _run(given: list[torch.Tensor], sizes: list[object], number: int) -> list[torch.Tensor]:
     return SOURCES[number].run(given, sizes)
 
 

@@ -11,11 +11,14 @@ import itertools
 import operator
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_slot
 from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:  # a private name, which another torch may not have
+    from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
 
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.memory_format)
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -40,7 +43,7 @@ class NotSharedError(Exception):
 class Call:
     """How a block is called: its leaves, their nodes, and what two calls must share (`key`)."""
 
-    leaves: list[Any]
+    leaves: list[object]
     nodes: list[torch.fx.Node | None]
     key: Hashable
 
@@ -71,7 +74,7 @@ class Recording:
     outer: dict[torch.fx.Node, Place]
     moved: dict[Place, torch.fx.Node]
     outputs: list[Any]
-    leaves: list[Any]
+    leaves: list[object]
     spec: pytree.TreeSpec
     constants: dict[torch.fx.Node, torch.Tensor]
     is_common: set[torch.fx.Node] = field(default_factory=set)
@@ -121,14 +124,14 @@ class Recording:
             )
 
 
-def node_of(value: Any, tracer: Any) -> torch.fx.Node | None:
+def node_of(value: Any, tracer: Tracer) -> torch.fx.Node | None:
     """The node that stands for a tensor in the graph; None when there is none."""
     found = get_proxy_slot(value, tracer, None)
     node: torch.fx.Node | None = None if found is None else found.proxy.node
     return node
 
 
-def described_call(args: Sequence[Any], kwargs: Mapping[str, Any], tracer: Any) -> Call:
+def described_call(args: Sequence[object], kwargs: Mapping[str, object], tracer: Tracer) -> Call:
     """How a block is called.
 
     Raises:
@@ -146,7 +149,7 @@ def described_call(args: Sequence[Any], kwargs: Mapping[str, Any], tracer: Any) 
     return Call(leaves, nodes, (str(spec), tuple(key)))
 
 
-def ties(block: torch.nn.Module, call: Call, tracer: Any) -> Hashable:
+def ties(block: torch.nn.Module, call: Call, tracer: Tracer) -> Hashable:
     """Which weights of a block are one tensor, and which of them it is given as well."""
     firsts: dict[torch.fx.Node, str] = {}
     of_weights = weights(block, tracer)
@@ -157,12 +160,12 @@ def ties(block: torch.nn.Module, call: Call, tracer: Any) -> Hashable:
     )
 
 
-def leaves(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def leaves(args: Sequence[object], kwargs: Mapping[str, object]) -> list[object]:
     """What a call is given, without its structure."""
     return _flat((tuple(args), dict(kwargs)), "is given")[0]
 
 
-def _flat(value: Any, verb: str) -> tuple[list[Any], pytree.TreeSpec]:
+def _flat(value: object, verb: str) -> tuple[list[object], pytree.TreeSpec]:
     leaves, spec = pytree.tree_flatten(value, is_leaf=_is_leaf)
     for leaf in leaves:
         if not isinstance(leaf, (torch.Tensor, *_PLAIN, *_SYMBOLIC)):
@@ -170,12 +173,12 @@ def _flat(value: Any, verb: str) -> tuple[list[Any], pytree.TreeSpec]:
     return leaves, spec
 
 
-def _is_leaf(value: Any) -> bool:
+def _is_leaf(value: object) -> bool:
     """Anything but plain containers: another one (a cache) is no tree whose tensors tell everything."""
     return not isinstance(value, _CONTAINERS)
 
 
-def expression(value: Any) -> Hashable:
+def expression(value: object) -> Hashable:
     found: Hashable = value.node.expr if isinstance(value, _SYMBOLIC) else value
     return found
 
@@ -195,7 +198,7 @@ def facts(tensor: torch.Tensor) -> Hashable:
     )
 
 
-def weights(block: torch.nn.Module, tracer: Any) -> dict[str, torch.fx.Node]:
+def weights(block: torch.nn.Module, tracer: Tracer) -> dict[str, torch.fx.Node]:
     """Path of each parameter and buffer in a block -> its node."""
     found = {}
     for path, tensor in (
@@ -225,7 +228,7 @@ def recorded(
     of_weights: Mapping[str, torch.fx.Node],
     result: Any,
     nodes: list[torch.fx.Node],
-    tracer: Any,
+    tracer: Tracer,
 ) -> Recording:
     """What a call wrote.
 
@@ -276,17 +279,17 @@ def recorded(
     kept = [node for node in nodes if node in inside]
     constants = {node: getattr(tracer.root, str(node.target)) for node in kept if node.op == "get_attr"}
     if any(type(one) is not torch.Tensor for one in constants.values()):
-        raise NotSharedError("it reads a constant that is no plain tensor")
+        raise NotSharedError("it reads a constant that is not a plain tensor")
     return Recording(path, call, kept, outer, moved, outputs, leaves, spec, constants)
 
 
 def _output(
-    leaf: Any,
+    leaf: object,
     call: Call,
     inside: Container[torch.fx.Node],
     outer: Mapping[torch.fx.Node, Place],
     places: Mapping[torch.fx.Node, Place],
-    tracer: Any,
+    tracer: Tracer,
 ) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
@@ -323,7 +326,7 @@ def _refuse(node: torch.fx.Node) -> None:
         raise NotSharedError(f"it has a {node.op}")
 
 
-def _refuse_writes(nodes: Sequence[torch.fx.Node], outer: Mapping[torch.fx.Node, Any]) -> None:
+def _refuse_writes(nodes: Sequence[torch.fx.Node], outer: Mapping[torch.fx.Node, object]) -> None:
     for node in nodes:
         if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
             continue
@@ -340,7 +343,7 @@ def _written_to(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
             yield from (one for one in pytree.tree_leaves(lists(given)) if isinstance(one, torch.fx.Node))
 
 
-def _shares(one: Any, other: Any) -> bool:
+def _shares(one: object, other: object) -> bool:
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
     if one.layout != torch.strided or other.layout != torch.strided:
@@ -348,7 +351,7 @@ def _shares(one: Any, other: Any) -> bool:
     return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
 
 
-def lists(argument: Any) -> Any:
+def lists(argument: object) -> Any:
     """Plain lists and dicts in place of FX's, and slices taken apart."""
     if isinstance(argument, (list, tuple)):
         return [lists(item) for item in argument]

@@ -34,17 +34,17 @@ from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRAT
 class _CallableModule(torch.nn.Module):
     """A plain function as a module, with the function's own parameter names."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
         self._function = function
         self.forward = function  # type: ignore[method-assign]
         keep_lines_of(function)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:  # replaced in __init__; kept for type checkers
+    def forward(self, *args: object, **kwargs: object) -> Any:  # replaced in __init__; kept for type checkers
         return self._function(*args, **kwargs)
 
 
-def as_module(model: Any) -> torch.nn.Module:
+def as_module(model: object) -> torch.nn.Module:
     """A module as it is; a function or other callable wrapped into one.
 
     Raises:
@@ -65,7 +65,7 @@ def as_module(model: Any) -> torch.nn.Module:
     )
 
 
-def named_inputs(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def named_inputs(model: object, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
     """The example inputs by parameter name, whatever kind of model it is."""
     caches.register()
     dataclass_inputs.register((args, kwargs))
@@ -166,9 +166,9 @@ def capture(
 
 def _as_it_is(
     program: torch.export.ExportedProgram,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    dynamic_shapes: Any,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    dynamic_shapes: object,
     guards: GuardMode,
 ) -> Captured:
     """An exported program is not captured again; dynamic shapes name its axes, which must be dynamic already."""
@@ -190,8 +190,8 @@ def _as_it_is(
 
 
 def _one_tensor_each(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """Inputs none of which is another one or a weight: torch takes one object for one tensor in every call."""
     attributes_of = [value for one in module.modules() for value in vars(one).values()]
     seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers(), *attributes_of)}
@@ -202,17 +202,17 @@ def _one_tensor_each(
         seen.add(id(tensor))
         return tensor
 
-    inputs: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(torch.Tensor, own, (args, kwargs))
+    inputs: tuple[tuple[object, ...], dict[str, object]] = pytree.tree_map_only(torch.Tensor, own, (args, kwargs))
     return inputs
 
 
-def _in_forward_order(module: torch.nn.Module, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _in_forward_order(module: torch.nn.Module, kwargs: dict[str, object]) -> dict[str, object]:
     """torch.export names inputs by forward's signature and orders them as given: only in this order do both agree."""
     parameters = inspect.signature(module.forward).parameters
     return {name: kwargs[name] for name in [*parameters, *kwargs] if name in kwargs}
 
 
-def _check_call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check_call(module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     signature = inspect.signature(module.forward)
     try:
         signature.bind(*args, **kwargs)

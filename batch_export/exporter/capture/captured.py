@@ -7,8 +7,8 @@ needs (restrictions, free axes), and warnings. Nothing is captured here.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -49,6 +49,7 @@ class Captured:
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
         tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
+        prepared: what translation keeps of it for further opsets.
     """
 
     traced: torch.export.ExportedProgram
@@ -63,6 +64,7 @@ class Captured:
     fixed: list[Guard] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
+    prepared: dict[Hashable, list[object]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def program(self) -> torch.export.ExportedProgram:
@@ -108,7 +110,7 @@ class Captured:
         return (self.free_axes(), -len(self.restrictions)) > (other.free_axes(), -len(other.restrictions))
 
 
-def _sizes(tensor: torch.Tensor) -> list[Any]:
+def _sizes(tensor: torch.Tensor) -> list[object]:
     return list(tensor.shape)
 
 

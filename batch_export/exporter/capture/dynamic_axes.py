@@ -45,16 +45,16 @@ def _told_names(dynamic_axes: DynamicAxes) -> None:
     labels = [str(label) for axes in dynamic_axes.values() if isinstance(axes, Mapping) for label in axes.values()]
     if told := in_words(mended(labels)):
         warnings.warn(
-            f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=users_level()
+            f"names of axes that are not identifiers are replaced: {told}", ExportWarning, stacklevel=users_level()
         )
 
 
 def to_dynamic_shapes(
     dynamic_axes: DynamicAxes,
-    by_name: Mapping[str, Any],
+    by_name: Mapping[str, object],
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The same wish as a tree like the inputs.
 
     Args:
@@ -76,7 +76,7 @@ def to_dynamic_shapes(
         for name, index in zip(by_name, _first_leaves(by_name), strict=True)
         if isinstance(by_name[name], torch.Tensor)
     }
-    specs: list[Any] = [None] * len(leaves)
+    specs: list[object] = [None] * len(leaves)
     used = set(output_names or ())
     for index in tensors:
         for name in (by_leaf.get(index), by_parameter.get(index)):
@@ -94,7 +94,7 @@ def to_dynamic_shapes(
     return {name: _nested(value, remaining) for name, value in by_name.items()}
 
 
-def _nested(value: Any, specs: Iterator[Any]) -> Any:
+def _nested(value: object, specs: Iterator[Any]) -> Any:
     """The next specs, in plain containers of the structure of an input: a cache is no place for them."""
     children = pytree.tree_leaves(value, is_leaf=lambda item: item is not value)
     if len(children) == 1 and children[0] is value:
@@ -104,7 +104,7 @@ def _nested(value: Any, specs: Iterator[Any]) -> Any:
     return [_nested(child, specs) for child in children]
 
 
-def _first_leaves(by_name: Mapping[str, Any]) -> Iterator[int]:
+def _first_leaves(by_name: Mapping[str, object]) -> Iterator[int]:
     position = 0
     for value in by_name.values():
         yield position

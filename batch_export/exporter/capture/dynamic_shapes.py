@@ -42,7 +42,7 @@ class DynamicShapes:
         positions: for each tensor, as `axes` names it, where it is among the flattened `(args, kwargs)`.
     """
 
-    torch_form: Any = None
+    torch_form: object = None
     names: list[dict[int, str]] = field(default_factory=list)
     required: list[frozenset[int]] = field(default_factory=list)
     axes: list[AskedAxis] = field(default_factory=list)
@@ -61,7 +61,7 @@ class DynamicShapes:
 
 
 def canonical(
-    dynamic_shapes: Any, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+    dynamic_shapes: object, module: torch.nn.Module, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> DynamicShapes:
     """Converts any accepted form.
 
@@ -80,7 +80,7 @@ def canonical(
     words = of_tree(dynamic_shapes)
     if told := in_words(words):
         warnings.warn(
-            f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=users_level()
+            f"names of axes that are not identifiers are replaced: {told}", ExportWarning, stacklevel=users_level()
         )
     walker = Walk(words)
     if dynamic_shapes is True:
@@ -145,7 +145,10 @@ def _gathered(module: torch.nn.Module) -> str:
 
 
 def _axes(
-    by_name: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Sequence[Mapping[int, Wanted]]
+    by_name: Mapping[str, object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    wanted: Sequence[Mapping[int, Wanted]],
 ) -> tuple[list[AskedAxis], dict[str, str]]:
     """The axes asked for by the place of their input, and the places by the position among all flattened inputs."""
     leaves = pytree.tree_flatten_with_path(dict(by_name))[0]
@@ -165,11 +168,11 @@ def _axes(
     return axes, aliases
 
 
-def bind_names(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def bind_names(module: torch.nn.Module, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
     """The inputs by parameter name of `forward`, in the order in which torch.export flattens them."""
     signature = inspect.signature(module.forward)
     bound = signature.bind(*args, **kwargs)
-    named: dict[str, Any] = {}
+    named: dict[str, object] = {}
     for name, value in bound.arguments.items():
         kind = signature.parameters[name].kind
         if kind is inspect.Parameter.VAR_KEYWORD:
@@ -213,7 +216,7 @@ def derived_names(
     found: dict[str, str] = {}
     for (_, fake), wanted in zip(user_tensors(program), asked.names, strict=False):
         for axis, name in wanted.items():
-            size: Any = fake.shape[axis]
+            size: object = fake.shape[axis]
             if not name.isidentifier() or not isinstance(size, torch.SymInt):
                 continue
             expr = size.node.expr
@@ -235,7 +238,7 @@ def user_tensors(program: torch.export.ExportedProgram) -> list[tuple[str, torch
     return found
 
 
-def require_free(program: torch.export.ExportedProgram, shapes: Sequence[Sequence[Any] | None]) -> None:
+def require_free(program: torch.export.ExportedProgram, shapes: Sequence[Sequence[object] | None]) -> None:
     """Holds the inputs of a file against the program that it was made from: what is free there is free here.
 
     Args:
@@ -249,7 +252,7 @@ def require_free(program: torch.export.ExportedProgram, shapes: Sequence[Sequenc
     if len(tensors) != len(shapes):
         return  # inputs that are numbers; they have no axes
     for (name, fake), sizes in zip(tensors, shapes, strict=True):
-        sizes_there: list[Any] = list(fake.shape)
+        sizes_there: list[object] = list(fake.shape)
         for axis, size in enumerate(sizes_there):
             is_free = isinstance(size, torch.SymInt) and not size.node.expr.is_number
             if is_free and (sizes is None or isinstance(sizes[axis], int)):

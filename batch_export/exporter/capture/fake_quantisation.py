@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ _OPERATORS = (
 )
 
 
-def _values_and_mask(self: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _values_and_mask(self: torch.Tensor, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(self), torch.empty_like(self, dtype=torch.bool)
 
 

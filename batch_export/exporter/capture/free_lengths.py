@@ -28,7 +28,7 @@ def _log(number: Any, *base: Any) -> Any:
     return natural / math.log(base[0]) if base else natural
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+_FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "sqrt": lambda number: torch._sym_sqrt(number),  # type: ignore[attr-defined]
     "log": _log,
     "log2": _by_tensor(torch.log2),
@@ -74,8 +74,8 @@ def free_lengths() -> Iterator[None]:
     """
     kept = {name: getattr(math, name) for name in _FUNCTIONS}
 
-    def either(plain: Callable[..., Any], symbolic: Callable[..., Any]) -> Callable[..., Any]:
-        def function(*args: Any) -> Any:
+    def either(plain: Callable[..., object], symbolic: Callable[..., object]) -> Callable[..., object]:
+        def function(*args: object) -> Any:
             return symbolic(*args) if args and isinstance(args[0], _SYMBOLIC) else plain(*args)
 
         return function

@@ -26,7 +26,7 @@ from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
-from batch_export.exporter.capture.guards import collect, symbols_of
+from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
@@ -41,7 +41,7 @@ GuardMode = Literal["warn", "error", "allow"]
 GUARD_MODES: tuple[GuardMode, ...] = get_args(GuardMode)
 
 
-Strategies = Sequence[tuple[str, Callable[..., Any]]]
+Strategies = Sequence[tuple[str, Callable[..., object]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         begun = time.perf_counter()
         with observing() as seen:
             try:
-                mode = contextlib.nullcontext() if name in ASSUMING else size_oblivious()
+                mode = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()
                 lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
-                with mode, lengths, checks:
+                with mode as is_oblivious, lengths, checks:
                     program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
@@ -103,7 +103,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                 continue
         attempts.append(Attempt(name, time.perf_counter() - begun))
         try:
-            captured = finished(program, asked, list(attempts), request.guards, Called(module, inputs, request.given))
+            called = Called(module, inputs, request.given, takes_sides=not is_oblivious)
+            captured = finished(program, asked, list(attempts), request.guards, called)
             captured.blocks = getattr(program, "_blocks", [])
         except DynamicShapeError as error:
             held = held or _Held(None, error)
@@ -163,11 +164,12 @@ def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A model, the inputs that it was captured from, and those that its caller gave."""
+    """A model, the inputs that it was captured from, those that its caller gave, and whether 0 and 1 are not free."""
 
     module: torch.nn.Module
     inputs: Inputs
     given: Inputs
+    takes_sides: bool = False
 
 
 def finished(
@@ -184,6 +186,8 @@ def finished(
     captured = Captured(program, names, collect(program, symbols), attempts, derived, symbols=symbols)
     captured.not_one = sizes_not_one(program, asked.axes, asked.aliases, names)
     if called is not None and symbols is not None:
+        if called.takes_sides:
+            captured.guards = [*captured.guards, *sides_taken(program, symbols)]
         trials = Trials(program, symbols, called.module, *called.inputs)
         judge(captured, trials)
         if called.inputs is not called.given and not is_fake(called.module, *called.given):

@@ -24,7 +24,7 @@ _LOOKED_AT = 400
 """Sizes at which other conditions are evaluated too."""
 
 
-def against(expression: Any, symbols: Symbols, example: Mapping[str, int]) -> list[Point] | None:
+def against(expression: object, symbols: Symbols, example: Mapping[str, int]) -> list[Point] | None:
     """Sizes of the guard's axes at which it is false, within their declared ranges.
 
     Args:
@@ -74,7 +74,9 @@ def _within(sizes: Sequence[int], low: int, high: int | None, near: int | None) 
     return sorted({one for one in (*sizes, *further, *ends) if one >= low and (high is None or one <= high)})
 
 
-def likely(points: Sequence[Point], others: Sequence[Any], symbols: Symbols, example: Mapping[str, int]) -> list[Point]:
+def likely(
+    points: Sequence[Point], others: Sequence[object], symbols: Symbols, example: Mapping[str, int]
+) -> list[Point]:
     """Those of many sizes that a model is more likely to take: multiples of the example's, and where other guards hold.
 
     Args:
@@ -100,7 +102,7 @@ def _holds(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str
         return False
 
 
-def is_one_sided(points: Sequence[Point], expression: Any, symbols: Symbols) -> bool:
+def is_one_sided(points: Sequence[Point], expression: object, symbols: Symbols) -> bool:
     """Whether a guard of one axis is false below a size only, or above one only, whatever form it has."""
     variables = {variable for name in symbol_names(expression) for variable in symbols.variables(name)}
     if len(variables) != 1 or not points:

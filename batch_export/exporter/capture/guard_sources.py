@@ -56,7 +56,7 @@ def is_users(file: str) -> bool:
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 
 
-def keep_lines_of(function: Callable[..., Any]) -> None:
+def keep_lines_of(function: Callable[..., object]) -> None:
     """Has torch note the lines of a function that is a model by itself; of a module it notes those of `forward`.
 
     NOTE: a private function of torch.fx, without which nodes of such a model have no line.

@@ -22,7 +22,7 @@ from torch.utils._sympy.printers import PythonPrinter
 _PLAIN = {"max": max, "min": min, "abs": abs, "int": int, "float": float, "round": round}
 _UNARY = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp", "log", "log2", "asinh")
 _TORCH = SimpleNamespace(sym_float=float, sym_int=int, **{f"_sym_{name}": getattr(math, name) for name in _UNARY})
-FUNCTIONS: Mapping[str, Any] = {
+FUNCTIONS: Mapping[str, object] = {
     "__builtins__": _PLAIN,
     "math": math,
     "torch": _TORCH,
@@ -176,7 +176,7 @@ class Symbols:
         axis = self.axes.get(symbol)
         return axis.text if axis is not None else symbol
 
-    def solves(self, expression: Any, *, named: bool = False) -> bool:
+    def solves(self, expression: object, *, named: bool = False) -> bool:
         """Whether an equality only says what the size of one axis is; the axis is then computed from the others.
 
         Args:
@@ -212,7 +212,7 @@ class Symbols:
         return named and [one.name for one in self.axes.values()].count(axis.name) == 1
 
 
-def python_code(expression: Any) -> CodeType | None:
+def python_code(expression: object) -> CodeType | None:
     try:
         return compile(PythonPrinter().doprint(expression), "<guard>", "eval")
     except Exception:  # the printer refuses what has no Python form

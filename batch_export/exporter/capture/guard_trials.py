@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import sympy
 import torch
@@ -47,8 +46,8 @@ class Trials:
         program: torch.export.ExportedProgram,
         symbols: Symbols,
         module: torch.nn.Module,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
     ) -> None:
         self.resizing = Resizing(program, symbols, args, kwargs)
         self.can_run = bool(self.resizing.example) and not is_fake(module, args, kwargs)
@@ -84,14 +83,14 @@ class Trials:
             self._takes[spread] = inputs is not None and accepts(self._module, *inputs)
         return self._takes[spread]
 
-    def beside(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trial:
+    def beside(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Trial:
         """What comes of some inputs."""
         return self._run(args, kwargs, is_large=False)
 
     def _is_large(self, sizes: Point) -> bool:
         return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_large: bool) -> Trial:
+    def _run(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
         if is_large and (refused := refusal(self._module, args, kwargs)):
             return Trial(Outcome.REFUSED, refused)
         if self._program is None:
@@ -153,7 +152,7 @@ def _is_equality(guard: Guard) -> bool:
     return isinstance(guard.expression, sympy.Eq)
 
 
-def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[Any], united: tuple[str, ...]) -> Guard:
+def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[object], united: tuple[str, ...]) -> Guard:
     points = guard_points.against(guard.expression, symbols, trials.resizing.example)
     if points is None:
         return guard

@@ -62,7 +62,7 @@ class Guard:
     holds_beyond: bool = False
     fixes: tuple[tuple[str, int], ...] = ()
     narrows: tuple[tuple[str, int], ...] = ()
-    expression: Any = field(default=None, compare=False, repr=False)
+    expression: sympy.Basic = field(default=None, compare=False, repr=False)
 
     @property
     def is_equality(self) -> bool:
@@ -104,17 +104,35 @@ def collect(program: torch.export.ExportedProgram, symbols: Symbols | None) -> l
     if environment is None or symbols is None:
         codes = getattr(program, "_guards_code", None) or []
         return [Guard(str(code)) for code in dict.fromkeys(codes)] + _ranges(program, {}, Names(()), set())
-    unique: dict[Any, Any] = {}
+    unique: dict[object, Any] = {}
     for guard in environment.guards:
         known = unique.get(guard.expr)
         if known is None or (not _source(known) and _source(guard)):
             unique[guard.expr] = guard
     pending = [guard for guard in unique.values() if not symbols.solves(guard.expr)]
-    found = [_judge(guard, symbols) for guard in pending]
+    found = [_judge(guard.expr, _source(guard), symbols) for guard in pending]
     covered = {axis for guard in found for axis in guard.axes}
     found += _ranges(program, symbols.axes, symbols.names, covered)
     found = [guard for guard in found if guard.condition != "True"]
     return sorted(dict.fromkeys(found), key=lambda guard: not guard.restricts)
+
+
+def sides_taken(program: torch.export.ExportedProgram, symbols: Symbols) -> list[Guard]:
+    """What a capture that takes every free size for 2 or more holds to, which torch calls no guard: sizes of 0 and 1.
+
+    Args:
+        program: what was captured so (see `size_oblivious.py`).
+        symbols: its symbols in terms of the axes that were asked for.
+    """
+    fakes = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    sizes: list[Any] = [size for fake in fakes if isinstance(fake, torch.Tensor) for size in fake.shape]
+    free = [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
+    known = {one for one in free if one.is_Symbol and str(one) in symbols.axes}
+    return [
+        _judge(sympy.Ne(symbol, size, evaluate=False), "", symbols)
+        for symbol in sorted(known, key=str)
+        for size in (0, 1)
+    ]
 
 
 def symbols_of(
@@ -140,8 +158,7 @@ def _table(environment: ShapeEnv, asked: Sequence[AskedAxis], aliases: Mapping[s
     return Symbols(axes, Names(asked))
 
 
-def _judge(guard: Any, symbols: Symbols) -> Guard:
-    expression = guard.expr
+def _judge(expression: Any, source: str, symbols: Symbols) -> Guard:
     names = symbol_names(expression)
     shown = expression.xreplace({symbol: sympy.Symbol(symbols.text(str(symbol))) for symbol in expression.free_symbols})
     try:
@@ -158,10 +175,10 @@ def _judge(guard: Any, symbols: Symbols) -> Guard:
     if fixes and _holds_at_large_sizes(expression, names, symbols):
         fixes = ()
     narrows = left if limits and not required and not isinstance(expression, sympy.Eq) else ()
-    return Guard(condition, axes, _source(guard), restricts, fixes=fixes, narrows=narrows, expression=expression)
+    return Guard(condition, axes, source, restricts, fixes=fixes, narrows=narrows, expression=expression)
 
 
-def _is_false_somewhere(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
+def _is_false_somewhere(expression: object, names: Sequence[str], symbols: Symbols) -> bool:
     """Whether the guard is false at some size that is tried; one that cannot be computed counts as false somewhere."""
     if not all(name in symbols.axes for name in names):
         return False  # sizes that depend on the data are not an input's axes
@@ -169,7 +186,7 @@ def _is_false_somewhere(expression: Any, names: Sequence[str], symbols: Symbols)
     return against is None or bool(against)
 
 
-def _holds_at_large_sizes(expression: Any, names: Sequence[str], symbols: Symbols) -> bool:
+def _holds_at_large_sizes(expression: object, names: Sequence[str], symbols: Symbols) -> bool:
     """Whether an equality holds for arbitrarily large sizes (`h % 16 == 0`), and not for a few only (`h * w == 64`)."""
     code = python_code(expression)
     if code is None or not all(name in symbols.axes for name in names):

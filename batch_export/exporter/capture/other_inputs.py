@@ -9,19 +9,18 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
-Inputs = tuple[tuple[Any, ...], dict[str, Any]]
+Inputs = tuple[tuple[object, ...], dict[str, object]]
 
 _WIDENED = ((0, 0), (-1, -1), (0, 0), (1, 1), (0, 0), (-1, 0), (0, 0), (-1, 1))
 """Steps beyond an example of one value, for each input in turn."""
 
 
-def other_values(args: Sequence[Any], kwargs: Mapping[str, Any], count: int) -> Iterator[Inputs]:
+def other_values(args: Sequence[object], kwargs: Mapping[str, object], count: int) -> Iterator[Inputs]:
     """Inputs of the example's sizes, spread over the range of the example's values, or a little more.
 
     Every other one has neighbours of what is one value throughout in the example; a model need not take these.

@@ -36,7 +36,11 @@ class Resizing:
     """
 
     def __init__(
-        self, program: torch.export.ExportedProgram, symbols: Symbols, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self,
+        program: torch.export.ExportedProgram,
+        symbols: Symbols,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
     ) -> None:
         self._leaves, self._tree = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._positions = [index for index, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
@@ -100,7 +104,9 @@ class Resizing:
         return int(axis.xreplace({symbol: self._symbols.value(str(symbol), values) for symbol in symbols}))
 
 
-def other_sizes(captured: Captured, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Inputs]]:
+def other_sizes(
+    captured: Captured, args: Sequence[object], kwargs: Mapping[str, object]
+) -> Iterator[tuple[str, Inputs]]:
     """Inputs at other sizes of the free axes that the program's guards allow, with the sizes in words."""
     if captured.symbols is None:
         return
@@ -128,7 +134,7 @@ def _allowed(captured: Captured, symbols: Symbols, sizes: Mapping[str, int]) -> 
     environment = environment_of(captured.traced)
     known = {symbol for symbol in symbols.axes if symbols.variables(symbol) <= set(sizes)}
 
-    def value(symbol: Any) -> int:
+    def value(symbol: object) -> int:
         return symbols.value(str(symbol), sizes)
 
     for symbol, bounds in captured.traced.range_constraints.items():

@@ -12,13 +12,12 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 _PRINTING = ("torch.export._trace", "torch.export._draft_export")
 """Modules of torch that call `print`."""
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _nothing(*_: object, **__: object) -> None:
     """In place of `print`."""
 
 

@@ -68,9 +68,9 @@ def _may_be_one(size: Any, axes: Mapping[str, AskedAxis]) -> bool:
     return any(size.xreplace(dict(zip(symbols, values, strict=True))) == 1 for values in combinations)
 
 
-def _kept_sizes(program: torch.export.ExportedProgram) -> dict[Any, str]:
+def _kept_sizes(program: torch.export.ExportedProgram) -> dict[sympy.Basic, str]:
     """The expression of each size that a squeeze keeps -> `file:line` of the squeeze (empty where it is not known)."""
-    found: dict[Any, str] = {}
+    found: dict[sympy.Basic, str] = {}
     for module in program.graph_module.modules():
         nodes = module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ()
         for node in nodes:
@@ -80,7 +80,7 @@ def _kept_sizes(program: torch.export.ExportedProgram) -> dict[Any, str]:
     return found
 
 
-def _kept(node: torch.fx.Node) -> Iterator[Any]:
+def _kept(node: torch.fx.Node) -> Iterator[sympy.Basic]:
     """Free sizes of the axes that a squeeze was asked to drop, and kept because they are not 1."""
     source = node.args[0]
     value = source.meta.get("val") if isinstance(source, torch.fx.Node) else None

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 
 _aten = torch.ops.aten
-_OPERATORS: tuple[Any, ...] = (_aten.lstm.input, _aten.gru.input, _aten.rnn_tanh.input, _aten.rnn_relu.input)
+_OPERATORS: tuple[torch._ops.OpOverload, ...] = (
+    _aten.lstm.input,
+    _aten.gru.input,
+    _aten.rnn_tanh.input,
+    _aten.rnn_relu.input,
+)
 _KEYS = (
     torch._C.DispatchKey.CompositeImplicitAutograd,
     torch._C.DispatchKey.Autograd,

@@ -23,7 +23,7 @@ from batch_export.errors import DynamicShapeError
 class Wanted:
     """One axis of one tensor: what torch is told, and what is remembered of it."""
 
-    torch_form: Any
+    torch_form: object
     is_dynamic: bool = False
     name: str = ""
     required: bool = False
@@ -32,7 +32,7 @@ class Wanted:
     derived: bool = False
 
 
-def _wanted(given: Any, words: Mapping[str, str]) -> Wanted | None:
+def _wanted(given: object, words: Mapping[str, str]) -> Wanted | None:
     """One entry of a spec; None if it is of no accepted kind.
 
     Names and named Dims become `Dim.DYNAMIC`: torch then rejects an axis that the model fixes, and everything else that
@@ -58,12 +58,12 @@ def _wanted(given: Any, words: Mapping[str, str]) -> Wanted | None:
     return None
 
 
-def _limit(bound: Any) -> int | None:
+def _limit(bound: object) -> int | None:
     """A declared bound that says more than torch's own: 1 and up, and not infinity."""
     return int(bound) if isinstance(bound, int) and 0 < bound < 2**62 else None
 
 
-def _misfit(given: Any, wanted: Wanted, size: int) -> str:
+def _misfit(given: object, wanted: Wanted, size: int) -> str:
     """Why an axis of the example cannot be what was asked for; empty where it can, as any size below 2 can."""
     if isinstance(given, int) and given != size:
         return f"is {size} in the example"
@@ -80,7 +80,7 @@ def _misfit(given: Any, wanted: Wanted, size: int) -> str:
     return ""
 
 
-def _is_axis_map(spec: Any) -> bool:
+def _is_axis_map(spec: object) -> bool:
     return isinstance(spec, Mapping) and all(isinstance(key, int) for key in spec)
 
 
@@ -167,7 +167,7 @@ class Walk:
         self.forms.append(converted)
         return converted or None
 
-    def walk(self, spec: Any, value: Any, where: str) -> Any:
+    def walk(self, spec: object, value: object, where: str) -> Any:
         if isinstance(value, torch.Tensor):
             return self.tensor(spec, value, where)
         if isinstance(value, Mapping):
@@ -184,7 +184,7 @@ class Walk:
             return spec if isinstance(spec, _DimHint) else Dim.DYNAMIC
         return None
 
-    def _sequence(self, spec: Any, value: list[Any] | tuple[Any, ...], where: str) -> Any:
+    def _sequence(self, spec: object, value: list[object] | tuple[object, ...], where: str) -> Any:
         """Lists, tuples and named tuples; for the latter the spec may have the fields' names."""
         fields: tuple[str, ...] | None = getattr(type(value), "_fields", None)
         if fields is not None and isinstance(spec, Mapping):
@@ -198,7 +198,7 @@ class Walk:
             return type(value)(*walked)
         return walked if isinstance(value, list) else tuple(walked)
 
-    def _registered_container(self, spec: Any, value: Any, where: str) -> Any:
+    def _registered_container(self, spec: object, value: object, where: str) -> Any:
         """Containers registered with pytree (dataclasses, caches): a spec for each child, by position or by name."""
         children = pytree.tree_flatten(value, is_leaf=lambda item: item is not value)[0]
         fields = _fields(value, len(children))
@@ -215,7 +215,7 @@ class Walk:
         ]
 
 
-def _by_name(spec: Mapping[Any, Any] | None, names: Sequence[Any], where: str) -> dict[Any, Any]:
+def _by_name(spec: Mapping[object, Any] | None, names: Sequence[object], where: str) -> dict[object, Any]:
     """A spec for each name, None for those that it leaves out."""
     unknown = set(spec or ()) - set(names)
     if unknown:
@@ -226,7 +226,7 @@ def _by_name(spec: Mapping[Any, Any] | None, names: Sequence[Any], where: str) -
     return {name: (spec or {}).get(name) for name in names}
 
 
-def _by_position(spec: Any, count: int, where: str, kind: str) -> Sequence[Any]:
+def _by_position(spec: object, count: int, where: str, kind: str) -> Sequence[object]:
     if spec is None:
         return [None] * count
     if not isinstance(spec, (list, tuple)):
@@ -236,7 +236,7 @@ def _by_position(spec: Any, count: int, where: str, kind: str) -> Sequence[Any]:
     return spec
 
 
-def _fields(value: Any, count: int) -> tuple[str, ...]:
+def _fields(value: object, count: int) -> tuple[str, ...]:
     """The names of a container's children, in order; empty where they have none."""
     try:
         paths = pytree.tree_flatten_with_path(value, is_leaf=lambda item: item is not value)[0]

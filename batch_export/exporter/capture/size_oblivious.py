@@ -12,8 +12,7 @@ negative, no more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from torch.fx.experimental import _config, symbolic_shapes
 
@@ -22,21 +21,25 @@ _MAKER = "make_symbol"
 
 
 @contextlib.contextmanager
-def size_oblivious() -> Iterator[None]:
-    """While open, torch's captures are size-oblivious, where this torch has that mode."""
-    if not hasattr(_config, _SETTING):
-        yield
-        return
-    make = getattr(symbolic_shapes, _MAKER)
-    setattr(symbolic_shapes, _MAKER, lambda *args, **assumed: make(*args, **_may_be_zero(assumed)))
+def size_oblivious() -> Iterator[bool]:
+    """While open, torch's captures are size-oblivious, where this torch has that mode; it gives whether it has.
+
+    Where torch makes its symbols in another way, they stay positive: then 0 has to be tried like a size that a capture
+    takes sides on, and the answer is no.
+    """
+    make: Callable[..., object] | None = getattr(symbolic_shapes, _MAKER, None)
+    has_mode = hasattr(_config, _SETTING)
+    if make is not None:
+        setattr(symbolic_shapes, _MAKER, lambda *args, **assumed: make(*args, **_may_be_zero(assumed)))
     try:
-        with _config.patch({_SETTING: True}):  # type: ignore[attr-defined]
-            yield
+        with _config.patch({_SETTING: True}) if has_mode else contextlib.nullcontext():  # type: ignore[attr-defined]
+            yield has_mode and make is not None
     finally:
-        setattr(symbolic_shapes, _MAKER, make)
+        if make is not None:
+            setattr(symbolic_shapes, _MAKER, make)
 
 
-def _may_be_zero(assumed: dict[str, Any]) -> dict[str, Any]:
+def _may_be_zero(assumed: dict[str, object]) -> dict[str, object]:
     """What is assumed of a symbol, with "not negative" in place of "positive"."""
     if not assumed.get("positive"):
         return assumed

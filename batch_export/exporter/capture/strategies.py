@@ -69,7 +69,9 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     return run
 
 
-def _below_dispatcher(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+def _below_dispatcher(
+    module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object
+) -> Any:
     with transforms.own_levels():
         return transforms.below_dispatcher(module, args, kwargs, form)
 
@@ -98,7 +100,7 @@ def _tracer_warnings() -> Iterator[list[Assumption]]:
     noted[:] = dict.fromkeys(noted)
 
 
-STRATEGIES: tuple[tuple[str, Callable[..., Any]], ...] = (
+STRATEGIES: tuple[tuple[str, Callable[..., object]], ...] = (
     (NON_STRICT, _torch_export(strict=False)),
     (STRICT, _torch_export(strict=True)),
     (DRAFT, draft_export),

@@ -6,8 +6,6 @@ refuses other sizes, or the program gives what it gives, nothing was lost.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
@@ -47,7 +45,7 @@ def _groups(captured: Captured, asked: shapes.DynamicShapes) -> list[list[AskedA
     fakes = dict(zip(asked.forms, (fake for _, fake in shapes.user_tensors(captured.traced)), strict=False))
     groups: dict[str, list[AskedAxis]] = {}
     for axis in asked.axes:
-        size: Any = fakes[axis.where].shape[axis.axis] if axis.where in fakes else 0
+        size: object = fakes[axis.where].shape[axis.axis] if axis.where in fakes else 0
         if isinstance(size, torch.SymInt):
             groups.setdefault(str(size.node.expr), []).append(axis)
     ordered = (sorted(group, key=lambda axis: not axis.required) for group in groups.values())

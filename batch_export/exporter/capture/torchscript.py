@@ -16,7 +16,7 @@ import torch
 from batch_export.errors import CaptureError
 
 
-def is_scripted(model: Any) -> bool:
+def is_scripted(model: object) -> bool:
     """Whether the model is a `ScriptModule` or a `ScriptFunction`."""
     return isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction, torch._C.ScriptFunction))
 
@@ -46,7 +46,7 @@ def as_eager(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch
         ) from error
 
 
-def every_input(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def every_input(model: object, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
     """The value of each of forward's parameters in its order, defaults included, as the converted module is called."""
     return _by_position(model, args, kwargs)[1]
 
@@ -89,7 +89,7 @@ def _with_names(module: torch.nn.Module, signature: inspect.Signature) -> torch.
     module._forward_pre_hooks_with_kwargs.clear()
     by_position = module.forward
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
+    def forward(*args: object, **kwargs: object) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return by_position(*bound.args)

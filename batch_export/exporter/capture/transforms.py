@@ -12,7 +12,6 @@ import contextlib
 import os
 import traceback
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch.export._trace import _export
@@ -56,7 +55,7 @@ def resolved(program: torch.export.ExportedProgram) -> torch.export.ExportedProg
 
 
 def below_dispatcher(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any
+    module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object
 ) -> torch.export.ExportedProgram:
     """Captures a model below torch's dispatcher, where transforms have become plain operators."""
     program: torch.export.ExportedProgram = _export(
@@ -74,7 +73,7 @@ def _free_placeholders(program: torch.export.ExportedProgram) -> Iterator[torch.
     """The placeholder of each free size."""
     for node in program.graph.nodes:
         value = node.meta.get("val") if node.op == "placeholder" else None
-        sizes: list[Any] = list(value.shape) if isinstance(value, torch.Tensor) else []
+        sizes: list[object] = list(value.shape) if isinstance(value, torch.Tensor) else []
         yield from (node for size in sizes if isinstance(size, torch.SymInt) and not size.node.expr.is_number)
 
 

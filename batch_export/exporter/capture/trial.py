@@ -57,13 +57,15 @@ class Trial:
     problem: str = ""
 
 
-def is_fake(module: torch.nn.Module, args: Any, kwargs: Any) -> bool:
+def is_fake(module: torch.nn.Module, args: object, kwargs: object) -> bool:
     """Whether weights or inputs have no numbers to run with."""
     tensors = [*module.state_dict().values(), *pytree.tree_leaves((args, kwargs))]
     return any(isinstance(tensor, FakeTensor) for tensor in tensors)
 
 
-def tried(program: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Trial:
+def tried(
+    program: torch.nn.Module, module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> Trial:
     """Runs both at some inputs.
 
     Args:
@@ -100,7 +102,7 @@ def tried(program: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ..
 
 
 def _run(
-    module: torch.nn.Module, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    module: torch.nn.Module, call: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> list[torch.Tensor]:
     """The tensors that a module gives, on copies of its inputs and of its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
@@ -116,7 +118,7 @@ def _run(
     return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
-def accepts(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+def accepts(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
     """Whether the model runs at some inputs."""
     try:
         _run(module, module, args, kwargs)

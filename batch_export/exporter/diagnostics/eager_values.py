@@ -33,7 +33,7 @@ class EagerValues:
     """
 
     def __init__(
-        self, program: torch.export.ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+        self, program: torch.export.ExportedProgram, args: Sequence[object], kwargs: Mapping[str, object] | None = None
     ) -> None:
         self.program = program
         self.args, self.kwargs = tuple(args), dict(kwargs or {})
@@ -92,9 +92,9 @@ class EagerValues:
         paths = [path for path, _ in stack.values()]
         return target_name(node.target), str(paths[-1]) if paths else "", source_location(node)
 
-    def _placeholder_values(self) -> list[Any]:
+    def _placeholder_values(self) -> list[object]:
         leaves = iter(self._flat_inputs())
-        values: list[Any] = []
+        values: list[object] = []
         for spec in self.program.graph_signature.input_specs:
             if spec.kind == InputKind.USER_INPUT:
                 values.append(_copied(next(leaves)))
@@ -123,7 +123,7 @@ class _Recorder(torch.fx.Interpreter):
     def __init__(self, module: torch.fx.GraphModule, wanted: frozenset[str]) -> None:
         super().__init__(module, garbage_collect_values=True)
         self._wanted = wanted
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, object] = {}
 
     def run_node(self, n: torch.fx.Node) -> Any:
         result = super().run_node(n)
@@ -132,7 +132,7 @@ class _Recorder(torch.fx.Interpreter):
         return result
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 

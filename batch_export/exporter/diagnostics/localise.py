@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import onnx_ir as ir
 import torch
@@ -90,8 +90,8 @@ class Finding:
 
 def localise(
     program: ONNXProgram,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
     provider: ProviderSpec = CPU,
     unoptimised: Callable[[], ONNXProgram] | None = None,
@@ -116,8 +116,8 @@ def localise(
 def localise_file(
     path: Path,
     exported: torch.export.ExportedProgram,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
+    args: Sequence[object],
+    kwargs: Mapping[str, object] | None = None,
     *,
     provider: ProviderSpec = CPU,
     unoptimised: Callable[[], ONNXProgram] | None = None,
@@ -132,8 +132,8 @@ def _localised(
     program: ONNXProgram,
     path: Path,
     folder: Path,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
+    args: Sequence[object],
+    kwargs: Mapping[str, object] | None,
     provider: ProviderSpec,
     unoptimised: Callable[[], ONNXProgram] | None,
 ) -> Finding | None:
@@ -142,7 +142,7 @@ def _localised(
     return _Case(path, folder, eager, feeds_of(program, args, kwargs), provider).finding(unoptimised)
 
 
-def feeds_of(program: ONNXProgram, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Value]:
+def feeds_of(program: ONNXProgram, args: Sequence[object], kwargs: Mapping[str, object] | None) -> dict[str, Value]:
     """Returns the values of a program's inputs by name."""
     names = [value.name or "" for value in program.model.graph.inputs]
     given = program.adapt_torch_inputs_to_onnx(*args, **dict(kwargs or {}))

@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
 
@@ -52,7 +51,7 @@ def save_node_data(
     return paths
 
 
-def node_data(infos: Iterable[VerificationInfo], model: ir.Model, measure: str) -> dict[str, Any]:
+def node_data(infos: Iterable[VerificationInfo], model: ir.Model, measure: str) -> dict[str, object]:
     """Returns one file's content; `measure` is one of `MEASURES`."""
     producers = {value.name: node for node in model.graph for value in node.outputs if value.name}
     outputs = {value.name for value in model.graph.outputs}

@@ -87,7 +87,7 @@ class VerificationInfo:
             facts=facts,
         )
 
-    def asdict(self) -> dict[str, Any]:
+    def asdict(self) -> dict[str, object]:
         """Plain data for JSON."""
         return {
             "name": self.name,
@@ -122,8 +122,8 @@ def _differences(expected: torch.Tensor, actual: torch.Tensor) -> tuple[torch.Te
 
 def verify_onnx_program(
     onnx_program: ONNXProgram,
-    args: tuple[Any, ...] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
+    args: tuple[object, ...] | None = None,
+    kwargs: Mapping[str, object] | None = None,
     compare_intermediates: bool = False,
 ) -> list[VerificationInfo]:
     """Compares a program with the exported program that it was made from.
@@ -174,7 +174,7 @@ def _kinds(program: ONNXProgram, count: int) -> list[str]:
 
 
 def _intermediates(
-    program: ONNXProgram, eager: EagerValues, args: tuple[Any, ...], kwargs: dict[str, Any]
+    program: ONNXProgram, eager: EagerValues, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> Iterator[VerificationInfo]:
     names = [value.name or "" for value in program.model.graph.inputs]
     tensors = program.adapt_torch_inputs_to_onnx(*args, **kwargs)
@@ -198,7 +198,7 @@ def _intermediates(
 
 
 def verify_program(
-    program: ONNXProgram, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    program: ONNXProgram, model: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> list[OutputFacts]:
     """Compares the program with the model itself on the same inputs.
 
@@ -209,7 +209,7 @@ def verify_program(
 
 
 def verify_other_size(
-    program: ONNXProgram, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    program: ONNXProgram, model: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> list[OutputFacts]:
     """The same at the first other size of the free axes that the model itself accepts; nothing where none is free.
 
@@ -255,7 +255,10 @@ _RUNTIMES_OWN = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 
 
 def _after_a_failed_run(program: ONNXProgram) -> str:
-    strange = sorted({node.domain for node in program.model.graph.all_nodes()} - _RUNTIMES_OWN)
+    model = program.model
+    nodes = itertools.chain(model.graph.all_nodes(), *(one.all_nodes() for one in model.functions.values()))
+    unknown = {node.domain for node in nodes if node.op_identifier() not in model.functions}
+    strange = sorted(unknown - _RUNTIMES_OWN)
     if strange:
         return (
             f"leave out verify=True, or compare with program.initialize_inference_session(...) that registers the "
@@ -265,7 +268,11 @@ def _after_a_failed_run(program: ONNXProgram) -> str:
 
 
 def _compared(
-    program: ONNXProgram, expected: Sequence[torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any], where: str
+    program: ONNXProgram,
+    expected: Sequence[torch.Tensor],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    where: str,
 ) -> list[OutputFacts]:
     try:
         actual = program(*copy.deepcopy(tuple(args)), **copy.deepcopy(dict(kwargs)))

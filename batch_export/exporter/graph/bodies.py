@@ -19,7 +19,7 @@ def body(
     draft: Draft,
     name: str,
     inputs: Sequence[ir.Value],
-    make: Callable[[], Sequence[Any]],
+    make: Callable[[], Sequence[object]],
     dtypes: Sequence[ir.DataType | None] | None = None,
 ) -> ir.Graph:
     """The graph of a body.
@@ -57,7 +57,7 @@ def fresh_value(
 
 def around(
     draft: Draft, op_type: str, inputs: Sequence[ir.Value], attributes: dict[str, Any], outputs: Sequence[ir.Value]
-) -> list[Any]:
+) -> list[ir.Value]:
     """Adds the node that runs bodies, which are among its attributes; returns its outputs."""
     draft.append(ir.Node("", op_type, list(inputs), ir.convenience.convert_attributes(attributes), outputs=outputs))
     return list(outputs)

@@ -9,14 +9,14 @@ else is left alone: a translation that takes pairs for numbers would be silently
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import onnx_ir as ir
 import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import ComplexNumber, RecordedValue
 
 _KEY = "batch_export.complex"
 
@@ -54,12 +54,16 @@ LIKE: Mapping[str, str] = {"empty_like": "empty", "zeros_like": "zeros", "ones_l
 _JOINS = frozenset({"cat", "stack", "hstack", "vstack", "dstack", "column_stack"})
 
 
+Half = tuple[list[object], dict[str, object]]
+"""The arguments of an operator on one of the two parts."""
+
+
 def mark(value: ir.Value) -> None:
     """Says that a value is a tensor of pairs."""
     value.meta[_KEY] = True
 
 
-def is_pair(value: Any) -> bool:
+def is_pair(value: object) -> TypeGuard[ir.Value]:
     """Whether a value is a tensor of pairs."""
     return isinstance(value, ir.Value) and bool(value.meta.get(_KEY))
 
@@ -72,12 +76,12 @@ def part(value: ir.Value, which: int) -> RecordedValue:
     return found
 
 
-def joined(real: Any, imaginary: Any) -> RecordedValue:
+def joined(real: ir.Value, imaginary: ir.Value) -> RecordedValue:
     """Two parts as pairs."""
     return op.Concat(op.Unsqueeze(real, [-1]), op.Unsqueeze(imaginary, [-1]), axis=-1)
 
 
-def paired(number: Any, like: ir.Value) -> Any:
+def paired(number: ComplexNumber, like: ir.Value) -> ir.Value:
     """A number, a real tensor or pairs, as pairs of a value's dtype."""
     if is_pair(number):
         return number
@@ -96,12 +100,12 @@ def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
     return op.Expand(pair, [*args[position], 2])
 
 
-def filled_like(base: str, args: Sequence[Any], sizes: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
+def filled_like(base: str, args: Sequence[object], sizes: Sequence[object], fake: torch.Tensor) -> RecordedValue:
     """A complex tensor of one number with the given sizes, by an operator of `LIKE`."""
     return filled(LIKE[base], [sizes, *args[1:]], fake)
 
 
-def joined_alike(base: str, args: Sequence[Any], fake: Any) -> list[Any]:
+def joined_alike(base: str, args: Sequence[Any], fake: object) -> list[object]:
     """The arguments of an operator that joins tensors, each as pairs of the result's dtype where that is complex."""
     if base not in _JOINS or not isinstance(fake, torch.Tensor) or not fake.is_complex():
         return list(args)
@@ -109,7 +113,7 @@ def joined_alike(base: str, args: Sequence[Any], fake: Any) -> list[Any]:
     return [[_as_pairs(one, dtype) for one in args[0]], *args[1:]]
 
 
-def _as_pairs(value: Any, dtype: ir.DataType) -> Any:
+def _as_pairs(value: ir.Value, dtype: ir.DataType) -> ir.Value:
     if value.dtype == dtype and is_pair(value):
         return value
     shape = value.shape
@@ -127,11 +131,11 @@ def _as_pairs(value: Any, dtype: ir.DataType) -> Any:
 
 def by_parts(
     base: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    fake: Any,
-    real: Callable[[Sequence[Any], Mapping[str, Any], Any, str], Any],
-) -> Any:
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    fake: object,
+    real: Callable[[Sequence[object], Mapping[str, object], object, str], object],
+) -> object:
     """Translates an operator on pairs by the operator on real tensors; None where that would not be right.
 
     Args:
@@ -158,14 +162,12 @@ def by_parts(
     return None
 
 
-def _halves(args: Sequence[Any], kwargs: Mapping[str, Any], which: int) -> tuple[Any, Any]:
-    both: tuple[Any, Any] = pytree.tree_map(
-        lambda one: part(one, which) if is_pair(one) else one, (list(args), dict(kwargs))
-    )
+def _halves(args: Sequence[object], kwargs: Mapping[str, object], which: int) -> Half:
+    both: Half = pytree.tree_map(lambda one: part(one, which) if is_pair(one) else one, (list(args), dict(kwargs)))
     return both
 
 
-def _all_pairs(args: Sequence[Any]) -> list[Any]:
+def _all_pairs(args: Sequence[object]) -> list[object]:
     """What is written into a complex tensor is complex too, whether it was given as such or as real numbers."""
     like = next(one for one in pytree.tree_leaves(list(args)) if is_pair(one))
     return [
@@ -176,7 +178,7 @@ def _all_pairs(args: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _numbers(args: Sequence[Any], which: int) -> list[Any]:
+def _numbers(args: Sequence[object], which: int) -> list[object]:
     """The number that a scatter writes: its real or its imaginary part."""
     listed = list(args)
     if len(listed) > 3 and isinstance(listed[3], (int, float, complex)):
@@ -185,13 +187,14 @@ def _numbers(args: Sequence[Any], which: int) -> list[Any]:
     return listed
 
 
-def _padding(base: str, half: tuple[Any, Any], which: int) -> tuple[Any, Any]:
+def _padding(base: str, half: Half, which: int) -> Half:
     """The number that is put around one part: the real or the imaginary part of the one that was given."""
     args, kwargs = half
     position = 3 if base == "pad" else 2
     value = kwargs.get("value", args[position] if len(args) > position else None)
     if value is None:
         return half
+    assert isinstance(value, (int, float, complex))
     number = complex(value)
     return args[:position], {**kwargs, "value": number.imag if which else number.real}
 
@@ -205,17 +208,17 @@ def _merged(real: Any, imaginary: Any) -> Any:
 def _product(
     base: str,
     args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    fakes: Any,
-    real: Callable[[Sequence[Any], Mapping[str, Any], Any, str], Any],
-) -> Any:
+    kwargs: Mapping[str, object],
+    fakes: object,
+    real: Callable[[Sequence[object], Mapping[str, object], object, str], object],
+) -> object:
     listed = list(args)
     bias = listed.pop(2) if base == "linear" and len(listed) > 2 else None
     factors = listed[1] if base == "einsum" else listed[:2]
     if len(factors) != 2:
         return None
 
-    def product(left: Any, right: Any, end: str) -> Any:
+    def product(left: object, right: object, end: str) -> Any:
         given = [listed[0], [left, right], *listed[2:]] if base == "einsum" else [left, right, *listed[2:]]
         return real(given, kwargs, fakes, end)
 

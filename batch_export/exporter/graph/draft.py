@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Array, RecordedValue
 
 
-def natural_dtype(argument: Any) -> ir.DataType:
+def natural_dtype(argument: object) -> ir.DataType:
     """The dtype that a Python number, or a list of them, has when nothing else determines it."""
     items = argument if isinstance(argument, (list, tuple)) else [argument]
     for item in items:
@@ -32,7 +32,7 @@ def natural_dtype(argument: Any) -> ir.DataType:
     return ir.DataType.INT64
 
 
-def dtype_beside(argument: Any, bound: ir.DataType | None) -> ir.DataType | None:
+def dtype_beside(argument: object, bound: ir.DataType | None) -> ir.DataType | None:
     """The dtype of a Python number (or list of them) beside a tensor or size of dtype `bound`; None without one.
 
     It is the tensor's as long as that can hold the number: a fraction beside an integer stays a fraction, and a number
@@ -49,7 +49,7 @@ def dtype_beside(argument: Any, bound: ir.DataType | None) -> ir.DataType | None
     return bound
 
 
-def _unrounded(content: Any, array: np.ndarray[Any, Any], dtype: ir.DataType) -> np.ndarray[Any, Any] | None:
+def _unrounded(content: object, array: Array, dtype: ir.DataType) -> Array | None:
     """Python numbers in float64 that float32 does not hold: a translation may still ask for them in float64."""
     items = content if isinstance(content, (list, tuple)) else [content]
     if dtype != ir.DataType.FLOAT or not any(isinstance(item, float) for item in items):
@@ -73,8 +73,8 @@ class Draft:
         self.node_prefix = ""
         self._scopes: list[list[ir.Node]] = [[]]
         self._interned: dict[tuple[str, tuple[int, ...], bytes, bytes], RecordedValue] = {}
-        self._unrounded: dict[ir.Value, np.ndarray[Any, Any]] = {}
-        self._known: dict[ir.Value, np.ndarray[Any, Any]] = {}
+        self._unrounded: dict[ir.Value, Array] = {}
+        self._known: dict[ir.Value, Array] = {}
         self._used_names: set[str] = set()
         self._counter = 0
 
@@ -130,7 +130,7 @@ class Draft:
 
     # Constants --------------------------------------------------------------------------------------------------------
 
-    def constant(self, content: Any, dtype: ir.DataType | None = None) -> RecordedValue:
+    def constant(self, content: object, dtype: ir.DataType | None = None) -> RecordedValue:
         """The interned initializer with this content (a number, a list of numbers, an array)."""
         if isinstance(content, complex):
             content = [content.real, content.imag]
@@ -159,7 +159,7 @@ class Draft:
             self.initializers[name] = known
         return known
 
-    def unrounded(self, value: Any) -> np.ndarray[Any, Any] | None:
+    def unrounded(self, value: object) -> Array | None:
         """The float64 numbers that a float32 constant was made of, where that rounded them; None elsewhere."""
         return self._unrounded.get(value) if isinstance(value, ir.Value) else None
 
@@ -167,7 +167,7 @@ class Draft:
         """The constant with float32 numbers for good, as what a torch operator made has them."""
         return self.constant(self._known[value]) if value in self._unrounded else value
 
-    def _string_constant(self, content: Any) -> RecordedValue:
+    def _string_constant(self, content: object) -> RecordedValue:
         tensor = ir.StringTensor([str(item).encode() for item in (content if isinstance(content, list) else [content])])
         name = self.unique_name("const_string")
         value = RecordedValue(name=name, type=ir.TensorType(ir.DataType.STRING), shape=tensor.shape, const_value=tensor)
@@ -187,6 +187,6 @@ class Draft:
         self.initializers[value.name] = value
         return value
 
-    def known(self, value: Any) -> np.ndarray[Any, Any] | None:
+    def known(self, value: object) -> Array | None:
         """The content of a value that is a constant made here, else None (weights are never looked into)."""
         return self._known.get(value) if isinstance(value, ir.Value) else None

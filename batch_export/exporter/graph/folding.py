@@ -1,8 +1,7 @@
 """Computes ONNX operators on small constants while the graph is being recorded, with numpy.
 
-Arrives: an operator's name, its inputs as arrays (None for an absent one) and its attributes. Leaves: the result, or
-None when the operator is not in the table or its result would not be exact. Only operators of shape arithmetic are
-here.
+Arrives: an operator's name, its inputs and its attributes. Leaves: the result, or None when an input is not known, the
+operator is not in the table or its result would not be exact. Only operators of shape arithmetic are here.
 """
 
 from __future__ import annotations
@@ -13,7 +12,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-Array = np.ndarray[Any, Any]
+from batch_export.exporter.graph.draft import Draft
+from batch_export.exporter.graph.recorded_value import Array, RecordedValue
+
+_ELEMENTS = 1024
+"""Larger arrays are left to the optimiser."""
 
 
 def static_sizes(value: ir.Value | None, attributes: Mapping[str, Any]) -> list[int] | None:
@@ -25,11 +28,11 @@ def static_sizes(value: ir.Value | None, attributes: Mapping[str, Any]) -> list[
     return static if len(static) == len(sizes) else None
 
 
-def _axes(array: Array | None, fallback: Any = None) -> tuple[int, ...] | None:
-    chosen = fallback if array is None else array.tolist()
-    if chosen is None:
+def _axes(array: Array | None) -> tuple[int, ...] | None:
+    if array is None:
         return None
-    return tuple(chosen) if isinstance(chosen, (list, tuple)) else (int(chosen),)
+    chosen = array.tolist()
+    return tuple(chosen) if isinstance(chosen, list) else (int(chosen),)
 
 
 def _unsqueeze(data: Array, axes: Array) -> Array:
@@ -76,7 +79,7 @@ def _constant_of_shape(shape: Array, value: Any = None) -> Array:
     return np.full(shape.tolist(), fill.reshape(-1)[0], dtype=fill.dtype)
 
 
-def _reduce(function: Callable[..., Any]) -> Callable[..., Array]:
+def _reduce(function: Callable[..., object]) -> Callable[..., Array]:
     def run(data: Array, axes: Array | None = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Array:
         if noop_with_empty_axes and axes is None:
             return data
@@ -85,7 +88,7 @@ def _reduce(function: Callable[..., Any]) -> Callable[..., Array]:
     return run
 
 
-_TABLE: dict[str, Callable[..., Any]] = {
+_TABLE: dict[str, Callable[..., object]] = {
     "Cast": lambda data, to: data.astype(ir.DataType(to).numpy()),
     "CastLike": lambda data, like: data.astype(like.dtype),
     "Identity": lambda data: data,
@@ -127,7 +130,7 @@ _TABLE: dict[str, Callable[..., Any]] = {
 }
 
 
-def evaluate(name: str, inputs: Sequence[Array | None], attributes: Mapping[str, Any]) -> Array | None:
+def evaluate(name: str, inputs: Sequence[Array | None], attributes: Mapping[str, object]) -> Array | None:
     """The operator's result on constants, or None when it is not computed here."""
     function = _TABLE.get(name)
     if function is None or (inputs and inputs[0] is None):
@@ -139,3 +142,34 @@ def evaluate(name: str, inputs: Sequence[Array | None], attributes: Mapping[str,
     except (ValueError, TypeError, IndexError, ZeroDivisionError):
         return None  # left to the runtime, which reports it with the node's name
     return None if result is None else np.asarray(result)
+
+
+def folded(
+    draft: Draft, name: str, domain: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]
+) -> RecordedValue | None:
+    """The constant that an operator on small known constants gives; None where it has to be recorded."""
+    if domain != "":
+        return None
+    first = inputs[0] if inputs else None
+    if name in ("Cast", "CastLike") and first is not None:
+        second = inputs[1] if name == "CastLike" else None
+        wanted = ir.DataType(attributes["to"]) if second is None else second.dtype
+        if wanted is not None and first.dtype == wanted and isinstance(first, RecordedValue):
+            return first
+        array = draft.known(first)
+        if wanted is not None and array is not None and array.size <= _ELEMENTS:
+            return draft.constant(array, wanted)
+        return None
+    if name == "Shape":
+        sizes = static_sizes(inputs[0], attributes)
+        return None if sizes is None else draft.constant(sizes, ir.DataType.INT64)
+    arrays: list[Array | None] = []
+    for value in inputs:
+        array = None if value is None else draft.known(value)
+        if (value is not None and array is None) or (array is not None and array.size > _ELEMENTS):
+            return None
+        arrays.append(array)
+    result = evaluate(name, arrays, attributes)
+    if result is None or result.size > _ELEMENTS:
+        return None
+    return draft.constant(result)

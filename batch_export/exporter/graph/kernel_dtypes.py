@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -116,7 +115,7 @@ def _allowed(constraint: ir.schemas.TypeConstraintParam) -> frozenset[ir.DataTyp
     return frozenset(kind.dtype for kind in constraint.allowed_types if isinstance(kind, ir.TensorType))
 
 
-def _has_kernel(name: str, dtype: ir.DataType, attributes: Mapping[str, Any]) -> bool:
+def _has_kernel(name: str, dtype: ir.DataType, attributes: Mapping[str, object]) -> bool:
     if dtype == BFLOAT16 and name not in _FOR_BFLOAT16:
         return False
     if dtype in _FEWER_KERNELS.get(name, ()) or (dtype == DOUBLE and name in _FLOAT_KERNEL_ONLY):
@@ -130,7 +129,7 @@ def does_nothing(name: str, first: ir.Value | None) -> bool:
 
 
 def working_dtypes(
-    signature: ir.schemas.OpSignature, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]
+    signature: ir.schemas.OpSignature, inputs: Sequence[ir.Value | None], attributes: Mapping[str, object]
 ) -> dict[str, ir.DataType]:
     """Type variable -> the dtype to cast its inputs to, for those variables that need it.
 

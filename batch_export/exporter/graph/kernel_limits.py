@@ -13,13 +13,12 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.ranks import rank_of
+from batch_export.exporter.graph.recorded_value import Array
 
 _HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
-def axes_from_the_front(
-    name: str, inputs: Sequence[ir.Value | None], axes: np.ndarray[Any, Any] | int | None
-) -> np.ndarray[Any, Any] | int | None:
+def axes_from_the_front(name: str, inputs: Sequence[ir.Value | None], axes: Array | int | None) -> Array | int | None:
     """The axes of a reduction counted from the front: of an input without elements an axis of -1 would be kept.
 
     Args:
@@ -38,7 +37,7 @@ def axes_from_the_front(
     return None if rank is None else axes % max(1, rank)
 
 
-def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], np.ndarray[Any, Any] | None]) -> bool:
+def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], Array | None]) -> bool:
     """Whether a Reshape to this shape may mean its 0 as "the size that was there", or holds a -1.
 
     A shape that is computed means what it says: where a free axis has no elements, its size is 0. Numbers among it are
@@ -57,7 +56,7 @@ def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], n
     return producer.op_type not in ("Shape", "Slice", "Gather", "Add", "Sub", "Mul", "Div", "Mod", "Max", "Min")
 
 
-def _is_a_mark(part: ir.Value | None, known: Callable[[ir.Value | None], np.ndarray[Any, Any] | None]) -> bool:
+def _is_a_mark(part: ir.Value | None, known: Callable[[ir.Value | None], Array | None]) -> bool:
     numbers = known(part)
     return may_copy_a_size(part, known) if numbers is None else bool((numbers <= 0).any())
 

@@ -5,9 +5,10 @@ Arrives: FX nodes and the graph signature. Leaves: plain strings for `metadata_p
 
 from __future__ import annotations
 
+import ast
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -30,12 +31,12 @@ CLASS_HIERARCHY = _PREFIX + "class_hierarchy"
 _TORCH_FRAME = f'File "{Path(torch.__file__).parent}{os.sep}'
 
 
-def target_name(target: Any) -> str:
+def target_name(target: object) -> str:
     """`aten.add.Tensor` for an overload, the function's name otherwise."""
     return str(target) if isinstance(target, torch._ops.OpOverload) else str(getattr(target, "__name__", target))
 
 
-def _class_name(kind: Any) -> str:
+def _class_name(kind: str | type) -> str:
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -78,3 +79,18 @@ def innermost_line(trace: str) -> str | None:
 def place(node: torch.fx.Node) -> Place:
     """Where a node is, as an error names it."""
     return Place(node.name, target_name(node.target), source_location(node))
+
+
+def up_to_module(properties: Mapping[str, str], path: str) -> dict[str, str]:
+    """What the properties of a node within a module say of the module itself; nothing where they do not name it."""
+    scopes = ast.literal_eval(properties.get(NAME_SCOPES, "[]"))
+    if path not in scopes[:-1]:
+        return {}
+    count = scopes.index(path) + 1
+    classes = ast.literal_eval(properties.get(CLASS_HIERARCHY, "[]"))
+    names = [name if not where else f"{where}: {name}" for where, name in zip(scopes, classes[:count], strict=False)]
+    return {
+        "namespace": "/".join(names),
+        CLASS_HIERARCHY: repr(classes[:count]),
+        NAME_SCOPES: repr(scopes[:count]),
+    }

@@ -8,7 +8,6 @@ tables keep their arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -78,7 +77,7 @@ def _promoted_pair(left: ir.DataType, right: ir.DataType) -> ir.DataType:
     return left if _WIDTH.get(left, 4) >= _WIDTH.get(right, 4) else right
 
 
-def result_dtype(arguments: Sequence[Any]) -> ir.DataType | None:
+def result_dtype(arguments: Sequence[object]) -> ir.DataType | None:
     """The dtype in which torch compares or combines the arguments: tensors, 0-d tensors and numbers rank in this order.
 
     Source of the rule: torch's documentation of type promotion (`torch.result_type`).
@@ -108,7 +107,7 @@ def result_dtype(arguments: Sequence[Any]) -> ir.DataType | None:
     return result
 
 
-def cast_to(value: Any, dtype: ir.DataType) -> Any:
+def cast_to(value: object, dtype: ir.DataType) -> object:
     """The value in the given dtype; Python numbers are converted in Python."""
     if isinstance(value, ir.Value):
         return value if value.dtype == dtype or value.dtype is None else op.Cast(value, to=dtype)
@@ -136,7 +135,7 @@ _MOVES = frozenset(
 """Operators that do not compute: bfloat16 stays what it is."""
 
 
-def _computed_in_float32(value: Any) -> Any:
+def _computed_in_float32(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_computed_in_float32(item) for item in value]
     if not isinstance(value, ir.Value) or value.dtype != ir.DataType.BFLOAT16:
@@ -147,7 +146,7 @@ def _computed_in_float32(value: Any) -> Any:
     return wide
 
 
-def promote(qualified: str, arguments: Sequence[Any], result: ir.DataType | None) -> list[Any]:
+def promote(qualified: str, arguments: Sequence[object], result: ir.DataType | None) -> list[object]:
     """The positional arguments of an operator, converted as torch converts them.
 
     bfloat16 is computed in float32 and rounded once, at the end, as torch does it.
@@ -158,7 +157,7 @@ def promote(qualified: str, arguments: Sequence[Any], result: ir.DataType | None
     return converted
 
 
-def _promoted(qualified: str, arguments: Sequence[Any], result: ir.DataType | None) -> list[Any]:
+def _promoted(qualified: str, arguments: Sequence[object], result: ir.DataType | None) -> list[object]:
     name = base_name(qualified)
     converted = list(arguments)
     if name in _COMPARISONS:
@@ -169,6 +168,7 @@ def _promoted(qualified: str, arguments: Sequence[Any], result: ir.DataType | No
     if name in _LOGICAL:
         return [cast_to(value, ir.DataType.BOOL) for value in converted]
     if name in ("cat", "stack", "concat", "concatenate", "hstack", "vstack") and result is not None:
+        assert isinstance(converted[0], (list, tuple))
         converted[0] = [cast_to(value, result) for value in converted[0]]
         return converted
     positions = _TO_RESULT.get(name)

@@ -5,8 +5,6 @@ Arrives: ONNX scalars or plain numbers. Leaves: ONNX scalars. Where neither oper
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -15,13 +13,13 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 
 
-def rounds_alike(dividend: Any, divisor: Any) -> bool:
+def rounds_alike(dividend: object, divisor: object) -> bool:
     """Whether rounding a quotient down is rounding it towards zero: the dividend is >= 0 and the divisor > 0.
 
     Args:
-        dividend, divisor: integers, or torch's symbolic ones.
+        dividend, divisor: integers, or torch's symbolic ones; of anything else it is not known.
     """
-    if not all(isinstance(number, (int, torch.SymInt)) for number in (dividend, divisor)):
+    if not isinstance(dividend, (int, torch.SymInt)) or not isinstance(divisor, (int, torch.SymInt)):
         return False
     return statically_known_true(dividend >= 0) and statically_known_true(divisor > 0)
 

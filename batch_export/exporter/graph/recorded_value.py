@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import onnx_ir as ir
+from numpy.typing import NDArray
 from onnxscript.onnx_opset import opset18
 
 from batch_export.errors import TranslationError
@@ -20,6 +21,14 @@ Number = int | float | ir.Value
 
 Size = int | ir.Value
 """The size of an axis, a place on it or a number of elements, likewise; a value is `int64[]` or `int64[1]`."""
+
+
+ComplexNumber = complex | ir.Value
+"""What stands for a number that may be complex; a value is real, or pairs of real and imaginary parts."""
+
+
+Array = NDArray[Any]
+"""The content of a constant, of whatever dtype."""
 
 
 class Operators(Protocol):

@@ -9,11 +9,14 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
 import onnx_ir as ir
+
+if TYPE_CHECKING:  # a private name, which another onnx-ir may not have
+    from onnx_ir._convenience import SupportedAttrTypes as AttributeValue
 
 _DTYPE_FROM_ATTRIBUTE = {
     "BitCast": "to",
@@ -29,13 +32,13 @@ _DTYPE_FROM_ATTRIBUTE = {
 }
 
 
-def plain_attribute(value: Any) -> Any:
+def plain_attribute(value: object) -> Any:
     return value.value if isinstance(value, ir.Attr) else value
 
 
-def typed_attributes(signature: ir.schemas.OpSignature, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def typed_attributes(signature: ir.schemas.OpSignature, attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
     """Whole numbers as floats where the operator's schema asks for floats; torch's scalars are either."""
-    typed = dict(attributes)
+    typed = cast("dict[str, AttributeValue]", dict(attributes))
     for name, value in attributes.items():
         kind = getattr(signature.get(name), "type", None)
         if kind == ir.AttributeType.FLOAT and isinstance(value, int):
@@ -45,7 +48,7 @@ def typed_attributes(signature: ir.schemas.OpSignature, attributes: Mapping[str,
     return typed
 
 
-def other_than_defaults(signature: ir.schemas.OpSignature, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def other_than_defaults(signature: ir.schemas.OpSignature, attributes: Mapping[str, object]) -> dict[str, object]:
     """Returns the attributes that say something: a node without one has the schema's default. A float is compared as
     ONNX keeps it, in single precision.
     """
@@ -70,7 +73,7 @@ def only_dtype(parameter: ir.schemas.Parameter) -> ir.DataType | None:
 
 
 @functools.cache
-def plain_parameters(body: Callable[..., Any]) -> frozenset[str]:
+def plain_parameters(body: Callable[..., object]) -> frozenset[str]:
     """Parameters annotated `Optional[int]` and the like: tensors to onnxscript, Python numbers to the function."""
     try:
         hints = typing.get_type_hints(body)

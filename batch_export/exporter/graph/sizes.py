@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import contextlib
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
 import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_sympy
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph import python_integers
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.graph.recorder import Recorder
 
+Symbolic = torch.SymInt | torch.SymFloat | torch.SymBool
+"""A number of torch's that is known only when the model runs."""
 
-def expression(size: Any) -> Any:
+
+def expression(size: Symbolic) -> sympy.Basic:
     """The sympy expression of a SymInt, SymFloat or SymBool."""
     return size.node.expr
 
@@ -40,8 +44,8 @@ class Sizes:
         self._recorder = recorder
         self._renaming = {sympy.Symbol(symbol, integer=True): name for symbol, name in axis_names.items()}
         self._names = dict(axis_names)
-        self._environment: Any = None
-        self._values: ChainMap[Any, ir.Value] = ChainMap()
+        self._environment: ShapeEnv | None = None
+        self._values: ChainMap[sympy.Basic, ir.Value] = ChainMap()
         self._sources: ChainMap[str, tuple[ir.Value, int]] = ChainMap()
 
     @contextlib.contextmanager
@@ -54,7 +58,7 @@ class Sizes:
         finally:
             self._values, self._sources = values, sources
 
-    def text(self, size: Any) -> str:
+    def text(self, size: torch.SymInt) -> str:
         """An expression with axis names in place of torch's symbols, e.g. `past + seq`."""
         expr = expression(size)
         if isinstance(expr, sympy.Symbol):
@@ -62,7 +66,7 @@ class Sizes:
         by_name = {symbol: sympy.Symbol(self._names.get(symbol.name, symbol.name)) for symbol in expr.free_symbols}
         return str(expr.xreplace(by_name))
 
-    def shape(self, sizes: Sequence[Any]) -> ir.Shape:
+    def shape(self, sizes: Sequence[int | torch.SymInt]) -> ir.Shape:
         """The ONNX shape of a torch shape: integers stay, symbols become axis names."""
         dims: list[int | str] = []
         for size in sizes:
@@ -72,7 +76,7 @@ class Sizes:
                 dims.append(int(size))
         return ir.Shape(dims)
 
-    def learn(self, value: ir.Value, sizes: Sequence[Any]) -> None:
+    def learn(self, value: ir.Value, sizes: Sequence[int | torch.SymInt]) -> None:
         """Remembers in which axis of which value each plain symbol can be read."""
         for axis, size in enumerate(sizes):
             if isinstance(size, torch.SymInt):
@@ -80,13 +84,13 @@ class Sizes:
                 if isinstance(expr, sympy.Symbol) and expr.name not in self._sources:
                     self._sources[expr.name] = (value, axis)
 
-    def learn_scalar(self, size: Any, value: ir.Value) -> None:
+    def learn_scalar(self, size: Symbolic, value: ir.Value) -> None:
         """Remembers the ONNX scalar that holds an expression."""
         expr = expression(size)
         if not expr.is_number and expr not in self._values:
             self._values[expr] = value
 
-    def scalar(self, size: Any) -> ir.Value | int | float | bool:
+    def scalar(self, size: Symbolic) -> ir.Value | int | float | bool:
         """An ONNX scalar (or the plain number) with the value of a SymInt, SymFloat or SymBool.
 
         Raises:
@@ -96,10 +100,13 @@ class Sizes:
         result: ir.Value | int | float | bool = self._emit(expression(size))
         return result
 
-    def _symbolic(self, expr: Any) -> Any:
-        return int(expr) if expr.is_Integer else self._environment.create_symintnode(expr, hint=None)
+    def _symbolic(self, expr: sympy.Basic) -> int | torch.SymInt:
+        if expr.is_Integer:
+            return int(expr)
+        assert self._environment is not None
+        return self._environment.create_symintnode(expr, hint=None)
 
-    def _emit(self, expr: Any) -> Any:
+    def _emit(self, expr: sympy.Basic) -> Number:
         if expr.is_Integer:
             return int(expr)
         if expr.is_number and expr.is_real:
@@ -116,7 +123,7 @@ class Sizes:
             self._values[expr] = value
         return value
 
-    def _compute(self, expr: Any) -> Any:
+    def _compute(self, expr: sympy.Basic) -> Number:
         if isinstance(expr, sympy.Symbol):
             source = self._sources.get(expr.name)
             if source is None:
@@ -169,7 +176,7 @@ class Sizes:
             return op.Not(op.Equal(*operands))
         raise TranslationError(f"the size expression {expr} has no ONNX arithmetic ({type(expr).__name__})")
 
-    def _double(self, operand: Any) -> ir.Value:
+    def _double(self, operand: Number) -> ir.Value:
         """With the precision of Python's numbers: a size computed in float32 may be off by one."""
         if isinstance(operand, ir.Value):
             result: ir.Value = op.Cast(operand, to=ir.DataType.DOUBLE)
@@ -177,7 +184,7 @@ class Sizes:
         return self._recorder.constant(float(operand), ir.DataType.DOUBLE)
 
     @staticmethod
-    def _chain(operator: Any, operands: Sequence[Any]) -> Any:
+    def _chain(operator: Callable[..., RecordedValue], operands: Sequence[Number]) -> Number:
         result = operands[0]
         for operand in operands[1:]:
             result = operator(result, operand)

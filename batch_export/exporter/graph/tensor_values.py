@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,7 +16,7 @@ def to_value(tensor: torch.Tensor) -> Value:
     bits = raw_dtype(name)
     if bits is not None:
         return RawTensor(name, plain.view(getattr(torch, bits.name)).numpy())
-    array: NDArray[Any] = plain.numpy()
+    array: NDArray[np.generic] = plain.numpy()
     return array
 
 

@@ -6,7 +6,6 @@ Arrives: dtypes, sizes and tensors of torch. Leaves: data types, sizes and tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -25,7 +24,7 @@ def data_type(dtype: torch.dtype) -> ir.DataType:
     return ir.DataType.FLOAT4E2M1 if dtype == _PAIRS else tensor_adapters.from_torch_dtype(dtype)
 
 
-def sizes_of(dtype: torch.dtype, sizes: Sequence[Any]) -> Sequence[Any]:
+def sizes_of(dtype: torch.dtype, sizes: Sequence[int | torch.SymInt]) -> Sequence[int | torch.SymInt]:
     """The sizes that ONNX counts: of pairs, twice as many along the last axis."""
     return [*sizes[:-1], sizes[-1] * 2] if dtype == _PAIRS and len(sizes) else sizes
 

@@ -59,7 +59,7 @@ def identity(tensor: torch.Tensor) -> Any:
 def layout(tensors: Mapping[str, torch.Tensor], threshold: int = SMALL_BYTES) -> WeightLayout:
     """Lays out the tensors that are larger than `threshold` bytes, in order, each distinct one once."""
     result = WeightLayout()
-    places: dict[Any, tuple[int, int]] = {}
+    places: dict[object, tuple[int, int]] = {}
     for name, tensor in tensors.items():
         length = size(tensor)
         if length <= threshold:
@@ -75,7 +75,7 @@ def layout(tensors: Mapping[str, torch.Tensor], threshold: int = SMALL_BYTES) ->
     return result
 
 
-def _memory(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+def _memory(tensor: torch.Tensor) -> tuple[torch.Tensor, ctypes.Array[ctypes.c_ubyte]]:
     if isinstance(tensor, FakeTensor):
         raise SaveError(
             "a weight is a fake tensor without data",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
+from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
@@ -14,21 +14,21 @@ from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
 
 
-def _first(self: ir.Value, position: int) -> Any:
+def _first(self: ir.Value, position: int) -> ir.Value:
     """The value with an axis moved to the front."""
     order = [position, *(other for other in range(axes.rank(self)) if other != position)]
     moved = self if position == 0 else op.Transpose(self, perm=order)
     return axes.shaped(moved, None if self.shape is None else [self.shape[other] for other in order])
 
 
-def _from_first(value: RecordedValue, position: int, count: int) -> RecordedValue:
+def _from_first(value: ir.Value, position: int, count: int) -> ir.Value:
     order = list(range(1, count))
     order.insert(position, 0)
     return value if position == 0 else op.Transpose(value, perm=order)
 
 
 @lowering("aten::cumprod")
-def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> Any:
+def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> ir.Value:
     """The products of the elements so far along an axis."""
     data = as_number(self, dtype)
     if axes.rank(self) == 0:
@@ -36,11 +36,11 @@ def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> Any:
     position = axes.axis(self, dim)
     moved = _first(data, position)
     start = op.Expand(axes.like(1, data), op.Shape(moved, start=1))
-    axes.shaped(start, list(moved.shape)[1:])
+    axes.shaped(start, list(moved.shape or ())[1:])
     assert data.dtype is not None
 
     def step(
-        states: Sequence[RecordedValue], slices: Sequence[RecordedValue]
+        states: Sequence[ir.Value], slices: Sequence[ir.Value]
     ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
         product = op.Mul(states[0], slices[0])
         return [product], [product]
@@ -49,7 +49,41 @@ def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> Any:
     return _from_first(loops.shortened(products, moved), position, axes.rank(self))
 
 
-def as_number(self: ir.Value, dtype: int) -> Any:
+_WRITTEN_OUT = 16
+"""Powers that are single products; more are a running one."""
+
+
+@lowering("aten::vander")
+def vander(x: ir.Value, N: int | ir.Value | None = None, increasing: bool = False) -> ir.Value:  # noqa: N803  (torch's own name)
+    """The powers of each element, one column each, by products as torch computes them.
+
+    Raises:
+        TranslationError: if the number of columns is that of the elements, and free.
+    """
+    data = as_number(x, -1)
+    count = axes.fixed_size(x, 0) if N is None else N
+    if count is None or isinstance(count, ir.Value):
+        raise TranslationError(
+            "vander has as many columns as elements, and that is a free size", next_step="name the number of columns, N"
+        )
+    ones: ir.Value = axes.shaped(op.Expand(axes.like(1, data), op.Shape(x)), x.shape)
+    powers = [ones][:count]
+    if count <= _WRITTEN_OUT:
+        for power in range(1, count):
+            powers.append(data if power == 1 else op.Mul(powers[-1], data))
+        columns: list[ir.Value] = [op.Unsqueeze(one, [1]) for one in powers]
+    else:
+        repeated = op.Expand(op.Unsqueeze(data, [1]), op.Concat(op.Shape(x), [count - 1], axis=0))
+        axes.shaped(repeated, [None if x.shape is None else x.shape[0], count - 1])
+        columns = [op.Unsqueeze(powers[0], [1]), cumprod(repeated, 1)]
+    if increasing:
+        return op.Concat(*columns, axis=1)
+    if count <= _WRITTEN_OUT:
+        return op.Concat(*reversed(columns), axis=1)
+    return op.Slice(op.Concat(*columns, axis=1), [-1], [-(2**62)], [1], [-1])
+
+
+def as_number(self: ir.Value, dtype: int) -> ir.Value:
     """The elements as torch adds them up: in the dtype asked for, or int64 in place of smaller integers."""
     wanted = dtype if dtype != -1 else None
     if wanted is None and self.dtype is not None and self.dtype.is_floating_point():
@@ -57,7 +91,7 @@ def as_number(self: ir.Value, dtype: int) -> Any:
     return axes.shaped(op.Cast(self, to=ir.DataType.INT64 if wanted is None else wanted), self.shape)
 
 
-def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> tuple[RecordedValue, ...]:
+def _running_extreme(self: ir.Value, dim: int, is_better: Callable[..., RecordedValue]) -> tuple[ir.Value, ...]:
     """Values and indices so far; of equal elements the later one, and NaN once it was met, as in torch."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
@@ -66,7 +100,7 @@ def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> tuple[Recorded
     assert data.dtype is not None
     position = axes.axis(self, dim)
     moved = _first(data, position)
-    rest = list(moved.shape)[1:]
+    rest = list(moved.shape or ())[1:]
     longer = loops.lengthened(moved)
     best = op.Squeeze(op.Slice(longer, [0], [1], [0]), [0])
     axes.shaped(best, rest)
@@ -75,7 +109,9 @@ def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> tuple[Recorded
     numbers = loops.positions(axes.size(longer, 0))
     axes.shaped(numbers, [None])
 
-    def step(states: Sequence[Any], slices: Sequence[Any]) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
+    def step(
+        states: Sequence[ir.Value], slices: Sequence[ir.Value]
+    ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
         (value, index), (new, number) = states, slices
         taken = is_better(new, value)
         if axes.is_float(data):
@@ -86,19 +122,19 @@ def _running_extreme(self: ir.Value, dim: int, is_better: Any) -> tuple[Recorded
         return best_so_far, best_so_far
 
     _, (values, indices) = loops.scan(step, [best, where], [longer, numbers], [data.dtype, ir.DataType.INT64])
-    values, indices = (loops.shortened(stack, moved) for stack in (values, indices))
     count = axes.rank(self)
-    return _from_first(values, position, count), _from_first(indices, position, count)
+    whole = (loops.shortened(stack, moved) for stack in (values, indices))
+    return tuple(_from_first(stack, position, count) for stack in whole)
 
 
 @lowering("aten::cummax")
-def cummax(self: ir.Value, dim: int) -> tuple[RecordedValue, ...]:
+def cummax(self: ir.Value, dim: int) -> tuple[ir.Value, ...]:
     """The largest element so far along an axis, and where it stands."""
     return _running_extreme(self, dim, op.GreaterOrEqual)
 
 
 @lowering("aten::cummin")
-def cummin(self: ir.Value, dim: int) -> tuple[RecordedValue, ...]:
+def cummin(self: ir.Value, dim: int) -> tuple[ir.Value, ...]:
     """The smallest element so far along an axis, and where it stands."""
     return _running_extreme(self, dim, op.LessOrEqual)
 
@@ -173,6 +209,7 @@ def logsumexp(self: ir.Value, dim: Sequence[int], keepdim: bool = False) -> ir.V
     if axes.rank(self) == 0:
         return data
     listed = [axes.axis(self, one) for one in ([dim] if isinstance(dim, int) else dim)]
+    listed = listed or list(range(axes.rank(self)))  # torch means all axes by none
     largest = op.ReduceMax(data, listed, keepdims=1)
     finite = op.Or(op.IsInf(largest), op.IsNaN(largest))
     shift = op.Where(finite, op.CastLike(0.0, largest), largest)

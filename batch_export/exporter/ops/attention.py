@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import onnx_ir as ir
 
@@ -33,7 +32,7 @@ def _swap_last(tensor: ir.Value, rank: int) -> RecordedValue:
     return op.Transpose(tensor, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
-def _scaled(query: ir.Value, key: ir.Value, root: float) -> tuple[Any, Any]:
+def _scaled(query: ir.Value, key: ir.Value, root: float) -> tuple[RecordedValue, ir.Value]:
     """Queries and keys with a factor of root ** 2 between them.
 
     torch gives each a factor of the root, so that half precision neither overflows nor underflows; wider dtypes have
@@ -45,9 +44,9 @@ def _scaled(query: ir.Value, key: ir.Value, root: float) -> tuple[Any, Any]:
     return op.Mul(query, factor), op.Mul(key, factor)
 
 
-def _reached(mask: Any, nothing: float) -> RecordedValue:
+def _reached(mask: ir.Value, nothing: float) -> RecordedValue:
     """Which rows of a mask let anything through, over an axis of 1: the mask is often smaller than the scores."""
-    if len(mask.shape) == 0:
+    if mask.shape == ():
         return op.Greater(mask, op.CastLike(nothing, mask))
     return op.Greater(op.ReduceMax(mask, [-1], keepdims=1), op.CastLike(nothing, mask))
 
@@ -73,6 +72,7 @@ def scaled_dot_product_attention(
     size, key_rank = query.shape[-1], len(key.shape)
     if enable_gqa:
         key, value = _repeat_heads(key, query), _repeat_heads(value, query)
+    scaled_key: ir.Value
     if scale is not None or isinstance(size, int):
         factor = math.sqrt(scale) if scale is not None and scale >= 0 else None
         if scale is None:
@@ -89,7 +89,7 @@ def scaled_dot_product_attention(
         scaled_query, scaled_key = op.Mul(query, root), op.Mul(key, root)
     scores = op.MatMul(scaled_query, _swap_last(scaled_key, key_rank))
     reached = None
-    excluded: Any = op.CastLike(0.0, query)
+    excluded = op.CastLike(0.0, query)
     if is_causal:
         rows = op.Gather(op.Shape(query), -2, axis=0)
         columns = op.Gather(op.Shape(key), -2, axis=0)
@@ -127,7 +127,7 @@ def scaled_dot_product_flash_attention_for_cpu(
     is_causal: bool = False,
     attn_mask: ir.Value | None = None,
     scale: float | None = None,
-) -> Any:
+) -> tuple[RecordedValue, None]:
     """What attention inside another operator's decomposition arrives as; fewer heads of keys than queries are shared.
 
     The second output, the logarithm of the sum of exponentials, serves gradients only and is not computed.

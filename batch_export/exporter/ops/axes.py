@@ -7,7 +7,7 @@ here translates an operator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import onnx_ir as ir
@@ -15,6 +15,10 @@ import onnx_ir as ir
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
+
+_Value = TypeVar("_Value", bound=ir.Value)
+Dim = int | str | ir.SymbolicDim | None
+"""A size as a shape has it: a number, a name, or None for what is not known."""
 
 
 def rank(value: ir.Value) -> int:
@@ -49,7 +53,7 @@ def fixed_size(value: ir.Value, dim: int) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def shaped(value: Any, dims: Iterable[Any] | None) -> Any:
+def shaped(value: _Value, dims: Iterable[Dim] | None) -> _Value:
     """The value, described where nothing is known of its shape yet; None stands for an unknown size."""
     if dims is not None and value.shape is None:
         value.shape = ir.Shape(list(dims))
@@ -75,7 +79,7 @@ def flat(value: ir.Value) -> RecordedValue:
     return op.Reshape(value, [-1])
 
 
-def at_least_1d(value: ir.Value) -> Any:
+def at_least_1d(value: ir.Value) -> ir.Value:
     """A scalar as a vector of one element; any other value as it is."""
     if rank(value):
         return value
@@ -122,10 +126,10 @@ def is_float(value: ir.Value) -> bool:
 
 def padded(
     value: ir.Value,
-    before: Sequence[Any],
-    after: Sequence[Any],
+    before: Sequence[Size],
+    after: Sequence[Size],
     listed: Sequence[int],
-    fill: Any,
+    fill: ir.Value | None,
     mode: str = "constant",
 ) -> RecordedValue:
     """Elements added at both ends of the listed axes.

@@ -5,29 +5,30 @@ A real operand has no last axis of pairs: adding it to the pairs as it stands wo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.complex_parts import is_pair, joined, paired, part
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import ComplexNumber, RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 
-def _both(self: Any, other: Any) -> tuple[RecordedValue, RecordedValue]:
+def _both(self: ComplexNumber, other: ComplexNumber) -> tuple[ir.Value, ir.Value]:
     like = self if is_pair(self) else other
+    assert isinstance(like, ir.Value)
     return paired(self, like), paired(other, like)
 
 
-def _scaled(pairs: ir.Value, number: Any) -> RecordedValue:
+def _scaled(pairs: ComplexNumber, number: float | ir.Value) -> RecordedValue:
     """Pairs times a real tensor or a number."""
     if isinstance(number, ir.Value):
         return op.Mul(pairs, op.Unsqueeze(op.CastLike(number, pairs), [-1]))
     return op.Mul(pairs, op.CastLike(float(number), pairs))
 
 
-def _times(pairs: Any, number: Any) -> RecordedValue:
+def _times(pairs: ir.Value, number: ComplexNumber) -> RecordedValue:
     """Pairs, which need not be marked as such, times a number."""
     if not isinstance(number, complex):
         return _scaled(pairs, number)
@@ -35,32 +36,32 @@ def _times(pairs: Any, number: Any) -> RecordedValue:
     return op.Add(_scaled(pairs, number.real), _scaled(turned, number.imag))
 
 
-def _is_real(value: object) -> bool:
+def _is_real(value: object) -> TypeGuard[float | ir.Value]:
     return not is_pair(value) and not isinstance(value, complex)
 
 
 @lowering("aten::add.Tensor", "aten::add.Scalar", is_complex=True)
-def add(self: Any, other: Any, alpha: Any = 1) -> RecordedValue:
+def add(self: ComplexNumber, other: ComplexNumber, alpha: ComplexNumber = 1) -> RecordedValue:
     """self + alpha * other."""
     left, right = _both(self, other)
     return op.Add(left, right if alpha == 1 else _times(right, alpha))
 
 
 @lowering("aten::sub.Tensor", "aten::sub.Scalar", is_complex=True)
-def subtract(self: Any, other: Any, alpha: Any = 1) -> RecordedValue:
+def subtract(self: ComplexNumber, other: ComplexNumber, alpha: ComplexNumber = 1) -> RecordedValue:
     """self - alpha * other."""
     left, right = _both(self, other)
     return op.Sub(left, right if alpha == 1 else _times(right, alpha))
 
 
 @lowering("aten::rsub.Tensor", "aten::rsub.Scalar", is_complex=True)
-def subtract_from(self: Any, other: Any, alpha: Any = 1) -> RecordedValue:
+def subtract_from(self: ComplexNumber, other: ComplexNumber, alpha: ComplexNumber = 1) -> RecordedValue:
     """other - alpha * self."""
     return subtract(other, self, alpha)
 
 
 @lowering("aten::mul.Tensor", "aten::mul.Scalar", is_complex=True)
-def multiply(self: Any, other: Any) -> Any:
+def multiply(self: ComplexNumber, other: ComplexNumber) -> ComplexNumber:
     """The product; a real factor scales both parts."""
     if not isinstance(self, ir.Value) and not isinstance(other, ir.Value):
         return self * other
@@ -78,7 +79,7 @@ def multiply(self: Any, other: Any) -> Any:
 
 
 @lowering("aten::div.Tensor", "aten::div.Scalar", "aten::true_divide.Tensor", is_complex=True)
-def divide(self: Any, other: Any) -> RecordedValue:
+def divide(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
     """The quotient; a real divisor scales both parts."""
     if _is_real(other):
         divisor = op.Unsqueeze(op.CastLike(other, self), [-1]) if isinstance(other, ir.Value) else float(other)
@@ -91,46 +92,46 @@ def divide(self: Any, other: Any) -> RecordedValue:
 
 
 @lowering("aten::where.self", is_complex=True)
-def where(condition: Any, self: Any, other: Any) -> RecordedValue:
+def where(condition: RecordedValue, self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
     """One of two numbers by a condition for each."""
     left, right = _both(self, other)
     return op.Where(op.Unsqueeze(condition, [-1]), left, right)
 
 
 @lowering("aten::masked_fill.Scalar", "aten::masked_fill.Tensor", is_complex=True)
-def masked_fill(self: Any, mask: Any, value: Any) -> RecordedValue:
+def masked_fill(self: RecordedValue, mask: RecordedValue, value: ComplexNumber) -> RecordedValue:
     """One number where the mask is true."""
     return op.Where(op.Unsqueeze(mask, [-1]), paired(value, self), self)
 
 
 @lowering("aten::eq.Tensor", "aten::eq.Scalar", is_complex=True)
-def equal(self: Any, other: Any) -> RecordedValue:
+def equal(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
     """Whether both parts are equal."""
     left, right = _both(self, other)
     return op.And(*(op.Equal(part(left, which), part(right, which)) for which in (0, 1)))
 
 
 @lowering("aten::ne.Tensor", "aten::ne.Scalar", is_complex=True)
-def not_equal(self: Any, other: Any) -> RecordedValue:
+def not_equal(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
     """Whether one part differs."""
     return op.Not(equal(self, other))
 
 
 @lowering("aten::isnan", is_complex=True)
-def is_nan(self: Any) -> RecordedValue:
+def is_nan(self: RecordedValue) -> RecordedValue:
     """Whether one part is NaN."""
     return op.Or(*(op.IsNaN(part(self, which)) for which in (0, 1)))
 
 
 @lowering("aten::exp", is_complex=True)
-def exponential(self: Any) -> RecordedValue:
+def exponential(self: RecordedValue) -> RecordedValue:
     """exp(a) (cos b + i sin b)."""
     angle = part(self, 1)
     return op.Mul(op.Unsqueeze(op.Exp(part(self, 0)), [-1]), joined(op.Cos(angle), op.Sin(angle)))
 
 
 @lowering("aten::sgn", is_complex=True)
-def direction(self: Any) -> RecordedValue:
+def direction(self: RecordedValue) -> RecordedValue:
     """The number over its length, 0 for 0."""
     length = op.ReduceL2(self, [-1], keepdims=1)
     zero = op.Equal(length, op.CastLike(0, length))
@@ -138,7 +139,7 @@ def direction(self: Any) -> RecordedValue:
 
 
 @lowering("aten::fill.Scalar", "aten::fill.Tensor", is_complex=True)
-def fill(self: ir.Value, value: Any) -> RecordedValue:
+def fill(self: ir.Value, value: ComplexNumber) -> RecordedValue:
     """One number, real or complex, in the shape of a complex tensor."""
     return op.Expand(paired(value, self), op.Shape(self))
 
@@ -148,10 +149,12 @@ _PARTS = {ir.DataType.COMPLEX64: ir.DataType.FLOAT, ir.DataType.COMPLEX128: ir.D
 
 @lowering("aten::to.dtype", "aten::to.dtype_layout", is_complex=True)
 def to_dtype(self: ir.Value, dtype: int = -1) -> RecordedValue:
-    """A complex tensor in another precision; a real dtype keeps the real parts, as torch does with a warning."""
+    """A complex tensor in another precision; a real dtype keeps the real parts, and bool what is not 0."""
     if dtype == -1:
         return op.Identity(self)
     parts = _PARTS.get(ir.DataType(dtype))
+    if dtype == ir.DataType.BOOL:
+        return not_equal(self, 0)
     return op.Cast(part(self, 0), to=dtype) if parts is None else op.Cast(self, to=parts)
 
 

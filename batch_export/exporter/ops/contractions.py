@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.ops.axes import reshaped, scalar, shaped
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
+from batch_export.exporter.ops.axes import Dim, reshaped, scalar, shaped
 from batch_export.exporter.ops.axes import size as size_of
 from batch_export.exporter.ops.marking import lowering
 
@@ -56,7 +56,7 @@ class _Plan:
 
 
 @lowering("aten::einsum")
-def einsum(equation: str, tensors: Sequence[ir.Value], path: Any = None) -> Any:
+def einsum(equation: str, tensors: Sequence[ir.Value], path: Number | None = None) -> ir.Value:
     """`aten::einsum`; with free sizes only what `is_product` takes."""
     if all(isinstance(size, int) and size for tensor in tensors for size in tensor.shape or ()):
         return op.Einsum(*tensors, equation=equation)
@@ -72,20 +72,21 @@ def einsum(equation: str, tensors: Sequence[ir.Value], path: Any = None) -> Any:
     return _product(left, right, of_left, of_right, result, plan)
 
 
-def is_product(equation: Any, tensors: Sequence[Any]) -> bool:
+def is_product(equation: object, tensors: Sequence[object]) -> bool:
     """Whether a sum over named axes is one product of two tensors, whose sizes under one name are the same."""
     return _planned(equation, tensors)[1] is not None
 
 
-def _planned(equation: Any, tensors: Sequence[Any]) -> tuple[tuple[str, str, str] | None, _Plan | None]:
+def _planned(equation: object, tensors: Sequence[object]) -> tuple[tuple[str, str, str] | None, _Plan | None]:
     names = _names(equation) if isinstance(equation, str) and len(tensors) == 2 else None
-    if names is None or any(not isinstance(tensor, ir.Value) or tensor.shape is None for tensor in tensors):
+    shapes = [tensor.shape for tensor in tensors if isinstance(tensor, ir.Value) and tensor.shape is not None]
+    if names is None or len(shapes) != len(tensors):
         return names, None
-    sizes: dict[str, Any] = {}
-    for axes, tensor in zip(names, tensors, strict=False):
-        if len(axes) != len(tensor.shape):
+    sizes: dict[str, Dim] = {}
+    for axes, shape in zip(names, shapes, strict=False):
+        if len(axes) != len(shape):
             return names, None
-        for name, size in zip(axes, tensor.shape, strict=True):
+        for name, size in zip(axes, shape, strict=True):
             if (not isinstance(size, int) and size.value is None) or sizes.setdefault(name, size) != size:
                 return names, None
     return names, _plan(*names, {name for name, size in sizes.items() if not isinstance(size, int)})
@@ -140,7 +141,7 @@ def _is_refused(names: str, groups: Sequence[Sequence[str]]) -> bool:
     return order in ([*behind[:-1], 0, behind[-1]], [*behind, 0])
 
 
-def _product(left: ir.Value, right: ir.Value, of_left: str, of_right: str, result: str, plan: _Plan) -> Any:
+def _product(left: ir.Value, right: ir.Value, of_left: str, of_right: str, result: str, plan: _Plan) -> ir.Value:
     sizes = dict(zip(of_left + of_right, [*(left.shape or ()), *(right.shape or ())], strict=True))
     first, second = _merged(left, of_left, plan.left, sizes), _merged(right, of_right, plan.right, sizes)
     product = shaped(op.MatMul(first, second), [_size(group, sizes) for group in plan.made])
@@ -152,35 +153,36 @@ def _product(left: ir.Value, right: ir.Value, of_left: str, of_right: str, resul
     return _ordered(shaped(product, [sizes[name] for name in made]), "".join(made), result)
 
 
-def _size(names: Sequence[str], sizes: Mapping[str, Any]) -> Any:
+def _size(names: Sequence[str], sizes: Mapping[str, Dim]) -> Dim:
     """The size of axes that are one; None where it has no name."""
-    fixed = [sizes[name] for name in names if isinstance(sizes[name], int)]
+    fixed = [size for size in (sizes[name] for name in names) if isinstance(size, int)]
     if len(fixed) == len(names):
         return math.prod(fixed)
     return sizes[names[0]] if len(names) == 1 else None
 
 
-def _part(value: ir.Value, names: str, name: str, sizes: Mapping[str, Any]) -> Any:
+def _part(value: ir.Value, names: str, name: str, sizes: Mapping[str, Dim]) -> RecordedValue:
     """The size of an axis as `int64[1]`."""
     size = sizes[name]
     return op.Constant(value_ints=[size]) if isinstance(size, int) else size_of(value, names.index(name))
 
 
-def _ordered(value: Any, names: str, wanted: Sequence[str]) -> Any:
+def _ordered(value: ir.Value, names: str, wanted: Sequence[str]) -> ir.Value:
     order = [names.index(name) for name in wanted]
     if order == list(range(len(names))):
         return value
+    assert value.shape is not None
     return shaped(op.Transpose(value, perm=order), [value.shape[place] for place in order])
 
 
-def _spread(value: ir.Value, names: str, wanted: str) -> Any:
+def _spread(value: ir.Value, names: str, wanted: str) -> ir.Value:
     """The value with its axes in the wanted order, and an axis of 1 for each that it does not have."""
     ordered = _ordered(value, names, [name for name in wanted if name in names])
     missing = [place for place, name in enumerate(wanted) if name not in names]
     return op.Unsqueeze(ordered, missing) if missing else ordered
 
 
-def _merged(value: ir.Value, names: str, groups: Sequence[Sequence[str]], sizes: Mapping[str, Any]) -> Any:
+def _merged(value: ir.Value, names: str, groups: Sequence[Sequence[str]], sizes: Mapping[str, Dim]) -> ir.Value:
     """The value with an axis for each group of names; one of no names is 1."""
     order = _apart(groups)
     ordered = _ordered(value, names, order)
@@ -188,8 +190,9 @@ def _merged(value: ir.Value, names: str, groups: Sequence[Sequence[str]], sizes:
         return ordered
     parts = []
     for group in groups:
-        fixed = math.prod(sizes[name] for name in group if isinstance(sizes[name], int))
-        part: Any = None if fixed == 1 and any(not isinstance(sizes[name], int) for name in group) else [fixed]
+        fixed = math.prod(size for size in (sizes[name] for name in group) if isinstance(size, int))
+        is_free = any(not isinstance(sizes[name], int) for name in group)
+        part: list[int] | RecordedValue | None = None if fixed == 1 and is_free else [fixed]
         for name in group:
             if not isinstance(sizes[name], int):
                 size = size_of(value, names.index(name))

@@ -8,7 +8,6 @@ hold the bias alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -18,8 +17,8 @@ from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _per_axis(given: Any, count: int) -> list[int]:
-    listed = list(given) if isinstance(given, (list, tuple)) else [given]
+def _per_axis(given: Sequence[int] | int, count: int) -> list[int]:
+    listed = [given] if isinstance(given, int) else list(given)
     return listed * count if len(listed) == 1 else listed
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops.marking import lowering
 
 _INT64 = int(ir.DataType.INT64)
 
 
-def _triangle(places: Any, dtype: int) -> RecordedValue:
+def _triangle(places: Sequence[NDArray[np.integer]], dtype: int) -> RecordedValue:
     table = np.stack(places).astype(np.int64)
     return op.Cast(op.Constant(value=ir.tensor(table)), to=_INT64 if dtype == -1 else dtype)
 
@@ -64,7 +64,7 @@ def ones_like(self: ir.Value, dtype: int = -1) -> RecordedValue:
 
 
 @lowering("aten::empty.memory_format")
-def empty(size: Sequence[Any], dtype: int = -1) -> RecordedValue:
+def empty(size: Sequence[Size], dtype: int = -1) -> RecordedValue:
     """Memory without content is zeros here. Float4 is pairs of numbers to torch, and Expand has none at any opset."""
     wanted = ir.DataType.FLOAT if dtype in (-1, None) else ir.DataType(dtype)
     if wanted != ir.DataType.FLOAT4E2M1:
@@ -82,7 +82,7 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], dtype: i
 
 
 @lowering("aten::hann_window", "aten::hann_window.periodic")
-def hann_window(window_length: Any, periodic: bool = True, dtype: int = -1) -> RecordedValue:
+def hann_window(window_length: Size, periodic: bool = True, dtype: int = -1) -> RecordedValue:
     """The raised cosine over a length; over a length of 1 it is 1, not the 0 at which it begins."""
     wanted = ir.DataType.FLOAT if dtype in (-1, None) else ir.DataType(dtype)
     length = window_length if isinstance(window_length, ir.Value) else op.Constant(value_int=window_length)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -15,7 +14,7 @@ from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _norm(difference: Any, p: float, last: int) -> RecordedValue:
+def _norm(difference: ir.Value, p: float, last: int) -> RecordedValue:
     """The p-norm over the last axis."""
     size = op.Abs(difference)
     if p == 0:

@@ -8,19 +8,18 @@ sign. onnxruntime's Where keeps the sign of a zero in its last branch only, so t
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
 
-def operands(self: Any, other: Any) -> tuple[Any, Any]:
+def operands(self: Number, other: Number) -> tuple[ir.Value, ir.Value]:
     """Both operands as values; a number takes the other one's dtype."""
     if not isinstance(self, ir.Value):
+        assert isinstance(other, ir.Value)
         return axes.like(self, other), other
     return self, other if isinstance(other, ir.Value) else axes.like(other, self)
 
@@ -95,19 +94,19 @@ def truncated(value: ir.Value) -> RecordedValue:
 
 
 @lowering("aten::floor_divide", "aten::floor_divide.Scalar", "aten::div.Tensor_mode", "aten::div.Scalar_mode")
-def divide(self: Any, other: Any, rounding_mode: Any = "floor") -> RecordedValue:
+def divide(self: Number, other: Number, rounding_mode: str | None = "floor") -> RecordedValue:
     """`aten::div` with its three ways of rounding, and `aten::floor_divide`."""
     left, right = operands(self, other)
     if rounding_mode is None:
         return op.Div(left, right)
     if axes.is_float(left):
         return truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
-    right = _no_zero(left, right)
-    return quotient_of(left, right) if rounding_mode == "trunc" else floored(left, right)
+    divisor = _no_zero(left, right)
+    return quotient_of(left, divisor) if rounding_mode == "trunc" else floored(left, divisor)
 
 
 @lowering("aten::remainder.Tensor", "aten::remainder.Scalar", "aten::remainder.Scalar_Tensor")
-def remainder(self: Any, other: Any) -> RecordedValue:
+def remainder(self: Number, other: Number) -> RecordedValue:
     """The remainder with the sign of the divisor."""
     left, right = operands(self, other)
     if not axes.is_float(left):
@@ -119,13 +118,13 @@ def remainder(self: Any, other: Any) -> RecordedValue:
 
 
 @lowering("aten::fmod.Tensor", "aten::fmod.Scalar", "prims::fmod")
-def fmod(self: Any, other: Any) -> RecordedValue:
+def fmod(self: Number, other: Number) -> RecordedValue:
     """The remainder with the sign of the dividend; that of integers by a division, since Mod goes through float64."""
     left, right = operands(self, other)
     if axes.is_float(left):
         return op.Mod(left, right, fmod=1)
-    right = _no_zero(left, right)
-    return op.Sub(left, op.Mul(quotient_of(left, right), right))
+    divisor = _no_zero(left, right)
+    return op.Sub(left, op.Mul(quotient_of(left, divisor), divisor))
 
 
 @lowering("aten::trunc", "aten::fix", "prims::trunc")

@@ -7,7 +7,6 @@ its result, computed in float64 throughout. Operators that torch itself takes ap
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -61,7 +60,7 @@ def _is_single(value: float) -> bool:
 
 def _layer_normalised(
     x: ir.Value, scale: ir.Value, bias: ir.Value | None = None, axis: int = -1, epsilon: float = 1e-5, **_: object
-) -> Any:
+) -> tuple[RecordedValue, ...] | None:
     """Normalised values, mean and 1 / deviation; None where float32, which the attribute is, holds the epsilon."""
     if _is_single(epsilon):
         return None
@@ -85,7 +84,7 @@ def _largest(x: ir.Value) -> RecordedValue:
 
 def _product(
     a: ir.Value, b: ir.Value, c: ir.Value | None = None, alpha: float = 1.0, beta: float = 1.0, **turned: int
-) -> Any:
+) -> RecordedValue | None:
     """A Gemm whose factors float32, which attributes are, does not hold; None where it holds them."""
     if _is_single(alpha) and _is_single(beta):
         return None
@@ -95,7 +94,7 @@ def _product(
     return product if c is None or beta == 0 else op.Add(product, op.Mul(c, axes.like(beta, a)))
 
 
-FORMS: Mapping[str, Callable[..., Any]] = {
+FORMS: Mapping[str, Callable[..., RecordedValue | tuple[RecordedValue, ...] | None]] = {
     "Acos": doubles.acos,
     "Acosh": doubles.acosh,
     "Asin": doubles.asin,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import onnx_ir as ir
 
@@ -116,7 +115,7 @@ def _tangent(x: RecordedValue) -> RecordedValue:
 
 
 def _either(
-    single: Callable[[Any], RecordedValue], double: Callable[[Any], RecordedValue], text: str
+    single: Callable[..., RecordedValue], double: Callable[..., RecordedValue], text: str
 ) -> Callable[[ir.Value], RecordedValue]:
     def function(self: ir.Value) -> RecordedValue:
         data = self if axes.is_float(self) else axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
 
-def as_float(self: ir.Value) -> Any:
+def as_float(self: ir.Value) -> ir.Value:
     """Integers and truth values as float32, floating point as it is."""
     if axes.is_float(self):
         return self
@@ -39,7 +38,7 @@ def signbit(self: ir.Value) -> RecordedValue:
 
 
 @lowering("aten::lerp.Tensor", "aten::lerp.Scalar")
-def lerp(self: ir.Value, end: ir.Value, weight: Any) -> RecordedValue:
+def lerp(self: ir.Value, end: ir.Value, weight: Number) -> RecordedValue:
     """From one number towards another; from weight 1/2 on it is measured from the end, as in torch."""
     distance = op.Sub(end, self)
     if isinstance(weight, ir.Value):
@@ -67,7 +66,7 @@ def gcd(self: ir.Value, other: ir.Value) -> ir.Value:
     total = op.Add(self, other)
     zero = op.CastLike(0, total)
 
-    def step(_: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
+    def step(_: RecordedValue, states: Sequence[ir.Value]) -> Sequence[RecordedValue]:
         large, small = states
         done = op.Equal(small, zero)
         rest = op.Mod(large, op.Where(done, op.CastLike(1, small), small))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 _SUM, _MEAN, _MAX = 0, 1, 2
@@ -29,7 +28,7 @@ def embedding_bag(
     per_sample_weights: ir.Value | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
-) -> Any:
+) -> list[RecordedValue]:
     """One row for each bag; indices are 1-D, bag b holds positions offsets[b] to offsets[b + 1].
 
     Membership of positions in bags is a matrix float[bags, positions], so sums are one matrix product.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -48,7 +47,7 @@ def polynomial(coefficients: tuple[float, ...], x: RecordedValue) -> RecordedVal
     return total
 
 
-def double(self: ir.Value) -> Any:
+def double(self: ir.Value) -> RecordedValue:
     """The value as float64."""
     return axes.shaped(op.Cast(self, to=ir.DataType.DOUBLE), self.shape)
 
@@ -101,7 +100,7 @@ def _complement(x: ir.Value, terms: int) -> RecordedValue:
     return op.Where(op.Less(x, number(0.0)), op.Sub(number(2.0), positive), positive)
 
 
-def error_function(x: Any) -> RecordedValue:
+def error_function(x: ir.Value) -> RecordedValue:
     """erf of any float dtype."""
     if x.dtype != ir.DataType.DOUBLE:
         return op.Erf(x)

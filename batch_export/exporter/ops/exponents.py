@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.division import operands
 from batch_export.exporter.ops.marking import lowering
@@ -17,7 +16,7 @@ _BITS = 63
 """Exponents are int64 at most, and are not negative where these are read."""
 
 
-def _whole_power(base: Any, exponent: int) -> RecordedValue:
+def _whole_power(base: ir.Value, exponent: int) -> ir.Value:
     """By repeated squaring; of a negative exponent only 1 and -1 have a power that is not 0."""
     one = axes.like(1, base)
     if exponent < 0:
@@ -32,7 +31,7 @@ def _whole_power(base: Any, exponent: int) -> RecordedValue:
     return op.Expand(one, op.Shape(base)) if result is None else result
 
 
-def _whole_powers(base: Any, exponent: Any) -> Any:
+def _whole_powers(base: ir.Value, exponent: ir.Value) -> ir.Value:
     """Powers whose exponents are a tensor of integers."""
     one, zero, two = (axes.like(number, base) for number in (1, 0, 2))
     shape = op.Shape(op.Add(base, exponent))
@@ -40,7 +39,7 @@ def _whole_powers(base: Any, exponent: Any) -> Any:
     negative = op.Less(exponent, zero) if base.dtype is not None and base.dtype.is_signed() else None
     left = exponent if negative is None else op.Abs(exponent)
 
-    def step(_: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
+    def step(_: RecordedValue, states: Sequence[ir.Value]) -> Sequence[RecordedValue]:
         result, square, rest = states
         half = op.Div(rest, two)
         odd = op.Not(op.Equal(op.Mul(half, two), rest))
@@ -56,7 +55,7 @@ def _whole_powers(base: Any, exponent: Any) -> Any:
 
 
 @lowering("aten::pow.Tensor_Scalar", "aten::pow.Tensor_Tensor", "aten::pow.Scalar", "prims::pow")
-def power(self: Any, exponent: Any) -> RecordedValue:
+def power(self: Number, exponent: Number) -> ir.Value:
     """`aten::pow` of tensors and numbers."""
     given = exponent
     base, exponent = operands(self, exponent)

@@ -6,12 +6,11 @@ Arrives: the torch operator's arguments. Leaves: ONNX's operator. A file of an o
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op, op26
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.accumulations import as_number
 from batch_export.exporter.ops.marking import lowering
@@ -20,7 +19,7 @@ _WITH_KERNEL = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT
 
 
 @lowering("aten::cumprod", opset=26)
-def cumprod_as_one(self: ir.Value, dim: int, dtype: int = -1) -> Any:
+def cumprod_as_one(self: ir.Value, dim: int, dtype: int = -1) -> ir.Value:
     """The products of the elements so far along an axis."""
     data = as_number(self, dtype)
     if axes.rank(self) == 0:
@@ -36,7 +35,7 @@ def _wider(dtype: ir.DataType | None) -> ir.DataType:
 
 
 @lowering("aten::view.dtype")
-def view_as_dtype(self: ir.Value, dtype: int) -> Any:
+def view_as_dtype(self: ir.Value, dtype: int) -> RecordedValue:
     """The same bits read as another dtype of the same width."""
     wanted = ir.DataType(dtype)
     if self.dtype == wanted:

@@ -7,7 +7,6 @@ Short loops over a fixed count are written out instead, step by step, so that sm
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import onnx_ir as ir
 from onnxscript import evaluator
@@ -33,7 +32,7 @@ def _unknown(value: ir.Value) -> ir.Shape | None:
     return None if value.shape is None else ir.Shape([None] * len(value.shape))
 
 
-def lengthened(sequence: Any) -> Any:
+def lengthened(sequence: ir.Value) -> ir.Value:
     """A sequence for a Scan with one slice of zeros behind it where it may be empty: onnxruntime refuses none."""
     if _is_filled(sequence):
         return sequence
@@ -42,7 +41,7 @@ def lengthened(sequence: Any) -> Any:
     return axes.shaped(longer, None if sequence.shape is None else [None, *list(sequence.shape)[1:]])
 
 
-def shortened(stack: Any, sequence: Any) -> RecordedValue:
+def shortened(stack: ir.Value, sequence: ir.Value) -> ir.Value:
     """What a Scan stacked, without the slice that `lengthened` added to the sequence."""
     return stack if _is_filled(sequence) else op.Slice(stack, [0], [-1], [0])
 
@@ -52,11 +51,11 @@ def _is_filled(sequence: ir.Value) -> bool:
 
 
 def scan(
-    step: Callable[[Sequence[Any], Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]],
+    step: Callable[[Sequence[ir.Value], Sequence[ir.Value]], tuple[Sequence[ir.Value], Sequence[ir.Value]]],
     states: Sequence[ir.Value],
     sequences: Sequence[ir.Value],
     outputs: Sequence[ir.DataType],
-) -> tuple[list[Any], list[Any]]:
+) -> tuple[list[RecordedValue], list[RecordedValue]]:
     """Runs `step(states, slices) -> (states, slices)` along the first axis of the sequences.
 
     Args:
@@ -75,7 +74,7 @@ def scan(
         shape = None if sequence.shape is None else ir.Shape(list(sequence.shape)[1:])
         slices.append(fresh_value(here, "slice", sequence.dtype, shape))
 
-    def one_step() -> list[RecordedValue]:
+    def one_step() -> list[ir.Value]:
         new_states, made = step(carried, slices)
         return [*new_states, *made]
 
@@ -89,7 +88,9 @@ def scan(
 
 
 def count(
-    times: Any, step: Callable[[Any, Sequence[Any]], Sequence[Any]], states: Sequence[ir.Value]
+    times: Size,
+    step: Callable[[RecordedValue, Sequence[ir.Value]], Sequence[ir.Value]],
+    states: Sequence[ir.Value],
 ) -> list[ir.Value]:
     """Runs `step(index, states) -> states` for index 0, 1, ... up to `times`.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import Number
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
@@ -21,7 +19,7 @@ def _along_classes(weight: ir.Value, scores: ir.Value) -> ir.Value:
     return op.Reshape(weight, [-1, *[1] * (count - 2)]) if count > 1 else weight
 
 
-def _reduced(losses: ir.Value, reduction: int, divisor: Number) -> Any:
+def _reduced(losses: ir.Value, reduction: int, divisor: Number) -> ir.Value:
     if reduction == 0:
         return losses
     total = op.ReduceSum(losses, keepdims=0)
@@ -30,7 +28,7 @@ def _reduced(losses: ir.Value, reduction: int, divisor: Number) -> Any:
 
 def _of_probabilities(
     scores: ir.Value, target: ir.Value, weight: ir.Value | None, reduction: int, smooth: float
-) -> Any:
+) -> ir.Value:
     """The target holds a probability for each class; the mean divides by the number of elements over the classes."""
     axis = 1 if axes.rank(scores) > 1 else 0
     classes = axes.scalar(axes.size(scores, axis))
@@ -47,7 +45,7 @@ def _of_probabilities(
 
 def _smoothed(
     scores: ir.Value, target: ir.Value, weight: ir.Value | None, reduction: int, ignored: int, smooth: float
-) -> Any:
+) -> ir.Value:
     """Classes by number, with a part of each target spread evenly; the mean divides by the weights of the targets."""
     axis = 1 if axes.rank(scores) > 1 else 0
     logarithms = op.LogSoftmax(scores, axis=axis)
@@ -68,7 +66,7 @@ def _smoothed(
 
 
 @lowering("aten::mse_loss")
-def mse_loss(self: ir.Value, target: ir.Value, reduction: int = 1) -> Any:
+def mse_loss(self: ir.Value, target: ir.Value, reduction: int = 1) -> RecordedValue:
     """Squared differences, their mean or their sum."""
     difference = op.Sub(self, target)
     squares = axes.shaped(op.Mul(difference, difference), self.shape if self.shape == target.shape else None)
@@ -85,7 +83,7 @@ def cross_entropy_loss(
     reduction: int = 1,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
-) -> Any:
+) -> ir.Value:
     """Cross entropy with classes by number (`int64[batch, ...]`) or as probabilities (`float[batch, classes, ...]`).
 
     Where a size is free the loss is written out: onnxruntime's form of the one operator refuses an empty batch.

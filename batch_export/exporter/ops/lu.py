@@ -6,12 +6,11 @@ Algorithm: Golub and Van Loan, Matrix Computations, chapter 3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (
@@ -30,7 +29,7 @@ from batch_export.exporter.ops.matrices import (
 from batch_export.exporter.ops.triangular import substitute
 
 
-def lu(data: Any, rows: Any, columns: Any) -> tuple[ir.Value, ir.Value, ir.Value]:
+def lu(data: ir.Value, rows: Size, columns: Size) -> tuple[ir.Value, ir.Value, ir.Value]:
     """LU with partial pivoting: both factors in one `float[batch, rows, columns]`, the row order, the pivots from 1."""
     row_numbers, column_numbers = numbers_along(rows, [1, -1]), numbers_along(columns, [1, 1, -1])
     steps = smaller(rows, columns)
@@ -40,7 +39,7 @@ def lu(data: Any, rows: Any, columns: Any) -> tuple[ir.Value, ir.Value, ir.Value
     pivots = op.Expand(op.Constant(value_ints=[0]), op.Shape(order))
     axes.shaped(pivots, order.shape)
 
-    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
+    def step(index: RecordedValue, states: Sequence[ir.Value]) -> Sequence[RecordedValue]:
         matrix, rows_order, chosen = states
         magnitude = op.Abs(op.Gather(matrix, index, axis=2))
         candidates = op.Where(op.Less(row_numbers, index), op.CastLike(-1.0, magnitude), magnitude)
@@ -67,7 +66,7 @@ def lu(data: Any, rows: Any, columns: Any) -> tuple[ir.Value, ir.Value, ir.Value
     return packed, permuted, chosen
 
 
-def _solved(packed: Any, order: Any, rows: Any, right: Any) -> ir.Value:
+def _solved(packed: ir.Value, order: ir.Value, rows: Size, right: ir.Value) -> ir.Value:
     spread = op.Add(op.Unsqueeze(order, [2]), op.Mul(op.Unsqueeze(numbers_along(columns_of(right), [1, -1]), [1]), 0))
     permuted = op.GatherElements(right, spread, axis=1)
     axes.shaped(permuted, right.shape)
@@ -85,7 +84,7 @@ def linalg_inv_ex(A: ir.Value, check_errors: bool = False) -> tuple[RecordedValu
 
 
 @lowering("aten::linalg_inv", "aten::inverse")
-def linalg_inv(A: ir.Value) -> Any:  # noqa: N803
+def linalg_inv(A: ir.Value) -> RecordedValue:  # noqa: N803
     """The inverse."""
     return linalg_inv_ex(A)[0]
 
@@ -123,7 +122,7 @@ def linalg_lu_factor_ex(A: ir.Value, pivot: bool = True, check_errors: bool = Fa
     return matrices.restored(packed), op.Cast(matrices.restored(made, 1), to=ir.DataType.INT32), no_error(matrices)
 
 
-def _unpacked(packed: Any, rows: Any, columns: Any) -> tuple[RecordedValue, RecordedValue]:
+def _unpacked(packed: ir.Value, rows: Size, columns: Size) -> tuple[RecordedValue, RecordedValue]:
     count = smaller(rows, columns)
     stop = [count] if isinstance(count, int) else op.Reshape(count, [1])
     lower = op.Trilu(op.Slice(packed, [0], stop, [2]), -1, upper=0)
@@ -132,7 +131,7 @@ def _unpacked(packed: Any, rows: Any, columns: Any) -> tuple[RecordedValue, Reco
     return lower, op.Trilu(op.Slice(packed, [0], stop, [1]), None, upper=1)
 
 
-def _permutation(order: Any, rows: Any, like: Any) -> RecordedValue:
+def _permutation(order: ir.Value, rows: Size, like: ir.Value) -> RecordedValue:
     """P with P[order[i], i] = 1, so that A = P L U."""
     return op.CastLike(op.Equal(op.Unsqueeze(order, [1]), numbers_along(rows, [1, -1, 1])), like)
 
@@ -147,7 +146,7 @@ def linalg_lu(A: ir.Value, pivot: bool = True) -> tuple[ir.Value, ...]:  # noqa:
     return tuple(matrices.restored(part) for part in (permutation, lower, upper))
 
 
-def _order_of(pivots: Any, rows: Any) -> ir.Value:
+def _order_of(pivots: ir.Value, rows: Size) -> ir.Value:
     """The row order that swaps (from 1) make: `int[batch, k]` to `int64[batch, rows]`."""
     numbers = numbers_along(rows, [1, -1])
     wide = op.Cast(pivots, to=ir.DataType.INT64)
@@ -155,7 +154,7 @@ def _order_of(pivots: Any, rows: Any) -> ir.Value:
     axes.shaped(start, [None, rows if isinstance(rows, int) else None])
     steps = op.Squeeze(op.Shape(wide, start=1), [0])
 
-    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
+    def step(index: RecordedValue, states: Sequence[ir.Value]) -> Sequence[RecordedValue]:
         other = op.Sub(op.Unsqueeze(op.Gather(wide, index, axis=1), [1]), 1)
         swapped = op.Where(op.Equal(numbers, index), other, op.Where(op.Equal(numbers, other), index, numbers))
         return [op.GatherElements(states[0], swapped, axis=1)]
@@ -182,33 +181,33 @@ def lu_unpack(
     return permutation, lower, upper
 
 
-@lowering("aten::_linalg_slogdet")
-def linalg_slogdet(A: ir.Value) -> tuple[ir.Value, ...]:  # noqa: N803
-    """The determinant's sign and the logarithm of its size, the factors and the pivots."""
-    matrices = Matrices(A)
+def _factors(matrices: Matrices) -> tuple[RecordedValue, RecordedValue, RecordedValue, RecordedValue]:
+    """Both factors in one and the pivots, as results; the diagonal, and -1 for each row that was swapped, else 1."""
     packed, _, pivots = lu(matrices.data, matrices.rows, matrices.rows)
     zero, one = op.CastLike(0.0, packed), op.CastLike(1.0, packed)
     on = op.Equal(numbers_along(matrices.rows, [1, -1, 1]), numbers_along(matrices.rows, [1, 1, -1]))
     diagonal = op.ReduceSum(op.Where(on, packed, zero), [2], keepdims=0)
     moved = op.Not(op.Equal(pivots, op.Add(numbers_along(matrices.rows, [1, -1]), 1)))
-    signs = op.ReduceProd(op.Mul(op.Sign(diagonal), op.Where(moved, op.Neg(one), one)), [1], keepdims=0)
+    swapped = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
+    return matrices.restored(packed), diagonal, op.Where(moved, op.Neg(one), one), swapped
+
+
+@lowering("aten::_linalg_slogdet")
+def linalg_slogdet(A: ir.Value) -> tuple[ir.Value, ...]:  # noqa: N803
+    """The determinant's sign and the logarithm of its size, the factors and the pivots."""
+    matrices = Matrices(A)
+    packed, diagonal, turns, pivots = _factors(matrices)
+    signs = op.ReduceProd(op.Mul(op.Sign(diagonal), turns), [1], keepdims=0)
     logarithm = op.ReduceSum(op.Log(op.Abs(diagonal)), [1], keepdims=0)
-    made = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
-    return matrices.restored(signs, 0), matrices.restored(logarithm, 0), matrices.restored(packed), made
+    return matrices.restored(signs, 0), matrices.restored(logarithm, 0), packed, pivots
 
 
 @lowering("aten::_linalg_det")
 def linalg_det(A: ir.Value) -> tuple[ir.Value, ...]:  # noqa: N803
     """The determinant, the factors and the pivots; onnxruntime's Det has no kernel for float64."""
     matrices = Matrices(A)
-    packed, _, pivots = lu(matrices.data, matrices.rows, matrices.rows)
-    zero, one = op.CastLike(0.0, packed), op.CastLike(1.0, packed)
-    on = op.Equal(numbers_along(matrices.rows, [1, -1, 1]), numbers_along(matrices.rows, [1, 1, -1]))
-    diagonal = op.ReduceSum(op.Where(on, packed, zero), [2], keepdims=0)
-    moved = op.Not(op.Equal(pivots, op.Add(numbers_along(matrices.rows, [1, -1]), 1)))
-    product = op.ReduceProd(op.Mul(diagonal, op.Where(moved, op.Neg(one), one)), [1], keepdims=0)
-    made = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
-    return matrices.restored(product, 0), matrices.restored(packed), made
+    packed, diagonal, turns, pivots = _factors(matrices)
+    return matrices.restored(op.ReduceProd(op.Mul(diagonal, turns), [1], keepdims=0), 0), packed, pivots
 
 
 @lowering("aten::linalg_lu_solve")

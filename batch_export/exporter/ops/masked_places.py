@@ -1,21 +1,23 @@
 """Writing at places that a truth value for each element names, beside indices and whole axes (`y[:, mask, 0] = v`).
 
-torch takes a mask of n axes for n vectors of indices; with these in its place, torchlib's `index_put` says the rest.
+torch takes a mask of n axes for n vectors of indices; with these in its place, torchlib's `index_put` says the rest. Of
+a scalar, whose mask is one truth value, there is nothing to scatter into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _as_indices(index: Any) -> list[ir.Value]:
+def _as_indices(index: ir.Value | None) -> list[ir.Value | None]:
     """What stands for one entry: itself, or for a mask the places along each of its axes, `int64[places]`."""
     if not isinstance(index, ir.Value) or index.dtype != ir.DataType.BOOL:
         return [index]
@@ -26,11 +28,41 @@ def _as_indices(index: Any) -> list[ir.Value]:
 
 
 @lowering("aten::index_put", "aten::_unsafe_index_put")
-def index_put(self: ir.Value, indices: Sequence[Any], values: ir.Value, accumulate: bool = False) -> Any:
+def index_put(
+    self: ir.Value, indices: Sequence[ir.Value | None], values: ir.Value, accumulate: bool = False
+) -> RecordedValue:
     """Writes (or adds) values at the places that indices and masks name together."""
     from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
 
     given = list(indices)
+    mask = given[0] if len(given) == 1 else None
+    if axes.rank(self) == 0 and mask is not None:
+        return _put_in_scalar(self, mask, values, accumulate)
     if len(given) > 1:
         given = [one for index in given for one in _as_indices(index)]
-    return core.aten_index_put(self, given, values, accumulate=accumulate)
+    write = cast("Callable[..., RecordedValue]", core.aten_index_put)
+    return write(self, given, values, accumulate=accumulate)
+
+
+def _put_in_scalar(self: ir.Value, mask: ir.Value, values: ir.Value, accumulate: bool) -> RecordedValue:
+    """A scalar where its mask, a scalar too, is false, and else the only value; runtimes scatter into no scalar."""
+    new = _first_or(values, self)
+    return op.Where(mask, op.Add(self, new) if accumulate else new, self)
+
+
+def _first_or(values: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """The first of some values as a scalar, or another scalar where there are none."""
+    if values.shape is not None and all(size == 1 for size in values.shape):
+        return axes.scalar(values) if axes.rank(values) else values
+    return op.Gather(op.Concat(axes.flat(values), axes.flat(otherwise), axis=0), 0, axis=0)
+
+
+@lowering("aten::masked_scatter")
+def masked_scatter(self: ir.Value, mask: ir.Value, source: ir.Value) -> RecordedValue:
+    """The elements of a source in turn where a mask is true; tensor and mask are repeated to one shape."""
+    if axes.rank(self) == 0 and axes.rank(mask) == 0:
+        return op.Where(mask, _first_or(source, self), self)
+    from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
+
+    write = cast("Callable[..., RecordedValue]", core.aten_masked_scatter)
+    return write(self, mask, source)

@@ -8,12 +8,11 @@ number of rows or columns is an int where the graph fixes it, so that short loop
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes, loops
 
 
@@ -41,13 +40,13 @@ class Matrices:
         return op.Reshape(value, self._lead if sizes is None else op.Concat(self._lead, sizes, axis=0), allowzero=1)
 
 
-def length_of(value: ir.Value, dim: int) -> Any:
+def length_of(value: ir.Value, dim: int) -> int | RecordedValue:
     """The size of an axis: a number where the graph fixes it, else `int64[]`."""
     fixed = axes.fixed_size(value, dim)
     return fixed if fixed is not None else op.Squeeze(axes.size(value, dim), [0])
 
 
-def smaller(left: Any, right: Any) -> Any:
+def smaller(left: Size, right: Size) -> int | RecordedValue:
     """The smaller of two sizes."""
     return min(left, right) if isinstance(left, int) and isinstance(right, int) else op.Min(left, right)
 
@@ -67,17 +66,17 @@ def columns_of(right: ir.Value) -> RecordedValue:
     return op.Squeeze(op.Shape(right, start=2, end=3), [0])
 
 
-def numbers_along(length: Any, shape: Sequence[int]) -> RecordedValue:
+def numbers_along(length: Size, shape: Sequence[int]) -> RecordedValue:
     """0, 1, ... in a shape that broadcasts along one axis of matrices."""
     return op.Reshape(loops.positions(length), list(shape))
 
 
-def zeros_like(data: Any) -> Any:
+def zeros_like(data: ir.Value) -> RecordedValue:
     """Zeros in the shape and dtype of a value."""
     return axes.shaped(op.Expand(op.CastLike(0.0, data), op.Shape(data)), data.shape)
 
 
-def with_axes_swapped(transposed: Any) -> RecordedValue:
+def with_axes_swapped(transposed: ir.Value) -> RecordedValue:
     """Rows as columns: `float[batch, n, m]` to `float[batch, m, n]`."""
     swapped = op.Transpose(transposed, perm=[0, 2, 1])
     if transposed.shape is not None:
@@ -94,7 +93,7 @@ def merged_vectors(value: ir.Value) -> RecordedValue:
     return merged
 
 
-def identity(data: Any, length: Any) -> RecordedValue:
+def identity(data: ir.Value, length: Size) -> RecordedValue:
     """`float[batch, length, length]` unit matrices for the batch of `data`."""
     same = op.Equal(numbers_along(length, [-1, 1]), numbers_along(length, [1, -1]))
     unit = op.Unsqueeze(op.CastLike(same, data), [0])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -40,7 +39,12 @@ def _overhangs(self: ir.Value, count: int, window: Sequence[list[int]]) -> list[
     return missing if is_apart else None
 
 
-def _pooled(pool: Callable[..., Any], self: ir.Value, count: int, window: Sequence[list[int]], ceil_mode: bool) -> Any:
+_Pooled = RecordedValue | Sequence[RecordedValue]
+
+
+def _pooled(
+    pool: Callable[..., _Pooled], self: ir.Value, count: int, window: Sequence[list[int]], ceil_mode: bool
+) -> _Pooled:
     missing = _overhangs(self, count, window) if ceil_mode else None
     if missing is None:
         return pool(self, *window, ceil_mode)
@@ -60,18 +64,19 @@ def _pooled(pool: Callable[..., Any], self: ir.Value, count: int, window: Sequen
     return values, _places_without(places, [axes.fixed_size(self, axis) or 0 for axis in listed], missing)
 
 
-def _places_without(places: RecordedValue, sizes: list[int], missing: list[int]) -> Any:
+def _places_without(places: RecordedValue, sizes: list[int], missing: list[int]) -> RecordedValue:
     """Places in the flattened axes, counted as if nothing had been added at their ends."""
-    result: Any = None
+    result = None
     for axis, size in enumerate(sizes):
         behind = math.prod(one + more for one, more in zip(sizes[axis + 1 :], missing[axis + 1 :], strict=True))
         along = op.Mod(op.Div(places, behind), size + missing[axis])
         part = op.Mul(along, math.prod(sizes[axis + 1 :]))
         result = part if result is None else op.Add(result, part)
+    assert result is not None
     return result
 
 
-def _lowered(count: int, name: str) -> Callable[..., tuple[ir.Value, ...]]:
+def _lowered(count: int, name: str) -> Callable[..., _Pooled]:
     def pool(
         self: ir.Value,
         kernel_size: Sequence[int],
@@ -79,10 +84,10 @@ def _lowered(count: int, name: str) -> Callable[..., tuple[ir.Value, ...]]:
         padding: Sequence[int] = (0,),
         dilation: Sequence[int] = (1,),
         ceil_mode: bool = False,
-    ) -> Any:
+    ) -> _Pooled:
         from onnxscript.function_libs.torch_lib.ops import nn  # lazy: a second and more to import
 
-        plain = getattr(nn, f"aten_{name}")
+        plain: Callable[..., _Pooled] = getattr(nn, f"aten_{name}")
         kernel = _spread(kernel_size, count, ())
         window = (kernel, _spread(stride, count, kernel), _spread(padding, count, [0]), _spread(dilation, count, [1]))
         return _pooled(plain, self, count, window, ceil_mode)

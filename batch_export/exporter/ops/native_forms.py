@@ -9,7 +9,6 @@ float32 and float64, with and without free axes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -18,12 +17,12 @@ from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops.marking import Obstacle, lowering
 
 
-def _may_be_none(size: Any) -> bool:
+def _may_be_none(size: int | ir.SymbolicDim) -> bool:
     """Whether an axis may have no elements: one of free size may."""
     return not isinstance(size, int) or size == 0
 
 
-def _group_norm_obstacle(*_: Any, **__: Any) -> Obstacle:
+def _group_norm_obstacle(*_: object, **__: object) -> Obstacle:
     """The operator is defined by the mean of the squares less the square of the mean, where torch adds up squares of
     differences; onnxruntime runs that definition node by node, in twice the time of our own translation.
     """
@@ -62,7 +61,7 @@ def _rms_norm_obstacle(input: ir.Value, normalized_shape: Sequence[Size], *_: ob
 
 @lowering("aten::rms_norm", opset=23, native="RMSNormalization", obstacle=_rms_norm_obstacle)
 def native_rms_norm(
-    input: ir.Value, normalized_shape: Any, weight: ir.Value | None = None, eps: float | None = None
+    input: ir.Value, normalized_shape: Sequence[Size], weight: ir.Value | None = None, eps: float | None = None
 ) -> RecordedValue:
     """`aten::rms_norm` as the operator of opset 23; without a weight the scale is one number."""
     epsilon = _EPSILON.get(input.dtype or ir.DataType.FLOAT, 2.0**-23) if eps is None else eps
@@ -96,7 +95,7 @@ def _attention_obstacle(
     if not enable_gqa and len({tensor.shape[1] for tensor in tensors}) != 1:  # type: ignore[index]
         return Obstacle("Attention shares heads of keys among queries, and does not repeat batches", formal=True)
     if any(_may_be_none(size) for tensor in tensors for size in tensor.shape or ()):
-        return Obstacle("onnxruntime's Attention fails for a batch, or keys, of none")
+        return Obstacle("onnxruntime's Attention fails where the batch is empty or there are no keys")
     if attn_mask is None:
         return None
     assert query.shape is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 import onnx_ir as ir
 
@@ -15,7 +16,8 @@ from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
 
 
-def _per_channel(input: Any, fill: float) -> RecordedValue:
+def _per_channel(input: ir.Value, fill: float) -> RecordedValue:
+    assert input.shape is not None
     channels = input.shape[1]
     if isinstance(channels, int):
         return op.Constant(value=ir.tensor([fill] * channels, dtype=input.dtype))
@@ -34,12 +36,13 @@ def batch_norm(
     momentum: float,
     eps: float,
     cudnn_enabled: bool = False,
-) -> Any:
+) -> RecordedValue:
     """`aten::batch_norm`: statistics of the batch when training (or when none are kept), the running ones otherwise."""
     weight = _per_channel(input, 1.0) if weight is None else weight
     bias = _per_channel(input, 0.0) if bias is None else bias
     if not training and running_mean is not None and running_var is not None:
-        return op.BatchNormalization(input, weight, bias, running_mean, running_var, epsilon=eps)
+        result: RecordedValue = op.BatchNormalization(input, weight, bias, running_mean, running_var, epsilon=eps)
+        return result
     assert input.shape is not None
     axes = [axis for axis in range(len(input.shape)) if axis != 1]
     mean = mean_over(input, axes, keepdims=True)
@@ -50,7 +53,7 @@ def batch_norm(
     return op.Add(op.Mul(normal, op.Reshape(weight, [-1, *trailing])), op.Reshape(bias, [-1, *trailing]))
 
 
-def _of_a_row(self: ir.Value, dim: int, dtype: int | None, operator: Any) -> Any:
+def _of_a_row(self: ir.Value, dim: int, dtype: int | None, operator: Callable[..., RecordedValue]) -> RecordedValue:
     """An operator along an axis, computed in the dtype that is asked for, not cast to it afterwards."""
     data = self if dtype is None or dtype == self.dtype else shaped(op.Cast(self, to=dtype), self.shape)
     if rank(self) == 0:
@@ -59,13 +62,13 @@ def _of_a_row(self: ir.Value, dim: int, dtype: int | None, operator: Any) -> Any
 
 
 @lowering("aten::softmax.int", "aten::special_softmax")
-def softmax(self: ir.Value, dim: int, dtype: int | None = None) -> Any:
+def softmax(self: ir.Value, dim: int, dtype: int | None = None) -> RecordedValue:
     """exp(x) over its sum along an axis."""
     return _of_a_row(self, dim, dtype, op.Softmax)
 
 
 @lowering("aten::log_softmax.int", "aten::special_log_softmax")
-def log_softmax(self: ir.Value, dim: int, dtype: int | None = None) -> Any:
+def log_softmax(self: ir.Value, dim: int, dtype: int | None = None) -> RecordedValue:
     """The logarithm of softmax."""
     return _of_a_row(self, dim, dtype, op.LogSoftmax)
 
@@ -96,6 +99,7 @@ def group_norm(
     """`aten::group_norm`: each group of channels of each sample by its own mean and variance."""
     assert input.shape is not None
     behind = [size for size in list(input.shape)[1:] if isinstance(size, int)]
+    assert input.shape is not None
     channels = input.shape[1]
     apart = 1
     is_free = len(behind) < len(input.shape) - 1
@@ -123,6 +127,32 @@ def group_norm(
     return result if bias is None else op.Add(result, op.Reshape(bias, [-1, *trailing]))
 
 
+@lowering("aten::instance_norm")
+def instance_norm(
+    input: ir.Value,
+    weight: ir.Value | None,
+    bias: ir.Value | None,
+    running_mean: ir.Value | None,
+    running_var: ir.Value | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> ir.Value:
+    """`aten::instance_norm`: each channel of each sample by its own mean and variance, or by the running ones."""
+    weight = _per_channel(input, 1.0) if weight is None else weight
+    bias = _per_channel(input, 0.0) if bias is None else bias
+    if not use_input_stats:
+        return cast("ir.Value", op.BatchNormalization(input, weight, bias, running_mean, running_var, epsilon=eps))
+    assert input.shape is not None
+    sizes = list(input.shape)
+    channels = sizes[1]
+    if not isinstance(channels, int) or all(isinstance(size, int) for size in sizes[2:]):
+        return op.InstanceNormalization(input, weight, bias, epsilon=eps)
+    samples = shaped(_groups(input, channels, op.Shape(input), len(sizes)), [None] * len(sizes))
+    return op.Reshape(op.InstanceNormalization(samples, weight, bias, epsilon=eps), op.Shape(input), allowzero=1)
+
+
 def _with_statistics(
     input: ir.Value,
     weight: ir.Value | None,
@@ -132,7 +162,7 @@ def _with_statistics(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Any, ...]:
+) -> tuple[ir.Value | None, ...]:
     """The normalised input, mean and 1 / deviation of the batch, and the running statistics after this batch."""
     uses_batch = training or running_mean is None or running_var is None
     out = batch_norm(input, weight, bias, running_mean, running_var, uses_batch, momentum, eps)
@@ -167,7 +197,7 @@ def native_batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[ir.Value, ...]:
+) -> tuple[ir.Value | None, ...]:
     """Normalised input and the statistics that were used."""
     return _with_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps)[:3]
 
@@ -182,7 +212,7 @@ def native_batch_norm_functional(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[ir.Value, ...]:
+) -> tuple[ir.Value | None, ...]:
     """As `native_batch_norm`, with the running statistics after this batch as further results."""
     return _with_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
@@ -190,7 +220,7 @@ def native_batch_norm_functional(
 @lowering("aten::_native_batch_norm_legit.no_stats")
 def native_batch_norm_without_running(
     input: ir.Value, weight: ir.Value | None, bias: ir.Value | None, training: bool, momentum: float, eps: float
-) -> tuple[ir.Value, ...]:
+) -> tuple[ir.Value | None, ...]:
     """As `native_batch_norm`, where no running statistics are kept."""
     return _with_statistics(input, weight, bias, None, None, True, momentum, eps)[:3]
 
@@ -204,7 +234,7 @@ def native_batch_norm_inference(
     running_var: ir.Value,
     momentum: float,
     eps: float,
-) -> tuple[ir.Value, ...]:
+) -> tuple[ir.Value | None, ...]:
     """As `native_batch_norm`, outside training."""
     return _with_statistics(input, weight, bias, running_mean, running_var, False, momentum, eps)[:3]
 
@@ -219,7 +249,7 @@ def batch_norm_training(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[ir.Value, ...]:
+) -> tuple[ir.Value | None, ...]:
     """Batch normalisation by the batch's own statistics, and the running ones after it."""
     out, _, _, mean, variance = _with_statistics(
         input, weight, bias, running_mean, running_var, training, momentum, eps

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
+from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -16,7 +16,7 @@ from batch_export.exporter.ops.marking import lowering
 @lowering("aten::linalg_vector_norm")
 def vector_norm(
     self: ir.Value, ord: float = 2.0, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1
-) -> Any:
+) -> RecordedValue:
     """The p-norm along axes, or of all elements, of which kept axes are all 1."""
     data = self if dtype in (-1, None) else axes.shaped(op.Cast(self, to=dtype), self.shape)
     if axes.rank(self) == 0:
@@ -25,7 +25,7 @@ def vector_norm(
     return _norm(data, float(ord), [axes.axis(self, one) for one in named], int(keepdim))
 
 
-def _norm(data: Any, p: float, along: list[int], keepdims: int) -> Any:
+def _norm(data: ir.Value, p: float, along: list[int], keepdims: int) -> RecordedValue:
     if math.isinf(p):
         reduce = op.ReduceMax if p > 0 else op.ReduceMin
         return reduce(op.Abs(data), along, keepdims=keepdims)

@@ -6,12 +6,11 @@ Algorithm: Golub and Van Loan, Matrix Computations, chapter 5.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (
@@ -25,11 +24,11 @@ from batch_export.exporter.ops.matrices import (
 )
 
 
-def householder(data: Any, rows: Any, columns: Any) -> tuple[RecordedValue, RecordedValue]:
+def householder(data: ir.Value, rows: Size, columns: Size) -> tuple[RecordedValue, RecordedValue]:
     """Q `float[batch, rows, rows]` and R `float[batch, rows, columns]`, with the signs that LAPACK gives."""
     numbers = numbers_along(rows, [1, -1, 1])
 
-    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
+    def step(index: RecordedValue, states: Sequence[ir.Value]) -> Sequence[RecordedValue]:
         orthogonal, reduced = states
         zero, one, two = (op.CastLike(number, reduced) for number in (0.0, 1.0, 2.0))
         column = op.Where(op.Less(numbers, index), zero, column_at(reduced, index))

@@ -6,12 +6,11 @@ Elements are gathered, never multiplied by a mask: an infinity or NaN beside the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -29,7 +28,7 @@ def flip(self: ir.Value, dims: Sequence[int]) -> RecordedValue:
 
 
 @lowering("aten::narrow", "aten::narrow_copy")
-def narrow(self: ir.Value, dim: int, start: Any, length: Any) -> RecordedValue:
+def narrow(self: ir.Value, dim: int, start: Size, length: Size) -> RecordedValue:
     """`length` elements of an axis; a start before 0 counts from the end."""
     position = axes.axis(self, dim)
     if isinstance(start, int) and isinstance(length, int):

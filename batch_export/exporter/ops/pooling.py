@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -59,6 +58,10 @@ def _average_pool(
     if not axes.is_float(self):
         data = op.Cast(data, to=ir.DataType.FLOAT)
     pool = {"kernel_shape": kernel, "strides": strides}
+    along = _only_axis(data, kernel, strides, pads)
+    if along is not None and not ceil_mode and axes.is_float(self):
+        result = _sliding_mean(data, along, kernel[along - 2], divisor_override)
+        return op.Squeeze(result, [0]) if unbatched else result
     if not ceil_mode and divisor_override is None:
         result = op.AveragePool(data, **pool, pads=pads * 2, count_include_pad=int(count_include_pad))
     else:
@@ -73,7 +76,7 @@ def _average_pool(
         total = op.Mul(op.AveragePool(padded, **pool), op.CastLike(float(math.prod(kernel)), data))
         if not axes.is_float(self):
             total = op.Round(total)
-        divisor: Any = op.CastLike(float(divisor_override or 1), data)
+        divisor = op.CastLike(float(divisor_override or 1), data)
         if divisor_override is None:
             shape = op.Concat([1, 1], op.Shape(data, start=2), axis=0)
             ones = axes.shaped(op.Expand(op.CastLike(1.0, data), shape), [None] * (2 + count))
@@ -86,6 +89,28 @@ def _average_pool(
     if not axes.is_float(self):
         result = op.Cast(result, to=ir.DataType.INT64)
     return op.Squeeze(result, [0]) if unbatched else result
+
+
+def _only_axis(data: ir.Value, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> int | None:
+    """The one axis that windows go along, where an axis behind the batch is free and may turn out to be empty.
+
+    torch pools so in `local_response_norm`; runtimes refuse to pool what has no elements.
+    """
+    along = [2 + place for place, size in enumerate(kernel) if size != 1]
+    if len(along) != 1 or set(strides) != {1} or any(pads):
+        return None
+    rest = range(1, 2 + len(kernel))
+    return along[0] if any(axes.fixed_size(data, axis) in (None, 0) for axis in rest) else None
+
+
+def _sliding_mean(data: ir.Value, axis: int, width: int, divisor: int | None) -> RecordedValue:
+    """The means of windows along one axis as the sum of the slices that begin at each place of a window."""
+    total: RecordedValue | None = None
+    for place in range(width):
+        slice_of = op.Slice(data, [place], [2**62 if place == width - 1 else place + 1 - width], [axis])
+        total = slice_of if total is None else op.Add(total, slice_of)
+    assert total is not None
+    return op.Div(total, op.CastLike(float(divisor or width), data))
 
 
 @lowering("aten::avg_pool1d")

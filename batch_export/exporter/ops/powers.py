@@ -5,12 +5,10 @@ Integers are multiplied as integers: they wrap around as torch's do, and no floa
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -19,7 +17,7 @@ _MULTIPLIED = 64
 
 
 @lowering("aten::pow.Tensor_Scalar")
-def power(self: ir.Value, exponent: int | float | ir.Value) -> RecordedValue:
+def power(self: ir.Value, exponent: int | float | ir.Value) -> ir.Value:
     """Every element to the power of one number, or of a size that is known when the model runs."""
     if axes.is_float(self):
         return op.Pow(self, _like(exponent, self))
@@ -35,20 +33,21 @@ def power(self: ir.Value, exponent: int | float | ir.Value) -> RecordedValue:
     return result if dtype is None else op.Cast(result, to=dtype)
 
 
-def _like(exponent: Any, base: ir.Value) -> RecordedValue:
+def _like(exponent: Number, base: ir.Value) -> Number:
     return op.CastLike(exponent, base) if isinstance(exponent, ir.Value) else exponent
 
 
-def _product(base: ir.Value, exponent: int) -> Any:
+def _product(base: ir.Value, exponent: int) -> ir.Value:
     """`base` multiplied by itself, by squaring."""
     if exponent == 0:
         return op.Add(op.Mul(base, 0), 1)
-    result = None
+    result: ir.Value | None = None
     square = base
     while True:
         if exponent & 1:
             result = square if result is None else op.Mul(result, square)
         exponent >>= 1
         if not exponent:
+            assert result is not None
             return result
         square = op.Mul(square, square)

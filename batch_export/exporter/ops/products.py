@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.ranks import rank_of
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _times(value: Any, factor: Any) -> Any:
+def _times(value: ir.Value, factor: Number) -> ir.Value:
     if isinstance(factor, ir.Value):
         return op.Mul(value, op.Cast(factor, to=value.dtype))
     if factor == 1:
@@ -21,9 +21,9 @@ def _times(value: Any, factor: Any) -> Any:
     return op.Mul(value, axes.like(factor if axes.is_float(value) else int(factor), value))
 
 
-def _sum(self: ir.Value, product: Any, beta: Any, alpha: Any) -> RecordedValue:
+def _sum(self: ir.Value, product: ir.Value, beta: Number, alpha: Number) -> ir.Value:
     """beta * self + alpha * product, in the shape of the product; either factor may be a size."""
-    if product.dtype is None:
+    if product.dtype is None and self.dtype is not None:
         product.dtype = self.dtype
     scaled = _times(product, alpha)
     if not isinstance(beta, ir.Value):
@@ -33,7 +33,7 @@ def _sum(self: ir.Value, product: Any, beta: Any, alpha: Any) -> RecordedValue:
     return op.Add(scaled, op.Where(left_out, nothing, _times(self, beta)))
 
 
-def _product(left: ir.Value, right: ir.Value) -> Any:
+def _product(left: ir.Value, right: ir.Value) -> RecordedValue:
     """A matrix product. onnxruntime repeats no vector over an axis without elements: there it becomes a matrix."""
     sizes = [] if left.shape is None else list(left.shape)[:-1]
     if sizes and rank_of(right) == 1 and any(not isinstance(size, int) or size == 0 for size in sizes):
@@ -42,23 +42,23 @@ def _product(left: ir.Value, right: ir.Value) -> Any:
 
 
 @lowering("aten::matmul", "aten::mv")
-def matmul(self: ir.Value, other: ir.Value) -> Any:
+def matmul(self: ir.Value, other: ir.Value) -> RecordedValue:
     """A matrix product, of vectors and of batches too."""
     return _product(self, other)
 
 
-def _is_left_out(self: ir.Value, alpha: Any) -> bool:
+def _is_left_out(self: ir.Value, alpha: Number) -> bool:
     """Whether the factor is 0: torch's float32 and float64 then never look at the product, with NaN in it and all."""
     return not isinstance(alpha, ir.Value) and alpha == 0 and self.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
-def _addend_only(self: ir.Value, beta: Any, sizes: list[Any]) -> RecordedValue:
+def _addend_only(self: ir.Value, beta: Number, sizes: Sequence[ir.Value]) -> RecordedValue:
     scaled = axes.like(0.0, self) if not isinstance(beta, ir.Value) and beta == 0 else _times(self, beta)
     return op.Expand(scaled, op.Concat(*sizes, axis=0) if len(sizes) > 1 else sizes[0])
 
 
 @lowering("aten::addmm")
-def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
+def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> ir.Value:
     """beta * self + alpha * mat1 @ mat2; as one Gemm where torch's rule for beta = 0 and for empty sums allows it."""
     if _is_left_out(self, alpha):
         return _addend_only(self, beta, [axes.size(mat1, 0), axes.size(mat2, 1)])
@@ -73,7 +73,7 @@ def addmm(self: ir.Value, mat1: ir.Value, mat2: ir.Value, beta: float = 1.0, alp
 
 
 @lowering("aten::addmv")
-def addmv(self: ir.Value, mat: ir.Value, vec: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
+def addmv(self: ir.Value, mat: ir.Value, vec: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> ir.Value:
     """beta * self + alpha * mat @ vec."""
     if _is_left_out(self, alpha):
         return _addend_only(self, beta, [axes.size(mat, 0)])
@@ -81,13 +81,13 @@ def addmv(self: ir.Value, mat: ir.Value, vec: ir.Value, beta: float = 1.0, alpha
 
 
 @lowering("aten::baddbmm")
-def baddbmm(self: ir.Value, left: ir.Value, right: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
+def baddbmm(self: ir.Value, left: ir.Value, right: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> ir.Value:
     """beta * self + alpha * left @ right, of batches of matrices."""
     return _sum(self, op.MatMul(left, right), beta, alpha)
 
 
 @lowering("aten::addbmm")
-def addbmm(self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
+def addbmm(self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> ir.Value:
     """beta * self + alpha * the sum of a batch of products."""
     if _is_left_out(self, alpha):
         return _addend_only(self, beta, [axes.size(batch1, 1), axes.size(batch2, 2)])
@@ -95,7 +95,7 @@ def addbmm(self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: float = 1.0
 
 
 @lowering("aten::addr")
-def addr(self: ir.Value, vec1: ir.Value, vec2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> RecordedValue:
+def addr(self: ir.Value, vec1: ir.Value, vec2: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> ir.Value:
     """beta * self + alpha * the outer product of two vectors."""
     return _sum(self, op.Mul(op.Unsqueeze(vec1, [1]), op.Unsqueeze(vec2, [0])), beta, alpha)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -16,7 +15,7 @@ from batch_export.exporter.ops.marking import lowering
 _INT64 = int(ir.DataType.INT64)
 
 
-def _like(value: ir.Value) -> Any:
+def _like(value: ir.Value) -> ir.Value:
     """The value, as floating point: what the Like operators draw for."""
     return value if axes.is_float(value) else op.Cast(value, to=ir.DataType.FLOAT)
 

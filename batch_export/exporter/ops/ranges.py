@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 import onnx_ir as ir
 from onnxscript.function_libs.torch_lib.ops import core
@@ -13,30 +14,31 @@ from batch_export.exporter.ops.marking import lowering
 
 
 @lowering("aten::arange")
-def arange(end: Number, dtype: int | None = None) -> Any:
+def arange(end: Number, dtype: int | None = None) -> RecordedValue:
     """0, 1, ... up to `end`."""
     return _range(0, end, 1, dtype)
 
 
 @lowering("aten::arange.start")
-def arange_from(start: Number, end: Number, dtype: int | None = None) -> Any:
+def arange_from(start: Number, end: Number, dtype: int | None = None) -> RecordedValue:
     """`start`, `start + 1`, ... up to `end`."""
     return _range(start, end, 1, dtype)
 
 
 @lowering("aten::arange.start_step")
-def arange_by(start: Number, end: Number, step: Number = 1, dtype: int | None = None) -> Any:
+def arange_by(start: Number, end: Number, step: Number = 1, dtype: int | None = None) -> RecordedValue:
     """`start`, `start + step`, ... up to `end`."""
     return _range(start, end, step, dtype)
 
 
-def _range(start: Number, end: Number, step: Number, dtype: int | None) -> Any:
+def _range(start: Number, end: Number, step: Number, dtype: int | None) -> RecordedValue:
     wanted = None if dtype is None or dtype == -1 else ir.DataType(dtype)
     if all(_is_whole(number) for number in (start, end, step)):
         numbers = op.Range(*(_as(number, ir.DataType.INT64) for number in (start, end, step)))
         return numbers if wanted is None else op.Cast(numbers, to=wanted)
     if wanted is not None and not wanted.is_floating_point():
-        return core.aten_arange_start_step(start, end, step, dtype=int(wanted))
+        plain = cast("Callable[..., RecordedValue]", core.aten_arange_start_step)
+        return plain(start, end, step, dtype=int(wanted))
     numbers = op.Range(*(_as(number, ir.DataType.DOUBLE) for number in (start, end, step)))
     return op.Cast(numbers, to=wanted or ir.DataType.FLOAT)
 

@@ -6,13 +6,12 @@ A Reshape to -1 is refused by onnxruntime where another size is 0, and a remaind
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -74,28 +73,30 @@ def repeated_places(repeats: ir.Value, output_size: int | None = None) -> Record
 
 
 @lowering("aten::roll")
-def roll(self: ir.Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+def roll(self: ir.Value, shifts: Sequence[Size] | Size, dims: Sequence[int] | int = ()) -> ir.Value:
     """`aten::roll`: what leaves an axis at one end comes in at the other; without axes the whole, flattened."""
-    listed = [shifts] if not isinstance(shifts, (list, tuple)) else list(shifts)
+    listed = [shifts] if isinstance(shifts, (int, ir.Value)) else list(shifts)
     wanted = [dims] if isinstance(dims, int) else list(dims)
     if axes.rank(self) == 0:
         return op.Identity(self)
     if not wanted:
         return op.Reshape(_rolled(axes.flat(self), listed[0], 0), op.Shape(self), allowzero=1)
-    result: Any = self
+    result: ir.Value = self
     for shift, dim in zip(listed, wanted, strict=True):
         result = axes.shaped(_rolled(result, shift, axes.axis(self, dim)), self.shape)
     return result
 
 
-def _rolled(self: Any, shift: Any, position: int) -> RecordedValue:
+def _rolled(self: ir.Value, shift: Size, position: int) -> RecordedValue:
     length = op.Shape(self, start=position, end=position + 1)
     back = op.Neg(op.Reshape(shift, [1])) if isinstance(shift, ir.Value) else [-shift]
     cut = op.Mod(back, op.Max(length, [1]))  # 1 in place of 0: the remainder by 0 is refused
     return op.Concat(op.Slice(self, cut, [2**62], [position]), op.Slice(self, [0], cut, [position]), axis=position)
 
 
-def _starts(self: ir.Value, axis: int, kernel: int, dilation: int, padding: int, stride: int) -> tuple[Any, Any]:
+def _starts(
+    self: ir.Value, axis: int, kernel: int, dilation: int, padding: int, stride: int
+) -> tuple[RecordedValue, RecordedValue | list[int]]:
     """Places that the windows of an axis read, `int64[kernel, windows]`, and the number of windows, `int64[1]`."""
     span = dilation * (kernel - 1) + 1
     within = np.arange(kernel, dtype=np.int64)[:, None] * dilation
@@ -120,7 +121,7 @@ def im2col(
     """`aten::im2col`: the windows of an image as columns, `float[batch, channels * kernel, windows]`."""
     if axes.rank(self) == 3:
         batch = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())])
-        columns: Any = im2col(batch, kernel_size, dilation, padding, stride)
+        columns = im2col(batch, kernel_size, dilation, padding, stride)
         return op.Squeeze(columns, [0])
     spreads = ([value] * 2 if isinstance(value, int) else list(value) for value in (dilation, padding, stride))
     (dilate_h, dilate_w), (pad_h, pad_w), (step_h, step_w) = spreads
@@ -154,3 +155,56 @@ def matrix_transpose(self: ir.Value) -> RecordedValue:
 def matrix_transpose_complex(self: ir.Value) -> RecordedValue:
     """Every matrix of complex numbers transposed."""
     return _last_two_swapped(self, 1)
+
+
+_Sizes = Sequence[int] | ir.Value
+"""Sizes that are known, or `int64[n]`."""
+
+
+def _by_squares(self: ir.Value, sizes: Sequence[_Sizes], order: Sequence[int], merged: Sequence[_Sizes]) -> ir.Value:
+    """An image with its last axes divided as the sizes say, these in another order, and merged."""
+    lead = axes.rank(self) - 3
+    before = [_sizes(self, 0, lead)] if lead else []
+    divided = axes.reshaped(self, [*before, *map(_listed, sizes)])
+    turned = op.Transpose(divided, perm=[*range(lead), *(lead + place for place in order)])
+    return axes.reshaped(turned, [*before, *map(_listed, merged)])
+
+
+def _listed(sizes: _Sizes) -> ir.Value:
+    return sizes if isinstance(sizes, ir.Value) else op.Constant(value_ints=list(sizes))
+
+
+def _size_of(self: ir.Value, dim: int) -> _Sizes:
+    """The size of an axis as a list of one number, or as `int64[1]` where it is free."""
+    known = axes.fixed_size(self, dim)
+    return axes.size(self, dim) if known is None else [known]
+
+
+def _divided(size: _Sizes, by: int) -> _Sizes:
+    return op.Div(size, [by]) if isinstance(size, ir.Value) else [size[0] // by]
+
+
+def _times(size: _Sizes, by: int) -> _Sizes:
+    return op.Mul(size, [by]) if isinstance(size, ir.Value) else [size[0] * by]
+
+
+@lowering("aten::pixel_unshuffle")
+def pixel_unshuffle(self: ir.Value, downscale_factor: int) -> ir.Value:
+    """The pixels of each square of an image (`[..., C, H, W]`) as channels; any size may be 0."""
+    by = downscale_factor
+    channels, height, width = (_size_of(self, dim) for dim in (-3, -2, -1))
+    height, width = _divided(height, by), _divided(width, by)
+    sizes: list[_Sizes] = [channels, height, [by], width, [by]]
+    return _by_squares(self, sizes, (0, 2, 4, 1, 3), [_times(channels, by * by), height, width])
+
+
+@lowering("aten::pixel_shuffle")
+def pixel_shuffle(self: ir.Value, upscale_factor: int) -> ir.Value:
+    """Channels (`[..., C, H, W]`) as the pixels of squares; any size may be 0."""
+    by = upscale_factor
+    if axes.rank(self) == 4 and 0 not in list(self.shape or ()):
+        return op.DepthToSpace(self, blocksize=by, mode="CRD")
+    channels, height, width = (_size_of(self, dim) for dim in (-3, -2, -1))
+    channels = _divided(channels, by * by)
+    sizes: list[_Sizes] = [channels, [by, by], height, width]
+    return _by_squares(self, sizes, (0, 3, 1, 4, 2), [channels, _times(height, by), _times(width, by)])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import onnx_ir as ir
 
@@ -100,14 +99,14 @@ class _Batch:
         self._count = None if fixed else axes.size(input, axis)
         self._missing = None if self._count is None else op.Sub(op.Max(self._count, [1]), self._count)
 
-    def padded(self, value: ir.Value, axis: int) -> Any:
+    def padded(self, value: ir.Value, axis: int) -> ir.Value:
         """The value with a sample of zeros if it has none."""
         if self._missing is None:
             return value
-        sizes: list[Any] = [None if place == axis else size for place, size in enumerate(list(value.shape or ()))]
+        sizes = [None if place == axis else size for place, size in enumerate(list(value.shape or ()))]
         return axes.shaped(axes.padded(value, [0], [self._missing], [axis], axes.like(0, value)), sizes)
 
-    def cut(self, value: Any, axis: int) -> RecordedValue:
+    def cut(self, value: ir.Value, axis: int) -> ir.Value:
         """The value without that sample."""
         return value if self._count is None else op.Slice(value, [0], self._count, [axis])
 
@@ -148,7 +147,7 @@ def gru(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[RecordedValue, ...]:
+) -> tuple[ir.Value, ...]:
     """GRU layers."""
     drop = dropout if train else 0.0
     return _layers(_GRU, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
@@ -195,7 +194,7 @@ def _reversed(sequence: ir.Value) -> RecordedValue:
 
 
 def _projected(
-    data: Any, start: Sequence[Any], params: Sequence[ir.Value], has_biases: bool, backwards: bool
+    data: ir.Value, start: Sequence[ir.Value], params: Sequence[ir.Value], has_biases: bool, backwards: bool
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """One direction of one layer: `float[seq, batch, size]` to outputs, last hidden state and last cell state."""
     w_ih, w_hh, w_hr = params[0], params[1], params[-1]
@@ -208,7 +207,7 @@ def _projected(
     assert data.dtype is not None
 
     def step(
-        states: Sequence[RecordedValue], slices: Sequence[RecordedValue]
+        states: Sequence[ir.Value], slices: Sequence[ir.Value]
     ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
         gates = op.Add(slices[0], op.MatMul(states[0], op.Transpose(w_hh, perm=[1, 0])))
         enter, forget, candidate, leave = op.Split(gates, axis=1, num_outputs=4)
@@ -231,7 +230,7 @@ def rnn_tanh(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[RecordedValue, ...]:
+) -> tuple[ir.Value, ...]:
     """Plain recurrent layers with tanh."""
     drop = dropout if train else 0.0
     return _layers(_TANH, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
@@ -248,7 +247,7 @@ def rnn_relu(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[RecordedValue, ...]:
+) -> tuple[ir.Value, ...]:
     """Plain recurrent layers with relu."""
     drop = dropout if train else 0.0
     return _layers(_RELU, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
@@ -264,7 +263,7 @@ def _layers(
     dropout: float,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[RecordedValue, ...]:
+) -> tuple[ir.Value, ...]:
     """One node for each layer, `float[length, batch, size]` between them: the outputs, then the last states."""
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
     kept = _Batch(input, 0 if batch_first else 1, is_needed=kind.name != "RNN")
@@ -272,7 +271,7 @@ def _layers(
     starts = [kept.padded(state, 1) for state in states]
     data = op.Transpose(data, perm=[1, 0, 2]) if batch_first else data
     hidden = axes.fixed_size(params[1], 1)
-    ends: list[list[Any]] = [[] for _ in starts]
+    ends: list[list[RecordedValue]] = [[] for _ in starts]
     for layer in range(num_layers):
         first = layer * directions
         own = [params[(first + direction) * each : (first + direction + 1) * each] for direction in range(directions)]
@@ -310,7 +309,7 @@ def _layers(
     return (kept.cut(data, kept.axis), *(kept.cut(one, 1) for one in joined))
 
 
-def _ordered(parameter: ir.Value, kind: _Kind) -> Any:
+def _ordered(parameter: ir.Value, kind: _Kind) -> ir.Value:
     """The gates of one parameter, which lie along its first axis, in the order of ONNX."""
     if len(kind.gates) == 1:
         return parameter
@@ -320,6 +319,6 @@ def _ordered(parameter: ir.Value, kind: _Kind) -> Any:
     return op.Concat(*parts, axis=0)
 
 
-def _stacked(directions: Sequence[RecordedValue]) -> RecordedValue:
+def _stacked(directions: Sequence[ir.Value]) -> RecordedValue:
     parts = [op.Unsqueeze(one, [0]) for one in directions]
     return op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]

@@ -7,7 +7,6 @@ cast to bool. The nodes that tell are recorded only where a reduced axis is free
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
@@ -46,7 +45,7 @@ def _listed(dim: Sequence[int] | int | None) -> list[int] | None:
 
 
 @lowering("aten::mean", "aten::mean.dim")
-def mean(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1) -> Any:
+def mean(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1) -> ir.Value:
     """`aten::mean`, in the dtype that is asked for."""
     wanted = self.dtype if dtype in (-1, None) else ir.DataType(dtype)
     data = self if self.dtype == wanted else axes.shaped(op.Cast(self, to=wanted), self.shape)

@@ -8,12 +8,12 @@ floor((i + 0.5) / scale), computed in float32 as torch does it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -27,7 +27,9 @@ def _wide(size: ir.Value) -> RecordedValue:
     return op.Cast(size, to=ir.DataType.DOUBLE)
 
 
-def _lengths(self: ir.Value, output_size: Any, scales: Sequence[Any], first: int = 2) -> list[ir.Value]:
+def _lengths(
+    self: ir.Value, output_size: Sequence[Size] | None, scales: Sequence[float | None], first: int = 2
+) -> list[ir.Value]:
     """The new sizes, each `int64[1]`: those that are given, or the old ones times the scales, rounded down."""
     if output_size is not None:
         return [
@@ -36,6 +38,7 @@ def _lengths(self: ir.Value, output_size: Any, scales: Sequence[Any], first: int
         ]
     found: list[ir.Value] = []
     for place, scale in enumerate(scales):
+        assert scale is not None
         fixed = axes.fixed_size(self, first + place)
         if fixed is not None:
             found.append(op.Constant(value_ints=[int(fixed * scale)]))
@@ -48,7 +51,7 @@ def _lengths(self: ir.Value, output_size: Any, scales: Sequence[Any], first: int
 # Antialiasing ---------------------------------------------------------------------------------------------------------
 
 
-def _triangle(x: Any) -> RecordedValue:
+def _triangle(x: ir.Value) -> RecordedValue:
     return op.Max(op.Sub(_number(1.0), op.Abs(x)), _number(0.0))
 
 
@@ -64,7 +67,12 @@ def _cubic(x: RecordedValue) -> RecordedValue:
 
 
 def _antialiasing(
-    length: Any, wanted: Any, scale: float | None, align_corners: bool, reach: float, kernel: Callable[[Any], Any]
+    length: ir.Value,
+    wanted: ir.Value,
+    scale: float | None,
+    align_corners: bool,
+    reach: float,
+    kernel: Callable[[RecordedValue], RecordedValue],
 ) -> RecordedValue:
     """The share of each old element in each new one, `float64[new, old]`.
 
@@ -108,13 +116,22 @@ def _antialiased(
     return op.MatMul(op.MatMul(down, self), op.Transpose(across, perm=[1, 0]))
 
 
-def _antialiased_by(mode: str) -> tuple[Any, Any]:
+def _antialiased_by(mode: str) -> tuple[Callable[..., RecordedValue], Callable[..., RecordedValue]]:
     def by_size(
-        self: ir.Value, output_size: Any, align_corners: bool, scales_h: Any = None, scales_w: Any = None
+        self: ir.Value,
+        output_size: Sequence[Size] | None,
+        align_corners: bool,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
     ) -> RecordedValue:
         return _antialiased(self, _lengths(self, output_size, ()), align_corners, (scales_h, scales_w), mode)
 
-    def by_either(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> RecordedValue:
+    def by_either(
+        input: ir.Value,
+        output_size: Sequence[Size] | None,
+        align_corners: bool,
+        scale_factors: Sequence[float] | None = None,
+    ) -> RecordedValue:
         scales = scale_factors or (None, None)
         return _antialiased(input, _lengths(input, output_size, scales), align_corners, scales, mode)
 
@@ -148,15 +165,21 @@ def _nearest_exact(self: ir.Value, lengths: Sequence[ir.Value], scales: Sequence
 @lowering(
     "aten::_upsample_nearest_exact1d.vec", "aten::_upsample_nearest_exact2d.vec", "aten::_upsample_nearest_exact3d.vec"
 )  # fmt: skip
-def nearest_exact(input: ir.Value, output_size: Any, scale_factors: Any = None) -> ir.Value:
+def nearest_exact(
+    input: ir.Value, output_size: Sequence[Size] | None, scale_factors: Sequence[float] | None = None
+) -> ir.Value:
     """The nearest elements, by sizes or by scales."""
-    scales = scale_factors or [None] * (axes.rank(input) - 2)
+    scales: Sequence[float | None] = scale_factors or [None] * (axes.rank(input) - 2)
     return _nearest_exact(input, _lengths(input, output_size, scales), scales)
 
 
 @lowering("aten::_upsample_nearest_exact1d", "aten::_upsample_nearest_exact2d", "aten::_upsample_nearest_exact3d")
 def nearest_exact_by_size(
-    self: ir.Value, output_size: Any, scales_0: Any = None, scales_1: Any = None, scales_2: Any = None
+    self: ir.Value,
+    output_size: Sequence[Size] | None,
+    scales_0: float | None = None,
+    scales_1: float | None = None,
+    scales_2: float | None = None,
 ) -> ir.Value:
     """The nearest elements; the sizes are given, and perhaps the scales that they come from."""
     given = [scales_0, scales_1, scales_2][: axes.rank(self) - 2]
@@ -172,7 +195,12 @@ def _may_keep(input: ir.Value, axis: int, scale: float, factor: int) -> bool:
 
 
 @lowering("aten::upsample_linear1d.vec", "aten::upsample_bilinear2d.vec", "aten::upsample_trilinear3d.vec")
-def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> RecordedValue:
+def linear(
+    input: ir.Value,
+    output_size: Sequence[Size] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None = None,
+) -> RecordedValue:
     """Linear interpolation of one or three axes.
 
     One axis gets another of size 1: onnxruntime takes the channels of three axes for rows, and weighs the next row of
@@ -185,7 +213,13 @@ def linear(input: ir.Value, output_size: Any, align_corners: bool, scale_factors
     return _linear(input, 2, output_size, align_corners, scale_factors)
 
 
-def _linear(input: ir.Value, first: int, output_size: Any, align_corners: bool, scale_factors: Any) -> RecordedValue:
+def _linear(
+    input: ir.Value,
+    first: int,
+    output_size: Sequence[Size] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+) -> RecordedValue:
     """Linear interpolation of the axes from `first` on."""
     mode = "align_corners" if align_corners else "half_pixel"
     if scale_factors is None or align_corners:
@@ -210,7 +244,9 @@ _SMALL = 128
 
 
 @lowering("aten::upsample_nearest2d.vec")
-def nearest(input: ir.Value, output_size: Any = None, scale_factors: Any = None) -> Any:
+def nearest(
+    input: ir.Value, output_size: Sequence[Size] | None | None = None, scale_factors: Sequence[float] | None = None
+) -> ir.Value:
     """The elements at floor(i / scale); in small images torch copies along an axis that keeps its length, or doubles.
 
     Source: seen in torch 2.13 on the CPU, where 1.2 times four elements are these four, but not in a large image.
@@ -225,7 +261,7 @@ def nearest(input: ir.Value, output_size: Any = None, scale_factors: Any = None)
         if _may_keep(input, 2 + place, scale, factor)
     ]
     if not special:
-        plain: Any = nn.aten_upsample_nearestnd_vec
+        plain = cast("Callable[..., RecordedValue]", nn.aten_upsample_nearestnd_vec)
         return plain(input, output_size, scale_factors)
     lengths = _lengths(input, None, scales)
     is_small = op.LessOrEqual(op.Add(*lengths), op.Constant(value_ints=[_SMALL]))
@@ -244,7 +280,7 @@ def nearest(input: ir.Value, output_size: Any = None, scale_factors: Any = None)
 # Cubic ----------------------------------------------------------------------------------------------------------------
 
 
-def _cubic_shares(length: ir.Value, wanted: ir.Value, scale: float) -> Any:
+def _cubic_shares(length: ir.Value, wanted: ir.Value, scale: float) -> RecordedValue:
     """The share of each old element in each new one, `float64[new, old]`, by Keys' kernel with a = -3/4.
 
     What lies beyond the ends is the element at the end, as in torch.
@@ -253,7 +289,7 @@ def _cubic_shares(length: ir.Value, wanted: ir.Value, scale: float) -> Any:
     columns = op.Unsqueeze(_wide(op.Range(0, axes.scalar(length), 1)), [0])
     centre = op.Sub(op.Mul(op.Add(rows, _number(0.5)), _number(1.0 / scale)), _number(0.5))
     first, end = op.Floor(centre), _wide(op.Sub(length, [1]))
-    total: Any = None
+    total = None
     for step in (-1.0, 0.0, 1.0, 2.0):
         tap = op.Add(first, _number(step))
         away = op.Abs(op.Sub(centre, tap))
@@ -266,24 +302,30 @@ def _cubic_shares(length: ir.Value, wanted: ir.Value, scale: float) -> Any:
         reached = op.Equal(columns, op.Min(op.Max(tap, _number(0.0)), end))
         part = op.Where(reached, share, _number(0.0))
         total = part if total is None else op.Add(total, part)
+    assert total is not None
     return total
 
 
 @lowering("aten::upsample_bicubic2d.vec")
-def cubic(input: ir.Value, output_size: Any, align_corners: bool, scale_factors: Any = None) -> Any:
+def cubic(
+    input: ir.Value,
+    output_size: Sequence[Size] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None = None,
+) -> RecordedValue:
     """Cubic interpolation of two axes; a scale moves the grid also where it leaves both lengths as they are.
 
     onnxruntime's Resize copies such an image, so that this is two matrix products there.
     """
     from onnxscript.function_libs.torch_lib.ops import nn  # lazy: a second and more to import
 
+    scales = list(scale_factors or ())
     stays = not align_corners and scale_factors is not None
-    stays = stays and all(_may_keep(input, 2 + place, scale, 1) for place, scale in enumerate(scale_factors or ()))
-    if not stays:
-        plain: Any = nn.aten_upsample_bicubic2d_vec
+    if not stays or not all(_may_keep(input, 2 + place, scale, 1) for place, scale in enumerate(scales)):
+        plain = cast("Callable[..., RecordedValue]", nn.aten_upsample_bicubic2d_vec)
         return plain(input, output_size, align_corners, scale_factors)
     down, across = (
-        op.CastLike(_cubic_shares(axes.size(input, 2 + place), wanted, scale_factors[place]), input)
-        for place, wanted in enumerate(_lengths(input, None, scale_factors))
+        op.CastLike(_cubic_shares(axes.size(input, 2 + place), wanted, scales[place]), input)
+        for place, wanted in enumerate(_lengths(input, None, scales))
     )
     return op.MatMul(op.MatMul(down, input), op.Transpose(across, perm=[1, 0]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
@@ -69,7 +67,7 @@ def _reduced(
     return _floor_divided(total, counts)
 
 
-def _extreme(start: Any, index: Any, updates: Any, position: int, kind: str) -> RecordedValue:
+def _extreme(start: ir.Value, index: ir.Value, updates: ir.Value, position: int, kind: str) -> RecordedValue:
     """The largest or smallest of what meets at each place; NaN, which runtimes treat in different ways, beats all."""
     found = op.ScatterElements(start, index, updates, axis=position, reduction=kind)
     was_nan, brings_nan = (op.Cast(op.IsNaN(value), to=ir.DataType.INT32) for value in (start, updates))
@@ -124,7 +122,7 @@ def scatter_value_with(self: ir.Value, dim: int, index: ir.Value, value: float, 
     return _reduced(self, dim, index, _filled(number, index), reduce, True)
 
 
-def _filled(number: ir.Value, index: ir.Value) -> Any:
+def _filled(number: ir.Value, index: ir.Value) -> RecordedValue:
     return axes.shaped(op.Expand(number, op.Shape(index)), index.shape)
 
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.division import operands
 from batch_export.exporter.ops.doubles import arctangent
@@ -38,7 +38,7 @@ def sign(self: ir.Value) -> RecordedValue:
 
 
 @lowering("aten::copysign.Tensor", "aten::copysign.Scalar")
-def copysign(self: Any, other: Any) -> RecordedValue:
+def copysign(self: Number, other: Number) -> RecordedValue:
     """The size of one number with the sign of the other, that of -0.0 included."""
     left, right = operands(self, other)
     return op.Mul(op.Abs(left), _unit(right))

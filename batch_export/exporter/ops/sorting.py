@@ -6,18 +6,16 @@ than every number, as in torch, where a translation says so.
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx_ir as ir
 
 from batch_export.exporter.graph import promote
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[Any, Any]:
+def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[RecordedValue, RecordedValue]:
     """All values along an axis in order, and where each came from."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
@@ -27,7 +25,9 @@ def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[Any, Any]:
 
 
 @lowering("aten::topk")
-def topk(self: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[RecordedValue, ...]:
+def topk(
+    self: ir.Value, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[RecordedValue, ...]:
     """The largest (or smallest) values along an axis and their places; of a scalar the scalar itself."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
@@ -36,41 +36,43 @@ def topk(self: ir.Value, k: Any, dim: int = -1, largest: bool = True, sorted: bo
 
 
 @lowering("aten::sort")
-def sort(self: ir.Value, dim: int = -1, descending: bool = False) -> Any:
+def sort(self: ir.Value, dim: int = -1, descending: bool = False) -> tuple[RecordedValue, RecordedValue]:
     """`aten::sort`."""
     return ordered(self, dim, descending)
 
 
 @lowering("aten::sort.stable")
-def sort_stable(self: ir.Value, stable: bool = False, dim: int = -1, descending: bool = False) -> Any:
+def sort_stable(
+    self: ir.Value, stable: bool = False, dim: int = -1, descending: bool = False
+) -> tuple[RecordedValue, RecordedValue]:
     """`aten::sort.stable`."""
     return ordered(self, dim, descending)
 
 
 @lowering("aten::argsort")
-def argsort(self: ir.Value, dim: int = -1, descending: bool = False) -> Any:
+def argsort(self: ir.Value, dim: int = -1, descending: bool = False) -> RecordedValue:
     """`aten::argsort`."""
     return ordered(self, dim, descending)[1]
 
 
 @lowering("aten::argsort.stable")
-def argsort_stable(self: ir.Value, stable: bool = False, dim: int = -1, descending: bool = False) -> Any:
+def argsort_stable(self: ir.Value, stable: bool = False, dim: int = -1, descending: bool = False) -> RecordedValue:
     """`aten::argsort.stable`."""
     return ordered(self, dim, descending)[1]
 
 
 @lowering("aten::msort")
-def msort(self: ir.Value) -> Any:
+def msort(self: ir.Value) -> RecordedValue:
     """Sorted along the first axis."""
     return ordered(self, 0, False)[0]
 
 
-def _dropped(value: Any, position: int, keepdim: bool) -> RecordedValue:
+def _dropped(value: ir.Value, position: int, keepdim: bool) -> ir.Value:
     return value if keepdim else op.Squeeze(value, [position])
 
 
 @lowering("aten::kthvalue")
-def kthvalue(self: ir.Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[RecordedValue, ...]:
+def kthvalue(self: ir.Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[ir.Value, ...]:
     """The k-th smallest value along an axis (k counts from 1) and its index."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
@@ -102,18 +104,18 @@ def _lower_middle(self: ir.Value, position: int, skip_nan: bool) -> tuple[ir.Val
     return op.Where(nothing, op.CastLike(float("nan"), self), value), op.Where(nothing, first_nan, index)
 
 
-def _median(self: ir.Value, dim: int, keepdim: bool, skip_nan: bool) -> tuple[RecordedValue, ...]:
+def _median(self: ir.Value, dim: int, keepdim: bool, skip_nan: bool) -> tuple[ir.Value, ...]:
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
     position = axes.axis(self, dim)
     return tuple(_dropped(part, position, keepdim) for part in _lower_middle(self, position, skip_nan))
 
 
-def _flattened(self: ir.Value) -> Any:
+def _flattened(self: ir.Value) -> RecordedValue:
     return axes.shaped(axes.flat(self), [None])
 
 
-def _one_at_least(self: ir.Value) -> Any:
+def _one_at_least(self: ir.Value) -> RecordedValue:
     """The elements in one axis; where there may be none, a NaN in their place."""
     flat = _flattened(self)
     if not axes.is_float(self) or all(isinstance(size, int) and size for size in self.shape or [None]):
@@ -136,13 +138,13 @@ def nanmedian(self: ir.Value) -> RecordedValue:
 
 
 @lowering("aten::median.dim")
-def median_dim(self: ir.Value, dim: int, keepdim: bool = False) -> tuple[RecordedValue, ...]:
+def median_dim(self: ir.Value, dim: int, keepdim: bool = False) -> tuple[ir.Value, ...]:
     """The lower middle along an axis and its index; NaN if one is NaN."""
     return _median(self, dim, keepdim, False)
 
 
 @lowering("aten::nanmedian.dim")
-def nanmedian_dim(self: ir.Value, dim: int, keepdim: bool = False) -> tuple[RecordedValue, ...]:
+def nanmedian_dim(self: ir.Value, dim: int, keepdim: bool = False) -> tuple[ir.Value, ...]:
     """The lower middle along an axis of what is not NaN, and its index."""
     return _median(self, dim, keepdim, True)
 
@@ -188,11 +190,12 @@ def _insertion_points(edges: ir.Value, self: ir.Value, right: bool, out_int32: b
     return op.Cast(found, to=ir.DataType.INT32) if out_int32 else found
 
 
-def _common(left: ir.Value, right: ir.Value) -> tuple[Any, Any]:
+def _common(left: ir.Value, right: ir.Value) -> tuple[ir.Value, ir.Value]:
     if left.dtype == right.dtype or left.dtype is None or right.dtype is None:
         return left, right
     wanted = promote.result_dtype([left, right]) or left.dtype
-    return tuple(axes.shaped(op.Cast(value, to=wanted), value.shape) for value in (left, right))
+    first, second = (axes.shaped(op.Cast(value, to=wanted), value.shape) for value in (left, right))
+    return first, second
 
 
 @lowering("aten::searchsorted.Tensor")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import onnx_ir as ir
+from onnxscript.values import TracedOnnxFunction
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -26,14 +27,24 @@ def squeeze(self: ir.Value) -> RecordedValue:
 
 
 @lowering("aten::squeeze.dim", "aten::squeeze.dims")
-def squeeze_axes(self: ir.Value, dim: Any) -> RecordedValue:
+def squeeze_axes(self: ir.Value, dim: int | Sequence[int]) -> RecordedValue:
     """Named axes taken away where they are of size 1."""
     if axes.rank(self) == 0:
         return op.Identity(self)
     return _without(self, [axes.axis(self, one) for one in ([dim] if isinstance(dim, int) else dim)])
 
 
-def _is_smaller(src: ir.Value, count: int, whole: Sequence[Any]) -> bool:
+@lowering("aten::squeeze", "aten::squeeze.dim", "aten::squeeze.dims", is_complex=True)
+def squeeze_complex(self: ir.Value, dim: int | Sequence[int] | None = None) -> RecordedValue:
+    """The same of complex numbers, whose pairs are no axis of torch's."""
+    count = axes.rank(self) - 1
+    if count == 0:
+        return op.Identity(self)
+    listed = range(count) if dim is None else [dim] if isinstance(dim, int) else dim
+    return _without(self, [one % count for one in listed])
+
+
+def _is_smaller(src: ir.Value, count: int, whole: Sequence[axes.Dim]) -> bool:
     """Whether the source has fewer axes than the place that it is written to, or an axis of 1 to be repeated."""
     if axes.rank(src) != count:
         return True
@@ -42,8 +53,8 @@ def _is_smaller(src: ir.Value, count: int, whole: Sequence[Any]) -> bool:
 
 @lowering("aten::slice_scatter")
 def slice_scatter(
-    self: ir.Value, src: ir.Value, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
-) -> Any:
+    self: ir.Value, src: ir.Value, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1
+) -> RecordedValue:
     """Writes a source over a slice; a source that is smaller is repeated, as a copy into the slice does it."""
     from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
 
@@ -62,12 +73,12 @@ def slice_scatter(
         else:
             src = op.Slice(src, [0], axes.size(place, position), [position])
         axes.shaped(src, [None] * count)
-    write: Any = core.aten_slice_scatter
-    return write.func(self, src, position, start, end, step)
+    write: Callable[..., RecordedValue] = cast("TracedOnnxFunction", core.aten_slice_scatter).func
+    return write(self, src, position, start, end, step)
 
 
 @lowering("aten::select_scatter")
-def select_scatter(self: ir.Value, src: ir.Value, dim: int, index: Any) -> RecordedValue:
+def select_scatter(self: ir.Value, src: ir.Value, dim: int, index: Size) -> RecordedValue:
     """Writes a source over one place of an axis; a source that is smaller is repeated."""
     position, count = axes.axis(self, dim), axes.rank(self)
     place = op.Reshape(index, [1]) if isinstance(index, ir.Value) else op.Constant(value_ints=[index])

@@ -8,13 +8,12 @@ larger exponent is taken out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.division import operands
 from batch_export.exporter.ops.marking import lowering
@@ -22,14 +21,14 @@ from batch_export.exporter.ops.marking import lowering
 _HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
-def widened(self: ir.Value) -> Any:
+def widened(self: ir.Value) -> ir.Value:
     """float32 and float64 as they are, everything else as float32."""
     if axes.is_float(self) and self.dtype not in _HALF:
         return self
     return axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
 
 
-def exp_minus_one(x: Any) -> RecordedValue:
+def exp_minus_one(x: ir.Value) -> RecordedValue:
     """exp(x) - 1; within 1 of 0 as 2 t / (1 - t) with t = tanh(x / 2)."""
     one = axes.like(1.0, x)
     half = op.Tanh(op.Mul(x, axes.like(0.5, x)))
@@ -37,7 +36,7 @@ def exp_minus_one(x: Any) -> RecordedValue:
     return op.Where(op.GreaterOrEqual(op.Abs(x), one), op.Sub(op.Exp(x), one), near)
 
 
-def log_one_plus(x: Any) -> RecordedValue:
+def log_one_plus(x: ir.Value) -> RecordedValue:
     """log(1 + x): with u = 1 + x rounded, log(u) + (x - (u - 1)) / u."""
     one = axes.like(1.0, x)
     rounded = op.Add(x, one)
@@ -84,7 +83,7 @@ def softplus(self: ir.Value, beta: float = 1.0, threshold: float = 20.0) -> Reco
     return op.Where(op.Greater(scaled, axes.like(threshold, self)), self, curve)
 
 
-def _log_add(self: ir.Value, other: ir.Value, base: float) -> RecordedValue:
+def _log_add(self: Number, other: Number, base: float) -> RecordedValue:
     """The larger one plus log(1 + base^-distance); equal infinities have no distance."""
     left, right = (widened(value) for value in operands(self, other))
     largest = op.Max(left, right)
@@ -98,19 +97,19 @@ def _log_add(self: ir.Value, other: ir.Value, base: float) -> RecordedValue:
 
 
 @lowering("aten::logaddexp")
-def logaddexp(self: Any, other: Any) -> RecordedValue:
+def logaddexp(self: Number, other: Number) -> RecordedValue:
     """log(exp(x) + exp(y))."""
     return _log_add(self, other, math.e)
 
 
 @lowering("aten::logaddexp2")
-def logaddexp2(self: Any, other: Any) -> RecordedValue:
+def logaddexp2(self: Number, other: Number) -> RecordedValue:
     """log2(2^x + 2^y)."""
     return _log_add(self, other, 2.0)
 
 
 @lowering("aten::logcumsumexp")
-def logcumsumexp(self: ir.Value, dim: int) -> RecordedValue:
+def logcumsumexp(self: ir.Value, dim: int) -> ir.Value:
     """The logarithm of the sum of the exponentials so far along an axis, each step as `logaddexp`."""
     if axes.rank(self) == 0:
         return op.Identity(self)
@@ -123,20 +122,20 @@ def logcumsumexp(self: ir.Value, dim: int) -> RecordedValue:
     axes.shaped(start, None if moved.shape is None else list(moved.shape)[1:])
 
     def step(
-        states: Sequence[RecordedValue], slices: Sequence[RecordedValue]
+        states: Sequence[ir.Value], slices: Sequence[ir.Value]
     ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
         total = _log_add(states[0], slices[0], math.e)
         return [total], [total]
 
     assert data.dtype is not None
     _, (totals,) = loops.scan(step, [start], [loops.lengthened(moved)], [data.dtype])
-    totals = loops.shortened(totals, moved)
+    whole = loops.shortened(totals, moved)
     back = list(range(1, count))
     back.insert(position, 0)
-    return op.Transpose(totals, perm=back) if position else totals
+    return op.Transpose(whole, perm=back) if position else whole
 
 
-def _by_logarithm(self: Any, other: Any, logarithm: Any) -> RecordedValue:
+def _by_logarithm(self: Number, other: Number, logarithm: Callable[..., RecordedValue]) -> RecordedValue:
     """x * log(y), 0 where x is 0, unless y is NaN."""
     left, right = (widened(value) for value in operands(self, other))
     product = op.Mul(left, logarithm(right))
@@ -148,13 +147,13 @@ def _by_logarithm(self: Any, other: Any, logarithm: Any) -> RecordedValue:
     "aten::xlogy.Tensor", "aten::xlogy.Scalar_Self", "aten::xlogy.Scalar_Other", "aten::special_xlogy",
     "aten::special_xlogy.self_scalar", "aten::special_xlogy.other_scalar",
 )  # fmt: skip
-def xlogy(self: Any, other: Any) -> RecordedValue:
+def xlogy(self: Number, other: Number) -> RecordedValue:
     """x log(y), 0 where x is 0."""
     return _by_logarithm(self, other, op.Log)
 
 
 @lowering("aten::special_xlog1py", "aten::special_xlog1py.self_scalar", "aten::special_xlog1py.other_scalar")
-def xlog1py(self: Any, other: Any) -> RecordedValue:
+def xlog1py(self: Number, other: Number) -> RecordedValue:
     """x log(1 + y), 0 where x is 0."""
     return _by_logarithm(self, other, log_one_plus)
 
@@ -170,7 +169,7 @@ def logit(self: ir.Value, eps: float | None = None) -> RecordedValue:
     return op.Log(op.Div(p, op.Sub(one, p)))
 
 
-def _logarithm_to(base: float) -> Any:
+def _logarithm_to(base: float) -> Callable[[ir.Value], RecordedValue]:
     def logarithm(self: ir.Value) -> RecordedValue:
         data = self if axes.is_float(self) else widened(self)
         return op.Div(op.Log(data), axes.like(math.log(base), data))

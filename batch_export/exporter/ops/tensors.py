@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -72,7 +71,7 @@ def amin(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> Reco
     return _extreme(op.ReduceMin, self, dim, keepdim)
 
 
-def _extreme(reduce: Any, self: ir.Value, dim: Sequence[int], keepdim: bool) -> RecordedValue:
+def _extreme(reduce: Callable[..., RecordedValue], self: ir.Value, dim: Sequence[int], keepdim: bool) -> RecordedValue:
     if self.shape is not None and len(self.shape) == 0:
         return op.Identity(self)
     is_bool = self.dtype == ir.DataType.BOOL
@@ -82,7 +81,7 @@ def _extreme(reduce: Any, self: ir.Value, dim: Sequence[int], keepdim: bool) -> 
 
 
 @lowering("aten::unbind.int")
-def unbind(self: ir.Value, dim: int = 0) -> Any:
+def unbind(self: ir.Value, dim: int = 0) -> RecordedValue | list[RecordedValue]:
     """The slices along an axis of fixed size, each without that axis."""
     assert self.shape is not None
     count = self.shape[dim]
@@ -105,7 +104,7 @@ def unbind(self: ir.Value, dim: int = 0) -> Any:
     "aten::tensor_split.sections",
     "aten::tensor_split.indices",
 )
-def split(self: ir.Value, split_size: Any, dim: int = 0) -> Any:
+def split(self: ir.Value, split_size: Sequence[Size], dim: int = 0) -> list[RecordedValue]:
     """Pieces along an axis; `operator.py` rewrites the arguments to the sizes that the captured graph shows.
 
     Sizes are named even where they are equal: onnxruntime divides no axis of 0 into a number of pieces.
@@ -115,7 +114,7 @@ def split(self: ir.Value, split_size: Any, dim: int = 0) -> Any:
     return list(op.Split(self, list(split_size), axis=dim))
 
 
-def free_pieces(self: ir.Value, operator: str, how: Any, dim: int, count: int) -> list[ir.Value]:
+def free_pieces(self: ir.Value, operator: str, how: Size | Sequence[Size], dim: int, count: int) -> list[ir.Value]:
     """`count` pieces of an axis of free size, by the operator's rule; an axis that is too short has empty last pieces.
 
     Args:
@@ -150,7 +149,7 @@ def glu(self: ir.Value, dim: int = -1) -> RecordedValue:
     """The first half along an axis times the sigmoid of the second; an axis may turn out to have no elements."""
     assert self.shape is not None
     size = self.shape[dim]
-    half: Any = size // 2 if isinstance(size, int) else None
+    half: Size | None = size // 2 if isinstance(size, int) else None
     if half is None:
         position = dim % len(self.shape)
         half = op.Squeeze(op.Div(op.Shape(self, start=position, end=position + 1), [2]), [0])

@@ -6,12 +6,11 @@ Algorithms: Golub and Van Loan, Matrix Computations, chapters 3 and 4.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (
@@ -26,11 +25,11 @@ from batch_export.exporter.ops.matrices import (
 )
 
 
-def substitute(data: Any, rows: Any, right: Any, *, upper: bool, unit: bool) -> ir.Value:
+def substitute(data: ir.Value, rows: Size, right: ir.Value, *, upper: bool, unit: bool) -> ir.Value:
     """Solves triangular systems: `float[batch, n, n]` and `float[batch, n, k]` to `float[batch, n, k]`."""
     numbers = numbers_along(rows, [1, -1, 1])
 
-    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
+    def step(index: RecordedValue, states: Sequence[ir.Value]) -> Sequence[RecordedValue]:
         (found,) = states
         at = op.Sub(op.Sub(rows, 1), index) if upper else index
         row = row_at(data, at)
@@ -45,11 +44,11 @@ def substitute(data: Any, rows: Any, right: Any, *, upper: bool, unit: bool) -> 
     return loops.count(rows, step, [zeros_like(right)])[0]
 
 
-def cholesky_factor(data: Any, rows: Any) -> ir.Value:
+def cholesky_factor(data: ir.Value, rows: Size) -> ir.Value:
     """The lower factor of positive definite matrices."""
     row_numbers, column_numbers = numbers_along(rows, [1, -1, 1]), numbers_along(rows, [1, 1, -1])
 
-    def step(index: RecordedValue, states: Sequence[RecordedValue]) -> Sequence[RecordedValue]:
+    def step(index: RecordedValue, states: Sequence[ir.Value]) -> Sequence[RecordedValue]:
         (factor,) = states
         rest = op.Sub(column_at(data, index), op.MatMul(factor, with_axes_swapped(row_at(factor, index))))
         column = op.Div(rest, op.Sqrt(row_at(rest, index)))

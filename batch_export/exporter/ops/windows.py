@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -49,7 +48,7 @@ def _windows(value: ir.Value, kernel: Sequence[int], strides: Sequence[int], dil
     return op.Transpose(result, perm=[0, 1, *inner, *(place + 1 for place in inner)])
 
 
-def _plain(auto_pad: Any) -> None:
+def _plain(auto_pad: str | None) -> None:
     if auto_pad not in (None, "NOTSET", "VALID"):
         raise TranslationError(
             f"a convolution of float64 with auto_pad={auto_pad} has no form",
@@ -69,14 +68,25 @@ def _sizes(weight: ir.Value) -> list[int]:
     return [int(size) for size in sizes if isinstance(size, int)]
 
 
-def convolution(value: ir.Value, weight: ir.Value, bias: ir.Value | None = None, **given: Any) -> RecordedValue:
+def convolution(
+    value: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None = None,
+    *,
+    auto_pad: str | None = None,
+    dilations: Sequence[int] | None = None,
+    group: int | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    **_: object,
+) -> RecordedValue:
     """ONNX's Conv."""
     outputs, inputs, *kernel = _sizes(weight)
-    count, groups = len(kernel), int(given.get("group") or 1)
-    _plain(given.get("auto_pad"))
+    count, groups = len(kernel), int(group or 1)
+    _plain(auto_pad)
     ones = [1] * count
-    padded = _around(value, count, list(given.get("pads") or [0] * 2 * count))
-    taken = _windows(padded, kernel, given.get("strides") or ones, given.get("dilations") or ones)
+    padded = _around(value, count, list(pads or [0] * 2 * count))
+    taken = _windows(padded, kernel, strides or ones, dilations or ones)
     # The windows are columns beside those of the other samples: an empty batch broadcasts nowhere.
     columns = op.Transpose(taken, perm=[*range(1, 2 + count), 0, *range(2 + count, 2 + 2 * count)])
     behind = op.Shape(columns, start=1 + count, end=2 + 2 * count)
@@ -89,17 +99,27 @@ def convolution(value: ir.Value, weight: ir.Value, bias: ir.Value | None = None,
 
 
 def transposed_convolution(
-    value: ir.Value, weight: ir.Value, bias: ir.Value | None = None, **given: Any
+    value: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None = None,
+    *,
+    auto_pad: str | None = None,
+    dilations: Sequence[int] | None = None,
+    group: int | None = None,
+    output_padding: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    **_: object,
 ) -> RecordedValue:
     """ONNX's ConvTranspose: the convolution of the input spread by the strides with the mirrored weights."""
     inputs, each, *kernel = _sizes(weight)
-    count, groups = len(kernel), int(given.get("group") or 1)
-    _plain(given.get("auto_pad"))
+    count, groups = len(kernel), int(group or 1)
+    _plain(auto_pad)
     ones = [1] * count
-    strides, dilations = (list(given.get(name) or ones) for name in ("strides", "dilations"))
-    extra = list(given.get("output_padding") or [0] * count)
-    pads = list(given.get("pads") or [0] * 2 * count)
-    spread: Any = value
+    strides, dilations = strides or ones, dilations or ones
+    extra = output_padding or [0] * count
+    pads = pads or [0] * 2 * count
+    spread: ir.Value = value
     for place in range(count):
         if strides[place] > 1:
             apart = op.Unsqueeze(spread, [3 + place])
@@ -123,19 +143,28 @@ def transposed_convolution(
     return convolution(spread, mirrored, bias, pads=[*before, *after], dilations=dilations, group=groups)
 
 
-def average_pool(value: ir.Value, **given: Any) -> RecordedValue:
+def average_pool(
+    value: ir.Value,
+    *,
+    kernel_shape: Sequence[int],
+    count_include_pad: int | None = None,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    **_: object,
+) -> RecordedValue:
     """ONNX's AveragePool."""
-    kernel = list(given["kernel_shape"])
+    kernel = list(kernel_shape)
     count = len(kernel)
     ones = [1] * count
-    pads = list(given.get("pads") or [0] * 2 * count)
-    strides, dilations = (list(given.get(name) or ones) for name in ("strides", "dilations"))
+    padding = pads or [0] * 2 * count
+    steps, spreads = strides or ones, dilations or ones
     inner = list(range(2, 2 + count))
 
     def sums(numbers: ir.Value) -> RecordedValue:
-        return op.ReduceSum(_windows(_around(numbers, count, pads), kernel, strides, dilations), inner, keepdims=0)
+        return op.ReduceSum(_windows(_around(numbers, count, padding), kernel, steps, spreads), inner, keepdims=0)
 
-    if given.get("count_include_pad") or not any(pads):
+    if count_include_pad or not any(padding):
         return op.Div(sums(value), axes.like(float(math.prod(kernel)), value))
     shape = op.Concat([1, 1], op.Shape(value, start=2), axis=0)
     return op.Div(sums(value), sums(op.Expand(axes.like(1.0, value), shape)))

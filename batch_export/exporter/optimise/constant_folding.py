@@ -15,25 +15,15 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from batch_export.exporter.graph import weights
+from batch_export.exporter.optimise.edits import RANDOM
 
 _FEW_ELEMENTS = 1024
 _LEFT_ALONE = frozenset(
-    [
-        "Bernoulli",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-        "Dropout",
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "Resize",
-        "EyeLike",
-        "Optional",
-        "SequenceEmpty",
-        "Shape",
-    ]
+    (
+        *RANDOM,
+        *("QuantizeLinear", "DequantizeLinear"),
+        *("Resize", "EyeLike", "Optional", "SequenceEmpty", "Shape"),
+    )
 )
 """Random operators; quantisation, which runtimes look for; those that are slow here, or have no plain tensors."""
 

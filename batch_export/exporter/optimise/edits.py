@@ -10,6 +10,14 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph import weights
 
+RANDOM = frozenset(
+    (
+        *("Bernoulli", "Multinomial", "Dropout"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    )
+)
+"""Operators that draw random numbers."""
+
 
 def known(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
     """The content of a constant that the exporter made."""
@@ -25,7 +33,7 @@ def _same_size(one: Any, other: Any) -> bool:
     return one.value is not None and one.value == other.value
 
 
-def same_sizes(one: Sequence[Any] | ir.Shape | None, other: Sequence[Any] | ir.Shape | None) -> bool:
+def same_sizes(one: Sequence[object] | ir.Shape | None, other: Sequence[object] | ir.Shape | None) -> bool:
     """Whether two shapes are known and one."""
     return one is not None and other is not None and len(one) == len(other) and all(map(_same_size, one, other))
 
@@ -67,6 +75,14 @@ def insert(
         replaced.name = None
         output.name = final
         output.metadata_props.update(properties)
+
+
+def taken_out(node: ir.Node, instead: ir.Value) -> int:
+    """Removes a node of one output, whose readers read a value that is there already; returns that as one change."""
+    ir.convenience.replace_all_uses_with(node.outputs[0], instead)
+    assert node.graph is not None
+    node.graph.remove(node, safe=True)
+    return 1
 
 
 def only_use(value: ir.Value | None, op_type: str) -> ir.Node | None:

@@ -7,12 +7,11 @@ at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from batch_export.exporter.optimise.edits import known, same_sizes
+from batch_export.exporter.optimise.edits import known, same_sizes, taken_out
 
 
 def keeps_shape(model: ir.Model, node: ir.Node) -> int:
@@ -22,20 +21,14 @@ def keeps_shape(model: ir.Model, node: ir.Node) -> int:
         return 0
     if not same_sizes(given.shape, made.shape) and not same_sizes(given.shape, _asked_for(node)):
         return 0
-    ir.convenience.replace_all_uses_with(made, given)
-    assert node.graph is not None
-    node.graph.remove(node, safe=True)
-    return 1
+    return taken_out(node, given)
 
 
 def of_one(model: ir.Model, node: ir.Node) -> int:
     """A Concat, a largest or a smallest of one part."""
     if len(node.inputs) != 1 or node.inputs[0] is None or node.outputs[0].is_graph_output():
         return 0
-    ir.convenience.replace_all_uses_with(node.outputs[0], node.inputs[0])
-    assert node.graph is not None
-    node.graph.remove(node, safe=True)
-    return 1
+    return taken_out(node, node.inputs[0])
 
 
 def no_condition(model: ir.Model, node: ir.Node) -> int:
@@ -48,10 +41,7 @@ def no_condition(model: ir.Model, node: ir.Node) -> int:
             continue
         if made.is_graph_output() or not (content.size == 1 and same_sizes(other.shape, made.shape)):
             continue
-        ir.convenience.replace_all_uses_with(made, other)
-        assert node.graph is not None
-        node.graph.remove(node, safe=True)
-        return 1
+        return taken_out(node, other)
     return 0
 
 
@@ -76,7 +66,7 @@ _STEPS = 4
 
 
 def _is_blind(value: ir.Value, steps: int = _STEPS) -> bool:
-    """Whether nothing that uses a value tells 0.0 from -0.0."""
+    """Whether nothing that uses a value distinguishes 0.0 from -0.0."""
     if value.is_graph_output() or not steps:
         return False
     return all(
@@ -95,10 +85,7 @@ def plus_nothing(model: ir.Model, node: ir.Node) -> int:
             continue
         if not same_sizes(other.shape, made.shape) or not _is_blind(made):
             continue
-        ir.convenience.replace_all_uses_with(made, other)
-        assert node.graph is not None
-        node.graph.remove(node, safe=True)
-        return 1
+        return taken_out(node, other)
     return 0
 
 
@@ -113,7 +100,7 @@ def _asked_for(node: ir.Node) -> list[int] | None:
     return wanted if all(size > 0 for size in wanted) else None
 
 
-def broadcast(sizes: Sequence[Any] | ir.Shape, asked: ir.Value | None) -> list[int] | None:
+def broadcast(sizes: Sequence[object] | ir.Shape, asked: ir.Value | None) -> list[int] | None:
     """The shape that fixed sizes have once they are expanded to a constant one."""
     wanted, have = known(asked), [one for one in sizes if isinstance(one, int)]
     if wanted is None or len(have) != len(sizes):

@@ -8,7 +8,6 @@ once less. Weights are not looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -86,7 +85,7 @@ def _repeats(model: ir.Model, node: ir.Node) -> int:
     if expand is None or unsqueeze is None:
         return 0
     data, axes = unsqueeze.inputs[0], known(unsqueeze.inputs[1])
-    wide: Sequence[Any] | ir.Shape | None = expand.outputs[0].shape
+    wide: Sequence[object] | ir.Shape | None = expand.outputs[0].shape
     result = node.outputs[0].shape
     if data is None or data.shape is None or axes is None or axes.size != 1 or result is None:
         return 0

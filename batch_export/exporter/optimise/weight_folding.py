@@ -20,7 +20,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.graph.weights import size
-from batch_export.exporter.optimise import merged_norms, passes, weight_values
+from batch_export.exporter.optimise import dead_code, equal_parts, merged_norms, passes, rewriting, weight_values
 from batch_export.exporter.optimise.edits import same_sizes
 
 GROWTH = 0.1
@@ -49,7 +49,7 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
     shared = _share_equal_buffers(copy)
     folding = _Folding(copy, budget)
     changes = shared + folding.run() + _decide(copy) + merged_norms.merge(copy)
-    passes.remove_dead_code(copy)
+    dead_code.remove_dead_code(copy)
     after, seconds = passes.node_count(copy), time.perf_counter() - begun
     return copy, passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))
 
@@ -62,7 +62,7 @@ def _share_equal_buffers(model: ir.Model) -> int:
     alike: dict[tuple[str, tuple[int, ...]], list[tuple[ir.Value, Tensor]]] = {}
     merged = 0
     for name, value in list(model.graph.initializers.items()):
-        if value.metadata_props.get(passes.KIND) != "BUFFER" or value.is_graph_output() or value.is_graph_input():
+        if value.metadata_props.get(rewriting.KIND) != "BUFFER" or value.is_graph_output() or value.is_graph_input():
             continue
         tensor = weight_values.as_tensor(value.const_value)
         if tensor is None or isinstance(tensor, FakeTensor):
@@ -76,7 +76,7 @@ def _share_equal_buffers(model: ir.Model) -> int:
         del model.graph.initializers[name]
         merged += 1
     if merged:
-        passes.merge_equal_nodes(model)
+        equal_parts.merge_equal_nodes(model)
     return merged
 
 

@@ -19,19 +19,13 @@ from onnx.reference import ReferenceEvaluator
 from onnx_ir import tensor_adapters
 from torch import Tensor
 
+from batch_export.exporter.optimise.edits import RANDOM
+
 _REFERENCE_ELEMENTS = 1 << 20
 """onnx's reference implementation is slow: it gets no more elements than these."""
 _NOT_COMPUTED = frozenset(
     [
-        *(
-            "Bernoulli",
-            "Multinomial",
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-            "Dropout",
-        ),
+        *RANDOM,
         *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
         *("Resize", "Upsample", "EyeLike", "Optional", "OptionalGetElement", "OptionalHasElement"),
         *("If", "Loop", "Scan", "SequenceMap"),
@@ -264,7 +258,7 @@ def _by_reference(node: ir.Node, inputs: Sequence[Tensor | None], opset: int) ->
     single = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     try:
         with np.errstate(all="ignore", invalid="raise"):  # casts of infinity to int differ between runtimes
-            arrays: list[Any] = list(ReferenceEvaluator(single).run(None, feeds))
+            arrays: list[object] = list(ReferenceEvaluator(single).run(None, feeds))
         if not all(isinstance(array, (np.ndarray, np.generic)) for array in arrays):
             return None
         return [torch.from_numpy(np.array(array, order="C")) for array in arrays]

@@ -7,7 +7,6 @@ Leaves: tensors in order. No model is run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
@@ -24,7 +23,10 @@ TORCH_STRATEGIES = {
 
 
 def flat_inputs(
-    program: torch.export.ExportedProgram | None, names: Sequence[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    program: torch.export.ExportedProgram | None,
+    names: Sequence[str],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
 ) -> list[torch.Tensor]:
     """The tensors among nested inputs, in the order of the ONNX inputs `names`.
 
@@ -46,7 +48,7 @@ def flat_inputs(
     return [onnx_tensor(leaf) for leaf in chosen]
 
 
-def _user_leaves(program: torch.export.ExportedProgram | None, leaves: Sequence[Any]) -> list[Any]:
+def _user_leaves(program: torch.export.ExportedProgram | None, leaves: Sequence[object]) -> list[object]:
     """The leaves that the program reads when it runs; values fixed at capture are left out."""
     if program is None:
         return []
@@ -60,7 +62,7 @@ def _user_leaves(program: torch.export.ExportedProgram | None, leaves: Sequence[
     return [leaf for spec, leaf in pairs if not isinstance(spec.arg, ConstantArgument) and leaf is not None]
 
 
-def _require_as_captured(argument: ConstantArgument, leaf: Any) -> None:
+def _require_as_captured(argument: ConstantArgument, leaf: object) -> None:
     """Raises ValueError where a value that is fixed in the model is given another value now."""
     if isinstance(leaf, torch.Tensor) or leaf != argument.value:
         now = "a tensor" if isinstance(leaf, torch.Tensor) else repr(leaf)
@@ -78,12 +80,12 @@ def _keyword_order(program: torch.export.ExportedProgram | None) -> list[str]:
     return list(context) if context else []
 
 
-def flat_outputs(outputs: Any) -> list[torch.Tensor]:
+def flat_outputs(outputs: object) -> list[torch.Tensor]:
     """The tensors among nested outputs, in the order of the ONNX outputs; None is left out."""
     return [onnx_tensor(leaf) for leaf in pytree.tree_leaves(outputs) if leaf is not None]
 
 
-def onnx_tensor(leaf: Any) -> torch.Tensor:
+def onnx_tensor(leaf: object) -> torch.Tensor:
     """A tensor as ONNX has it: numbers become tensors, complex tensors `float[..., 2]`."""
     tensor = leaf if isinstance(leaf, torch.Tensor) else torch.as_tensor(leaf)
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

@@ -16,7 +16,7 @@ import torch
 
 from batch_export.errors import SaveError
 
-ModelState = Mapping[str, Any] | torch.nn.Module | str | os.PathLike[str]
+ModelState = Mapping[str, object] | torch.nn.Module | str | os.PathLike[str]
 _INDEX = ".index.json"
 
 
@@ -33,7 +33,7 @@ def load(source: ModelState) -> dict[str, torch.Tensor]:
     if isinstance(source, torch.nn.Module):
         return {**dict(source.named_parameters()), **dict(source.named_buffers()), **source.state_dict()}
     if isinstance(source, Mapping):
-        found: Any = source
+        found: object = source
     else:
         found = _read(Path(source))
     if isinstance(found, Mapping) and isinstance(found.get("state_dict"), Mapping):

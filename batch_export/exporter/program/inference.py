@@ -17,7 +17,7 @@ class ONNXRuntimeOptions:
         execution_provider_options: options for each of them, in the same order.
     """
 
-    session_options: Any = None
+    session_options: object = None
     execution_providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None
     execution_provider_options: Sequence[dict[Any, Any]] | None = None
 

@@ -28,11 +28,11 @@ from batch_export.plugin import Exporter
 
 def export_torchscript(
     exporter: Exporter | None,
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    model: object,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     opset_version: int,
-    dynamic_shapes: Any,
+    dynamic_shapes: object,
     input_names: Sequence[str] | None,
     output_names: Sequence[str] | None,
     journal: Journal,
@@ -97,18 +97,18 @@ def export_torchscript(
 
 
 def _axes_by_tensor(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
-) -> dict[str, Any] | None:
+    module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], dynamic_shapes: object
+) -> dict[str, object] | None:
     """`{axis: name}` at each tensor of the inputs, None at everything else."""
     if dynamic_shapes is None or dynamic_shapes is False:
         return None
     asked = shapes.canonical(dynamic_shapes, module, args, kwargs)
     named = iter(asked.names)
 
-    def axes(leaf: Any) -> Any:
+    def axes(leaf: object) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return None
         return {axis: name or Dim.AUTO for axis, name in next(named).items()}
 
-    by_name: dict[str, Any] = pytree.tree_map(axes, shapes.bind_names(module, args, kwargs))
+    by_name: dict[str, object] = pytree.tree_map(axes, shapes.bind_names(module, args, kwargs))
     return by_name

@@ -24,6 +24,8 @@ import torch
 
 from batch_export.errors import SaveError
 from batch_export.exporter.capture.block_expansion import expanded
+from batch_export.exporter.functions.inlining import written_out
+from batch_export.exporter.functions.making import Functions, make_functions
 from batch_export.exporter.graph import torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
@@ -51,6 +53,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
         fold_growth: how much weights may grow by that, as a share of their bytes.
         folding: what was folded when a file was last written, and what was not; empty before.
+        functions: which calls of modules are functions of the model, and which of those asked for are not.
     """
 
     def __init__(
@@ -60,11 +63,12 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         provenance: Provenance | None = None,
     ) -> None:
         self.model = model
-        self._captured: Any = exported_program
+        self._captured = exported_program
         self.provenance = provenance or Provenance()
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
         self.folding: list[passes.PassReport] = []
+        self.functions = Functions()
         self._session: Any = None
         self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
 
@@ -96,7 +100,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self,
         initializer: Callable[[str | bytes], Any] | ONNXRuntimeOptions | None = None,
         *,
-        session_options: Any = None,
+        session_options: object = None,
         execution_providers: Sequence[str | tuple[str, dict[Any, Any]]] | None = None,
         execution_provider_options: Sequence[dict[Any, Any]] | None = None,
         provider: ProviderSpec = _CPU,
@@ -140,7 +144,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
 
-    def call_reference(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+    def call_reference(self, *args: object, **kwargs: object) -> list[torch.Tensor]:
         """The same in onnx's reference evaluator, which runs every node in Python."""
         feeds = self._feeds(args, kwargs)
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
@@ -148,7 +152,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             self.save(path, external_data=True)
             return [to_tensor(value) for value in ReferenceSession(path).run(feeds)]
 
-    def _feeds(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Value]:
+    def _feeds(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Value]:
         tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
         return {
             value.name or "": to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)
@@ -179,7 +183,9 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         remaining = iter(user)
         return tuple(state[name] if name in state else next(remaining) for name in names)
 
-    def adapt_torch_outputs_to_onnx(self, model_outputs: Any, model_with_state_dict: Any = None) -> list[torch.Tensor]:
+    def adapt_torch_outputs_to_onnx(
+        self, model_outputs: object, model_with_state_dict: object = None
+    ) -> list[torch.Tensor]:
         """The tensors among (nested) torch outputs, in the order of the ONNX outputs; None is left out.
 
         Args:
@@ -195,7 +201,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         return tensors
 
     def compute_values(
-        self, value_names: Sequence[str], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self, value_names: Sequence[str], args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
     ) -> NamedTensors:
         """Runs the model and returns intermediate values (inputs and weights too), in order and by name.
 
@@ -231,7 +237,11 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     def optimize(self) -> None:
         """Optimises the model in place."""
-        done = naming.optimised(self.model, lambda: passes.optimise(self.model))
+        model = written_out(self.model, self.functions.made) if self.functions.made else self.model
+        done = naming.optimised(model, lambda: passes.optimise(model))
+        if model is not self.model:
+            self.functions = make_functions(model, self.functions.wanted)
+            self.model = model
         self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
@@ -296,7 +306,10 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         """
         if not (self.fold_weights if fold_weights is None else fold_weights):
             return self.model, []
-        model, report = weight_folding.folded(self.model, self.fold_growth)
+        flat = written_out(self.model, self.functions.made) if self.functions.made else self.model
+        model, report = weight_folding.folded(flat, self.fold_growth)
+        if flat is not self.model:
+            make_functions(model, self.functions.wanted)
         return model, [report]
 
     # Saving -----------------------------------------------------------------------------------------------------------

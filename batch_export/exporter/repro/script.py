@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-Symptom = dict[str, Any]
+Symptom = dict[str, object]
 """How it fails: `stage`, `error_class`, `operator` (may be empty) and `message`."""
 READY = "ready"
 """What a try prints when everything is imported: memory counts from there."""
@@ -49,7 +49,7 @@ def main(folder: Path, arguments: Sequence[str]) -> int:
     return 1
 
 
-def in_child(folder: Path, case: Mapping[str, Any], arguments: Sequence[str] = ()) -> Symptom | None:
+def in_child(folder: Path, case: Mapping[str, object], arguments: Sequence[str] = ()) -> Symptom | None:
     """Tries in a process of its own, so that a crash, an endless loop or too much memory is an answer like any other.
 
     Raises:

@@ -28,7 +28,7 @@ class Part:
     """
 
     module: torch.fx.GraphModule
-    args: tuple[Any, ...]
+    args: tuple[object, ...]
     expected: list[torch.Tensor]
     nodes: tuple[str, ...]
 
@@ -129,9 +129,9 @@ def reduce(nodes: Sequence[str], fails: Callable[[Sequence[str]], bool], attempt
     return tuple(current)
 
 
-def _states(program: torch.export.ExportedProgram) -> Mapping[str, Any]:
+def _states(program: torch.export.ExportedProgram) -> Mapping[str, object]:
     """Placeholder name -> parameter, buffer or constant."""
-    states: dict[str, Any] = {}
+    states: dict[str, object] = {}
     kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
     for spec in program.graph_signature.input_specs:
         if spec.kind in kinds:
@@ -142,7 +142,7 @@ def _states(program: torch.export.ExportedProgram) -> Mapping[str, Any]:
     return states
 
 
-def _attribute(module: Any, path: str) -> Any:
+def _attribute(module: object, path: str) -> Any:
     for part in path.split("."):
         module = getattr(module, part)
     return module

@@ -24,8 +24,10 @@ from torch.utils import _pytree as pytree
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.repro import attempt as repro_attempt
 from batch_export.exporter.repro import script, subgraph
+from batch_export.exporter.repro.attempt import Subject
 from batch_export.exporter.repro.script import ENDED, Symptom, same_symptom
 from batch_export.numbers.tolerances import DEFAULT_TOLERANCES, Tolerance
+from batch_export.numbers.values import Value
 from batch_export.runtime.provider_spec import ProviderSpec
 
 _MOST_TRIES = 60
@@ -52,14 +54,14 @@ class Setting:
     title: str
     opset: int
     exporter: str = ""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, object] = field(default_factory=dict)
     provider: ProviderSpec = CPU
     tolerances: Mapping[str, Tolerance] = field(default_factory=lambda: DEFAULT_TOLERANCES)
     timeout_s: float = 120.0
     memory_bytes: int = 0
     roots: tuple[str, ...] = ()
 
-    def case(self) -> dict[str, Any]:
+    def case(self) -> dict[str, object]:
         """As `case.json` has it."""
         return {
             "title": self.title,
@@ -100,8 +102,8 @@ class Repro:
 def write_repro(
     folder: Path,
     model: torch.nn.Module | torch.export.ExportedProgram,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object] | None,
     setting: Setting,
     *,
     wanted: Symptom | None = None,
@@ -153,13 +155,17 @@ class _Attempt:
         self.most = _MOST_TRIES_IN_CHILD if in_child else _MOST_TRIES
 
     def __call__(
-        self, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any], expected: Sequence[torch.Tensor] | None
+        self,
+        subject: Subject,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        expected: Sequence[torch.Tensor] | None,
     ) -> Symptom | None:
         if not self.in_child:
             return repro_attempt.symptom_of(subject, args, kwargs, self.setting.case(), expected)
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
             _write(Path(folder), subject, args, kwargs, self.setting, expected, {})
-            with contextlib.suppress(RuntimeError):  # an attempt that tells nothing is not the failure looked for
+            with contextlib.suppress(RuntimeError):  # an attempt that shows nothing is not the failure looked for
                 return script.in_child(Path(folder), self.setting.case())
         return None
 
@@ -167,15 +173,15 @@ class _Attempt:
 def _program_repro(
     folder: Path,
     program: torch.export.ExportedProgram,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     attempt: _Attempt,
     wanted: Symptom | None,
     near: Sequence[str],
 ) -> Repro | None:
     eager = EagerValues(program, args, kwargs)
     nodes = subgraph.call_nodes(program)
-    parts: dict[tuple[str, ...], tuple[Any, subgraph.Part, Symptom] | None] = {}
+    parts: dict[tuple[str, ...], tuple[torch.export.ExportedProgram, subgraph.Part, Symptom] | None] = {}
 
     def fails(names: Sequence[str]) -> bool:
         key = tuple(names)
@@ -238,7 +244,7 @@ def _starts(
 
 def _tried(
     eager: EagerValues, names: Sequence[str], attempt: _Attempt, wanted: Symptom | None
-) -> tuple[Any, subgraph.Part, Symptom] | None:
+) -> tuple[torch.export.ExportedProgram, subgraph.Part, Symptom] | None:
     try:
         part = subgraph.cut(eager, names)
         with torch.no_grad(), warnings.catch_warnings():
@@ -254,9 +260,9 @@ def _tried(
 
 def _module_repro(
     folder: Path,
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    model: Subject,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     attempt: _Attempt,
     wanted: Symptom | None,
 ) -> Repro | None:
@@ -270,12 +276,12 @@ def _module_repro(
 
 
 def smallest_module(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    attempt: Callable[[Any, tuple[Any, ...], dict[str, Any], None], Symptom | None],
+    model: Subject,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    attempt: Callable[[Subject, tuple[object, ...], dict[str, object], None], Symptom | None],
     symptom: Symptom,
-) -> tuple[str, Any, tuple[Any, ...], dict[str, Any], Symptom]:
+) -> tuple[str, Subject, tuple[object, ...], dict[str, object], Symptom]:
     """Goes down into the submodule that fails in the same way by itself, as deep as there is one.
 
     Returns:
@@ -298,13 +304,13 @@ def smallest_module(
 
 
 def _inputs_of_children(
-    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    model: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+) -> dict[str, tuple[tuple[object, ...], dict[str, object]]]:
     """Inputs of the first call of each child in an eager run."""
-    seen: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    seen: dict[str, tuple[tuple[object, ...], dict[str, object]]] = {}
 
     def note(name: str) -> Callable[..., None]:
-        def hook(module: torch.nn.Module, given: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        def hook(module: torch.nn.Module, given: tuple[object, ...], keywords: dict[str, object]) -> None:
             seen.setdefault(name, pytree.tree_map(_copied, (given, keywords)))
 
         return hook
@@ -324,9 +330,9 @@ def _inputs_of_children(
 
 def _write(
     folder: Path,
-    subject: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    subject: Subject,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     setting: Setting,
     expected: Sequence[torch.Tensor] | None,
     symptom: Symptom,
@@ -335,23 +341,23 @@ def _write(
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    is_program = isinstance(subject, torch.export.ExportedProgram)
-    case = setting.case() | {"subject": "program" if is_program else "module", "symptom": symptom}
-    values: dict[str, Any] = {"args": args, "kwargs": kwargs, "expected": expected}
+    kind = "program" if isinstance(subject, torch.export.ExportedProgram) else "module"
+    case = setting.case() | {"subject": kind, "symptom": symptom}
+    values: dict[str, object] = {"args": args, "kwargs": kwargs, "expected": expected}
     if not in_child:  # what crashes must not run here
-        actual: list[Any] = []
+        actual: list[Value] = []
         repro_attempt.symptom_of(
             subject, args, kwargs, setting.case(), expected, keep=folder / "model.onnx", actual=actual
         )
         values["actual"] = actual
     (folder / "case.json").write_text(json.dumps(case, indent=2), encoding="utf-8")
     torch.save(values, folder / "values.pt")
-    if is_program:
+    if isinstance(subject, torch.export.ExportedProgram):
         torch.export.save(subject, folder / "subject.pt2")
     else:
         torch.save(subject, folder / "subject.pt")
     shutil.copyfile(Path(script.__file__), folder / "repro.py")
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value

@@ -7,7 +7,7 @@ answers about the call. Nothing is translated here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import onnx_ir as ir
 import torch
@@ -20,21 +20,27 @@ from batch_export.exporter.ops import contractions, double_forms
 from batch_export.exporter.translate.registry import ONNXFunction
 
 
-def floats_as_floats(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def floats_as_floats(
+    target: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[list[object], dict[str, object]]:
     """Whole numbers that torch's schema takes as floats (not as scalars, which may be either) become floats."""
     converted, keywords = list(args), dict(kwargs)
     if isinstance(target, torch._ops.OpOverload):
         for position, formal in enumerate(target._schema.arguments):
             if "float" not in str(formal.type):
                 continue
-            if position < len(converted) and type(converted[position]) is int:
-                converted[position] = float(converted[position])
-            elif type(keywords.get(formal.name)) is int:
-                keywords[formal.name] = float(keywords[formal.name])
+            if position < len(converted):
+                converted[position] = _as_float(converted[position])
+            elif formal.name in keywords:
+                keywords[formal.name] = _as_float(keywords[formal.name])
     return converted, keywords
 
 
-def is_scalar_along_an_axis(target: Any, arguments: Sequence[Any], fake: Any) -> bool:
+def _as_float(argument: object) -> object:
+    return float(argument) if type(argument) is int else argument
+
+
+def is_scalar_along_an_axis(target: object, arguments: Sequence[object], fake: object) -> bool:
     """Whether an operator takes a scalar along its axis 0, which torch allows and ONNX does not."""
     if not isinstance(target, torch._ops.OpOverload) or not arguments:
         return False
@@ -44,7 +50,7 @@ def is_scalar_along_an_axis(target: Any, arguments: Sequence[Any], fake: Any) ->
     return along and is_scalar and all(isinstance(one, torch.Tensor) and one.dim() == 0 for one in results)
 
 
-def as_vector(argument: Any) -> Any:
+def as_vector(argument: object) -> object:
     if not isinstance(argument, ir.Value) or argument.shape is None or len(argument.shape):
         return argument
     vector = op.Reshape(argument, [1])
@@ -52,7 +58,7 @@ def as_vector(argument: Any) -> Any:
     return vector
 
 
-def as_scalar(result: Any) -> Any:
+def as_scalar(result: object) -> object:
     return op.Reshape(result, op.Constant(value_ints=[])) if isinstance(result, ir.Value) else result
 
 
@@ -72,14 +78,14 @@ def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bo
     return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
 
 
-def is_complex(leaf: Any) -> bool:
+def is_complex(leaf: object) -> TypeGuard[torch.Tensor]:
     return isinstance(leaf, torch.Tensor) and leaf.is_complex()
 
 
-def is_empty(fake: Any) -> bool:
+def is_empty(fake: object) -> TypeGuard[torch.Tensor]:
     """Whether the result is one real tensor whose fixed sizes leave it without elements."""
     if not isinstance(fake, torch.Tensor) or fake.is_complex():
         return False
-    sizes: list[Any] = list(fake.shape)
+    sizes: list[object] = list(fake.shape)
     by_data = any(free_unbacked_symbols(size) for size in sizes)
     return 0 in [size for size in sizes if isinstance(size, int)] and not by_data

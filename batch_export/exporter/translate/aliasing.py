@@ -6,6 +6,7 @@ operator with which a parent takes up the new content of its view. No tensor is 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -49,7 +50,7 @@ _RESHAPES = frozenset(
 )
 
 
-def _tensor(node: Any) -> torch.Tensor | None:
+def _tensor(node: object) -> torch.Tensor | None:
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
     return value if isinstance(value, torch.Tensor) else None
 
@@ -103,22 +104,38 @@ def _declared_parent(node: torch.fx.Node) -> torch.fx.Node | None:
     return source
 
 
-def positions(view: torch.fx.Node, parent_sizes: Sequence[int]) -> torch.Tensor:
-    """Where each element of a view lies in its parent: int64 of the view's shape, counting the parent's elements.
+_REPEATING = frozenset({"expand", "expand_as", "broadcast_to", "unfold", "as_strided"})
+"""Views in which several elements may be one element of what they are a view of."""
 
-    Any view of a tensor of known sizes can be written through with these, whatever operator made it.
+
+def repeats(node: torch.fx.Node) -> bool:
+    """Whether a node is a view that may hold an element of its parent several times."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._opname in _REPEATING
+
+
+def is_fixed(view: torch.fx.Node) -> bool:
+    """Whether nothing but its parent decides which elements a view has."""
+    maker = view.all_input_nodes[0] if view.target is operator.getitem else view
+    return len(view.all_input_nodes) == 1 and len(maker.all_input_nodes) == 1
+
+
+def positions(views: Sequence[torch.fx.Node], parent_sizes: Sequence[int]) -> torch.Tensor:
+    """Where each element of a view of views lies in their parent: int64 of its shape, counting the parent's elements.
+
+    Any view of a tensor of known sizes can be written through with these, whatever operators made it.
+
+    Args:
+        views: a view of the parent, a view of that, and so on.
+        parent_sizes: of the parent.
     """
-    count = 1
-    for size in parent_sizes:
-        count *= size
-    numbered = torch.arange(count).reshape(list(parent_sizes))
-    if view.target is operator.getitem:
-        container, index = view.args
-        assert isinstance(container, torch.fx.Node)
-        pieces: Any = container.target
-        return pieces(numbered, *container.args[1:], **container.kwargs)[index]  # type: ignore[no-any-return]
-    function: Any = view.target
-    return function(numbered, *view.args[1:], **view.kwargs)  # type: ignore[no-any-return]
+    numbered = torch.arange(math.prod(parent_sizes)).reshape(list(parent_sizes))
+    for view in views:
+        maker = view.all_input_nodes[0] if view.target is operator.getitem else view
+        function: Any = maker.target
+        made = function(numbered, *maker.args[1:], **maker.kwargs)
+        numbered = made[view.args[1]] if view.target is operator.getitem else made
+    return numbered
 
 
 def merge_view(node: torch.fx.Node, parent_sizes: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
@@ -151,7 +168,7 @@ def merge_view(node: torch.fx.Node, parent_sizes: Sequence[Any]) -> tuple[Any, t
     return None
 
 
-def _merge_piece(node: torch.fx.Node) -> tuple[Any, tuple[Any, ...]] | None:
+def _merge_piece(node: torch.fx.Node) -> tuple[object, tuple[object, ...]] | None:
     """The same for one piece of what `unbind`, `split` and the like gave."""
     container, index = node.args
     assert isinstance(container, torch.fx.Node)

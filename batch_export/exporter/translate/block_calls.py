@@ -31,7 +31,7 @@ class _Known:
     source: Source
     nodes: list[ir.Node] = field(default_factory=list)
     operators: Counter[tuple[str, str]] = field(default_factory=Counter)
-    given: list[Any] = field(default_factory=list)
+    given: list[object] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     body: Body | None = None
     standing: list[ir.Value] = field(default_factory=list)
@@ -55,7 +55,7 @@ class BlockCalls:
         self._before: dict[str, tuple[int, str]] = {}
         self.bodies: list[Body] = []
 
-    def begin(self, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> None:
+    def begin(self, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> None:
         """Notes that a node's translation begins."""
         found = self._of.get(node, ())
         for known in found:
@@ -65,7 +65,7 @@ class BlockCalls:
             self._begun = len(self._translator.recorder.nodes)
             self._before = dict(self._translator.operators)
 
-    def end(self, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> None:
+    def end(self, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> None:
         """Notes what a node's translation wrote."""
         found = self._of.get(node, ())
         if not found:
@@ -140,7 +140,7 @@ class BlockCalls:
             raise NotABodyError("a block is given pairs of numbers")
 
 
-def _mapping(given: Sequence[Any], others: Sequence[Any]) -> dict[ir.Value, ir.Value]:
+def _mapping(given: Sequence[object], others: Sequence[object]) -> dict[ir.Value, ir.Value]:
     """A value that a block is given -> that of another call."""
     found: dict[ir.Value, ir.Value] = {}
     for one, other in zip(given, others, strict=True):

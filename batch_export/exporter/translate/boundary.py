@@ -7,13 +7,13 @@ the user's in order, then each buffer and input that the program changed, as a n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx_ir as ir
 import torch
 from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
+    InputSpec,
     OutputKind,
     SymBoolArgument,
     SymFloatArgument,
@@ -28,10 +28,10 @@ from batch_export.exporter.translate import shared_memory
 from batch_export.exporter.translate.walk import Translator
 
 
-def bind_inputs(translator: Translator) -> dict[torch.fx.Node, Any]:
+def bind_inputs(translator: Translator) -> dict[torch.fx.Node, object]:
     """Binds every placeholder of the program to an ONNX input, an initializer or a plain value."""
     program = translator.program
-    env: dict[torch.fx.Node, Any] = {}
+    env: dict[torch.fx.Node, object] = {}
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     specs = list(zip(placeholders, program.graph_signature.input_specs, strict=True))
     # An input keeps the name of its parameter of forward; a weight of that name is the one that gives way.
@@ -51,12 +51,12 @@ def bind_inputs(translator: Translator) -> dict[torch.fx.Node, Any]:
     return env
 
 
-def _is_given(spec: Any) -> bool:
+def _is_given(spec: InputSpec) -> bool:
     """Whether the caller passes this input when the program runs."""
     return spec.kind == InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
 
 
-def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: Any, name: str) -> Any:
+def _user_input(translator: Translator, node: torch.fx.Node, spec: InputSpec, fake: object, name: str) -> object:
     if isinstance(spec.arg, ConstantArgument):
         return spec.arg.value
     value = RecordedValue(name=name)
@@ -71,7 +71,8 @@ def _user_input(translator: Translator, node: torch.fx.Node, spec: Any, fake: An
     return value
 
 
-def _weight(translator: Translator, spec: Any, tensor: torch.Tensor) -> ir.Value:
+def _weight(translator: Translator, spec: InputSpec, tensor: torch.Tensor) -> ir.Value:
+    assert spec.target is not None
     shown = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     value = translator.recorder.initializer(spec.target, torch_tensors.tensor_of(shown, name=spec.target))
     if tensor.is_complex():
@@ -113,7 +114,7 @@ def _as_default_float(translator: Translator, value: ir.Value) -> ir.Value:
 
 
 def bind_outputs(
-    translator: Translator, env: Mapping[torch.fx.Node, Any], mutations: str = "outputs"
+    translator: Translator, env: Mapping[torch.fx.Node, object], mutations: str = "outputs"
 ) -> tuple[list[ir.Value], list[tuple[str, str]]]:
     """User outputs in order, then buffers and inputs that the model changed, each a value of its own.
 
@@ -132,7 +133,7 @@ def bind_outputs(
     taken: set[ir.Value] = {*translator.inputs, *translator.recorder.initializers.values()}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs if hasattr(spec.arg, "name")}
 
-    def own(given: Any, name: str) -> ir.Value:
+    def own(given: object, name: str) -> ir.Value:
         value: ir.Value = given if isinstance(given, ir.Value) else translator.recorder.constant(given)
         if value in taken:
             copy = RecordedValue(name=translator.recorder.unique_name(name), type=value.type, shape=value.shape)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -30,12 +29,12 @@ class Call:
         given: torch's fake tensors among the arguments, in order.
     """
 
-    target: Any
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    result: Any
+    target: object
+    args: Sequence[object]
+    kwargs: Mapping[str, object]
+    result: object
     name: str
-    given: Sequence[Any] = ()
+    given: Sequence[object] = ()
 
     @property
     def qualified(self) -> str:
@@ -53,6 +52,6 @@ class Call:
         return torch_tensors.data_type(self.result.dtype) if isinstance(self.result, torch.Tensor) else None
 
 
-def given_fakes(node: torch.fx.Node) -> list[Any]:
+def given_fakes(node: torch.fx.Node) -> list[object]:
     """What torch computed for the nodes that a node reads, in order."""
     return [argument.meta.get("val") for argument in node.all_input_nodes]

@@ -42,7 +42,9 @@ def _writes_by_itself(node: torch.fx.Node) -> MissingOperatorError:
     )
 
 
-def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
+def translate(
+    translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]
+) -> Sequence[object]:
     """The values of a higher-order operator, as a list."""
     assert isinstance(node.target, torch._ops.HigherOrderOperator)
     name = node.target.name()
@@ -73,8 +75,8 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
 
 
 def _inline(
-    translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any], position: int
-) -> list[Any]:
+    translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object], position: int
+) -> list[object]:
     """Wrappers change how torch runs a submodule, not what it computes."""
     arguments = [translator.convert(argument, env) for argument in node.args]
     if node.target.name() == "invoke_subgraph":  # type: ignore[union-attr]
@@ -82,11 +84,11 @@ def _inline(
         operands = arguments[2:]
     else:
         operands = arguments[position + 1 :]
-    results: list[Any] = translator.run_nodes(arguments[position], _bind(arguments[position], operands))
+    results: list[object] = translator.run_nodes(arguments[position], _bind(arguments[position], operands))
     return results
 
 
-def _bind(graph_module: torch.fx.GraphModule, operands: Sequence[Any]) -> dict[torch.fx.Node, Any]:
+def _bind(graph_module: torch.fx.GraphModule, operands: Sequence[object]) -> dict[torch.fx.Node, object]:
     placeholders = [node for node in graph_module.graph.nodes if node.op == "placeholder"]
     return dict(zip(placeholders, operands, strict=True))
 
@@ -109,14 +111,14 @@ def _body(
     name: str,
     inputs: Sequence[ir.Value],
     module: torch.fx.GraphModule,
-    operands: Sequence[Any],
+    operands: Sequence[object],
 ) -> ir.Graph:
     """A submodule as the body of a node."""
     with translator.sizes.scope():
         return body(translator.recorder, name, inputs, lambda: _results(translator, module, operands))
 
 
-def _results(translator: OperatorTranslator, module: torch.fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
+def _results(translator: OperatorTranslator, module: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
     """The results of a submodule's nodes."""
     results = translator.run_nodes(module, _bind(module, operands))
     return list(results) if isinstance(results, (list, tuple)) else [results]
@@ -127,18 +129,18 @@ def _outer(
     node: torch.fx.Node,
     op_type: str,
     inputs: Sequence[ir.Value],
-    attributes: dict[str, Any],
+    attributes: dict[str, object],
     count: int,
-) -> list[Any]:
+) -> list[ir.Value]:
     outputs = [fresh_value(translator.recorder, f"{node.name}_{index}") for index in range(count)]
     return around(translator.recorder, op_type, inputs, attributes, outputs)
 
 
-def _as_value(translator: OperatorTranslator, operand: Any) -> ir.Value:
+def _as_value(translator: OperatorTranslator, operand: object) -> ir.Value:
     return operand if isinstance(operand, ir.Value) else translator.recorder.constant(operand)
 
 
-def _cond(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
+def _cond(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> list[ir.Value]:
     predicate, true_module, false_module, operands = (translator.convert(argument, env) for argument in node.args)
     branches = {
         attribute: _body(translator, f"{node.name}_{attribute}", [], module, operands)
@@ -150,13 +152,13 @@ def _cond(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torc
     return _outer(translator, node, "If", [condition], dict(branches), len(branches["else_branch"].outputs))
 
 
-def _scan(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
+def _scan(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> list[ir.Value]:
     """torch's scan runs over axis 0; the body takes carries, one slice of each input, and values that do not change."""
     combine, initial, inputs, additional = (translator.convert(argument, env) for argument in node.args[:4])
     return _scan_node(translator, node, combine, initial, inputs, additional)
 
 
-def _map(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
+def _map(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> list[ir.Value]:
     function, inputs, additional = (translator.convert(argument, env) for argument in node.args[:3])
     return _scan_node(translator, node, function, [], inputs, additional)
 
@@ -165,10 +167,10 @@ def _scan_node(
     translator: OperatorTranslator,
     node: torch.fx.Node,
     module: torch.fx.GraphModule,
-    initial: Sequence[Any],
-    inputs: Sequence[Any],
-    additional: Sequence[Any],
-) -> list[Any]:
+    initial: Sequence[object],
+    inputs: Sequence[object],
+    additional: Sequence[object],
+) -> list[ir.Value]:
     own = _placeholder_values(translator, module, range(len(initial) + len(inputs)), node.name)
     graph = _body(translator, f"{node.name}_body", own, module, [*own, *additional])
     operands = [_as_value(translator, operand) for operand in (*initial, *inputs)]
@@ -176,14 +178,16 @@ def _scan_node(
     return _outer(translator, node, "Scan", operands, attributes, len(graph.outputs))
 
 
-def _while_loop(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> list[Any]:
+def _while_loop(
+    translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]
+) -> list[ir.Value]:
     condition_module, body_module, carried, additional = (translator.convert(argument, env) for argument in node.args)
     carried = [_as_value(translator, operand) for operand in carried]
 
-    def goes_on(states: Sequence[Any]) -> Any:
+    def goes_on(states: Sequence[object]) -> Any:
         return _results(translator, condition_module, [*states, *additional])[0]
 
-    def one_step() -> list[Any]:
+    def one_step() -> list[object]:
         results = _results(translator, body_module, [*states, *additional])
         return [goes_on(results), *results]
 

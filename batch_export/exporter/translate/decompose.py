@@ -8,19 +8,20 @@ the tensor they change.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batch_export.errors import DecompositionError, MissingOperatorError
 from batch_export.exporter.graph import metadata
+from batch_export.exporter.translate.free_sizes import sizes_stay_free
 
-Decomposition = Callable[..., Any]
+Decomposition = Callable[..., object]
 
 
 @functools.cache
@@ -33,7 +34,7 @@ def decompositions() -> Mapping[Any, Decomposition]:
     return table
 
 
-def decomposition_of(target: Any) -> Decomposition | None:
+def decomposition_of(target: object) -> Decomposition | None:
     """How torch decomposes an operator, or None."""
     if not isinstance(target, torch._ops.OpOverload):
         return None
@@ -46,7 +47,33 @@ def decomposition_of(target: Any) -> Decomposition | None:
 
 
 @functools.cache
-def functional_variant(target: Any) -> Any | None:
+def _required(target: object) -> Decomposition:
+    found = decomposition_of(target)
+    if found is None:
+        name = metadata.target_name(target)
+        raise MissingOperatorError(
+            f"{name} has no ONNX translation and no decomposition",
+            operators=(name,),
+            operator=name,
+            next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
+        )
+    return found
+
+
+def _covered(target: object, result: object) -> object:
+    """What a decomposition gave, which some refuse to for some arguments."""
+    if result is NotImplemented:
+        name = metadata.target_name(target)
+        raise MissingOperatorError(
+            f"torch's decomposition of {name} does not cover this call",
+            operators=(name,),
+            operator=name,
+            next_step="pass custom_translation_table={torch.ops...: function}",
+        )
+    return result
+
+
+def functional_variant(target: object) -> Any | None:
     """`aten.add.Tensor` for `aten.add_.Tensor`: the operator that takes the same arguments; None when torch has none.
 
     Its overload may have another name (`pow.Tensor_Scalar` for `pow_.Scalar`, where `pow.Scalar` is another operator).
@@ -66,7 +93,7 @@ def _argument_types(target: Any) -> list[str]:
     return [str(argument.type) for argument in target._schema.arguments]
 
 
-def mutated_arguments(target: Any) -> tuple[int, ...]:
+def mutated_arguments(target: object) -> tuple[int, ...]:
     """Positions of the arguments that an operator writes to."""
     if not isinstance(target, torch._ops.OpOverload):
         return ()
@@ -80,7 +107,9 @@ def mutated_arguments(target: Any) -> tuple[int, ...]:
 class Translate(Protocol):
     """Translates one operator whose arguments are fake; the result is stored under the fake output."""
 
-    def __call__(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], output: Any, /) -> None: ...
+    def __call__(
+        self, target: object, args: Sequence[object], kwargs: Mapping[str, object], output: object, /
+    ) -> None: ...
 
 
 class DecompositionMode(TorchDispatchMode):
@@ -94,7 +123,7 @@ class DecompositionMode(TorchDispatchMode):
 
     def __init__(
         self,
-        is_translatable: Callable[[Any, Sequence[Any], Mapping[str, Any]], bool],
+        is_translatable: Callable[[object, Sequence[object], Mapping[str, object]], bool],
         translate: Translate,
         rebind: Callable[[torch.Tensor, torch.Tensor], None],
         path: tuple[str, ...],
@@ -131,58 +160,13 @@ class DecompositionMode(TorchDispatchMode):
             return args[0]
         if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(func(*args, **kwargs))):
             return func(*args, **kwargs)  # sizes and checks: nothing to record
-        decomposition = decomposition_of(func)
-        if decomposition is None:
-            raise MissingOperatorError(
-                f"{func} has no ONNX translation and no decomposition",
-                operators=(str(func),),
-                operator=str(func),
-                next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
-            )
+        decomposition = _required(func)
         nested = DecompositionMode(self._is_translatable, self._translate, self._rebind, (*self._path, str(func)))
         with nested:
-            result = decomposition(*args, **kwargs)
-        if result is NotImplemented:
-            raise MissingOperatorError(
-                f"torch's decomposition of {func} does not cover this call",
-                operators=(str(func),),
-                operator=str(func),
-                next_step="pass custom_translation_table={torch.ops...: function}",
-            )
-        return result
+            return _covered(func, decomposition(*args, **kwargs))
 
 
-@contextlib.contextmanager
-def sizes_stay_free(shape_env: Any, target: Any) -> Iterator[None]:
-    """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
-
-    Raises:
-        DecompositionError: naming the sizes; torch's knowledge of them is put back as it was.
-    """
-    if shape_env is None:
-        yield
-        return
-    before = dict(shape_env.replacements)
-    yield
-    fixed = {
-        symbol: value
-        for symbol, value in shape_env.replacements.items()
-        if before.get(symbol) != value and value.is_number
-    }
-    if not fixed:
-        return
-    for symbol in fixed:
-        shape_env.replacements.pop(symbol)
-    shape_env._update_version_counter()
-    listed = ", ".join(f"{symbol} = {value}" for symbol, value in fixed.items())
-    raise DecompositionError(
-        f"torch's decomposition of {target} holds for one size only ({listed})",
-        operator=str(target),
-        next_step="make that axis static, or pass custom_translation_table={torch.ops...: function}",
-    )
-
-
-def _plain_lists(argument: Any) -> Any:
+def _plain_lists(argument: object) -> object:
     """FX's lists refuse changes, which some of torch's decompositions make to their own arguments."""
     return [_plain_lists(item) for item in argument] if isinstance(argument, list) else argument
 
@@ -192,7 +176,7 @@ def run_decomposition(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
-    fake_mode: Any,
+    fake_mode: FakeTensorMode,
     is_translatable: Callable[[Any, Sequence[Any], Mapping[str, Any]], bool],
     translate: Translate,
     rebind: Callable[[torch.Tensor, torch.Tensor], None],
@@ -204,22 +188,9 @@ def run_decomposition(
         DecompositionError: if the decomposition cannot be followed.
     """
     name = metadata.target_name(target)
-    decomposition = decomposition_of(target)
-    if decomposition is None:
-        raise MissingOperatorError(
-            f"{name} has no ONNX translation and no decomposition",
-            operators=(name,),
-            operator=name,
-            next_step="pass custom_translation_table={torch.ops...: function}, or rewrite that part of the model",
-        )
+    decomposition = _required(target)
     mode = DecompositionMode(is_translatable, translate, rebind, (name,))
-    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target), torch.no_grad(), fake_mode, mode:
+    given = str(pytree.tree_map_only(torch.Tensor, lambda one: (one.shape, one.dtype), (list(args), dict(kwargs))))
+    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target, given), torch.no_grad(), fake_mode, mode:
         result = decomposition(*(_plain_lists(argument) for argument in args), **kwargs)
-    if result is NotImplemented:
-        raise MissingOperatorError(
-            f"torch's decomposition of {name} does not cover this call",
-            operators=(name,),
-            operator=name,
-            next_step="pass custom_translation_table={torch.ops...: function}",
-        )
-    return result
+    return _covered(target, result)

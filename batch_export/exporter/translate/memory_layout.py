@@ -7,7 +7,7 @@ order of memory. What is not laid out densely there, or has strides that are kno
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import onnx_ir as ir
 import torch
@@ -45,12 +45,12 @@ def in_memory_order(arguments: Sequence[Any], fake: torch.Tensor) -> list[Any]:
     return [value, sizes, strides, offset - start]
 
 
-def _is_zero(start: Any) -> bool:
+def _is_zero(start: object) -> bool:
     return isinstance(start, int) and start == 0
 
 
-def _transposed(value: ir.Value, fake: torch.Tensor) -> Any:
-    known: list[Any] = [*fake.shape, *fake.stride()]
+def _transposed(value: ir.Value, fake: torch.Tensor) -> ir.Value:
+    known: list[object] = [*fake.shape, *fake.stride()]
     if not all(isinstance(number, int) for number in known) or not is_non_overlapping_and_dense_or_false(fake):
         _refuse()
     strides: list[int] = list(fake.stride())
@@ -58,7 +58,7 @@ def _transposed(value: ir.Value, fake: torch.Tensor) -> Any:
     return op.Transpose(value, perm=order)
 
 
-def _refuse() -> Any:
+def _refuse() -> NoReturn:
     raise TranslationError(
         "as_strided reads memory that is not the tensor's own elements in a known order",
         next_step="call contiguous() before it, or use slices, unfold or permute",

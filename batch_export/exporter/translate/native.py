@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import onnx
 import onnx_ir as ir
@@ -23,17 +23,17 @@ _HEADS = frozenset({"q_num_heads", "kv_num_heads", "num_heads"})
 """Attributes that only inputs of three axes have."""
 
 
-def is_native(target: Any) -> bool:
+def is_native(target: object) -> TypeGuard[torch._ops.OpOverload]:
     """Whether the target is one of torch's ONNX operators."""
     return isinstance(target, torch._ops.OpOverload) and target.namespace in ("onnx", "onnx_symbolic")
 
 
-def is_symbolic(target: Any) -> bool:
+def is_symbolic(target: object) -> bool:
     """Whether the target is an operator of any domain that the model names, with the dtypes of its outputs."""
     return is_native(target) and target.namespace == "onnx_symbolic"
 
 
-def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> Any:
+def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> Any:
     """The ONNX value (or values) of a native node."""
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
@@ -41,17 +41,18 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
         return _symbolic(translator, node, env)
     version = int(target._overloadname.removeprefix("opset"))
     preferred = translator.registry.prefer_native
-    if preferred == "always" and version > translator.registry.opset_version:
+    exists = translator.registry.reaches(version)
+    if preferred == "always" and not exists:
         raise TranslationError(
             f"ONNX's {target._opname}, which prefer_native='always' asks for, does not exist at opset "
             f"{translator.registry.opset_version}",
             next_step=f"pass opset_version={version} or a higher one, or prefer_native='auto'",
         )
-    if version > translator.registry.opset_version or preferred == "never":
+    if not exists or preferred == "never":
         return _decomposed(translator, node, env)
     positional = [argument for argument in target._schema.arguments if not argument.kwarg_only]
     given = {formal.name: argument for formal, argument in zip(positional, node.args, strict=False)}
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, object] = {}
     values: list[ir.Value | None] = []
     for formal in target._schema.arguments:
         argument = given.get(formal.name, node.kwargs.get(formal.name, formal.default_value))
@@ -67,7 +68,7 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
     return _record(translator, node, "", target._opname, values, attributes, version, {})
 
 
-def _default(operator_name: str, attribute: str, version: int) -> Any:
+def _default(operator_name: str, attribute: str, version: int) -> object:
     """What ONNX's operator takes when the attribute is not there; None where it has no such value."""
     declared = onnx.defs.get_schema(operator_name, version, "").attributes.get(attribute)
     if declared is None or not declared.default_value.name:
@@ -139,7 +140,7 @@ def _record(
         inputs,
         ir.convenience.convert_attributes(dict(attributes)),
         outputs=outputs[:needed],
-        version=int(version) if version is not None else None if domain else translator.registry.opset_version,
+        version=int(version) if version is not None else None if domain else translator.registry.own_version(),
     )
     translator.recorder.append(made)
     made.metadata_props.update(properties)
@@ -154,7 +155,7 @@ def _needed(node: torch.fx.Node, count: int) -> int:
     return max((int(index) + 1 for index in indices), default=count)  # type: ignore[arg-type]
 
 
-def _decomposed(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> Any:
+def _decomposed(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> Any:
     values = {
         id(argument.meta["val"]): env[argument]
         for argument in node.all_input_nodes

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import DecompositionError, TranslationError
@@ -70,11 +71,13 @@ class OperatorTranslator:
         self.recorder = Recorder(fold=fold, double_forms=double_forms.FORMS)
         self.sizes = Sizes(self.recorder, axis_names)
         self.operators: dict[str, tuple[int, str]] = {}
-        self._fake_mode: Any = detect_fake_mode([node.meta.get("val") for node in program.graph.nodes])
+        self._fake_mode: FakeTensorMode | None = detect_fake_mode(
+            [node.meta.get("val") for node in program.graph.nodes]
+        )
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def describe(self, value: ir.Value, fake: Any) -> None:
+    def describe(self, value: ir.Value, fake: object) -> None:
         """Writes a fake tensor's dtype and shape onto an ONNX value."""
         if isinstance(fake, torch.Tensor):
             dtype = torch_tensors.data_type(fake.dtype)
@@ -140,7 +143,7 @@ class OperatorTranslator:
             complex_parts.mark(result)
         return result
 
-    def convert(self, argument: Any, env: Mapping[torch.fx.Node, Any]) -> Any:
+    def convert(self, argument: object, env: Mapping[torch.fx.Node, object]) -> Any:
         """An FX argument as a translation takes it."""
         if isinstance(argument, torch.fx.Node):
             return env[argument]
@@ -148,7 +151,7 @@ class OperatorTranslator:
             return [self.convert(item, env) for item in argument]
         return self.plain(argument)
 
-    def plain(self, argument: Any) -> Any:
+    def plain(self, argument: object) -> Any:
         """Torch's non-tensor objects as ONNX functions take them."""
         if isinstance(argument, torch.dtype):
             return int(torch_tensors.data_type(argument))
@@ -203,13 +206,16 @@ class OperatorTranslator:
             arguments = memory_layout.in_memory_order([*arguments, *kwargs.values()], call.given[0])
             kwargs = {}
         if base in _SPLITS and isinstance(fake, (list, tuple)):
-            axis = int(kwargs.get("dim", call.args[2] if len(call.args) > 2 else 0))
+            axis = kwargs.get("dim", call.args[2] if len(call.args) > 2 else 0)
+            assert isinstance(axis, int)
             pieces = [piece.shape[axis] for piece in fake]
-            how = arguments[1] if len(arguments) > 1 else None
+            how: Any = arguments[1] if len(arguments) > 1 else None
             by_rule = "split_with_sizes" not in base and (base == "tensor_split" or not isinstance(how, (list, tuple)))
+            whole = arguments[0]
+            assert isinstance(whole, ir.Value)
             if by_rule and how is not None and not all(isinstance(piece, int) for piece in pieces):
-                return self.conform(tensors.free_pieces(arguments[0], base, how, axis, len(pieces)), fake, call.name)
-            arguments, kwargs = [arguments[0], [self.plain(piece) for piece in pieces], axis], {}
+                return self.conform(tensors.free_pieces(whole, base, how, axis, len(pieces)), fake, call.name)
+            arguments, kwargs = [whole, [self.plain(piece) for piece in pieces], axis], {}
         arguments, kwargs = adapting.floats_as_floats(call.target, arguments, kwargs)
         as_vector = function.origin == "torchlib" and adapting.is_scalar_along_an_axis(call.target, arguments, fake)
         if as_vector:
@@ -231,7 +237,7 @@ class OperatorTranslator:
     def _by_parts(self, call: Call) -> Any:
         """Real and imaginary parts by the translation for real tensors; None where there is none."""
 
-        def real(args: Sequence[Any], kwargs: Mapping[str, Any], fake: Any, end: str) -> Any:
+        def real(args: Sequence[object], kwargs: Mapping[str, object], fake: object, end: str) -> Any:
             return self.call(Call(call.target, args, kwargs, fake, f"{call.name}_{end}"))
 
         if not self._has_parts(call.target):
@@ -240,12 +246,12 @@ class OperatorTranslator:
         result = complex_parts.by_parts(base, call.args, call.kwargs, call.result, real)
         return None if result is None else self.conform(result, call.result, call.name)
 
-    def _has_parts(self, target: Any) -> bool:
+    def _has_parts(self, target: object) -> bool:
         base = promote.base_name(qualified_name(target))
         linear = base in complex_parts.LINEAR or base in complex_parts.BILINEAR
         return linear and self.registry.lookup(target) is not None
 
-    def _nothing(self, fake: Any) -> Any:
+    def _nothing(self, fake: torch.Tensor) -> ir.Value:
         """The tensor without elements that every operator gives there: runtimes refuse many operators on such."""
         dtype = torch_tensors.data_type(fake.dtype)
         if all(isinstance(size, int) for size in fake.shape):
@@ -253,16 +259,16 @@ class OperatorTranslator:
         return op.Cast(op.ConstantOfShape([self.plain(size) for size in fake.shape]), to=dtype)
 
     def decompose(
-        self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: dict[int, Any], name: str
+        self, target: object, args: Sequence[object], kwargs: Mapping[str, object], values: dict[int, Any], name: str
     ) -> Any:
         """Translates an operator through torch's decomposition of it.
 
         Args:
             values: id of a fake tensor among the arguments -> its ONNX value; what the decomposition makes is added.
         """
-        keep: list[Any] = []
+        keep: list[object] = []
 
-        def value_of(leaf: Any) -> Any:
+        def value_of(leaf: object) -> Any:
             if isinstance(leaf, torch.Tensor):
                 found = values.get(id(leaf))
                 if found is not None:
@@ -275,7 +281,7 @@ class OperatorTranslator:
                 raise DecompositionError("a decomposition used a tensor that no recorded operator made")
             return self.plain(leaf)
 
-        def is_translatable(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any]) -> bool:
+        def is_translatable(func: object, func_args: Sequence[object], func_kwargs: Mapping[str, object]) -> bool:
             if qualified_name(func) in IGNORED_NAMES:
                 return True
             fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
@@ -284,7 +290,9 @@ class OperatorTranslator:
             found = self.registry.lookup(func)
             return found is not None and not adapting.is_taken_apart(found, qualified_name(func), fakes)
 
-        def translate(func: Any, func_args: Sequence[Any], func_kwargs: Mapping[str, Any], output: Any) -> None:
+        def translate(
+            func: object, func_args: Sequence[object], func_kwargs: Mapping[str, object], output: object
+        ) -> None:
             if qualified_name(func) in IGNORED_NAMES:
                 return
             converted, converted_kwargs = pytree.tree_map(value_of, (list(func_args), dict(func_kwargs)))
@@ -310,6 +318,7 @@ class OperatorTranslator:
         def rebind(changed: torch.Tensor, content: torch.Tensor) -> None:
             values[id(changed)] = values[id(content)]
 
+        assert self._fake_mode is not None
         result = decompose.run_decomposition(
             target,
             args,
@@ -323,7 +332,7 @@ class OperatorTranslator:
         self.operators[qualified_name(target)] = (count + 1, "decomposition")
         return pytree.tree_map(value_of, result) if not isinstance(result, torch.Tensor) else value_of(result)
 
-    def run_nodes(self, graph_module: torch.fx.GraphModule, env: dict[torch.fx.Node, Any]) -> Any:
+    def run_nodes(self, graph_module: torch.fx.GraphModule, env: dict[torch.fx.Node, object]) -> Any:
         """Translates the nodes of a graph whose placeholders are in `env`; who walks graphs says how."""
         raise NotImplementedError
 

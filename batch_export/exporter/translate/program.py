@@ -11,20 +11,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import onnx_ir as ir
 import torch
 
 from batch_export.errors import DecompositionError, DynamicShapeError, MissingOperatorError, OnnxExporterError
 from batch_export.exporter.capture.block_expansion import expanded, sources
+from batch_export.exporter.capture.guards import environment_of
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
+from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate import decompose
 from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
+from batch_export.exporter.translate.free_sizes import sizes_stay_free
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.exporter.translate.walk import Translator
 from batch_export.exporter.translate.writes import FunctionalisationNeededError
@@ -40,9 +42,11 @@ class Translated:
         operator_seconds: torch operator -> seconds spent on its translation.
         bodies: repeated blocks, for which the model has calls that are yet to be written out.
         output_kinds: for every graph output its kind (`USER_OUTPUT`, `BUFFER_MUTATION`, ...) and its target's name.
+        program: what was translated in the end; torch may have decomposed it first.
     """
 
     model: ir.Model
+    program: torch.export.ExportedProgram
     operators: dict[str, tuple[int, str]] = field(default_factory=dict)
     output_kinds: list[tuple[str, str]] = field(default_factory=list)
     operator_seconds: dict[str, float] = field(default_factory=dict)
@@ -133,14 +137,16 @@ def _translate_decomposed(
         raise error from failed
 
 
-def decomposed(program: torch.export.ExportedProgram, table: Mapping[Any, Any]) -> torch.export.ExportedProgram:
+def decomposed(
+    program: torch.export.ExportedProgram, table: Mapping[torch._ops.OpOverload, decompose.Decomposition]
+) -> torch.export.ExportedProgram:
     """The program after torch's decompositions.
 
     Raises:
         DynamicShapeError: naming an axis that they fixed on the way.
     """
     free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}  # not after:
-    with recurrent_shapes(), quiet():  # torch may fix symbols that both programs share
+    with recurrent_shapes(), quiet(), size_oblivious():  # torch may fix symbols that both programs share
         made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
     for node in made.graph.nodes:
         for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():
@@ -155,7 +161,7 @@ def decomposed(program: torch.export.ExportedProgram, table: Mapping[Any, Any]) 
 
 def _free_axes(node: torch.fx.Node) -> set[int]:
     value = node.meta.get("val")
-    sizes: list[Any] = list(value.shape) if isinstance(value, torch.Tensor) else []
+    sizes: list[object] = list(value.shape) if isinstance(value, torch.Tensor) else []
     return {axis for axis, size in enumerate(sizes) if isinstance(size, torch.SymInt) and not size.node.expr.is_number}
 
 
@@ -168,7 +174,8 @@ def _translate(
     mutations: str,
 ) -> Translated:
     translator = Translator(program, registry, axis_names, fold=fold)
-    with translator.recorder.recording():
+    environment = environment_of(program)
+    with translator.recorder.recording(), size_oblivious(), sizes_stay_free(environment, "the program"):
         env = bind_inputs(translator)
         translator.run_nodes(program.graph_module, env)
         if translator.missing:
@@ -190,7 +197,9 @@ def _translate(
     for node in graph.all_nodes():
         if node.domain and node.domain not in graph.opset_imports:
             graph.opset_imports[node.domain] = node.version or 1
-    return Translated(model, translator.operators, kinds, translator.operator_seconds, translator.blocks.bodies)
+    return Translated(
+        model, program, translator.operators, kinds, translator.operator_seconds, translator.blocks.bodies
+    )
 
 
 def _all_missing(missing: Mapping[str, OnnxExporterError]) -> MissingOperatorError:

@@ -8,6 +8,7 @@ lives in that caller's `OnnxRegistry` alone.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class ONNXFunction:
     """
 
     name: str
-    function: Any
+    function: object
     is_complex: bool = False
     lowest_opset: int = TORCHLIB_OPSET
     origin: str = "torchlib"
@@ -67,7 +68,7 @@ class ONNXFunction:
     obstacle: Callable[..., Obstacle | None] | None = None
 
 
-def qualified_name(target: Any) -> str:
+def qualified_name(target: object) -> str:
     """`aten::add.Tensor` for an operator overload, `_operator::mul` or `math::ceil` for a Python function."""
     if isinstance(target, torch._ops.OpOverload):
         return str(target.name()).removesuffix(".default")
@@ -77,7 +78,7 @@ def qualified_name(target: Any) -> str:
     return f"{module}::{getattr(target, '__name__', str(target))}"
 
 
-def as_onnx_function(function: Any) -> Any:
+def as_onnx_function(function: object) -> Any:
     """Wraps a plain Python function written with onnxscript operators; onnxscript functions pass through."""
     if isinstance(function, (values.TracedOnnxFunction, values.OnnxFunction)):
         return function
@@ -136,6 +137,7 @@ class OnnxRegistry:
         if prefer_native not in PREFERENCES:
             raise ValueError(f"prefer_native={prefer_native!r}: choose {', '.join(PREFERENCES)}")
         self._opset_version = opset_version
+        self._alike = (0, sys.maxsize)
         self._custom: dict[str, list[ONNXFunction]] = {}
         self.prefer_native = prefer_native
 
@@ -151,13 +153,36 @@ class OnnxRegistry:
         return self._opset_version
 
     @property
-    def _reachable(self) -> int:
-        """The newest opset that translations may be written in; a file below torchlib's is brought down afterwards."""
-        return max(self._opset_version, TORCHLIB_OPSET)
+    def alike(self) -> tuple[int, int]:
+        """The lowest and the highest opset at which everything that was asked so far has the same answer."""
+        return self._alike
+
+    @property
+    def has_custom(self) -> bool:
+        """Whether a caller registered translations."""
+        return bool(self._custom)
+
+    def own_version(self) -> int:
+        """The opset, for what depends on which it is."""
+        self._alike = (self._opset_version, self._opset_version)
+        return self._opset_version
+
+    def reaches(self, version: int) -> bool:
+        """Whether the opset is this one or a later one."""
+        low, high = self._alike
+        if version <= self._opset_version:
+            self._alike = (max(low, version), high)
+            return True
+        self._alike = (low, min(high, version - 1))
+        return False
+
+    def _may_use(self, entry: ONNXFunction) -> bool:
+        """Whether a translation's operators are there; a file below torchlib's opset is brought down afterwards."""
+        return entry.lowest_opset <= TORCHLIB_OPSET or self.reaches(entry.lowest_opset)
 
     def register_op(
         self,
-        function: onnxscript.OnnxFunction[..., Any] | onnxscript.values.TracedOnnxFunction | Callable[..., Any],
+        function: onnxscript.OnnxFunction[..., Any] | onnxscript.values.TracedOnnxFunction | Callable[..., object],
         namespace: str,
         op_name: str,
         overload: str | None = None,
@@ -172,7 +197,9 @@ class OnnxRegistry:
         entry = ONNXFunction(name, as_onnx_function(function), is_complex, self._opset_version, "custom")
         self._custom.setdefault(name, []).append(entry)
 
-    def register_target(self, target: Any, functions: Callable[..., Any] | Sequence[Callable[..., Any]]) -> None:
+    def register_target(
+        self, target: object, functions: Callable[..., object] | Sequence[Callable[..., object]]
+    ) -> None:
         """Registers translations of a target, e.g. `torch.ops.aten.stft.default`; the first of a list is used.
 
         Raises:
@@ -199,12 +226,12 @@ class OnnxRegistry:
     def get_op_functions(self, namespace: str, op_name: str, overload: str | None = None) -> list[ONNXFunction] | None:
         """The translations of an operator, standard ones first, custom ones in order of registration; None if none."""
         name = _join(namespace, op_name, overload)
-        found = [
-            entry for entry in standard_functions().get(name, ()) if entry.lowest_opset <= self._reachable
-        ] + self._custom.get(name, [])
+        found = [entry for entry in standard_functions().get(name, ()) if self._may_use(entry)] + self._custom.get(
+            name, []
+        )
         return found or None
 
-    def lookup(self, target: Any, *, is_complex: bool = False, native: bool | None = None) -> ONNXFunction | None:
+    def lookup(self, target: object, *, is_complex: bool = False, native: bool | None = None) -> ONNXFunction | None:
         """The translation used for a node's target, or None.
 
         Args:
@@ -218,13 +245,13 @@ class OnnxRegistry:
             if not is_complex or entry.is_complex or not self._has_real_variant(name):
                 return entry
         for entry in standard_functions().get(name, ()):
-            fits = entry.is_complex == is_complex and entry.lowest_opset <= self._reachable
-            if fits and (native or not entry.native):
+            fits = entry.is_complex == is_complex and (native or not entry.native)
+            if fits and self._may_use(entry):
                 return entry
         return None
 
     def lookup_for(
-        self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_complex: bool = False
+        self, target: object, args: Sequence[object], kwargs: Mapping[str, object], *, is_complex: bool = False
     ) -> ONNXFunction | None:
         """The translation used for a node's target with these arguments (values and numbers), or None.
 
@@ -249,9 +276,9 @@ class OnnxRegistry:
             )
         return found
 
-    def _require_no_later(self, target: Any) -> None:
+    def _require_no_later(self, target: object) -> None:
         for entry in standard_functions().get(qualified_name(target), ()):
-            if entry.native and entry.lowest_opset > self._opset_version:
+            if entry.native and not self.reaches(entry.lowest_opset):
                 raise TranslationError(
                     f"ONNX's {entry.native}, which prefer_native='always' asks for, does not exist at opset "
                     f"{self._opset_version}",

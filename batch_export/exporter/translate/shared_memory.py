@@ -49,7 +49,7 @@ def _tensors(program: torch.export.ExportedProgram) -> Iterator[tuple[str, str, 
     users = {node.name: len(node.users) for node in program.graph.nodes if node.op == "placeholder"}
     leaves = iter(pytree.tree_leaves(program.example_inputs or ((), {}), is_leaf=lambda leaf: leaf is None))
     for spec in program.graph_signature.input_specs:
-        given: Any = next(leaves, None) if spec.kind == InputKind.USER_INPUT else None
+        given: object = next(leaves, None) if spec.kind == InputKind.USER_INPUT else None
         name = getattr(spec.arg, "name", "")
         if spec.kind in _WEIGHTS and users.get(name):
             target = str(spec.target)

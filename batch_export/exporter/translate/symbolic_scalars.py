@@ -7,7 +7,6 @@ that takes a tensor in its place. Translations that need the number itself, as a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -18,7 +17,7 @@ _OF_NUMBERS = frozenset({"Scalar", "Tensor_Scalar"})
 _FLOOR_DIVISIONS = frozenset({"_operator::floordiv", "math::floordiv"})
 
 
-def given(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def given(target: object, args: Sequence[object], kwargs: Mapping[str, object]) -> bool:
     """Whether an argument that torch takes as a number is an ONNX value."""
     if not isinstance(target, torch._ops.OpOverload):
         return False
@@ -27,7 +26,7 @@ def given(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return any(isinstance(value, ir.Value) and "Tensor" not in str(formal.type) for formal, value in pairs)
 
 
-def tensor_overload(target: Any) -> Any:
+def tensor_overload(target: object) -> torch._ops.OpOverload | None:
     """The overload that takes a tensor in place of a number; None where there is none."""
     if not isinstance(target, torch._ops.OpOverload) or target._overloadname not in _OF_NUMBERS:
         return None
@@ -35,7 +34,7 @@ def tensor_overload(target: Any) -> Any:
     return packet.Tensor if "Tensor" in packet.overloads() else None
 
 
-def is_plain_quotient(qualified: str, args: Sequence[Any], fakes: Sequence[Any]) -> bool:
+def is_plain_quotient(qualified: str, args: Sequence[object], fakes: Sequence[object]) -> bool:
     """Whether a floor division divides what is never negative, so that rounding down is rounding towards zero.
 
     Args:
@@ -48,5 +47,5 @@ def is_plain_quotient(qualified: str, args: Sequence[Any], fakes: Sequence[Any])
     if sum(isinstance(arg, ir.Value) for arg in args) != len(fakes):
         return False
     left = iter(fakes)
-    numbers = [next(left) if isinstance(arg, ir.Value) else arg for arg in args]
-    return python_integers.rounds_alike(*numbers)
+    dividend, divisor = (next(left) if isinstance(arg, ir.Value) else arg for arg in args)
+    return python_integers.rounds_alike(dividend, divisor)

@@ -28,7 +28,7 @@ from batch_export.exporter.translate.operator import IGNORED_NAMES, OperatorTran
 from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
 from batch_export.exporter.translate.writes import FunctionalisationNeededError, Writes
 
-Environment = dict[torch.fx.Node, Any]
+Environment = dict[torch.fx.Node, object]
 """What each node translated so far is: an ONNX value, a list of them, or a plain object."""
 
 
@@ -96,7 +96,7 @@ class Translator(OperatorTranslator):
         return None
 
     def _attribute(self, graph_module: torch.fx.GraphModule, path: str) -> Any:
-        found: Any = graph_module
+        found: object = graph_module
         for part in path.split("."):
             found = getattr(found, part)
         return self.tensor_constant(found) if isinstance(found, torch.Tensor) else found
@@ -142,7 +142,7 @@ class Translator(OperatorTranslator):
     def _placeholder_result(self, node: torch.fx.Node) -> Any:
         """Stands for a node that failed, so that every missing operator of the program is found in one go."""
 
-        def fresh(fake: Any) -> Any:
+        def fresh(fake: object) -> Any:
             value = self.recorder.value()
             self.describe(value, fake)
             return value

@@ -7,8 +7,9 @@ in `mutated`. What cannot be followed is left to torch's own functionalisation o
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -16,16 +17,17 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import TranslationError
-from batch_export.exporter.graph import complex_parts, promote, torch_tensors
+from batch_export.exporter.graph import promote
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.translate import aliasing, decompose, memory_layout
+from batch_export.exporter.ops import copying
+from batch_export.exporter.translate import adapting, aliasing, decompose, memory_layout
 from batch_export.exporter.translate.call import Call, given_fakes
 from batch_export.exporter.translate.operator import OperatorTranslator
 from batch_export.exporter.translate.registry import qualified_name
 
 aten = torch.ops.aten
 
-_OWN_FORMS: Mapping[Any, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
+_OWN_FORMS: Mapping[object, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
 """In-place operators that torch has no functional form of -> the name of ours."""
 _RUNNING_STATISTICS = frozenset({"aten::batch_norm", "aten::instance_norm"})
 
@@ -59,7 +61,7 @@ class Writes:
             return False
         return bool(node.args[5]) and node.args[3] is not None
 
-    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], qualified: str) -> Any:
+    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, object], qualified: str) -> Any:
         """Normalisation in training mode moves its running statistics, which its schema does not say."""
         statistics = [argument for argument in node.args[3:5] if isinstance(argument, torch.fx.Node)]
         args = [self._translator.convert(argument, env) for argument in node.args[:8]]
@@ -82,11 +84,8 @@ class Writes:
         fake = node.meta.get("val")
         if functional == aten.copy.default:
             before = changed.meta["val"]
-            if before.is_complex():
-                content = op.Expand(complex_parts.paired(args[1], env[changed]), [*self._shape_of(before), 2])
-            else:
-                content = promote.cast_to(args[1], torch_tensors.data_type(before.dtype))
-                content = op.Expand(content, self._shape_of(before))
+            pairs = [2] if before.is_complex() else []
+            content = op.Expand(copying.converted(args[1], env[changed]), [*self._shape_of(before), *pairs])
             result = self._translator.conform(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
@@ -131,26 +130,29 @@ class Writes:
         made = self._translator.decompose(functional, fake_args, fake_kwargs, values, node.name)
         return self._translator.conform(made, fake, node.name)
 
-    def _shape_of(self, fake: torch.Tensor) -> list[Any]:
+    def _shape_of(self, fake: torch.Tensor) -> list[object]:
         return [self._translator.plain(size) for size in fake.shape]
 
     def rebind(
-        self, changed: torch.fx.Node, content: Any, env: dict[torch.fx.Node, Any], writer: torch.fx.Node
+        self, changed: torch.fx.Node, content: object, env: dict[torch.fx.Node, object], writer: torch.fx.Node
     ) -> None:
         """Gives a node, the tensors it is a view of, and their other views the content after a write."""
         env[changed] = content
         chain = [changed]
         while (parent := self._views.get(chain[-1])) is not None:
-            child = chain[-1]
+            chain.append(parent)
+        first = next((at for at in reversed(range(len(chain))) if aliasing.repeats(chain[at])), -1) + 1
+        if first:  # between a view that repeats elements and what was written, one write shows at several places
+            env[chain[first]] = self._merge_by_position(chain[:first], chain[first], env)
+        for child, parent in itertools.pairwise(chain[first:]):
             if decompose.mutated_arguments(child.target):  # the result of an in-place operator is the tensor itself
                 env[parent] = env[child]
             else:
                 env[parent] = self._merge(child, parent, env)
-            chain.append(parent)
         root = chain[-1]
         if root.op in ("placeholder", "get_attr"):
             self.mutated.setdefault(root, writer)
-        stale = set(chain)
+        stale = {*chain[:1], *chain[first:]}
         with_views = set(self._views.values())
         for view, parent in self._views.items():
             if view in stale or parent not in stale or view not in env:
@@ -172,13 +174,13 @@ class Writes:
             kwargs = {name: self._translator.convert(argument, env) for name, argument in view.kwargs.items()}
             env[view] = self._translator.apply(view, view.target, args, kwargs, view.meta["val"], env)
 
-    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, Any]) -> Any:
+    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, object]) -> Any:
         before = parent.meta["val"]
         recipe = aliasing.merge_view(view, before.shape)
         if recipe is None:
-            return self._merge_by_position(view, parent, env)
+            return self._merge_by_position([view], parent, env)
         target, template = recipe
-        args: list[Any] = []
+        args: list[object] = []
         for index, item in enumerate(template):
             if item is ...:
                 args.append(env[view])
@@ -192,14 +194,38 @@ class Writes:
         return result
 
     def _merge_by_position(
-        self, view: torch.fx.Node, parent: torch.fx.Node, env: Mapping[torch.fx.Node, Any]
+        self, path: Sequence[torch.fx.Node], parent: torch.fx.Node, env: Mapping[torch.fx.Node, Any]
     ) -> ir.Value:
-        """Writes a view's elements to where they lie in its parent, whatever operator made the view."""
+        """Writes a view's elements to where they lie in its parent, whatever operators made the view.
+
+        Args:
+            path: the view, what it is a view of, and so on up to a view of the parent.
+            parent: what takes up the view's content.
+            env: the values of both.
+        """
+        before = parent.meta["val"]
+        if adapting.is_empty(before):  # nothing of it can have been written
+            return env[parent]  # type: ignore[no-any-return]
+        views = [view for view in reversed(path) if not decompose.mutated_arguments(view.target)]
+        for view, of in zip(views, [parent, *views], strict=False):
+            self._check_declared(view, of)
+        if all(aliasing.is_fixed(view) for view in views) and all(isinstance(size, int) for size in before.shape):
+            places = aliasing.positions(views, [int(size) for size in before.shape]).reshape(-1).tolist()
+        else:
+            places = self._places(views, env[parent], before, env)
+        flat = op.Reshape(env[parent], [-1])
+        written = op.ScatterElements(flat, places, op.Reshape(env[path[0]], [-1]), axis=0)
+        merged: ir.Value = op.Reshape(written, self._shape_of(before))
+        self._translator.describe(merged, before)
+        return merged
+
+    @staticmethod
+    def _check_declared(view: torch.fx.Node, parent: torch.fx.Node) -> None:
+        """Refuses what cannot be written through by the places of its elements."""
         before = parent.meta["val"]
         reads_memory = promote.base_name(qualified_name(view.target)) in memory_layout.READS_MEMORY
         if before.is_complex() or (reads_memory and not memory_layout.is_in_order(before)):
             raise FunctionalisationNeededError(str(view.target))
-        others = [*view.all_input_nodes[1:]]
         maker = view.all_input_nodes[0] if view.target is operator.getitem else view
         if maker.args[0] is not parent:  # torch's own functionalisation loses such a write
             raise TranslationError(
@@ -208,30 +234,32 @@ class Writes:
                 operator=str(maker.target),
                 next_step="write to a clone of it, or to the tensor itself",
             )
-        if maker is not view:
-            others += maker.all_input_nodes[1:]
-        if others or not all(isinstance(size, int) for size in before.shape):
-            places = self._places(view, env[parent], before, env)
-        else:
-            places = aliasing.positions(view, [int(size) for size in before.shape]).reshape(-1).tolist()
-        flat = op.Reshape(env[parent], [-1])
-        written = op.ScatterElements(flat, places, op.Reshape(env[view], [-1]), axis=0)
-        merged: ir.Value = op.Reshape(written, self._shape_of(before))
-        self._translator.describe(merged, before)
-        return merged
 
     def _places(
-        self, view: torch.fx.Node, parent: ir.Value, before: torch.Tensor, env: Mapping[torch.fx.Node, Any]
+        self,
+        views: Sequence[torch.fx.Node],
+        parent: ir.Value,
+        before: torch.Tensor,
+        env: Mapping[torch.fx.Node, object],
     ) -> Any:
-        """Where a view's elements lie in a parent of free sizes: the same view of the parent's elements, counted."""
+        """Where a view's elements lie in a parent of free sizes: the same views of the parent's elements, counted."""
         counted = op.Reshape(op.Range(0, op.Size(parent), 1), self._shape_of(before))
-        self._translator.describe(counted, before.to(torch.int64))
-        of_list = view.target is operator.getitem
-        maker = view.all_input_nodes[0] if of_list else view
-        args = [counted, *(self._translator.convert(argument, env) for argument in maker.args[1:])]
-        kwargs = {name: self._translator.convert(argument, env) for name, argument in maker.kwargs.items()}
-        fakes = pytree.tree_map_only(torch.Tensor, lambda one: one.to(torch.int64), maker.meta["val"])
-        made = self._translator.call(Call(maker.target, args, kwargs, fakes, f"{view.name}_positions", [before]))
-        if made is None:
-            raise FunctionalisationNeededError(str(view.target))
-        return op.Reshape(made[view.args[1]] if of_list else made, [-1])
+        self._translator.describe(counted, _counting(before))
+        shown = before
+        for view in views:
+            of_list = view.target is operator.getitem
+            maker = view.all_input_nodes[0] if of_list else view
+            args = [counted, *(self._translator.convert(argument, env) for argument in maker.args[1:])]
+            kwargs = {name: self._translator.convert(argument, env) for name, argument in maker.kwargs.items()}
+            fakes = pytree.tree_map_only(torch.Tensor, _counting, maker.meta["val"])
+            made = self._translator.call(Call(maker.target, args, kwargs, fakes, f"{view.name}_positions", [shown]))
+            if made is None:
+                raise FunctionalisationNeededError(str(view.target))
+            counted = made[view.args[1]] if of_list else made
+            shown = view.meta["val"]
+        return op.Reshape(counted, [-1])
+
+
+def _counting(fake: torch.Tensor) -> torch.Tensor:
+    """A fake tensor of its sizes for numbers of elements; to convert one that overlaps itself would fix its sizes."""
+    return fake.new_empty(fake.shape, dtype=torch.int64)

@@ -1,0 +1,42 @@
+"""What is copied over a tensor: in its dtype, pairs of real numbers where it is complex, repeated to its shape."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import onnx_ir as ir
+
+from batch_export.exporter.graph import promote
+from batch_export.exporter.graph.complex_parts import is_pair, paired
+from batch_export.exporter.graph.operators import op
+from batch_export.exporter.ops import complex_numbers
+from batch_export.exporter.ops.marking import lowering
+
+
+def converted(source: ir.Value, target: ir.Value) -> ir.Value:
+    """A source in the dtype of a target, complex or not as that is; its shape is still its own."""
+    if is_pair(target):
+        pairs = paired(source, target)
+        return pairs if pairs.dtype == target.dtype else op.CastLike(pairs, target)
+    assert target.dtype is not None
+    if is_pair(source):
+        return complex_numbers.to_dtype(source, int(target.dtype))
+    return cast("ir.Value", promote.cast_to(source, target.dtype))
+
+
+def _copied(self: ir.Value, src: ir.Value) -> ir.Value:
+    content = converted(src, self)
+    known = self.shape is not None and src.shape is not None and is_pair(self) == is_pair(src)
+    return content if known and list(self.shape or ()) == list(src.shape or ()) else op.Expand(content, op.Shape(self))
+
+
+@lowering("aten::copy")
+def copy(self: ir.Value, src: ir.Value, non_blocking: bool = False) -> ir.Value:
+    """The source in place of everything in a tensor."""
+    return _copied(self, src)
+
+
+@lowering("aten::copy", is_complex=True)
+def copy_complex(self: ir.Value, src: ir.Value, non_blocking: bool = False) -> ir.Value:
+    """The same where one of the two is complex; a real tensor takes the real parts, and bool what is not 0."""
+    return _copied(self, src)

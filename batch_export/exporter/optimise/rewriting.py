@@ -1,0 +1,132 @@
+"""Applies onnxscript's rewrite rules to a model: indexed by the operator at a rule's root, so that a node meets only
+rules that can match it.
+
+Arrives: a model. Leaves: the same one, changed in place, and how many rewrites there were. Weights have no content
+meanwhile, so that what a rule does holds for any weights applied later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
+from onnxscript.rewriter import RewriteRule
+
+from batch_export.exporter.graph import metadata, weights
+from batch_export.exporter.optimise import rewrite_rules
+
+_FAR = 8
+"""Further up than any rule's pattern reaches."""
+KIND = metadata.KIND.format(side="Input")
+"""The key of an initializer's metadata that says whether it is a PARAMETER or a BUFFER."""
+
+
+def rewrite(model: ir.Model) -> int:
+    """Rewrites whatever a rule matches."""
+    index = rewrite_rules.indexed_rules()
+    with _weights_unseen(model):
+        return apply(model, index)
+
+
+def rewrite_near(model: ir.Model, seams: Sequence[ir.Value]) -> int:
+    """Rewrites what only now is seen together, at values that blocks were given or gave."""
+    index = rewrite_rules.indexed_rules()
+    near = downstream(seams)
+    with _weights_unseen(model):
+        return apply(model, index, near)
+
+
+def downstream(values: Iterable[ir.Value]) -> dict[ir.Node, int]:
+    """How many nodes down from one of some values a node is, for those that a rule could reach it from."""
+    found: dict[ir.Node, int] = {}
+    front = list(values)
+    for distance in range(1, _FAR):
+        readers = [node for value in front for node, _ in value.uses() if node not in found]
+        found.update((node, distance) for node in readers)
+        front = [value for node in readers for value in node.outputs]
+    return found
+
+
+def apply(model: ir.Model, index: Mapping[str, Sequence[RewriteRule]], near: dict[ir.Node, int] | None = None) -> int:
+    """Applies the rules of an index, operator -> rules; see `_rewrite_graph`."""
+    for rule in {id(rule): rule for found in index.values() for rule in found}.values():
+        if rule.graph_pre_visitor:
+            rule.graph_pre_visitor()
+    count = _rewrite_graph(model, model.graph, index, near)
+    if count:
+        _lift_constants(model)
+        common_passes.NameFixPass()(model)
+    return count
+
+
+def _rewrite_graph(
+    model: ir.Model,
+    graph: ir.Graph,
+    index: Mapping[str, Sequence[RewriteRule]],
+    near: dict[ir.Node, int] | None = None,
+) -> int:
+    """Tries the rules on each node; with `near` only those whose patterns reach as far up as a node's number says."""
+    count = 0
+    for node in graph:
+        candidates = index.get(node.op_type, ()) if node.domain == "" else ()
+        if near is not None:
+            candidates = [rule for rule in candidates if len(list(rule._target_pattern)) >= near.get(node, _FAR)]
+        if candidates and not any(value.uses() or value.is_graph_output() for value in node.outputs):
+            continue  # a rule that leaves its root in place would fit again and again
+        for rule in candidates:
+            replacement = rule.try_rewrite(model, graph, node)
+            if replacement is None:
+                continue
+            for initializer in replacement.new_initializers:
+                assert initializer.name is not None
+                graph.initializers[initializer.name] = initializer
+            matched = list(replacement.match.nodes)
+            for made in replacement.new_nodes:
+                for origin in (node, *matched):
+                    for key, text in origin.metadata_props.items():
+                        made.metadata_props.setdefault(key, text)
+            ir.convenience.replace_nodes_and_values(
+                graph,
+                node,
+                matched if rule.remove_nodes else [],
+                replacement.new_nodes,
+                replacement.match.outputs,
+                replacement.new_outputs,
+            )
+            count += 1
+            if near is not None:
+                near.update(downstream(made for one in replacement.new_nodes for made in one.outputs))
+                near.update((made, 1) for made in replacement.new_nodes)
+            break
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                count += _rewrite_graph(model, attribute.value, index, near)
+    return count
+
+
+@contextlib.contextmanager
+def _weights_unseen(model: ir.Model) -> Iterator[None]:
+    """Weights have no content while this is open: what a pass does must hold for any weights applied later.
+
+    Without it a bias of zeros would be removed, and two equal weights merged, for good.
+    """
+    kept = {
+        value: value.const_value
+        for value in model.graph.initializers.values()
+        if weights.is_torch_tensor(value) and value.metadata_props.get(KIND) in ("PARAMETER", "BUFFER")
+    }
+    for value in kept:
+        value.const_value = None
+    try:
+        yield
+    finally:
+        for value, tensor in kept.items():
+            value.const_value = tensor
+
+
+def _lift_constants(model: ir.Model) -> int:
+    """Constant nodes that rules made become initializers of the main graph."""
+    result = common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    return int(result.modified)

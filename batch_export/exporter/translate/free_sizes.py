@@ -1,0 +1,93 @@
+"""Sizes stay free while a program is translated: what torch decides about them on the way would be nobody's guard.
+
+Arrives: torch's environment of sizes, round a translation or a decomposition. Leaves: the environment as it was, or an
+error that names what was fixed. The conditions that a capture added were tried on the model before; those that come
+after it never are, so none may make a size a number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import sympy
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from batch_export.errors import DecompositionError
+
+_TO_NUMBER = "guard_int"
+_REFUSED = "_batch_export_refused"
+
+
+@contextlib.contextmanager
+def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "") -> Iterator[None]:
+    """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
+
+    Args:
+        shape_env: torch's environment of sizes; None where there is none.
+        target: what runs, for the message.
+        given: what it is given, as a text. What was refused once is refused at once for the same: torch does not
+            decide twice, and nothing would be seen. Empty: nothing is remembered.
+
+    Raises:
+        DecompositionError: naming the sizes; torch's knowledge of them is put back as it was.
+    """
+    if shape_env is None:
+        yield
+        return
+    refused: dict[tuple[str, str], str] = vars(shape_env).setdefault(_REFUSED, {})
+    if (str(target), given) in refused:
+        raise _holds_once(target, refused[str(target), given])
+    before, guards = dict(shape_env.replacements), len(shape_env.guards)
+    fixed = {}
+    try:
+        with _numbers_of_sizes() as numbers:
+            yield
+    finally:
+        for symbol, value in list(shape_env.replacements.items()):
+            if before.get(symbol) != value and value.is_number:
+                fixed[symbol] = shape_env.replacements.pop(symbol)
+        if fixed:
+            shape_env._update_version_counter()
+    equal = [guard.expr for guard in shape_env.guards[guards:] if isinstance(guard.expr, sympy.Eq)]
+    listed = {f"{symbol} = {value}" for symbol, value in fixed.items()} | {str(one) for one in (*equal, *numbers)}
+    if listed:
+        words = ", ".join(sorted(listed))
+        if given:
+            refused[str(target), given] = words
+        raise _holds_once(target, words)
+
+
+def _holds_once(target: object, listed: str) -> DecompositionError:
+    return DecompositionError(
+        f"torch's decomposition of {target} holds for one size only ({listed})",
+        operator=str(target),
+        next_step="make that axis static, or pass custom_translation_table={torch.ops...: function}",
+    )
+
+
+@contextlib.contextmanager
+def _numbers_of_sizes() -> Iterator[list[str]]:
+    """Free sizes that operators written in C++ take for numbers while it is open.
+
+    NOTE: by a private method of torch; a torch without it has these sizes unseen.
+    """
+    seen: list[str] = []
+    original: Callable[..., int] | None = getattr(SymNode, _TO_NUMBER, None)
+    if original is None:
+        yield seen
+        return
+
+    def noted(self: SymNode, *place: object) -> int:
+        size = self.expr if self.shape_env is None else self.shape_env.simplify(self.expr)  # not after: it is a number
+        number = original(self, *place)
+        if not size.is_number:
+            seen.append(f"{size} = {number}")
+        return number
+
+    setattr(SymNode, _TO_NUMBER, noted)
+    try:
+        yield seen
+    finally:
+        setattr(SymNode, _TO_NUMBER, original)

@@ -1,0 +1,114 @@
+"""What is wrong with a cell: the first problem that its facts show.
+
+Arrives: a record with facts, and the tolerances. Leaves: a `Problem`, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from batch_export.judge.float64 import sizes_of
+from batch_export.judge.mismatch import Problem, worst_mismatch
+from batch_export.judge.noise import noise_factor
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.record import Record, RunFacts
+from batch_export.spec import ModelSpec
+from batch_export.steps import MAKES
+
+
+def first_problem(record: Record, tolerance_of: Mapping[str, Tolerance], excused: bool) -> Problem | None:
+    """Returns the first problem; `excused` says whether float64 may excuse rounding."""
+    if record.failure is not None:
+        return Problem(record.failure.stage, record.failure.error_class, record.failure.message)
+    if record.findings:
+        first, others = record.findings[0], len(record.findings) - 1
+        more = f" (and {others} more finding{'s' if others > 1 else ''})" if others else ""
+        return Problem(first.stage, first.error_class, first.message + more)
+    if not any(run.outputs for run in record.runs):
+        refusal = next(_refusals(record.runs), None)
+        return refusal or Problem("run", "NothingCompared", "no output was compared with eager; nothing is known")
+    runs = record.runs if excused else [_without_oracle(run) for run in record.runs]
+    refusal = next(_refusals(record.runs), None)
+    worst = refusal or worst_mismatch(runs, tolerance_of, noise_factor(record))
+    return _frozen(record) or worst if worst is None or worst.error_class == "NumericMismatch" else worst
+
+
+def builds_agree(record: Record) -> bool:
+    """Whether the steps that built the model all built the same one, as far as facts say: older ones do not."""
+    return not record.extra.get("unlike_reference")
+
+
+def not_reproducible(record: Record, model: ModelSpec, problem: Problem | None) -> Problem | None:
+    """Returns the problem of a builder that made different models, which no comparison of values can be trusted with.
+
+    Other tensors are always one. Other plain values (a date, a number of a process) are where outputs differ.
+    """
+    unlike: Mapping[str, Sequence[str]] = record.extra.get("unlike_reference", {})
+    differ = problem is not None and problem.stage == "mismatch"
+    steps = [step for step, kinds in unlike.items() if "tensors" in kinds or differ]
+    if not steps or (problem is not None and not differ):
+        return None
+    what = "weights" if any("tensors" in unlike[step] for step in steps) else "attributes"
+    made = " and ".join(MAKES.get(step, step) for step in steps)
+    message = (
+        f"the builder {model.target} is not reproducible: {made} had other {what} than the model of eager's values. "
+        "Next step: seed it (the generators of torch, NumPy and random are seeded before it runs; the clock, "
+        "os.urandom and uuid are not)"
+    )
+    return Problem("model", "NotReproducible", message)
+
+
+def _frozen(record: Record) -> Problem | None:
+    """Returns the problem of a file that always computes the same, of a model that does not."""
+    if record.extra.get("random_operators") != []:
+        return None
+    changed = record.extra.get("changed_attributes", ())
+    cause = f"forward changes {', '.join(changed)}" if changed else "forward draws or counts outside torch"
+    message = (
+        f"two runs of the model differ, and the file has no operator that draws random numbers: {cause}, and what it "
+        "was during the export is frozen in the file. Next step: make it a buffer or an input, or draw with torch"
+    )
+    return Problem("mismatch", "FrozenRandomness", message)
+
+
+def _without_oracle(run: RunFacts) -> RunFacts:
+    return replace(run, outputs=tuple(replace(output, has_oracle=False) for output in run.outputs))
+
+
+def _refusals(runs: Sequence[RunFacts]) -> Iterator[Problem]:
+    for run in runs:
+        if run.error:
+            yield Problem("dynamic", "SizeRefused", f"the runtime refuses {sizes_of(run)}: {run.error}")
+    for run in runs:
+        if run.rejected:
+            message = f"the model itself rejects {sizes_of(run)}: {run.rejected}; change axes.*.check"
+            yield Problem("dynamic", "ModelGuard", message)
+    for run in runs:
+        if not (run.outputs or run.error or run.rejected):
+            yield Problem("run", "NothingCompared", f"no output was compared with eager at {sizes_of(run)}")
+
+
+def nothing_finite(runs: Sequence[RunFacts]) -> Problem | None:
+    """Returns the problem of an output that has elements, and at no input a finite one: NaN agrees with any NaN.
+
+    Where eager or the file alone is finite, that is a mismatch; integers, booleans and texts are always finite.
+    """
+    proven: dict[tuple[int, str], bool] = {}
+    elements: dict[tuple[int, str], int] = {}
+    for run in runs:
+        for position, output in enumerate(run.outputs):
+            here = (position, output.name)
+            finite = output.max_abs is not None or output.expected_dtype == "str"
+            proven[here] = proven.get(here, False) or finite
+            elements[here] = elements.get(here, 0) + output.count
+    for (position, name), is_proven in proven.items():
+        count = elements[position, name]
+        if count and not is_proven:
+            message = (
+                f"output {position} ({name}): none of its {count} elements is finite at any input, in eager as in the "
+                "file, so that their agreement proves nothing. Next step: correct the model or its inputs, or write "
+                "'allow_nonfinite: true' in its config if that is meant"
+            )
+            return Problem("mismatch", "NothingFinite", message)
+    return None

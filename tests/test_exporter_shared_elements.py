@@ -1,0 +1,143 @@
+"""Writes that show at several places, copies between dtypes, and sizes looked at while a program is translated."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from exporting import assert_same, eager, export_and_compare
+from torch import Tensor, nn
+from torch.nn import functional
+
+from batch_export.errors import ExportWarning
+from batch_export.exporter import export
+from batch_export.exporter.capture import size_oblivious
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.__signature__ = inspect.signature(function)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x)
+
+
+def rows_of_one(x: Tensor) -> Any:
+    rows = x.expand(2, *x.shape)
+    rows[1].add_(2)
+    rows[0].mul_(3)
+    tail = rows[0, 1:]
+    tail.neg_()
+    return rows, x * 1, tail
+
+
+def windows(x: Tensor) -> Any:
+    pieces = x.clone().unfold(0, 3, 1)
+    pieces[0].mul_(2)
+    pieces[1, 1:].add_(5)
+    return pieces
+
+
+def rows_of_windows(x: Tensor) -> Any:
+    pieces = x.clone().expand(3, *x.shape).unfold(-1, 2, 1)
+    pieces[0, 1].mul_(2)
+    return pieces
+
+
+def one_of_two_names(x: Tensor) -> Any:
+    y = x.clone()
+    first, second = y[1:].unsqueeze(0).expand(2, -1).unbind(0)
+    first.mul_(2)
+    return first, second, y
+
+
+def strides_of_ones_own(x: Tensor) -> Any:
+    y = x.clone()
+    view = y.as_strided((2, 3), (1, 1))
+    view[0].mul_(2)
+    return view, y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [rows_of_one, windows, rows_of_windows, one_of_two_names, strides_of_ones_own],
+    ids=lambda one: one.__name__,
+)
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"},)], ids=["fixed", "free"])
+def test_a_write_shows_wherever_its_elements_are(function: Callable[..., Any], dynamic: Any) -> None:
+    more = [(torch.randn(7),)] if dynamic else []
+    export_and_compare(Calls(function), (torch.arange(1.0, 5.0),), *more, dynamic_shapes=dynamic)
+
+
+def test_a_write_into_nothing_leaves_it() -> None:
+    def diagonal(x: Tensor) -> Tensor:
+        y = x.clone()
+        y.diagonal().fill_(-2)
+        return y
+
+    module = Calls(diagonal)
+    export_and_compare(module, (torch.randn(0, 3, 3, 4),), (torch.randn(0, 3, 3, 1),), dynamic_shapes=({3: "n"},))
+
+
+COMPLEX = torch.tensor([[0j, 1j, 1.5 + 0j], [2 - 1j, -0.5j, 3 + 4j]])
+
+
+@pytest.mark.parametrize("source", [COMPLEX, COMPLEX.to(torch.complex128), COMPLEX.real, COMPLEX.real > 0])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32, torch.float64, torch.complex64])
+def test_a_copy_is_in_the_dtype_and_shape_of_what_it_is_written_over(source: Tensor, dtype: torch.dtype) -> None:
+    def copied(x: Tensor) -> Any:
+        whole, row = torch.ones(2, 3, dtype=dtype), torch.ones(2, 3, dtype=dtype)
+        whole.copy_(x)
+        row[:1].copy_(x[0])
+        return whole, row
+
+    module = Calls(copied)
+    program = export(module, (source,), dynamic_shapes=None)
+    expected = [torch.view_as_real(one) if one.is_complex() else one for one in eager(module, (source,))]
+    actual = [torch.as_tensor(one) for one in program(source)]
+    assert_same([torch.view_as_real(one) if one.is_complex() else one for one in actual], expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 3, 20])
+def test_vander(dtype: torch.dtype, columns: int) -> None:
+    def powers(x: Tensor) -> Any:
+        return torch.vander(x.flatten(), columns), torch.vander(x.flatten(), columns, increasing=True)
+
+    x, more = (torch.tensor([[-1.0, 0.5, 1.0, 0.0]]).repeat(times, 1).to(dtype) for times in (2, 3))
+    export_and_compare(Calls(powers), (x,), (more,), dynamic_shapes=({0: "n", 1: "m"},))
+
+
+def first_differences(x: Tensor) -> Any:
+    steps = torch.diff(x, dim=0) * 1.5
+    return steps.flatten(), functional.softmax(torch.addmv(steps[:, 0], steps, torch.ones(5)), 0, dtype=torch.float64)
+
+
+def test_what_is_looked_up_about_sizes_during_translation_fixes_none() -> None:
+    export_and_compare(Calls(first_differences), (torch.randn(2, 5),), (torch.randn(6, 5),), dynamic_shapes=({0: "n"},))
+
+
+def joined_with_a_diagonal(x: Tensor) -> Any:
+    diagonal = x.diagonal(0, 1, 2)
+    return x + diagonal[0], torch.zeros(diagonal.shape)
+
+
+def test_a_size_that_a_capture_takes_for_more_than_one_is_tried_at_one_and_none() -> None:
+    with pytest.warns(ExportWarning, match="n != 0"):
+        program = export(Calls(joined_with_a_diagonal), (torch.randn(5, 1, 2),), dynamic_shapes=({2: "n"},))
+    for count in (1, 4):
+        x = torch.randn(5, 1, count)
+        assert_same([torch.as_tensor(one) for one in program(x)], eager(Calls(joined_with_a_diagonal), (x,)))
+
+
+def test_a_torch_that_makes_symbols_otherwise_is_tried_at_none_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size_oblivious, "_MAKER", "no_such_name")
+    with size_oblivious.size_oblivious() as is_oblivious:
+        assert not is_oblivious
+    with pytest.warns(ExportWarning, match="n != 0"):
+        export(Calls(lambda x: torch.zeros(max(x.shape[0], 1))), (torch.randn(3),), dynamic_shapes=({0: "n"},))
