@@ -64,7 +64,7 @@ class Captured:
     fixed: list[Guard] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
-    prepared: dict[Hashable, list[Any]] = field(default_factory=dict, compare=False, repr=False)
+    prepared: dict[Hashable, list[object]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def program(self) -> torch.export.ExportedProgram:
