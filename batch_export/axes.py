@@ -126,9 +126,9 @@ def check_sizes(model: ModelSpec, setting: str) -> tuple[Sizes, ...]:
     """Returns the sizes at which a file of this setting is run besides the example's, without duplicates.
 
     One free axis takes each of its check sizes while the others stay at the example. When all axes are free they are
-    moved together, by position (the first check sizes of all, then the second; shorter lists start again), which tells
-    axes apart that capture took for equal. Some of several axes take their check sizes one axis at a time, so that the
-    cases of all settings of a model stay few.
+    moved together, by position (the first check sizes of all, then the second; shorter lists start again), which shows
+    where capture took two axes for equal that are not. Some of several axes take their check sizes one axis at a time,
+    so that the cases of all settings of a model stay few.
     """
     free = free_axes(model, setting)
     if len(free) == len(model.axes):

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import onnx
+import onnx.inliner
 import pytest
 
-from benchmarks import block_equality, export, plain_loop, scaling, sweep, zoo
+from benchmarks import block_equality, export, module_functions, plain_loop, scaling, second_opset, sweep, zoo
 
 
 def test_a_model_is_measured_on_every_side() -> None:
@@ -108,3 +110,25 @@ def test_models_with_and_without_shared_blocks_are_compared() -> None:
     (spec,) = zoo.models(["mlp_nested"])
     rows = list(block_equality.compare(spec, ["static", "full"]))
     assert [(row.setting, row.difference) for row in rows] == [("static", ""), ("full", "")]
+
+
+def test_files_with_and_without_functions_are_compared() -> None:
+    (spec,) = zoo.models(["mlp_nested"])
+    (row,) = module_functions.compare(spec, ["full"])
+    assert row.functions
+    assert (row.left, row.difference) == ({}, "")
+
+
+def test_a_file_that_computes_something_else_is_seen() -> None:
+    text = """<ir_version: 10, opset_import: ["": 20, "m": 1]> main (float[2] x) => (float[2] y) { y = m.f(x) }
+        <domain: "m", opset_import: ["": 20]> f (a) => (b) { c = Constant<value = float {1.0}>() b = Mul(a, c) }"""
+    files = [onnx.parser.parse_model(one) for one in (text, text.replace("1.0", "2.0"))]
+    plain = onnx.inliner.inline_local_functions(files[0])
+    assert [module_functions.difference(plain, one) for one in files] == ["", "y"]
+
+
+def test_a_further_opset_that_translates_alike_is_told() -> None:
+    (spec,) = zoo.models(["mlp_nested"])
+    (row,) = second_opset.measure(spec, ["full"], [20, 21])
+    assert row.is_alike
+    assert row.ratio > 0

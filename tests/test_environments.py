@@ -328,7 +328,7 @@ def test_configs_that_cannot_be_meant(doubling: str) -> None:
     [
         (None, "Node is not on the path. Next step: install Node 18.0 or later"),
         ("echo v12.22.9", "is v12.22.9, too old. Next step: install Node 18.0 or later"),
-        ("echo hello", "does not tell its version; it says 'hello'"),
+        ("echo hello", "does not print its version; it printed 'hello'"),
     ],
 )
 def test_a_node_that_is_missing_or_too_old(

@@ -348,7 +348,6 @@ def test_verify(model: Affine) -> None:
         ("operator_export_types", torch.onnx.OperatorExportTypes.ONNX_ATEN, "custom_translation_table"),
         ("do_constant_folding", False, "optimize=False"),
         ("custom_opsets", {"custom": 2}, "version="),
-        ("export_modules_as_functions", True, "namespace"),
         ("autograd_inlining", False, "always inlined"),
     ],
 )

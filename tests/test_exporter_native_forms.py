@@ -86,8 +86,8 @@ def test_native_where_the_kernel_gives_what_torch_gives(case: str) -> None:
 
 
 DECOMPOSED: dict[str, tuple[Callable[[], torch.nn.Module], tuple[torch.Tensor, ...], Any]] = {
-    "a batch of none": (Attention, heads(), ({0: "batch"}, {0: "batch"}, {0: "batch"}, None)),
-    "groups of a batch of none": (lambda: torch.nn.GroupNorm(2, 4), (torch.randn(2, 4, 3),), ({0: "batch"},)),
+    "an empty batch": (Attention, heads(), ({0: "batch"}, {0: "batch"}, {0: "batch"}, None)),
+    "groups of an empty batch": (lambda: torch.nn.GroupNorm(2, 4), (torch.randn(2, 4, 3),), ({0: "batch"},)),
     "groups that hardly vary": (lambda: torch.nn.GroupNorm(2, 4), (3 + 1e-3 * torch.randn(2, 4, 3, 5),), None),
     "groups without a scale": (
         lambda: torch.nn.GroupNorm(2, 4, eps=1e-3, affine=False),

@@ -149,3 +149,12 @@ def test_ten_thousand_cells_take_a_few_calls_each() -> None:
     planned = counted.runcall(expand, matrix, HERE)
     assert len(planned) == 10_000
     assert pstats.Stats(counted).total_calls < 60 * len(planned)  # type: ignore[attr-defined]  # 34; not seconds: they hang on the machine
+
+
+def test_a_runtime_that_cannot_inline_functions_skips_cells_whose_files_have_some() -> None:
+    tract = ProviderSpec("tract", "tract", env="tract")
+    functions = replace(CORE, name="functions", arguments={"modules_as_functions": True})
+    found = skips(replace(MATRIX, providers=(CPU, tract), exporters=(CORE, functions)))
+    assert found["mlp/static/opset18/tract/core"] == found["mlp/static/opset18/cpu/functions"] == ""
+    reason = "exporter functions writes functions (modules_as_functions), and tract cannot inline them"
+    assert found["mlp/static/opset18/tract/functions"] == reason

@@ -129,7 +129,7 @@ REMOVE = object()
         ("axes", [1], "'axes' must map names to sizes, not the list [1]"),
         ("axes.batch", 2, "'axes.batch' must be a mapping such as {example: 2, check: [1, 5]}, not 2"),
         ("axes.batch.exmaple", 2, "'axes.batch' has the unknown key 'exmaple'; did you mean 'example'?"),
-        ("axes.batch.example", REMOVE, "'axes.batch' lacks 'example'"),
+        ("axes.batch.example", REMOVE, "'axes.batch' has no 'example'"),
         ("axes.batch.example", "2", "'axes.batch.example' must be a whole number, not '2'"),
         ("axes.batch.example", 0, "'axes.batch.example' is 0, and a size there must be at least 1"),
         ("axes.batch.check", [1, -1], "'axes.batch.check[1]' is -1, and a size there must be at least 0"),

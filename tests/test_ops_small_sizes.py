@@ -1,4 +1,4 @@
-"""Sizes at which formulas end: axes of none, lengths that a scale leaves alone, windows that are not counted."""
+"""Sizes at which formulas end: empty axes, lengths that a scale leaves alone, windows that are not counted."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_words_become_a_question() -> None:
         (["x=float32[n=3]", "y=float32[n=4]"], [], "the axis n has the size 3 elsewhere"),
         (["x=float32[2]", "x=float32[3]"], [], "this input is described twice"),
         (["x=float32[2]"], ["width"], "--arg 'width' cannot be read"),
-        (["x=float32[2]"], ["width=[1"], "is no value that YAML can read"),
+        (["x=float32[2]"], ["width=[1"], "YAML cannot read '[1'"),
     ],
 )
 def test_words_that_cannot_be_meant_are_one_sentence(inputs: list[str], arguments: list[str], said: str) -> None:

@@ -200,5 +200,5 @@ def test_a_cache_that_is_described_wrongly(change: dict[str, Any], said: str) ->
 
 def test_a_class_that_is_no_cache(module: str) -> None:
     spec = spec_of(f"{module}.Step", inputs={"x": HEADS, "past": {**CACHE, "cache": f"{module}.Net"}})
-    with pytest.raises(ModelError, match=r"'cache' names .*\.Net, which is no class of a cache"):
+    with pytest.raises(ModelError, match=r"'cache' names .*\.Net, which is not a cache class"):
         model_room.build(spec)

@@ -24,14 +24,15 @@ Commands (in place of `python -m batch_export`, `batch-export` works too)
   python -m batch_export +sweep=smoke               a few small models on every provider that runs anywhere
   python -m batch_export matrix.models=[bert_tiny,'vit*','tag:vision'] matrix.opsets=[18,21]
   python -m batch_export plan +sweep=all            a verb and its words; `VERB --help` says what it takes
-  python -m batch_export -q +sweep=all              tells only what is not as expected
+  python -m batch_export -q +sweep=all              prints only what is not as expected
   python -m batch_export --last-failed              the last run again, only the cells that failed
 
 Verbs
 $verbs
 
 Keys (defaults: --cfg job; all of them: docs/configuration.md)
-  matrix.models        names, globs, tags ('tag:vision'), own (all models of your folders)
+  matrix.models        names, globs, tags ('tag:vision'), own (all models of your folders),
+                       models of a collection ('transformers:bert.*')
   matrix.opsets        13 to 28 for our own exporter
   matrix.dynamic       static, full, auto, or axis names such as batch or batch+seq
   matrix.providers     configs of conf/provider         matrix.exporters   configs of conf/exporter

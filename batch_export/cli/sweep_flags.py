@@ -1,4 +1,4 @@
-"""Flags of a sweep that are not Hydra's: `-q` tells only what is not as expected, `--last-failed` runs that again.
+"""Flags of a sweep that are not Hydra's: `-q` prints only what is not as expected, `--last-failed` runs that again.
 
 The words of a command line without a verb arrive; what is left for Hydra, and what the flags mean, leaves.
 """

@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> int:
     parser = VerbParser("try", "Sweeps over a model that is described here. Overrides may follow.")
     parser.add_argument("source", metavar="MODEL", help=source_help())
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="folder of runs (default: outputs)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="tells only what is not as expected")
+    parser.add_argument("-q", "--quiet", action="store_true", help="prints only what is not as expected")
     add_model_flags(parser)
     add_config_dirs(parser)
     asked, overrides = parser.parse_known_args(arguments)

@@ -141,7 +141,7 @@ class _Reader:
             self._fail(f"'{where}' must be a mapping such as {{example: 2, check: [1, 5]}}, not {value!r}")
         self._known(where, value, _AXIS_KEYS)
         if "example" not in value:
-            self._fail(f"'{where}' lacks 'example', the size in the example inputs")
+            self._fail(f"'{where}' has no 'example', the size in the example inputs")
         example = self._size(f"{where}.example", value["example"], least=1)
         check = value.get("check") or []
         if not _is_list(check):
@@ -198,7 +198,7 @@ class _Reader:
         if any(name in node for name in _CACHE_PAIR):
             for name in _CACHE_PAIR:
                 if not isinstance(node.get(name), Mapping) or "cache" not in node[name]:
-                    self._fail(f"'{where}' is a pair of caches, and '{where}.{name}' is none")
+                    self._fail(f"'{where}' is a pair of caches, and '{where}.{name}' is not a cache")
                 yield from self._node((*path, name), node[name], arguments)
             return
         layers = self._size(f"{where}.layers", node.get("layers", 0), least=1)

@@ -95,7 +95,7 @@ def node_version() -> str:
         raise EnvironmentUnavailableError(f"Node at {program} does not start: {error}") from error
     found = re.fullmatch(r"v(\d+)\.(\d+)\.\S+", text)
     if found is None:
-        raise EnvironmentUnavailableError(f"Node at {program} does not tell its version; it says {text[:80]!r}")
+        raise EnvironmentUnavailableError(f"Node at {program} does not print its version; it printed {text[:80]!r}")
     if (int(found.group(1)), int(found.group(2))) < LEAST_NODE:
         raise EnvironmentUnavailableError(
             f"Node at {program} is {text}, too old. Next step: install Node {least} or later"

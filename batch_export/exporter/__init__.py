@@ -1,4 +1,4 @@
-"""F2: the exporter core. A PyTorch model in, an ONNX program out; it knows nothing of sweeps, configs or caches."""
+"""The exporter core. A PyTorch model in, an ONNX program out; it knows nothing of sweeps, configs or caches."""
 
 from batch_export.exporter.api import export, to_onnx, warm
 from batch_export.exporter.graph import torch_errors

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from batch_export.errors import OnnxExporterError, SaveError, VerificationError
 from batch_export.exporter import artifacts
@@ -23,23 +22,26 @@ from batch_export.exporter.capture.arguments import (
     warn_deprecated,
     warn_of_older_ways,
 )
+from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
 from batch_export.exporter.diagnostics import verify as verification
-from batch_export.exporter.graph import block_bodies, metadata
+from batch_export.exporter.functions import calls
+from batch_export.exporter.functions.making import make_functions
+from batch_export.exporter.functions.wanted import ModulesAsFunctions, asked_for, present
+from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.opsets import DEFAULT_OPSET, default_for
 from batch_export.exporter.optimise import opset
-from batch_export.exporter.optimise import passes as optimise
 from batch_export.exporter.optimise.weight_folding import GROWTH
 from batch_export.exporter.program import naming
 from batch_export.exporter.program.older_path import export_torchscript
+from batch_export.exporter.program.prepared import broadcast, prepare
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report import markdown
 from batch_export.exporter.report.journal import Journal
 from batch_export.exporter.translate.boundary import MUTATIONS
-from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.plugin import Exporter
 
@@ -80,6 +82,7 @@ def export(
     registry: OnnxRegistry | None = None,
     prefer_native: str = "auto",
     mutations: str = "outputs",
+    modules_as_functions: ModulesAsFunctions = False,
     torchscript: Exporter | None = None,
     **deprecated: Any,
 ) -> ONNXProgram:
@@ -136,9 +139,12 @@ def export(
             (`auto`), `always` (an error where ONNX has none), or `never`.
         mutations: buffers and inputs that forward changes are further outputs called `<name>_mutated` (`outputs`), an
             error (`error`), or left out of the file (`drop`).
+        modules_as_functions: calls of modules as functions of the ONNX model: True for all modules, or classes of
+            modules, themselves or by their dotted names. Calls that do the same share one function, which takes its
+            weights as inputs; `program.functions` says what was made. Files hold the same operators as without.
         torchscript: the TorchScript exporter; `batch_export.export` brings it along.
-        **deprecated: `training`, `operator_export_type`, `do_constant_folding`, `custom_opsets`,
-            `export_modules_as_functions` and `autograd_inlining` only warn.
+        **deprecated: `export_modules_as_functions` is `modules_as_functions`; `training`, `operator_export_type`,
+            `do_constant_folding`, `custom_opsets` and `autograd_inlining` only warn.
 
     Returns:
         The program; `program.model` is the ONNX model as `onnx_ir.Model`.
@@ -149,6 +155,9 @@ def export(
         ValueError: for a choice that does not exist, or `guards` that contradict `allow_guards`.
     """
     warn_deprecated(deprecated)
+    modules = modules_as_functions or deprecated.get("export_modules_as_functions")
+    modules = list(modules) if isinstance(modules, Iterable) and not isinstance(modules, str) else modules
+    functions = asked_for(modules)
     if mutations not in MUTATIONS:
         raise ValueError(f"mutations={mutations!r}: choose {', '.join(MUTATIONS)}")
     warn_of_older_ways(f, dynamic_axes, dynamo)
@@ -163,6 +172,11 @@ def export(
     save = _Saving(f, export_params, keep_initializers_as_inputs, external_data)
     older = _older_form(model, arguments, keywords, dynamic_shapes, dynamic_axes, input_names, output_names)
     if not dynamo:
+        if functions != frozenset():
+            raise OnnxExporterError(
+                "the TorchScript exporter writes no functions",
+                next_step="leave out dynamo=False, or modules_as_functions",
+            )
         program = export_torchscript(
             torchscript, model, arguments, keywords, target_opset, older, input_names, output_names, journal
         )
@@ -198,7 +212,9 @@ def export(
             registry=registry,
             prefer_native=prefer_native,
             mutations=mutations,
+            modules_as_functions=modules,
             journal=journal,
+            reusable=False,
         )
         if dynamic_axes and dynamic_shapes is None:
             older_axes.name_outputs(program.model, dynamic_axes, output_names)
@@ -215,7 +231,8 @@ def export(
         journal.error = error
         if not fallback or isinstance(error, SaveError):
             raise
-        warnings.warn(f"the export failed and falls back to the TorchScript exporter: {error}", stacklevel=2)
+        lost = ", which writes no functions" if functions != frozenset() else ""
+        warnings.warn(f"the export failed and falls back to the TorchScript exporter{lost}: {error}", stacklevel=2)
         program = export_torchscript(
             torchscript, model, arguments, keywords, target_opset, older, input_names, output_names, journal
         )
@@ -304,34 +321,28 @@ def to_onnx(
     registry: OnnxRegistry | None = None,
     prefer_native: str = "auto",
     mutations: str = "outputs",
+    modules_as_functions: ModulesAsFunctions = False,
     journal: Journal | None = None,
+    reusable: bool = True,
 ) -> ONNXProgram:
     """Turns a captured program into ONNX at one opset; one capture may be turned into several.
+
+    What does not depend on the opset is done once for all opsets at which the same translations are used. `reusable`
+    says whether any more are expected.
 
     Raises:
         OnnxExporterError: as `export`.
     """
     journal = journal or Journal(model="", opset_version=opset_version)
+    asked = asked_for(modules_as_functions)
+    wanted = asked if asked == frozenset() else present(asked, captured.traced)
     opset.check_opset(opset_version)
     registry = (registry or OnnxRegistry()).at(opset_version, None if prefer_native == "auto" else prefer_native)
     for target, functions in (custom_translation_table or {}).items():
         registry.register_target(target, functions)
-    with journal.stage("translate"), unset_fake_temporarily():  # the model's tensors may be fake, constants are not
-        translated = translate_program(
-            captured.traced, registry, captured.axis_names, fold=optimize, mutations=mutations
-        )
-    model, journal.operators = translated.model, translated.operators
-    broadcast = [guard.unites[0] for guard in captured.united if guard.holds_beyond]
-    bodies = translated.bodies
-    if broadcast or not optimize:  # names of axes that are kept apart are another block's apart as well
-        block_bodies.written_out(model, bodies)
-        naming.keep_apart(model, broadcast)  # passes take axes of one name for equally large
-        bodies = []
-    if optimize or passes:
-        with journal.stage("optimise"):
-            journal.passes = naming.optimised(
-                model, lambda: optimise.optimise(model, passes, bodies, standard=optimize)
-            )
+    made = prepare(captured, registry, passes, journal, optimize=optimize, mutations=mutations, reusable=reusable)
+    translated, model = made.translated, made.model
+    journal.passes = made.passes
     with journal.stage("opset"):
         opset.set_opset(model, opset_version, native=registry.prefer_native != "never")
     naming.rename(model, input_names, output_names)
@@ -341,7 +352,7 @@ def to_onnx(
     shapes.require_free(captured.traced, [None if value.shape is None else list(value.shape) for value in graph.inputs])
     if captured.derived_names:
         naming.rename_axes(model, captured.derived_names)
-    naming.keep_apart(model, broadcast)
+    naming.keep_apart(model, broadcast(captured))
     limits = [*captured.restrictions, *captured.not_one]
     if limits:
         model.metadata_props[metadata.GUARDS] = "\n".join(guard.condition for guard in limits)
@@ -359,6 +370,9 @@ def to_onnx(
         diagnostic_context=journal,
     )
     program = ONNXProgram(model, captured.traced, provenance)
+    if wanted:
+        calls.note(model, expanded(translated.program))
+        program.functions = journal.functions = make_functions(model, wanted)
     program.fold_weights, program.fold_growth = fold_weights, fold_growth
     return program
 

@@ -1,4 +1,4 @@
-"""A diagnostic: one thing that went wrong, as every report tells it. Frozen plain data; identity by content.
+"""A diagnostic: one thing that went wrong, as every report shows it. Frozen plain data; identity by content.
 
 What a diagnostic is about (stage, class, operator, source line) is in its fingerprint; numbers, paths of a machine and
 the cell that happened to show it are not, so the same defect has the same fingerprint in every run.
@@ -17,7 +17,7 @@ FINGERPRINT_FORMAT = 2
 in place of the failure, are left out.
 """
 OTHERWISE = " (expected to fail otherwise: "
-"""Begins what is added to the message of a failure that is not the declared one; it tells nothing of the cause."""
+"""Begins what is added to the message of a failure that is not the declared one; it says nothing about the cause."""
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\binf\b|\bnan\b)", re.IGNORECASE)
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE)

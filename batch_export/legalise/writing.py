@@ -1,7 +1,7 @@
 """The nodes that a rule writes in the place of another.
 
 Arrives: calls of ONNX's operators as methods. Leaves: nodes in order, their results with a dtype where the operator's
-name and inputs tell it. Numbers become Constant nodes; whoever runs the rules makes initializers of those.
+name and inputs determine it. Numbers become Constant nodes; whoever runs the rules makes initializers of those.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`torch.onnx.export` with its torch.export-based path, as a plug-in exporter.
 
 A module and keyword arguments arrive; an ONNX file with external data is written to `path`. What torch raises goes
-through, under a class whose attribute `stage` tells capture from translation.
+through, under a class whose attribute `stage` distinguishes capture from translation.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Installed:
 
     Attributes:
         execution_providers: by kind of runtime, those that it can place nodes on here.
-        library: tells whether a library can be imported, by its import name.
+        library: says whether a library can be imported, by its import name.
         refused: why providers that run in a process of their own cannot be used here, by their names.
     """
 
@@ -68,11 +68,13 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
                         cell = Cell(model.name, dynamic, opset, provider.name, exporter.name)
                         skip = (
                             _exclusion_reason(cell, excluded)
+                            or model.skip
                             or unsupported
                             or no_library
                             or absent[provider.name]
                             or _opset_reason(f"exporter {exporter.name} takes", exporter.opsets, opset)
                             or _opset_reason(f"provider {provider.name} loads", provider.opsets, opset)
+                            or _functions_reason(exporter, provider)
                         )
                         planned.append(PlannedCell(cell, model, provider, exporter, skip))
     if planned and excluded and all(_exclusion_reason(item.cell, excluded) for item in planned):
@@ -95,6 +97,13 @@ def _absence(provider: ProviderSpec, installed: Installed) -> str:
 def _opset_reason(who: str, range_: tuple[int, int], opset: int) -> str:
     low, high = range_
     return "" if low <= opset <= high else f"{who} opsets {low} to {high}, not {opset}"
+
+
+def _functions_reason(exporter: ExporterSpec, provider: ProviderSpec) -> str:
+    kind = runtime(provider.kind)
+    if kind.functions or not exporter.arguments.get("modules_as_functions"):
+        return ""
+    return f"exporter {exporter.name} writes functions (modules_as_functions), and {kind.called} cannot inline them"
 
 
 def _exclusion_reason(cell: Cell, excluded: Sequence[Exclusion]) -> str:

@@ -46,7 +46,7 @@ class Cluster:
 
 
 def diagnostic(record: Record) -> Diagnostic:
-    """Returns what a failing record tells."""
+    """Returns what is wrong with a failing record."""
     failure = record.failure or next(iter(record.findings), None)
     return Diagnostic(
         stage=record.stage or record.verdict,

@@ -235,7 +235,7 @@ def _entry(row: tuple[object, ...]) -> Entry:
 
 
 def _time_of(run: str) -> str:
-    """The start that a run folder's name tells: `2026-11-21/03-45-10-187`."""
+    """The start according to a run folder's name: `2026-11-21/03-45-10-187`."""
     day, _, time = run.partition("/")
     parts = time.split("-")
     return f"{day}T{':'.join(parts[:3])}.{parts[3] if len(parts) > 3 else '000'}" if len(parts) >= 3 else run

@@ -222,7 +222,7 @@ def _row(
 
 
 def _where(record: Record, text: _Texts, found: Bisected | None) -> list[int] | int:
-    """The first wrong node: as `bisect` found it, else as the failure tells it; and the failure's details."""
+    """The first wrong node: as `bisect` found it, else as the failure names it; and the failure's details."""
     failure = record.failure or next(iter(record.findings), None)
     details = failure.details[-_DETAIL_CHARACTERS:] if failure else ""
     if found is not None:

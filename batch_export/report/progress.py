@@ -192,7 +192,7 @@ def _aligned(rows: Sequence[tuple[str, str, str]], width: int) -> list[Text]:
 
 
 def _shortened(name: str, room: int) -> str:
-    """Cuts the model's part of a cell's name, since the rest tells the cells of a model apart."""
+    """Cuts the model's part of a cell's name, since the rest distinguishes the cells of a model."""
     if len(name) <= room:
         return name
     model, slash, rest = name.partition("/")
@@ -283,7 +283,7 @@ class LineReporter:
 
 
 class _Causes:
-    """Which causes of failures were seen already; the end of the run tells each of them."""
+    """Which causes of failures were seen already; the end of the run lists each of them."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, ...]] = set()

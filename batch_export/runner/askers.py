@@ -27,7 +27,7 @@ _OWN, _ZOO = str(PACKAGE) + os.sep, str(models_dir()) + os.sep
 
 
 class Askers:
-    """Tells who counts.
+    """Decides who counts.
 
     Args:
         toolchain: names of top-level packages that do not.

@@ -38,7 +38,7 @@ class Child:
         pid: its process, which leads a process group of its own.
         keeper: the process that ends whatever the child has started, see `keeper.py`; the child's own where none is.
         events: read end of the pipe that its events come through; not blocking.
-        fate: read end of the pipe that tells its end; it becomes readable then.
+        fate: read end of the pipe that shows its end; it becomes readable then.
     """
 
     pid: int

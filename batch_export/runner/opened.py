@@ -18,7 +18,7 @@ from batch_export.sources.asked import How, state_of
 _PACKAGES = f"{os.sep}site-packages{os.sep}"
 
 Stamp = tuple[int, int, int]
-"""Time of the last change in ns, size and inode: what tells that a file is another one than before."""
+"""Time of the last change in ns, size and inode: what shows that a file is not the one that it was."""
 
 
 class Opened(msgspec.Struct, array_like=True):
@@ -97,7 +97,7 @@ class Notes:
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """Returns what tells this state of a file from others."""
+    """Returns what distinguishes this state of a file from others."""
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 

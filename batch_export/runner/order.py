@@ -1,4 +1,4 @@
-"""What a child is told to do (an order, read once) and what it tells while it works (events, one JSON line each).
+"""What a child is told to do (an order, read once) and what it reports while it works (events, one JSON line each).
 
 Frozen plain data in both directions, through msgspec: nothing that crosses a process boundary is ever unpickled.
 """

@@ -24,7 +24,7 @@ _IN_KEYS = frozenset(map(distributions.normal, DISTRIBUTIONS))
 
 
 class UsedPackages:
-    """Tells the distributions that count for one child's model.
+    """Returns the distributions that count for one child's model.
 
     Args:
         preloaded: what this process had imported when it was forked.

@@ -1,4 +1,4 @@
-"""The child: carries out one order, action by action, and tells the parent what it does. The only room that runs
+"""The child: carries out one order, action by action, and reports to the parent what it does. The only room that runs
 models.
 
 An order's file and a pipe arrive; events leave over the pipe, artifacts and results into the store, everything that the

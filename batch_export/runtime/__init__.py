@@ -1,1 +1,1 @@
-"""F2: running ONNX files and comparing what comes out. Needs numpy and onnxruntime only, never torch."""
+"""Running ONNX files: sessions, also in processes of their own, and latency. Never needs torch."""

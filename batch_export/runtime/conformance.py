@@ -114,7 +114,7 @@ def _refusal(provider: ProviderSpec, folder: Path) -> None:
     except LoadError as error:
         said = str(error)
     else:
-        raise AssertionError("a file that is no model was opened")
+        raise AssertionError("a file that is not a model was opened")
     assert path.name in said, f"the error does not name the file: {said}"
 
 

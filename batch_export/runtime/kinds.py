@@ -57,12 +57,13 @@ class Runtime:
         packages: distributions whose versions are in the keys of what ran there.
         open: opens a file in this process: its path, the provider's spec, and threads inside one operator. None: it
             always runs in a process of its own.
-        execution_providers: tells the names of those that it can place nodes on in this environment; a provider's
+        execution_providers: gives the names of those that it can place nodes on in this environment; a provider's
             config then has to name one. None: it has none, and nothing is said of where nodes ran.
         always_has: those of them that every build has, known without importing anything.
         served: path of the module that `served/serve.py` runs it with, in a process and an environment of its own;
             empty: it cannot run in one.
         language: of that module.
+        functions: whether it runs files that have functions of their own (`modules_as_functions`).
         script: path of the module that a report to its developers runs a file with (`scripts/`); empty: none.
     """
 
@@ -75,6 +76,7 @@ class Runtime:
     always_has: frozenset[str] = frozenset()
     served: str = ""
     language: Literal["python", "node"] = "python"
+    functions: bool = True
     script: str = ""
 
     @property

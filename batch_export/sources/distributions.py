@@ -1,4 +1,4 @@
-"""Installed packages: whose a module is, and what tells one state of a distribution from another.
+"""Installed packages: whose a module is, and what distinguishes one state of a distribution from another.
 
 Names of modules and distributions arrive, short texts leave. Only metadata is read, and listings of folders on
 `sys.path`: nothing is imported.

@@ -1,1 +1,1 @@
-"""F3: one file per mnemonic. Each executes one action inside a child process; live objects never leave it."""
+"""One file per step. Each executes one action inside a child process; live objects never leave it."""

@@ -80,6 +80,6 @@ def class_named(model: str, dotted: str, found: Any) -> Any:
     """
     if not isinstance(found, type) or not (hasattr(found, "update") or "EncoderDecoder" in found.__name__):
         raise ModelError(
-            f"model {model!r}: 'cache' names {dotted}, which is no class of a cache, such as transformers.DynamicCache"
+            f"model {model!r}: 'cache' names {dotted}, which is not a cache class such as transformers.DynamicCache"
         )
     return found

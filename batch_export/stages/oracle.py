@@ -1,4 +1,4 @@
-"""Eager PyTorch in float64: what tells ordinary rounding from an error of the export.
+"""Eager PyTorch in float64: what distinguishes ordinary rounding from an error of the export.
 
 A workbench, the model's tensor file and one of its cases arrive; a tensor file with the outputs of a float64 copy of
 the module leaves (`out/0`, ...), with eager's own rounding errors as its description: a hull for each output. The

@@ -128,7 +128,7 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
         "outputs": [{"name": name, "dtype": dtype_name(value)} for name, value in (first.outputs if first else ())],
         "mutations": mutations,
     }
-    # A case that eager rejects tells nothing about randomness, so the others are then repeated instead.
+    # A case that eager rejects says nothing about randomness, so the others are then repeated instead.
     return facts, bool(once) and (random or bool(cases[repeated]["rejected"]))
 
 
@@ -246,7 +246,7 @@ def to_value(tensor: torch.Tensor) -> Value:
 def _noise(one: _Run, eager: _Eager, sizes: Mapping[str, int], variant: str) -> tuple[list[float], bool]:
     """Returns each output's largest difference from that of other runs, and whether one is beyond the tolerances.
 
-    One more run tells whether there is any; how large it gets takes `_RUNS_OF_RANDOM` more: where all elements hang on
+    One more run shows whether there is any; how large it gets takes `_RUNS_OF_RANDOM` more: where all elements hang on
     one draw, two runs may be near each other by chance.
     """
     noise, differs = _difference(one, eager.run(sizes, variant))

@@ -1,7 +1,7 @@
 """Running a file at the sizes of a setting and comparing its outputs with eager's.
 
 An ONNX file, the model's tensor file and a provider arrive; facts leave: `runs` (plain `RunFacts`), `placement` (nodes
-by execution provider), `load_s`, and `nodes_after_optimisation` (None: ONNX Runtime tells it only by writing the
+by execution provider), `load_s`, and `nodes_after_optimisation` (None: ONNX Runtime reports it only by writing the
 optimised file). What refuses to load, or to run at the example sizes, is a failure; other sizes are facts of their
 own, and those that a file fixes under the setting `auto` are left out. At cases with values in float64 the file is
 compared with those too. No tolerance is known here, no verdict given.

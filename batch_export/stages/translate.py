@@ -13,7 +13,9 @@ Facts:
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -54,7 +56,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
         **bench.exporter.arguments,
     )
     begun = time.perf_counter()
-    for node in program.model.graph.all_nodes():
+    for node in _nodes(program.model):
         node.metadata_props.pop(STACK_TRACE, None)  # absolute paths and line numbers; Capture keeps them apart
     model, folding = program.written()
     path = bench.scratch / f"opset{opset}.onnx"
@@ -76,7 +78,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
     return StageOutput(
         facts={
             "opset": opset,
-            "nodes": sum(1 for _ in model.graph.all_nodes()),
+            "nodes": sum(1 for _ in _nodes(model)),
             "seconds_by_stage": seconds,
             "operators": {name: list(entry) for name, entry in program.operators.items()},
             "passes": [asdict(one) for one in (*program.passes, *folding)],
@@ -87,3 +89,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
         },
         model=ModelFiles(path, external),
     )
+
+
+def _nodes(model: ir.Model) -> Iterator[ir.Node]:
+    return itertools.chain(model.graph.all_nodes(), *(one.all_nodes() for one in model.functions.values()))

@@ -63,7 +63,7 @@ def _verified(digest: Digest, fetch: Fetch, path: Path) -> bool:
         return False
     if digest_file(path) != digest:
         path.unlink()
-        raise StoreError(f"the file {digest[:12]} came with other content than its digest says")
+        raise StoreError(f"the file {digest[:12]} was received with content that does not match its digest")
     return True
 
 

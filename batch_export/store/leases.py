@@ -42,7 +42,7 @@ class Owner:
     Attributes:
         host: the machine, its start and its process numbers' namespace: containers may share a host name.
         pid: its process.
-        started: tells a process from a later one with the same number.
+        started: distinguishes a process from a later one with the same number.
         beat: counts renewals.
         token: of this lease alone.
     """

@@ -52,7 +52,7 @@ def carry_out(job: Job) -> int:
 
 
 def finish(job: Job, result: RunResult, began: float) -> int:
-    """Writes what a run came to, and tells it; returns the exit code.
+    """Writes what a run came to, and prints it; returns the exit code.
 
     Args:
         job: what was asked for.
@@ -95,7 +95,7 @@ def sweep_composed(
         composed: the configuration.
         command: the command line, as it is kept with the run.
         quiet: leaves out progress and table.
-        brief: tells only what is not as expected.
+        brief: prints only what is not as expected.
         only: the cells to run; all of the matrix when None.
 
     Raises:

@@ -28,7 +28,7 @@ class Job:
         base: the baseline, if any.
         known_models: names of all model configs.
         quiet: leaves out progress and table.
-        brief: tells only what is not as expected.
+        brief: prints only what is not as expected.
     """
 
     folder: Path

@@ -159,5 +159,5 @@ def _arguments(words: Sequence[str]) -> dict[str, Any]:
         try:
             found[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise UsageError(f"--arg {word!r}: {value!r} is no value that YAML can read") from error
+            raise UsageError(f"--arg {word!r}: YAML cannot read {value!r}") from error
     return found

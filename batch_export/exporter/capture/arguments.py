@@ -26,11 +26,13 @@ _DEPRECATED: Mapping[str, tuple[object, str]] = {
     ),
     "do_constant_folding": (True, "use optimize=True or optimize=False"),
     "custom_opsets": (None, "pass version=... to torch.onnx.ops.symbolic, or set opset_imports on program.model"),
-    "export_modules_as_functions": (False, "leave it out: nodes carry their module in the metadata key `namespace`"),
+    "export_modules_as_functions": (False, "it is called modules_as_functions now, and is taken as that"),
     "autograd_inlining": (True, "leave it out: autograd functions are always inlined"),
 }
 
 
+_TAKEN = frozenset({"export_modules_as_functions"})
+"""Those that mean another parameter of today."""
 _TORCHS_DEFAULTS = {"training": "EVAL", "operator_export_type": "ONNX", "operator_export_types": "ONNX"}
 
 
@@ -46,7 +48,9 @@ def warn_deprecated(given: Mapping[str, object]) -> None:
         _, instead = _DEPRECATED[name]
         if not is_default(name, value):
             warnings.warn(
-                f"export(): {name} is deprecated and does nothing; {instead}", DeprecationWarning, stacklevel=3
+                f"export(): {name} is deprecated{'' if name in _TAKEN else ' and does nothing'}; {instead}",
+                DeprecationWarning,
+                stacklevel=3,
             )
 
 
@@ -73,6 +77,14 @@ def of_exportable_module(
     )
 
 
+_TORCHS_WORDS = {
+    "dynamic_axes": "from_dynamic_axes_to_dynamic_shapes is deprecated and will be removed in a future release. This "
+    "function converts 'dynamic_axes' format (including custom axis names) to 'dynamic_shapes' format. Instead of "
+    "relying on this conversion, provide 'dynamic_shapes' directly with custom names."
+}
+"""What torch.onnx.export says in the same place: filters of warnings that were written for it go on to work."""
+
+
 def warn_of_older_ways(f: object, dynamic_axes: object, dynamo: bool) -> None:
     """Warns of what still works and has a better way by now; of `dynamo=False` torch's own exporter says so."""
     older = {
@@ -82,6 +94,8 @@ def warn_of_older_ways(f: object, dynamic_axes: object, dynamo: bool) -> None:
     for name, (given, instead) in older.items():
         if given:
             message = f"export(): {name} is deprecated; use {instead}"
+            if name in _TORCHS_WORDS:
+                message += f" (torch.onnx.export says: {_TORCHS_WORDS[name]})"
             warnings.warn(message, DeprecationWarning, stacklevel=users_level())
 
 

@@ -50,7 +50,9 @@ def require_weights(recording: Recording, block: torch.nn.Module, tracer: Tracer
             raise NotSharedError(f"its weight {where} is not in the graph")
 
 
-def written(recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Tracer, *, whole: bool) -> Any:
+def written(
+    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Tracer, *, whole: bool
+) -> object:
     """Writes what a recording says for another call and returns that call's result; `require_weights` comes first.
 
     Args:

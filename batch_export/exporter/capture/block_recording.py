@@ -279,7 +279,7 @@ def recorded(
     kept = [node for node in nodes if node in inside]
     constants = {node: getattr(tracer.root, str(node.target)) for node in kept if node.op == "get_attr"}
     if any(type(one) is not torch.Tensor for one in constants.values()):
-        raise NotSharedError("it reads a constant that is no plain tensor")
+        raise NotSharedError("it reads a constant that is not a plain tensor")
     return Recording(path, call, kept, outer, moved, outputs, leaves, spec, constants)
 
 

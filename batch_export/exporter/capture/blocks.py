@@ -14,7 +14,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx.experimental import proxy_tensor
@@ -22,6 +22,9 @@ from torch.fx.experimental.proxy_tensor import _AttrProxy
 
 from batch_export.exporter.capture import alike, block_agreement, block_copies, block_expansion, block_recording
 from batch_export.exporter.capture.block_recording import NotSharedError
+
+if TYPE_CHECKING:  # a private name, which another torch may not have
+    from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
 
 _LEAST = 3
 """Calls from which on it is worth while: two are traced."""
@@ -75,8 +78,13 @@ class _Sharing:
         self.blocks: dict[int, Block] = {}
 
     def call(
-        self, tracer: Any, module: torch.nn.Module, proceed: Callable[[], Any], args: tuple[Any, ...], kwargs: Any
-    ) -> Any:
+        self,
+        tracer: Tracer,
+        module: torch.nn.Module,
+        proceed: Callable[[], object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
         base: torch.nn.Module = module.get_base() if isinstance(module, _AttrProxy) else module  # type: ignore[operator]
         group = self._groups.get(id(base))
         if group is None:
@@ -105,7 +113,14 @@ class _Sharing:
             return proceed()
         return self._traced(tracer, base, path, proceed, args, kwargs, call, key, fitting, group, block)
 
-    def _copied(self, recording: block_recording.Recording, path: str, base: Any, call: Any, tracer: Any) -> Any:
+    def _copied(
+        self,
+        recording: block_recording.Recording,
+        path: str,
+        base: torch.nn.Module,
+        call: block_recording.Call,
+        tracer: Tracer,
+    ) -> object:
         """The result of a call that is not traced: one node, but in a recording the nodes themselves."""
         whole = self._whole and not self._recording and recording.may_be_one
         if whole:
@@ -115,18 +130,18 @@ class _Sharing:
 
     def _traced(
         self,
-        tracer: Any,
-        base: Any,
+        tracer: Tracer,
+        base: torch.nn.Module,
         path: str,
-        proceed: Any,
-        args: Any,
-        kwargs: Any,
-        call: Any,
-        key: Any,
+        proceed: Callable[[], object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        call: block_recording.Call,
+        key: Hashable,
         fitting: list[_Known],
-        group: Any,
+        group: alike.Alike,
         block: Block,
-    ) -> Any:
+    ) -> object:
         block.traced.append(path)
         outer_reads = set(self.reads.noted)
         self.reads.noted.clear()
@@ -199,7 +214,13 @@ def sharing(model: torch.nn.Module, *, whole: bool) -> Iterator[Shared]:
         return
     shared = _Sharing(model, whole=whole)
 
-    def call_module(tracer: Any, m: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(
+        tracer: Tracer,
+        m: torch.nn.Module,
+        forward: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> object:
         return shared.call(tracer, m, lambda: original(tracer, m, forward, args, kwargs), args, kwargs)
 
     tracer_class.call_module = call_module
@@ -219,7 +240,9 @@ def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable
     `block_expansion.expanded` writes them out.
     """
 
-    def run(module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object) -> Any:
+    def run(
+        module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object
+    ) -> torch.export.ExportedProgram:
         failed = ""
         for whole in (True, False):
             shared = Shared()

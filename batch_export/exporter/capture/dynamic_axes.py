@@ -45,7 +45,7 @@ def _told_names(dynamic_axes: DynamicAxes) -> None:
     labels = [str(label) for axes in dynamic_axes.values() if isinstance(axes, Mapping) for label in axes.values()]
     if told := in_words(mended(labels)):
         warnings.warn(
-            f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=users_level()
+            f"names of axes that are not identifiers are replaced: {told}", ExportWarning, stacklevel=users_level()
         )
 
 

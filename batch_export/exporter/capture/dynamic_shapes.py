@@ -80,7 +80,7 @@ def canonical(
     words = of_tree(dynamic_shapes)
     if told := in_words(words):
         warnings.warn(
-            f"names of axes that are no identifiers are mended: {told}", ExportWarning, stacklevel=users_level()
+            f"names of axes that are not identifiers are replaced: {told}", ExportWarning, stacklevel=users_level()
         )
     walker = Walk(words)
     if dynamic_shapes is True:
@@ -207,6 +207,20 @@ def axis_names(program: torch.export.ExportedProgram, asked: DynamicShapes) -> d
             if name and expr.is_Symbol and expr.name not in names:
                 names[expr.name] = name
     return names
+
+
+def other_names(
+    program: torch.export.ExportedProgram, asked: DynamicShapes, names: Mapping[str, str]
+) -> dict[str, str]:
+    """The names asked for of axes that are another named axis in the program: that name -> the one that stands."""
+    found: dict[str, str] = {}
+    for (_, fake), wanted in zip(user_tensors(program), asked.names, strict=False):
+        for axis, name in wanted.items():
+            size: Any = fake.shape[axis]
+            kept = names.get(str(size.node.expr)) if isinstance(size, torch.SymInt) else None
+            if name.isidentifier() and kept and name != kept and name not in names.values():
+                found.setdefault(name, kept)
+    return found
 
 
 def derived_names(

@@ -143,7 +143,7 @@ def _node(node: ir.Node, inputs: Sequence[ir.Value | None], outputs: Sequence[ir
 
 
 def share_constants(bodies: Sequence[Body]) -> bool:
-    """Tells each body which of its inputs are one constant in all calls; whether a call has a constant of its own."""
+    """Notes which inputs of each body are one constant in all calls; whether a call has a constant of its own."""
     has_own = False
     for body in bodies:
         graph = body.model.graph

@@ -5,7 +5,9 @@ Arrives: FX nodes and the graph signature. Leaves: plain strings for `metadata_p
 
 from __future__ import annotations
 
+import ast
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -77,3 +79,18 @@ def innermost_line(trace: str) -> str | None:
 def place(node: torch.fx.Node) -> Place:
     """Where a node is, as an error names it."""
     return Place(node.name, target_name(node.target), source_location(node))
+
+
+def up_to_module(properties: Mapping[str, str], path: str) -> dict[str, str]:
+    """What the properties of a node within a module say of the module itself; nothing where they do not name it."""
+    scopes = ast.literal_eval(properties.get(NAME_SCOPES, "[]"))
+    if path not in scopes[:-1]:
+        return {}
+    count = scopes.index(path) + 1
+    classes = ast.literal_eval(properties.get(CLASS_HIERARCHY, "[]"))
+    names = [name if not where else f"{where}: {name}" for where, name in zip(scopes, classes[:count], strict=False)]
+    return {
+        "namespace": "/".join(names),
+        CLASS_HIERARCHY: repr(classes[:count]),
+        NAME_SCOPES: repr(scopes[:count]),
+    }

@@ -95,7 +95,7 @@ def _attention_obstacle(
     if not enable_gqa and len({tensor.shape[1] for tensor in tensors}) != 1:  # type: ignore[index]
         return Obstacle("Attention shares heads of keys among queries, and does not repeat batches", formal=True)
     if any(_may_be_none(size) for tensor in tensors for size in tensor.shape or ()):
-        return Obstacle("onnxruntime's Attention fails for a batch, or keys, of none")
+        return Obstacle("onnxruntime's Attention fails where the batch is empty or there are no keys")
     if attn_mask is None:
         return None
     assert query.shape is not None

@@ -66,7 +66,7 @@ _STEPS = 4
 
 
 def _is_blind(value: ir.Value, steps: int = _STEPS) -> bool:
-    """Whether nothing that uses a value tells 0.0 from -0.0."""
+    """Whether nothing that uses a value distinguishes 0.0 from -0.0."""
     if value.is_graph_output() or not steps:
         return False
     return all(

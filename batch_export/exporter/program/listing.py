@@ -16,7 +16,8 @@ def lines(model: ir.Model) -> Iterator[str]:
     """The model, line by line."""
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in model.opset_imports.items())
     count = sum(1 for _ in model.graph.all_nodes())
-    yield f"ONNX graph {model.graph.name!r}: {count} nodes, opset {opsets}, IR version {model.ir_version}"
+    within = f" and {len(model.functions)} functions" if model.functions else ""
+    yield f"ONNX graph {model.graph.name!r}: {count} nodes{within}, opset {opsets}, IR version {model.ir_version}"
     yield "inputs:"
     yield from (f"  {_typed(value)}" for value in model.graph.inputs)
     weights = list(model.graph.initializers.values())
@@ -27,6 +28,10 @@ def lines(model: ir.Model) -> Iterator[str]:
     yield from _nodes(model.graph, "  ")
     yield "outputs:"
     yield from (f"  {_typed(value)}" for value in model.graph.outputs)
+    for function in model.functions.values():
+        yield f"function {function.domain}::{function.name}({', '.join(map(_typed, function.inputs))}):"
+        yield from _nodes(function, "  ")
+        yield f"  -> {', '.join(value.name or '' for value in function.outputs)}"
 
 
 def _typed(value: ir.Value) -> str:

@@ -24,6 +24,8 @@ import torch
 
 from batch_export.errors import SaveError
 from batch_export.exporter.capture.block_expansion import expanded
+from batch_export.exporter.functions.inlining import written_out
+from batch_export.exporter.functions.making import Functions, make_functions
 from batch_export.exporter.graph import torch_tensors, weights
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
@@ -31,6 +33,7 @@ from batch_export.exporter.optimise import passes, weight_folding
 from batch_export.exporter.program import adapters, checkpoint, listing, naming, writing
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.named_tensors import NamedTensors
+from batch_export.exporter.program.outputs import Outputs
 from batch_export.exporter.program.provenance import Provenance, Traceable
 from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
@@ -51,6 +54,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             weights, ...). `model` keeps what they are made from, so other weights can be applied at any time.
         fold_growth: how much weights may grow by that, as a share of their bytes.
         folding: what was folded when a file was last written, and what was not; empty before.
+        functions: which calls of modules are functions of the model, and which of those asked for are not.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self.fold_weights = True
         self.fold_growth = weight_folding.GROWTH
         self.folding: list[passes.PassReport] = []
+        self.functions = Functions()
         self._session: Any = None
         self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
 
@@ -131,8 +136,16 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         else:
             self._session = OrtSession(path, provider, threads)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
-        """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
+        """Runs the model on tensors, nested as the torch model takes them.
+
+        Returns:
+            What the model returns, in order; the contents of changed buffers and inputs are its attribute `mutated`.
+        """
+        return Outputs.of(self._run(args, kwargs), self.output_kinds)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        """Every output of the graph as it is now, in order."""
         feeds = self._feeds(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
@@ -140,13 +153,13 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
 
-    def call_reference(self, *args: object, **kwargs: object) -> list[torch.Tensor]:
+    def call_reference(self, *args: object, **kwargs: object) -> Outputs:
         """The same in onnx's reference evaluator, which runs every node in Python."""
         feeds = self._feeds(args, kwargs)
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
             path = Path(folder) / "model.onnx"
             self.save(path, external_data=True)
-            return [to_tensor(value) for value in ReferenceSession(path).run(feeds)]
+            return Outputs.of([to_tensor(value) for value in ReferenceSession(path).run(feeds)], self.output_kinds)
 
     def _feeds(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Value]:
         tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
@@ -215,7 +228,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         try:
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(by_name[name] for name in value_names)
-            results = self(*args, **dict(kwargs or {}))
+            results = self._run(tuple(args), dict(kwargs or {}))
         finally:
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(kept)
@@ -233,7 +246,11 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     def optimize(self) -> None:
         """Optimises the model in place."""
-        done = naming.optimised(self.model, lambda: passes.optimise(self.model))
+        model = written_out(self.model, self.functions.made) if self.functions.made else self.model
+        done = naming.optimised(model, lambda: passes.optimise(model))
+        if model is not self.model:
+            self.functions = make_functions(model, self.functions.wanted)
+            self.model = model
         self.provenance = replace(self.provenance, passes=(*self.provenance.passes, *done))
         self.release()
 
@@ -298,7 +315,10 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         """
         if not (self.fold_weights if fold_weights is None else fold_weights):
             return self.model, []
-        model, report = weight_folding.folded(self.model, self.fold_growth)
+        flat = written_out(self.model, self.functions.made) if self.functions.made else self.model
+        model, report = weight_folding.folded(flat, self.fold_growth)
+        if flat is not self.model:
+            make_functions(model, self.functions.wanted)
         return model, [report]
 
     # Saving -----------------------------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""What one export tells: its journal, the Markdown report and the SARIF log."""
+"""What is reported of one export: its journal, the Markdown report and the SARIF log."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.functions.making import Functions
 from batch_export.exporter.optimise.passes import PassReport
 from batch_export.numbers.facts import OutputFacts
 
@@ -29,6 +30,7 @@ class Journal:
         captured: what the capture made, once it has.
         operators: torch operator -> (how often, what translated it), once the program is translated.
         passes: what each pass of the optimiser did.
+        functions: which calls of modules became functions, and which did not.
         verification: facts of each output that was compared.
         error: what the export ended with, when it failed.
     """
@@ -41,6 +43,7 @@ class Journal:
     captured: Captured | None = None
     operators: Mapping[str, tuple[int, str]] | None = None
     passes: Sequence[PassReport] = ()
+    functions: Functions = field(default_factory=Functions)
     verification: list[OutputFacts] = field(default_factory=list)
     error: OnnxExporterError | None = None
 

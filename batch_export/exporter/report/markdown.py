@@ -14,6 +14,7 @@ from typing import Any
 
 from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.functions.making import Functions
 from batch_export.exporter.optimise.passes import PassReport
 from batch_export.exporter.report.journal import Journal
 
@@ -50,6 +51,7 @@ def text(journal: Journal) -> str:
         lines += _attempt_lines(journal.error.attempts)  # type: ignore[union-attr]
     if journal.operators is not None:
         lines += _program_lines(journal.operators, journal.passes)
+    lines += _function_lines(journal.functions)
     if journal.verification:
         lines += [
             "",
@@ -106,6 +108,14 @@ def _program_lines(operators: Mapping[str, tuple[int, str]], passes: Sequence[Pa
             lines.append(f"| {one.name} | {one.nodes_before} | {one.nodes_after} | {one.changes} |")
         lines += [text for one in passes if one.remark for text in ("", f"{one.name}: {one.remark}.")]
     return lines
+
+
+def _function_lines(functions: Functions) -> list[str]:
+    if not functions.made and not functions.left:
+        return []
+    lines = ["", "## Functions", "", "| function | class | calls | nodes |", "|---|---|---|---|"]
+    lines += [f"| {one.name} | {one.kind} | {len(one.calls)} | {one.nodes} |" for one in functions.made]
+    return [*lines, *(text for call, why in functions.left.items() for text in ("", f"{call} is none: {why}."))]
 
 
 def _version(package: str) -> str:

@@ -30,6 +30,9 @@ from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
 from batch_export.words import error_line
 
+Subject = torch.nn.Module | torch.export.ExportedProgram
+"""What is exported."""
+
 
 def symptom_in(folder: Path, case: Mapping[str, Any], *, verbose: bool = False) -> Symptom | None:
     """Loads what is in the folder, and tries; prints `READY` before."""
@@ -37,7 +40,7 @@ def symptom_in(folder: Path, case: Mapping[str, Any], *, verbose: bool = False) 
     sys.path.extend(root for root in case.get("roots", ()) if root not in sys.path)
     values = torch.load(folder / "values.pt", weights_only=False)
     if case["subject"] == "program":
-        subject: Any = torch.export.load(folder / "subject.pt2")
+        subject: Subject = torch.export.load(folder / "subject.pt2")
     else:
         subject = torch.load(folder / "subject.pt", weights_only=False)
     print(READY, flush=True)
@@ -46,14 +49,14 @@ def symptom_in(folder: Path, case: Mapping[str, Any], *, verbose: bool = False) 
 
 
 def symptom_of(
-    subject: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    subject: Subject,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     case: Mapping[str, Any],
     expected: Sequence[torch.Tensor] | None,
     *,
     keep: Path | None = None,
-    actual: list[Any] | None = None,
+    actual: list[Value] | None = None,
     verbose: bool = False,
 ) -> Symptom | None:
     """Exports, loads, runs and compares; returns how that fails, or None.
@@ -93,7 +96,7 @@ def symptom_of(
     return _mismatch(session.output_names, expected or (), outputs, case)
 
 
-def _exporter(case: Mapping[str, Any]) -> Callable[[Any, tuple[Any, ...], dict[str, Any], Path], None]:
+def _exporter(case: Mapping[str, Any]) -> Callable[[Subject, tuple[object, ...], dict[str, object], Path], None]:
     """Returns the exporter that the case names; one that cannot be imported is no failure of what is exported.
 
     Raises:
@@ -109,7 +112,7 @@ def _exporter(case: Mapping[str, Any]) -> Callable[[Any, tuple[Any, ...], dict[s
     function = getattr(importlib.import_module(module), name)
     unnamed: dict[str, Any] = {"dynamic_shapes": None, "input_names": None, "output_names": None}
 
-    def plugged(subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path) -> None:
+    def plugged(subject: Subject, args: tuple[object, ...], kwargs: dict[str, object], path: Path) -> None:
         live = subject.module() if isinstance(subject, torch.export.ExportedProgram) else subject
         function(live, args, kwargs, path=path, opset_version=opset, **unnamed, **options)
 

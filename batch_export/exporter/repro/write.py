@@ -24,8 +24,10 @@ from torch.utils import _pytree as pytree
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.repro import attempt as repro_attempt
 from batch_export.exporter.repro import script, subgraph
+from batch_export.exporter.repro.attempt import Subject
 from batch_export.exporter.repro.script import ENDED, Symptom, same_symptom
 from batch_export.numbers.tolerances import DEFAULT_TOLERANCES, Tolerance
+from batch_export.numbers.values import Value
 from batch_export.runtime.provider_spec import ProviderSpec
 
 _MOST_TRIES = 60
@@ -100,8 +102,8 @@ class Repro:
 def write_repro(
     folder: Path,
     model: torch.nn.Module | torch.export.ExportedProgram,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object] | None,
     setting: Setting,
     *,
     wanted: Symptom | None = None,
@@ -154,7 +156,7 @@ class _Attempt:
 
     def __call__(
         self,
-        subject: object,
+        subject: Subject,
         args: tuple[object, ...],
         kwargs: dict[str, object],
         expected: Sequence[torch.Tensor] | None,
@@ -163,7 +165,7 @@ class _Attempt:
             return repro_attempt.symptom_of(subject, args, kwargs, self.setting.case(), expected)
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
             _write(Path(folder), subject, args, kwargs, self.setting, expected, {})
-            with contextlib.suppress(RuntimeError):  # an attempt that tells nothing is not the failure looked for
+            with contextlib.suppress(RuntimeError):  # an attempt that shows nothing is not the failure looked for
                 return script.in_child(Path(folder), self.setting.case())
         return None
 
@@ -179,7 +181,7 @@ def _program_repro(
 ) -> Repro | None:
     eager = EagerValues(program, args, kwargs)
     nodes = subgraph.call_nodes(program)
-    parts: dict[tuple[str, ...], tuple[object, subgraph.Part, Symptom] | None] = {}
+    parts: dict[tuple[str, ...], tuple[torch.export.ExportedProgram, subgraph.Part, Symptom] | None] = {}
 
     def fails(names: Sequence[str]) -> bool:
         key = tuple(names)
@@ -242,7 +244,7 @@ def _starts(
 
 def _tried(
     eager: EagerValues, names: Sequence[str], attempt: _Attempt, wanted: Symptom | None
-) -> tuple[object, subgraph.Part, Symptom] | None:
+) -> tuple[torch.export.ExportedProgram, subgraph.Part, Symptom] | None:
     try:
         part = subgraph.cut(eager, names)
         with torch.no_grad(), warnings.catch_warnings():
@@ -258,7 +260,7 @@ def _tried(
 
 def _module_repro(
     folder: Path,
-    model: object,
+    model: Subject,
     args: tuple[object, ...],
     kwargs: dict[str, object],
     attempt: _Attempt,
@@ -274,12 +276,12 @@ def _module_repro(
 
 
 def smallest_module(
-    model: object,
+    model: Subject,
     args: tuple[object, ...],
     kwargs: dict[str, object],
-    attempt: Callable[[object, tuple[object, ...], dict[str, object], None], Symptom | None],
+    attempt: Callable[[Subject, tuple[object, ...], dict[str, object], None], Symptom | None],
     symptom: Symptom,
-) -> tuple[str, Any, tuple[object, ...], dict[str, object], Symptom]:
+) -> tuple[str, Subject, tuple[object, ...], dict[str, object], Symptom]:
     """Goes down into the submodule that fails in the same way by itself, as deep as there is one.
 
     Returns:
@@ -328,9 +330,9 @@ def _inputs_of_children(
 
 def _write(
     folder: Path,
-    subject: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    subject: Subject,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     setting: Setting,
     expected: Sequence[torch.Tensor] | None,
     symptom: Symptom,
@@ -339,18 +341,18 @@ def _write(
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    is_program = isinstance(subject, torch.export.ExportedProgram)
-    case = setting.case() | {"subject": "program" if is_program else "module", "symptom": symptom}
-    values: dict[str, Any] = {"args": args, "kwargs": kwargs, "expected": expected}
+    kind = "program" if isinstance(subject, torch.export.ExportedProgram) else "module"
+    case = setting.case() | {"subject": kind, "symptom": symptom}
+    values: dict[str, object] = {"args": args, "kwargs": kwargs, "expected": expected}
     if not in_child:  # what crashes must not run here
-        actual: list[Any] = []
+        actual: list[Value] = []
         repro_attempt.symptom_of(
             subject, args, kwargs, setting.case(), expected, keep=folder / "model.onnx", actual=actual
         )
         values["actual"] = actual
     (folder / "case.json").write_text(json.dumps(case, indent=2), encoding="utf-8")
     torch.save(values, folder / "values.pt")
-    if is_program:
+    if isinstance(subject, torch.export.ExportedProgram):
         torch.export.save(subject, folder / "subject.pt2")
     else:
         torch.save(subject, folder / "subject.pt")

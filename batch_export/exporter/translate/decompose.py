@@ -190,6 +190,7 @@ def run_decomposition(
     name = metadata.target_name(target)
     decomposition = _required(target)
     mode = DecompositionMode(is_translatable, translate, rebind, (name,))
-    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target), torch.no_grad(), fake_mode, mode:
+    given = str(pytree.tree_map_only(torch.Tensor, lambda one: (one.shape, one.dtype), (list(args), dict(kwargs))))
+    with sizes_stay_free(getattr(fake_mode, "shape_env", None), target, given), torch.no_grad(), fake_mode, mode:
         result = decomposition(*(_plain_lists(argument) for argument in args), **kwargs)
     return _covered(target, result)

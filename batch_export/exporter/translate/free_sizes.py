@@ -17,15 +17,18 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from batch_export.errors import DecompositionError
 
 _TO_NUMBER = "guard_int"
+_REFUSED = "_batch_export_refused"
 
 
 @contextlib.contextmanager
-def sizes_stay_free(shape_env: ShapeEnv | None, target: object) -> Iterator[None]:
+def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "") -> Iterator[None]:
     """Refuses a decomposition that fixes a symbolic size while it runs: its result would hold for one size only.
 
     Args:
         shape_env: torch's environment of sizes; None where there is none.
         target: what runs, for the message.
+        given: what it is given, as a text. What was refused once is refused at once for the same: torch does not
+            decide twice, and nothing would be seen. Empty: nothing is remembered.
 
     Raises:
         DecompositionError: naming the sizes; torch's knowledge of them is put back as it was.
@@ -33,6 +36,9 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object) -> Iterator[None
     if shape_env is None:
         yield
         return
+    refused: dict[tuple[str, str], str] = vars(shape_env).setdefault(_REFUSED, {})
+    if (str(target), given) in refused:
+        raise _holds_once(target, refused[str(target), given])
     before, guards = dict(shape_env.replacements), len(shape_env.guards)
     fixed = {}
     try:
@@ -47,11 +53,18 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object) -> Iterator[None
     equal = [guard.expr for guard in shape_env.guards[guards:] if isinstance(guard.expr, sympy.Eq)]
     listed = {f"{symbol} = {value}" for symbol, value in fixed.items()} | {str(one) for one in (*equal, *numbers)}
     if listed:
-        raise DecompositionError(
-            f"torch's decomposition of {target} holds for one size only ({', '.join(sorted(listed))})",
-            operator=str(target),
-            next_step="make that axis static, or pass custom_translation_table={torch.ops...: function}",
-        )
+        words = ", ".join(sorted(listed))
+        if given:
+            refused[str(target), given] = words
+        raise _holds_once(target, words)
+
+
+def _holds_once(target: object, listed: str) -> DecompositionError:
+    return DecompositionError(
+        f"torch's decomposition of {target} holds for one size only ({listed})",
+        operator=str(target),
+        next_step="make that axis static, or pass custom_translation_table={torch.ops...: function}",
+    )
 
 
 @contextlib.contextmanager

@@ -41,13 +41,14 @@ def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[
         return _symbolic(translator, node, env)
     version = int(target._overloadname.removeprefix("opset"))
     preferred = translator.registry.prefer_native
-    if preferred == "always" and version > translator.registry.opset_version:
+    exists = translator.registry.reaches(version)
+    if preferred == "always" and not exists:
         raise TranslationError(
             f"ONNX's {target._opname}, which prefer_native='always' asks for, does not exist at opset "
             f"{translator.registry.opset_version}",
             next_step=f"pass opset_version={version} or a higher one, or prefer_native='auto'",
         )
-    if version > translator.registry.opset_version or preferred == "never":
+    if not exists or preferred == "never":
         return _decomposed(translator, node, env)
     positional = [argument for argument in target._schema.arguments if not argument.kwarg_only]
     given = {formal.name: argument for formal, argument in zip(positional, node.args, strict=False)}
@@ -139,7 +140,7 @@ def _record(
         inputs,
         ir.convenience.convert_attributes(dict(attributes)),
         outputs=outputs[:needed],
-        version=int(version) if version is not None else None if domain else translator.registry.opset_version,
+        version=int(version) if version is not None else None if domain else translator.registry.own_version(),
     )
     translator.recorder.append(made)
     made.metadata_props.update(properties)

@@ -42,9 +42,11 @@ class Translated:
         operator_seconds: torch operator -> seconds spent on its translation.
         bodies: repeated blocks, for which the model has calls that are yet to be written out.
         output_kinds: for every graph output its kind (`USER_OUTPUT`, `BUFFER_MUTATION`, ...) and its target's name.
+        program: what was translated in the end; torch may have decomposed it first.
     """
 
     model: ir.Model
+    program: torch.export.ExportedProgram
     operators: dict[str, tuple[int, str]] = field(default_factory=dict)
     output_kinds: list[tuple[str, str]] = field(default_factory=list)
     operator_seconds: dict[str, float] = field(default_factory=dict)
@@ -195,7 +197,9 @@ def _translate(
     for node in graph.all_nodes():
         if node.domain and node.domain not in graph.opset_imports:
             graph.opset_imports[node.domain] = node.version or 1
-    return Translated(model, translator.operators, kinds, translator.operator_seconds, translator.blocks.bodies)
+    return Translated(
+        model, program, translator.operators, kinds, translator.operator_seconds, translator.blocks.bodies
+    )
 
 
 def _all_missing(missing: Mapping[str, OnnxExporterError]) -> MissingOperatorError:

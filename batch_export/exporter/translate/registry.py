@@ -8,6 +8,7 @@ lives in that caller's `OnnxRegistry` alone.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,6 +137,7 @@ class OnnxRegistry:
         if prefer_native not in PREFERENCES:
             raise ValueError(f"prefer_native={prefer_native!r}: choose {', '.join(PREFERENCES)}")
         self._opset_version = opset_version
+        self._alike = (0, sys.maxsize)
         self._custom: dict[str, list[ONNXFunction]] = {}
         self.prefer_native = prefer_native
 
@@ -151,9 +153,32 @@ class OnnxRegistry:
         return self._opset_version
 
     @property
-    def _reachable(self) -> int:
-        """The newest opset that translations may be written in; a file below torchlib's is brought down afterwards."""
-        return max(self._opset_version, TORCHLIB_OPSET)
+    def alike(self) -> tuple[int, int]:
+        """The lowest and the highest opset at which everything that was asked so far has the same answer."""
+        return self._alike
+
+    @property
+    def has_custom(self) -> bool:
+        """Whether a caller registered translations."""
+        return bool(self._custom)
+
+    def own_version(self) -> int:
+        """The opset, for what depends on which it is."""
+        self._alike = (self._opset_version, self._opset_version)
+        return self._opset_version
+
+    def reaches(self, version: int) -> bool:
+        """Whether the opset is this one or a later one."""
+        low, high = self._alike
+        if version <= self._opset_version:
+            self._alike = (max(low, version), high)
+            return True
+        self._alike = (low, min(high, version - 1))
+        return False
+
+    def _may_use(self, entry: ONNXFunction) -> bool:
+        """Whether a translation's operators are there; a file below torchlib's opset is brought down afterwards."""
+        return entry.lowest_opset <= TORCHLIB_OPSET or self.reaches(entry.lowest_opset)
 
     def register_op(
         self,
@@ -201,9 +226,9 @@ class OnnxRegistry:
     def get_op_functions(self, namespace: str, op_name: str, overload: str | None = None) -> list[ONNXFunction] | None:
         """The translations of an operator, standard ones first, custom ones in order of registration; None if none."""
         name = _join(namespace, op_name, overload)
-        found = [
-            entry for entry in standard_functions().get(name, ()) if entry.lowest_opset <= self._reachable
-        ] + self._custom.get(name, [])
+        found = [entry for entry in standard_functions().get(name, ()) if self._may_use(entry)] + self._custom.get(
+            name, []
+        )
         return found or None
 
     def lookup(self, target: object, *, is_complex: bool = False, native: bool | None = None) -> ONNXFunction | None:
@@ -220,8 +245,8 @@ class OnnxRegistry:
             if not is_complex or entry.is_complex or not self._has_real_variant(name):
                 return entry
         for entry in standard_functions().get(name, ()):
-            fits = entry.is_complex == is_complex and entry.lowest_opset <= self._reachable
-            if fits and (native or not entry.native):
+            fits = entry.is_complex == is_complex and (native or not entry.native)
+            if fits and self._may_use(entry):
                 return entry
         return None
 
@@ -253,7 +278,7 @@ class OnnxRegistry:
 
     def _require_no_later(self, target: object) -> None:
         for entry in standard_functions().get(qualified_name(target), ()):
-            if entry.native and entry.lowest_opset > self._opset_version:
+            if entry.native and not self.reaches(entry.lowest_opset):
                 raise TranslationError(
                     f"ONNX's {entry.native}, which prefer_native='always' asks for, does not exist at opset "
                     f"{self._opset_version}",

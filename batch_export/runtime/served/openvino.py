@@ -83,7 +83,7 @@ def connect(settings: dict[str, Any]) -> Engine:
 
 @contextlib.contextmanager
 def _plainly() -> Iterator[None]:
-    """Leaves the places in OpenVINO's own sources out of what it says, so that its first line tells something."""
+    """Leaves the places in OpenVINO's own sources out of what it says, so that its first line says what is wrong."""
     try:
         yield
     except RuntimeError as error:

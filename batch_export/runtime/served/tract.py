@@ -73,7 +73,7 @@ def connect(settings: dict[str, Any]) -> Engine:
 
 
 def _shape(fact: str) -> list[int | None] | None:
-    """tract tells an input as `n,2,f32`; without a shape as `..,f32`."""
+    """tract writes an input as `n,2,f32`; without a shape as `..,f32`."""
     sizes = [word.strip() for word in fact.split(",")[:-1]]
     if any(".." in size for size in sizes):
         return None

@@ -87,7 +87,7 @@ class WorkerProcess:
             raise self._ended(str(header["do"])) from error
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             self.close()
-            raise WorkerEndedError(f"{self._called} answered what is no answer: {error}") from error
+            raise WorkerEndedError(f"{self._called} sent something that is not an answer: {error}") from error
         if "error" in answer:
             said = answer["error"]
             raise WorkerRefusedError(str(said["message"]) or str(said["class"]), said["class"], said["details"])

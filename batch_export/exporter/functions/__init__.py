@@ -1,0 +1,1 @@
+"""Calls of modules as functions of an ONNX model."""
