@@ -270,6 +270,7 @@ class Guesser:
             Leaf("float32", ("batch", bins, "frames")),
             Leaf("float32", ("batch", "frames", stacked)),
             Leaf("float32", ("batch", "frames", 128)),
+            Leaf("float32", ("batch", "frames", 4 * bins)),
             Leaf("float32", ("batch", 1, "frames", bins)),
             Leaf("float32", ("batch", "frames", bins, 1)),
         ]
