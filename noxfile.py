@@ -171,6 +171,20 @@ def ops(session: nox.Session) -> None:
 
 
 @nox.session
+def world(session: nox.Session) -> None:
+    """Architectures that nobody chose: `nox -s world -- --sample 60 --seed 3`; further words are overrides."""
+    install(session, "test")
+    words, overrides = list(session.posargs), ["+sweep=world"]
+    for flag, key in (("--sample", "matrix.sample"), ("--seed", "matrix.seed"), ("--shard", "runner.shard")):
+        if flag in words:
+            at = words.index(flag)
+            overrides.append(f"{key}={words[at + 1]}")
+            del words[at : at + 2]
+    session.run("pytest", "-m", "world", "tests/test_transformers_collection.py", env=ONE_THREAD)
+    session.run("python", "-m", "batch_export", *overrides, *words, success_codes=[0, 1])
+
+
+@nox.session
 def hunt(session: nox.Session) -> None:
     """Generated programs against eager: `nox -s hunt -- --minutes 10 --seed 0`; findings go to outputs/hunt."""
     install(session, "test")

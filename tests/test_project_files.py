@@ -59,6 +59,7 @@ def test_the_sessions_are_there() -> None:
             "browser",
             "bench",
             "faults",
+            "world",
             "ops",
             "hunt",
             "runtimes",
