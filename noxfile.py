@@ -123,6 +123,17 @@ def browser(session: nox.Session) -> None:
     session.run("python", "benchmarks/report.py", "--to", f"{session.create_tmp()}/report.html")
 
 
+@nox.session(venv_backend="none")
+def page(session: nox.Session) -> None:
+    """The script of report.html: its TypeScript is checked and bundled (Node is needed, and npm's registry)."""
+    if shutil.which("npm") is None:
+        session.skip("no npm on the path (Debian: apt-get install npm)")
+    with session.chdir("page"):
+        session.run("npm", "ci", "--silent", external=True)
+        session.run("npm", "run", "--silent", "check", external=True)
+        session.run("npm", "run", "--silent", "build", external=True)
+
+
 @nox.session
 def faults(session: nox.Session) -> None:
     """Every fault of tests/faults; the table goes to docs/reliability.md (mounting small disks needs root)."""

@@ -177,7 +177,7 @@ def test_a_cell_has_everything_and_an_address(page: Any) -> None:
         assert part in text, part
     assert "matrix.models=[gpt]" in text
     assert "95 % interval" in text
-    assert page.locator("#cell a").first.get_attribute("href") == "../../store/models/aa/bb.onnx"
+    assert page.locator("#cell a").first.get_attribute("href") == "./../../store/models/aa/bb.onnx"
     assert page.locator("#cell svg[role=img]").count() >= 3
     page.locator("[data-close]").click()
     page.locator("#changes a").first.click()
