@@ -17,12 +17,16 @@ nox.options.error_on_external_run = True
 PROJECT = nox.project.load_toml("pyproject.toml")
 CONSTRAINTS = ("-c", "constraints.txt")
 SCHEMAS = {
-    "github-workflows": ".github/workflows/nightly.yml",
-    "gitlab-ci": "examples/gitlab/gitlab-ci.yml",
+    ".github/workflows/checks.yml": "github-workflows",
+    ".github/workflows/nightly.yml": "github-workflows",
+    "examples/gitlab/gitlab-ci.yml": "gitlab-ci",
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 RARER = ("tests/test_exporter_architectures.py", "tests/test_exporter_pipeline.py")
 """The files with tests marked `ops`."""
+
+TYPED = ("tests/test_documentation.py", "tests/test_first_and_last_minute.py")
+"""The files with tests marked `docs`."""
 
 
 def shared_by_tests() -> list[str]:
@@ -56,7 +60,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("lint-imports")
-    for schema, path in SCHEMAS.items():
+    for path, schema in SCHEMAS.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", path)
     session.run("pre-commit", "validate-config", "examples/pre-commit/pre-commit-config.yaml")
 
@@ -128,6 +132,16 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as a site, in site/, and the commands of tutorial and how-to pages (`-- --no-commands`)."""
+    install(session, "test", "docs")
+    quiet = {"NO_MKDOCS_2_WARNING": "1"}  # Material's notice about its successor; it is fixed until 2027
+    session.run("mkdocs", "build", "--strict", "--quiet", "--site-dir", "site", env=quiet)
+    if "--no-commands" not in session.posargs:
+        session.run("pytest", "-m", "docs", *TYPED, *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """The benchmarks that the README shows: `nox -s bench -- export` or `-- sweep`; both by default."""
     install(session, "bench")
@@ -143,6 +157,20 @@ def ops(session: nox.Session) -> None:
     pathlib.Path(out).unlink(missing_ok=True)
     session.run("python", "tests/op_database.py", "--check", "--out", out, *session.posargs, env=ONE_THREAD)
     session.run("pytest", "-m", "ops", *RARER, env=ONE_THREAD)
+
+
+@nox.session
+def world(session: nox.Session) -> None:
+    """Architectures that nobody chose: `nox -s world -- --sample 60 --seed 3`; further words are overrides."""
+    install(session, "test")
+    words, overrides = list(session.posargs), ["+sweep=world"]
+    for flag, key in (("--sample", "matrix.sample"), ("--seed", "matrix.seed"), ("--shard", "runner.shard")):
+        if flag in words:
+            at = words.index(flag)
+            overrides.append(f"{key}={words[at + 1]}")
+            del words[at : at + 2]
+    session.run("pytest", "-m", "world", "tests/test_transformers_collection.py", env=ONE_THREAD)
+    session.run("python", "-m", "batch_export", *overrides, *words, success_codes=[0, 1])
 
 
 @nox.session
