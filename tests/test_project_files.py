@@ -63,6 +63,7 @@ def test_the_sessions_are_there() -> None:
             "ops",
             "hunt",
             "runtimes",
+            "docs",
         ),
     }
     assert "pip install" not in text
@@ -74,6 +75,7 @@ def test_what_is_left_to_another_session_is_run_by_it() -> None:
         ("ops", r"^RARER = (.*)$"),
         ("nightly", r'"-m", "nightly", (.*?), env'),
         ("runtimes", r'"-m", "runtimes", (.*?), env'),
+        ("docs", r"^TYPED = (.*)$"),
     ):
         mark = f"mark.{session}"
         files = [path for path in (ROOT / "tests").glob("test_*.py") if path != Path(__file__)]

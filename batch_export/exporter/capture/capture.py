@@ -29,6 +29,7 @@ from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode, R
 from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
+from batch_export.exporter.graph.collector import young_only
 
 
 class _CallableModule(torch.nn.Module):
@@ -144,7 +145,7 @@ def capture(
         strategies = [(name, by_blocks(one) if name == NON_STRICT else one) for name, one in strategies]
     request = Request(module, (arguments, keywords), asked, guards, allow_assumptions)
     course = Course(request, tuple(strategies))
-    with attributes.watching(module) as changed:
+    with attributes.watching(module) as changed, young_only():
         captured = course.from_examples()
         fixes = [place for guard in captured.guards for place in guard.fixes]
         squeezes = [guard for guard in captured.not_one if guard.narrows]

@@ -22,6 +22,12 @@
   const median = (v) => { const s = [...v].sort((a, b) => a - b), m = s.length >> 1; return s.length % 2 ? s[m] : (s[m - 1] + s[m]) / 2; };
   const unique = (values) => [...new Set(values)];
 
+  // On a phone the matrix comes first, for the keyboard as for the eye.
+  const narrow = matchMedia("(max-width: 600px)"), after = $("matrix").nextElementSibling;
+  const arrange = () => (narrow.matches ? after.parentElement.prepend($("matrix")) : after.before($("matrix")));
+  narrow.addEventListener("change", arrange);
+  arrange();
+
   // Failures first. What is found out about one cell of a cluster stands for all.
   const shell = (word) => (/^[\w.\/=+:@~-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
   const asks = (c) => (/^x?fail$/.test(verdict(c)) && !D.unasked.includes(T[c[CLASS]]) ? D.questions[T[c[STAGE]]] || [] : []).map((verb) => `python -m batch_export ${verb} ${shell(name(c))}${D.run ? ` --run ${shell(D.run)}` : ""}`);
