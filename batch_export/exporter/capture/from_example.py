@@ -197,7 +197,7 @@ def finished(
     refused = {"warn": captured.harmful, "error": captured.restrictions, "allow": []}[mode]
     if refused:
         raise narrower(refused, asked)
-    dropped = [guard for guard in captured.not_one if guard.restricts]
+    dropped = [guard for guard in captured.not_one if guard.restricts and (mode == "error" or not guard.is_limit)]
     if dropped and mode != "allow":
         raise other_rank(dropped[0])
     return captured

@@ -109,6 +109,10 @@ def _better(shape: ir.Shape | None, known: ir.Shape | None) -> ir.Shape | None:
     return ir.Shape([max(pair, key=says) for pair in zip(known, shape, strict=True)])
 
 
+_WITH_BODIES = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""ONNX's operators that have any."""
+
+
 def node_count(model: ir.Model) -> int:
     """The nodes of a model, those of bodies too."""
     return _count(model.graph)
@@ -118,6 +122,7 @@ def _count(graph: ir.Graph) -> int:
     inner = (
         attribute.value
         for node in graph
+        if node.domain or node.op_type in _WITH_BODIES
         for attribute in node.attributes.values()
         if attribute.type == ir.AttributeType.GRAPH
     )

@@ -103,7 +103,7 @@ def broadcast(captured: Captured) -> list[str]:
 
 def _find(captured: Captured, options: Hashable, opset: int) -> Prepared | None:
     """A copy of what was kept for an opset; None where nothing was."""
-    kept = [one for one in captured.prepared.get(options, []) if isinstance(one, Prepared)]
+    kept = [one for one in captured.prepared.get(options, ()) if isinstance(one, Prepared)]
     found = next((one for one in kept if one.opsets[0] <= opset <= one.opsets[1]), None)
     return None if found is None else found.copied()
 

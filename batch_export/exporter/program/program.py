@@ -27,6 +27,7 @@ from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.functions.inlining import written_out
 from batch_export.exporter.functions.making import Functions, make_functions
 from batch_export.exporter.graph import torch_tensors, weights
+from batch_export.exporter.graph.collector import young_only
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
 from batch_export.exporter.optimise import passes, weight_folding
@@ -355,6 +356,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         if model_state is not None and not include_initializers:
             raise ValueError("model_state gives weights, and include_initializers=False leaves them out: choose one")
         with (
+            young_only(),
             self._weights_of(model_state),
             writing.initializers(self.model, include_initializers, keep_initializers_as_inputs),
         ):

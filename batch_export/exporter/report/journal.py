@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.functions.making import Functions
+from batch_export.exporter.graph.collector import young_only
 from batch_export.exporter.optimise.passes import PassReport
 from batch_export.numbers.facts import OutputFacts
 
@@ -52,7 +53,8 @@ class Journal:
         """Times a stage and remembers the one that failed."""
         begun = time.perf_counter()
         try:
-            yield
+            with young_only():
+                yield
         except Exception:
             self.failed_stage = name
             raise
