@@ -166,7 +166,7 @@ class _Watched:
     def __init__(self, noted: set[tuple[int, str]], name: str, of_class: object) -> None:
         self._noted, self._name, self._of_class = noted, name, of_class
 
-    def __get__(self, instance: object, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> object:
         if instance is None:
             if self._of_class is _MISSING:
                 raise AttributeError(self._name)

@@ -26,7 +26,7 @@ def _attributes(module: torch.nn.Module) -> dict[str, dict[str, object]]:
     }
 
 
-def _frozen(value: object, depth: int = _DEPTH) -> Any:
+def _frozen(value: object, depth: int = _DEPTH) -> object:
     """What a container holds now; other values are themselves."""
     if depth and isinstance(value, (list, tuple)):
         return [_frozen(item, depth - 1) for item in value]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
@@ -60,8 +59,8 @@ def _of_result(output: object, known: Mapping[torch.fx.Node, torch.fx.Node]) -> 
     return known.get(output, output) if isinstance(output, torch.fx.Node) else (type(output), expression(output))
 
 
-def _written(node: torch.fx.Node, known: Mapping[torch.fx.Node, torch.fx.Node]) -> Any:
-    def leaf(argument: object) -> Any:
+def _written(node: torch.fx.Node, known: Mapping[torch.fx.Node, torch.fx.Node]) -> object:
+    def leaf(argument: object) -> object:
         if not isinstance(argument, torch.fx.Node):
             return (type(argument), str(argument))
         if argument in known:

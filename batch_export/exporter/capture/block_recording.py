@@ -290,7 +290,7 @@ def _output(
     outer: Mapping[torch.fx.Node, Place],
     places: Mapping[torch.fx.Node, Place],
     tracer: Tracer,
-) -> Any:
+) -> object:
     if not isinstance(leaf, torch.Tensor):
         return leaf
     at = next((at for at, one in enumerate(call.leaves) if one is leaf), None)
@@ -351,7 +351,7 @@ def _shares(one: object, other: object) -> bool:
     return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
 
 
-def lists(argument: object) -> Any:
+def lists(argument: object) -> object:
     """Plain lists and dicts in place of FX's, and slices taken apart."""
     if isinstance(argument, (list, tuple)):
         return [lists(item) for item in argument]

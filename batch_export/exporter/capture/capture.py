@@ -41,7 +41,7 @@ class _CallableModule(torch.nn.Module):
         self.forward = function  # type: ignore[method-assign]
         keep_lines_of(function)
 
-    def forward(self, *args: object, **kwargs: object) -> Any:  # replaced in __init__; kept for type checkers
+    def forward(self, *args: object, **kwargs: object) -> object:  # replaced in __init__; kept for type checkers
         return self._function(*args, **kwargs)
 
 

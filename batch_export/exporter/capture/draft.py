@@ -44,7 +44,7 @@ def _logs_closed() -> Iterator[None]:
 
     with tempfile.TemporaryDirectory(prefix="batch_export_draft_") as folder:
 
-        def remembered() -> Any:
+        def remembered() -> object:
             log = log_class()
             if not asked:
                 log.root_dir = folder

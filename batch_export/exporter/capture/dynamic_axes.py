@@ -94,7 +94,7 @@ def to_dynamic_shapes(
     return {name: _nested(value, remaining) for name, value in by_name.items()}
 
 
-def _nested(value: object, specs: Iterator[Any]) -> Any:
+def _nested(value: object, specs: Iterator[Any]) -> object:
     """The next specs, in plain containers of the structure of an input: a cache is no place for them."""
     children = pytree.tree_leaves(value, is_leaf=lambda item: item is not value)
     if len(children) == 1 and children[0] is value:

@@ -23,7 +23,7 @@ def _by_tensor(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[An
     return lambda number: function(torch.scalar_tensor(number, dtype=torch.float64)).item()
 
 
-def _log(number: Any, *base: Any) -> Any:
+def _log(number: Any, *base: Any) -> object:
     natural = _by_tensor(torch.log)(number)
     return natural / math.log(base[0]) if base else natural
 
@@ -91,7 +91,7 @@ class _FreeSteps(TorchFunctionMode):
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    ) -> object:
         """Called by torch for every function of its own."""
         given = dict(kwargs or {})
         if func in (torch.linspace, torch.logspace):
@@ -116,7 +116,7 @@ def free_lengths() -> Iterator[None]:
     kept = {name: getattr(math, name) for name in _FUNCTIONS}
 
     def either(plain: Callable[..., object], symbolic: Callable[..., object]) -> Callable[..., object]:
-        def function(*args: object) -> Any:
+        def function(*args: object) -> object:
             return symbolic(*args) if args and isinstance(args[0], _SYMBOLIC) else plain(*args)
 
         return function

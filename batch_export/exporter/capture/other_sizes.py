@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
 from torch.utils import _pytree as pytree
 
@@ -122,7 +123,7 @@ def other_sizes(
             yield ", ".join(f"{names[axis]}={size}" for axis, size in sizes.items()), made
 
 
-def _expression(size: Any) -> Any:
+def _expression(size: Any) -> sympy.Basic:
     """A size in torch's symbols: of each axis its own, also where the program made two of them one."""
     if not isinstance(size, torch.SymInt) or size.node.expr.is_number:
         return int(size)

@@ -115,7 +115,7 @@ class Walk:
         self.renamed.setdefault(label, []).append(name)
         return name
 
-    def tensor(self, spec: Any, tensor: torch.Tensor, where: str) -> Any:
+    def tensor(self, spec: Any, tensor: torch.Tensor, where: str) -> object:
         axes: dict[int, Any] = {}
         if spec is None or (isinstance(spec, str) and not spec):
             axes = {}
@@ -184,7 +184,7 @@ class Walk:
             return spec if isinstance(spec, _DimHint) else Dim.DYNAMIC
         return None
 
-    def _sequence(self, spec: object, value: list[object] | tuple[object, ...], where: str) -> Any:
+    def _sequence(self, spec: object, value: list[object] | tuple[object, ...], where: str) -> object:
         """Lists, tuples and named tuples; for the latter the spec may have the fields' names."""
         fields: tuple[str, ...] | None = getattr(type(value), "_fields", None)
         if fields is not None and isinstance(spec, Mapping):
@@ -198,7 +198,7 @@ class Walk:
             return type(value)(*walked)
         return walked if isinstance(value, list) else tuple(walked)
 
-    def _registered_container(self, spec: object, value: object, where: str) -> Any:
+    def _registered_container(self, spec: object, value: object, where: str) -> object:
         """Containers registered with pytree (dataclasses, caches): a spec for each child, by position or by name."""
         children = pytree.tree_flatten(value, is_leaf=lambda item: item is not value)[0]
         fields = _fields(value, len(children))

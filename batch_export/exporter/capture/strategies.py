@@ -71,12 +71,12 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
 
 def _below_dispatcher(
     module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object
-) -> Any:
+) -> object:
     with transforms.own_levels():
         return transforms.below_dispatcher(module, args, kwargs, form)
 
 
-def _jit_trace(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
+def _jit_trace(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> object:
     named = shapes.bind_names(module, args, kwargs)
     with _tracer_warnings() as noted:
         traced = torch.jit.trace(module, tuple(named.values()), strict=False, check_trace=False)

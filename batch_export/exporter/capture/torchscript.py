@@ -89,7 +89,7 @@ def _with_names(module: torch.nn.Module, signature: inspect.Signature) -> torch.
     module._forward_pre_hooks_with_kwargs.clear()
     by_position = module.forward
 
-    def forward(*args: object, **kwargs: object) -> Any:
+    def forward(*args: object, **kwargs: object) -> object:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return by_position(*bound.args)

@@ -125,14 +125,14 @@ class _Recorder(torch.fx.Interpreter):
         self._wanted = wanted
         self.kept: dict[str, object] = {}
 
-    def run_node(self, n: torch.fx.Node) -> Any:
+    def run_node(self, n: torch.fx.Node) -> object:
         result = super().run_node(n)
         if n.name in self._wanted:
             self.kept[n.name] = pytree.tree_map(_copied, result)
         return result
 
 
-def _copied(value: object) -> Any:
+def _copied(value: object) -> object:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 

@@ -218,7 +218,7 @@ def _product(
     if len(factors) != 2:
         return None
 
-    def product(left: object, right: object, end: str) -> Any:
+    def product(left: object, right: object, end: str) -> object:
         given = [listed[0], [left, right], *listed[2:]] if base == "einsum" else [left, right, *listed[2:]]
         return real(given, kwargs, fakes, end)
 

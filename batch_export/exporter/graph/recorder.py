@@ -48,7 +48,7 @@ class Recorder(NodeWriter, evaluator.Evaluator):
 
     # The evaluator ----------------------------------------------------------------------------------------------------
 
-    def eval_op(self, op: values.Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def eval_op(self, op: values.Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> object:
         """Records one ONNX operator; called by onnxscript when a function calls `op.Name(...)`."""
         if op.name == "Constant" and op.domain == "":
             return arguments.of_constant(self, kwargs)
@@ -116,11 +116,11 @@ class Recorder(NodeWriter, evaluator.Evaluator):
 
     def eval_function(
         self, function: values.OnnxFunction[..., Any], args: Sequence[object], kwargs: Mapping[str, object]
-    ) -> Any:
+    ) -> object:
         """Runs a scripted onnxscript function under this recorder, in place of a call node."""
         return self.call(function, args, kwargs)
 
-    def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> object:
         """Calls a torchlib function with translated arguments; numbers become constants of the right dtype.
 
         Raises:

@@ -24,7 +24,7 @@ class ONNXRuntimeOptions:
     def initializer(self) -> Callable[[str | bytes], Any]:
         """A function from the path of a model to an `onnxruntime.InferenceSession`."""
 
-        def open_session(model: str | bytes) -> Any:
+        def open_session(model: str | bytes) -> object:
             import onnxruntime  # lazy: it starts a thread, which a process that forks must not have without need
 
             options = self.session_options

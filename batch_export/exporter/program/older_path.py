@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -105,7 +104,7 @@ def _axes_by_tensor(
     asked = shapes.canonical(dynamic_shapes, module, args, kwargs)
     named = iter(asked.names)
 
-    def axes(leaf: object) -> Any:
+    def axes(leaf: object) -> object:
         if not isinstance(leaf, torch.Tensor):
             return None
         return {axis: name or Dim.AUTO for axis, name in next(named).items()}

@@ -7,7 +7,6 @@ ONNX nodes whose bodies read weights and other outer values directly, as ONNX sc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -184,7 +183,7 @@ def _while_loop(
     condition_module, body_module, carried, additional = (translator.convert(argument, env) for argument in node.args)
     carried = [_as_value(translator, operand) for operand in carried]
 
-    def goes_on(states: Sequence[object]) -> Any:
+    def goes_on(states: Sequence[object]) -> object:
         return _results(translator, condition_module, [*states, *additional])[0]
 
     def one_step() -> list[object]:

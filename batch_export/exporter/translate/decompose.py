@@ -136,7 +136,7 @@ class DecompositionMode(TorchDispatchMode):
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    ) -> object:
         """Called by torch for every operator that the decomposition runs."""
         kwargs = kwargs or {}
         if str(func) in self._path:
@@ -180,7 +180,7 @@ def run_decomposition(
     is_translatable: Callable[[Any, Sequence[Any], Mapping[str, Any]], bool],
     translate: Translate,
     rebind: Callable[[torch.Tensor, torch.Tensor], None],
-) -> Any:
+) -> object:
     """Runs the decomposition of `target` and returns its fake result.
 
     Raises:

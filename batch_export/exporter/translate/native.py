@@ -33,7 +33,7 @@ def is_symbolic(target: object) -> bool:
     return is_native(target) and target.namespace == "onnx_symbolic"
 
 
-def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> Any:
+def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> object:
     """The ONNX value (or values) of a native node."""
     target = node.target
     assert isinstance(target, torch._ops.OpOverload)
@@ -76,7 +76,7 @@ def _default(operator_name: str, attribute: str, version: int) -> object:
     return onnx.helper.get_attribute_value(declared.default_value)
 
 
-def _symbolic(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> Any:
+def _symbolic(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, Any]) -> object:
     inputs, op_type = node.args[0], str(node.args[1])
     values = [translator.convert(argument, env) for argument in inputs]  # type: ignore[union-attr]
     given = node.kwargs
@@ -123,7 +123,7 @@ def _record(
     version: Any,
     properties: Mapping[str, str],
     dtypes: Sequence[int] = (),
-) -> Any:
+) -> object:
     fakes = node.meta.get("val")
     several = isinstance(fakes, (list, tuple))
     outputs = []
@@ -155,7 +155,7 @@ def _needed(node: torch.fx.Node, count: int) -> int:
     return max((int(index) + 1 for index in indices), default=count)  # type: ignore[arg-type]
 
 
-def _decomposed(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> Any:
+def _decomposed(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> object:
     values = {
         id(argument.meta["val"]): env[argument]
         for argument in node.all_input_nodes

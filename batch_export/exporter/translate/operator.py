@@ -99,7 +99,7 @@ class OperatorTranslator:
             value.shape = ir.Shape([])
             self.sizes.learn_scalar(fake, value)
 
-    def conform(self, result: Any, fake: Any, name: str) -> Any:
+    def conform(self, result: Any, fake: Any, name: str) -> object:
         """Holds a result against what torch computed: dtype cast where needed, shape and name written."""
         if isinstance(fake, (tuple, list)):
             if isinstance(result, ir.Value):
@@ -133,7 +133,7 @@ class OperatorTranslator:
                 give_name(result, self.recorder.unique_name(name))
         return result
 
-    def _seen_as(self, result: Any, fake: torch.Tensor) -> Any:
+    def _seen_as(self, result: Any, fake: torch.Tensor) -> object:
         """A result as pairs, or no longer as such; a value with another name when it is one that is there already."""
         if not is_unnamed(result):
             given, result = result, self.recorder.value(result.dtype)
@@ -151,7 +151,7 @@ class OperatorTranslator:
             return [self.convert(item, env) for item in argument]
         return self.plain(argument)
 
-    def plain(self, argument: object) -> Any:
+    def plain(self, argument: object) -> object:
         """Torch's non-tensor objects as ONNX functions take them."""
         if isinstance(argument, torch.dtype):
             return int(torch_tensors.data_type(argument))
@@ -234,10 +234,10 @@ class OperatorTranslator:
         self.operators[qualified] = (count + 1, function.origin)
         return self.conform(result, fake, call.name)
 
-    def _by_parts(self, call: Call) -> Any:
+    def _by_parts(self, call: Call) -> object:
         """Real and imaginary parts by the translation for real tensors; None where there is none."""
 
-        def real(args: Sequence[object], kwargs: Mapping[str, object], fake: object, end: str) -> Any:
+        def real(args: Sequence[object], kwargs: Mapping[str, object], fake: object, end: str) -> object:
             return self.call(Call(call.target, args, kwargs, fake, f"{call.name}_{end}"))
 
         if not self._has_parts(call.target):
@@ -260,7 +260,7 @@ class OperatorTranslator:
 
     def decompose(
         self, target: object, args: Sequence[object], kwargs: Mapping[str, object], values: dict[int, Any], name: str
-    ) -> Any:
+    ) -> object:
         """Translates an operator through torch's decomposition of it.
 
         Args:
@@ -268,7 +268,7 @@ class OperatorTranslator:
         """
         keep: list[object] = []
 
-        def value_of(leaf: object) -> Any:
+        def value_of(leaf: object) -> object:
             if isinstance(leaf, torch.Tensor):
                 found = values.get(id(leaf))
                 if found is not None:

@@ -78,7 +78,7 @@ def qualified_name(target: object) -> str:
     return f"{module}::{getattr(target, '__name__', str(target))}"
 
 
-def as_onnx_function(function: object) -> Any:
+def as_onnx_function(function: object) -> object:
     """Wraps a plain Python function written with onnxscript operators; onnxscript functions pass through."""
     if isinstance(function, (values.TracedOnnxFunction, values.OnnxFunction)):
         return function

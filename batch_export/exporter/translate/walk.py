@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -73,7 +72,7 @@ class Translator(OperatorTranslator):
         self.writes = Writes(self)
         self.blocks = BlockCalls(self, program)
 
-    def run_nodes(self, graph_module: torch.fx.GraphModule, env: Environment) -> Any:
+    def run_nodes(self, graph_module: torch.fx.GraphModule, env: Environment) -> object:
         """Translates the nodes of a graph whose placeholders are in `env`; returns the converted output."""
         needless = _for_checks_only(graph_module.graph)
         for node in graph_module.graph.nodes:
@@ -95,7 +94,7 @@ class Translator(OperatorTranslator):
                 self.operator_seconds[name] = self.operator_seconds.get(name, 0.0) + time.perf_counter() - begun
         return None
 
-    def _attribute(self, graph_module: torch.fx.GraphModule, path: str) -> Any:
+    def _attribute(self, graph_module: torch.fx.GraphModule, path: str) -> object:
         found: object = graph_module
         for part in path.split("."):
             found = getattr(found, part)
@@ -124,7 +123,7 @@ class Translator(OperatorTranslator):
             failure.__cause__ = error
             env[node] = self._failed(node, failure)
 
-    def _failed(self, node: torch.fx.Node, error: OnnxExporterError) -> Any:
+    def _failed(self, node: torch.fx.Node, error: OnnxExporterError) -> object:
         """What stands for a node that failed while missing operators are collected.
 
         Raises:
@@ -139,17 +138,17 @@ class Translator(OperatorTranslator):
             raise error
         return self._placeholder_result(node)
 
-    def _placeholder_result(self, node: torch.fx.Node) -> Any:
+    def _placeholder_result(self, node: torch.fx.Node) -> object:
         """Stands for a node that failed, so that every missing operator of the program is found in one go."""
 
-        def fresh(fake: object) -> Any:
+        def fresh(fake: object) -> object:
             value = self.recorder.value()
             self.describe(value, fake)
             return value
 
         return pytree.tree_map(fresh, node.meta.get("val"))
 
-    def _translate_node(self, node: torch.fx.Node, env: Environment, qualified: str) -> Any:
+    def _translate_node(self, node: torch.fx.Node, env: Environment, qualified: str) -> object:
         target = node.target
         if target is operator.getitem:
             if not node.users:

@@ -61,7 +61,7 @@ class Writes:
             return False
         return bool(node.args[5]) and node.args[3] is not None
 
-    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, object], qualified: str) -> Any:
+    def translate_training_norm(self, node: torch.fx.Node, env: dict[torch.fx.Node, object], qualified: str) -> object:
         """Normalisation in training mode moves its running statistics, which its schema does not say."""
         statistics = [argument for argument in node.args[3:5] if isinstance(argument, torch.fx.Node)]
         args = [self._translator.convert(argument, env) for argument in node.args[:8]]
@@ -72,7 +72,7 @@ class Writes:
             self.rebind(changed, moved, env, node)
         return self._translator.conform(results[0], node.meta["val"], node.name)
 
-    def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
+    def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> object:
         functional = _OWN_FORMS.get(node.target) or decompose.functional_variant(node.target)
         if functional is None and self._translator.registry.lookup(node.target) is not None:
             return self._translate_custom(node, env, written)
@@ -93,7 +93,7 @@ class Writes:
         self.rebind(changed, result, env, node)
         return result
 
-    def _translate_custom(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> Any:
+    def _translate_custom(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> object:
         """A mutating operator whose own translation gives its results, then the new content of what it writes to."""
         formals = node.target._schema.arguments  # type: ignore[union-attr]
         changed: list[Any] = [node.args[at] if at < len(node.args) else node.kwargs[formals[at].name] for at in written]
@@ -116,7 +116,7 @@ class Writes:
 
     def _apply_write(
         self, node: torch.fx.Node, functional: Any, args: list[Any], kwargs: dict[str, Any], fake: Any, env: Any
-    ) -> Any:
+    ) -> object:
         result = self._translator.call(Call(functional, args, kwargs, fake, node.name, given_fakes(node)))
         if result is not None:
             return result
@@ -174,7 +174,7 @@ class Writes:
             kwargs = {name: self._translator.convert(argument, env) for name, argument in view.kwargs.items()}
             env[view] = self._translator.apply(view, view.target, args, kwargs, view.meta["val"], env)
 
-    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, object]) -> Any:
+    def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, object]) -> object:
         before = parent.meta["val"]
         recipe = aliasing.merge_view(view, before.shape)
         if recipe is None:
