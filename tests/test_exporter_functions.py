@@ -49,6 +49,17 @@ class Branching(Layer):
         return torch.cond(x.sum() > 0, lambda x: self.linear(x) * self.scale + 2, lambda x: self.norm(x) - 1.5, (x,))
 
 
+class Choosing(Layer):
+    """A buffer decides, which is known when a file is written, for values whose axes are as free as before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keep", torch.ones(1, 1, 1, dtype=torch.bool))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(self.keep, super().forward(x), x * 3)
+
+
 class Returning(Layer):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
         made = super().forward(x)
@@ -117,6 +128,7 @@ STACKS: dict[str, tuple[Callable[[], nn.Module], dict[str, int]]] = {
         lambda: Stack(*(Returning() for _ in range(3))),
         {"Returning": 1, "Returning_1": 2},
     ),
+    "choices that a buffer decides": (lambda: Stack(*(Choosing() for _ in range(3))), {"Choosing": 3}),
     "weights that are folded": (lambda: Stack(*(Convolving() for _ in range(3))), {"Convolving": 3}),
 }
 
@@ -215,6 +227,8 @@ def test_names_of_axes_and_values_in_the_graph_stay(tmp_path: Path) -> None:
     assert [str(value.shape) for value in (*program.model.graph.inputs, *program.model.graph.outputs)] == [
         "[rows,3,4]"
     ] * 2
+    (layer,) = (one for one in program.model.functions.values() if one.name == "Layer")
+    assert [str(value.shape) for value in (layer.inputs[0], *layer.outputs)] == ["[rows,3,4]"] * 2
     assert (program.model.graph.inputs[0].name, program.model.graph.outputs[0].name) == ("given", "gives")
     assert [value.shape for value in program.compute_values(["gives"], (X,)).values()] == [X.shape]
     report = next(tmp_path.glob("*_success.md")).read_text(encoding="utf-8")

@@ -74,7 +74,7 @@ GRAPHS = {
         c = Greater(x, none)  d = And(yes, c)  e = Or(d, no)  y = Where(e, x, none) }""",
 }
 FEWER = {
-    "repeated to what keeps an axis": 3,
+    "repeated to what keeps an axis": 2,
     "axes split": 1,
     "axes merged": 1,
     "the only size that is left": 1,

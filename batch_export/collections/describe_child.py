@@ -1,7 +1,8 @@
 """The child that describes models: names come in by standard input, one a line, and descriptions go out as JSON lines.
 
 `python -m batch_export.collections.describe_child MODULE:FUNCTION PREPARE LIMIT_S`. Each name has a process of its own
-where processes can be forked, so that a crash or a hang costs one name. What packages print goes to standard error.
+where processes can be forked, so that a crash or a hang costs one name, and is not taken for a property of it. What
+packages print goes to standard error.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import math
 import os
 import select
 import signal
@@ -18,6 +20,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from batch_export.words import class_and_line
+
+_PATIENCE = 5
+"""How much longer than its processor time a description may take: other processes want the machine, too."""
 
 Describe = Callable[[str], Mapping[str, Any]]
 
@@ -58,12 +63,13 @@ def _apart(describe: Describe, name: str, limit: float) -> str:
     child = os.fork()
     if not child:
         os.close(reads)
+        _limit_processor(limit)
         with os.fdopen(writes, "w", encoding="utf-8") as stream:
             stream.write(json.dumps(_answer(describe, name)))
         os._exit(0)
     os.close(writes)
     parts: list[bytes] = []
-    ends = time.monotonic() + limit
+    ends = time.monotonic() + _PATIENCE * limit
     try:
         while (left := ends - time.monotonic()) > 0 and select.select([reads], [], [], left)[0]:
             part = os.read(reads, 1 << 16)
@@ -71,15 +77,31 @@ def _apart(describe: Describe, name: str, limit: float) -> str:
                 break
             parts.append(part)
         else:
-            return json.dumps({"reason": f"describing it took longer than {limit:g} s"})
+            return _passing(f"describing it took longer than {_PATIENCE * limit:g} s")
     finally:
         os.close(reads)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+    if not parts and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        return _passing(f"describing it took more than {limit:g} s of processor time")
     if not parts:
-        return json.dumps({"reason": f"describing it ended its process (status {status})"})
+        return _passing(f"describing it ended its process (status {status})")
     return b"".join(parts).decode()
+
+
+def _limit_processor(seconds: float) -> None:
+    """Has this process ended after so many seconds of its own, however busy the machine is."""
+    try:
+        import resource  # lazy: Windows has none
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), resource.RLIM_INFINITY))
+
+
+def _passing(reason: str) -> str:
+    """A reason that says something about this machine and this moment, too: it is not kept."""
+    return json.dumps({"reason": reason, "passing": True})
 
 
 if __name__ == "__main__":

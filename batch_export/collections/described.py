@@ -1,8 +1,8 @@
 """Configurations of a collection's models: from the cache, or from a child that builds each model once.
 
 A collection and names arrive; a configuration for each, or the reason why there is none, leaves. A description is kept
-by what it depends on: the versions of the collection's packages, and the sources of the function that describes. This
-process imports neither torch nor a library of models.
+by what it depends on: the versions of the packages, and the sources of the function that describes; a crash
+and a timeout are not kept. This process imports neither torch nor a library of models.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def described(
         tell(f"{collection.name}: {len(missing)} of {len(names)} models are built once to learn their inputs")
         folder.mkdir(parents=True, exist_ok=True)
         for index, (name, answer) in enumerate(zip(missing, _asked(collection, missing), strict=True)):
-            with whole_file(_file(folder, name)) as stream:
-                stream.write(json.dumps({"name": name, **answer}, sort_keys=True).encode())
+            if not answer.get("passing"):
+                with whole_file(_file(folder, name)) as stream:
+                    stream.write(json.dumps({"name": name, **answer}, sort_keys=True).encode())
             found[name] = _meant(answer)
             if index % 50 == 49:
                 tell(f"{collection.name}: {index + 1} of {len(missing)} built")

@@ -23,7 +23,7 @@ class Collection:
             would hold, as plain mappings, or raises; the error's line is the reason why the model has no cell.
         prepare: `module:function`, called once in the child before the first name, such as for slow imports; may be
             empty.
-        limit_s: wall time of one description, in seconds.
+        limit_s: processor time of one description, in seconds; five times as long by the clock.
     """
 
     name: str

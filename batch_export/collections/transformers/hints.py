@@ -10,12 +10,18 @@ from typing import Any
 _SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
 """What the class' own default does not have, and its model needs for heads of 16."""
 
+_BY_LAYER = {kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")}
+"""What classes look up by the kind of a layer, and have no default for."""
+
 _GLM = ("glm4v", "glm4v_moe", "glm46v", "glmga", "glm_ocr")
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
     "reformer": {"axial_pos_embds": False},
     "chameleon": {"vocabulary_map": {"<image>": 4, "IMGIMGA": 5}},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2, "num_dense_layers": 1},
+    "cohere_compass_text": {"rope_parameters": _BY_LAYER},
+    "cohere_compass": {"text_config": {"rope_parameters": _BY_LAYER}},
     "emu3": {"vocabulary_map": {"<image>": 4}},
     **{kind: {"text_config": {"rope_parameters": _SECTIONS}} for kind in _GLM},
 }

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from batch_export.collections.transformers.shrinking import IDENTITIES, nested
+from batch_export.collections.transformers.shrinking import IDENTITIES, nested, value_of
 
 Entry = int | str
 
@@ -107,9 +107,18 @@ class Guesser:
         seen = [name for name in ("pixel_values", "input_features", "input_values") if name in names]
         decoder = [name for name in ("decoder_input_ids",) if name in names]
         masks = [name for name in _SOUND_MASKS if name in names]
-        every = [*chosen, *text, *seen, *decoder]
+        places = [name for name in ("bbox",) if name in names and text]
+        every = [*chosen, *text, *places, *seen, *decoder]
         for base in _distinct(
-            [every, [*every, *masks], [*chosen, *decoder], [*chosen, *masks], [*chosen, *text], chosen]
+            [
+                every,
+                [*every, *masks],
+                [*chosen, *decoder],
+                [*chosen, *masks],
+                [*chosen, *text, *places],
+                [*chosen, *text],
+                chosen,
+            ]
         ):
             base = [name for name in self.parameters if name in base]
             if "input_ids" in base and "inputs_embeds" in base and "inputs_embeds" not in needed:
@@ -261,6 +270,7 @@ class Guesser:
             Leaf("float32", ("batch", bins, "frames")),
             Leaf("float32", ("batch", "frames", stacked)),
             Leaf("float32", ("batch", "frames", 128)),
+            Leaf("float32", ("batch", "frames", 4 * bins)),
             Leaf("float32", ("batch", 1, "frames", bins)),
             Leaf("float32", ("batch", "frames", bins, 1)),
         ]
@@ -312,7 +322,7 @@ class Guesser:
 
     def _past_values(self, base: Sequence[str]) -> list[Leaf]:
         length = self._number("context_length") or EXAMPLES["past"]
-        lags = getattr(self.config, "lags_sequence", None) or [0]
+        lags = value_of(self.config, "lags_sequence") or [0]
         channels = self._number("num_input_channels", "input_size") or 1
         return [
             Leaf("float32", ("batch", length + max(lags), channels)),
@@ -322,7 +332,7 @@ class Guesser:
 
     def _past_time_features(self, base: Sequence[str]) -> list[Leaf]:
         length = (self._number("context_length") or EXAMPLES["past"]) + max(
-            getattr(self.config, "lags_sequence", None) or [0]
+            value_of(self.config, "lags_sequence") or [0]
         )
         return [Leaf("float32", ("batch", length, self._number("num_time_features") or 1))]
 
@@ -341,13 +351,13 @@ class Guesser:
     def _sized(self) -> None:
         size = self._image_size()
         self.sizes["height"] = self.sizes["width"] = size
-        wide = getattr(self.vision, "image_size", None)
+        wide = value_of(self.vision, "image_size")
         if isinstance(wide, list | tuple) and len(wide) == 2:
             self.sizes["height"], self.sizes["width"] = int(wide[0]), int(wide[1])
 
     def _image_size(self) -> int:
         for holder in (self.vision, self.config):
-            size = getattr(holder, "image_size", None)
+            size = value_of(holder, "image_size")
             if isinstance(size, list | tuple) and size:
                 size = size[0]
             if isinstance(size, Mapping):
@@ -358,7 +368,7 @@ class Guesser:
         return patch * 4 if 7 <= patch <= 40 else EXAMPLES["height"]
 
     def _patch(self) -> int:
-        size = getattr(self.vision, "patch_size", None)
+        size = value_of(self.vision, "patch_size")
         if isinstance(size, list | tuple):
             size = size[-1]
         return size if isinstance(size, int) else 16
@@ -366,35 +376,33 @@ class Guesser:
     def _channels(self) -> int:
         for holder in (self.vision, self.config):
             for name in ("num_channels", "in_channels", "in_chans", "num_input_channels"):
-                value = getattr(holder, name, None)
+                value = value_of(holder, name)
                 if isinstance(value, int):
                     return value
         return 3
 
     def _bins(self) -> int:
         for name in ("num_mel_bins", "n_mel_bins", "feature_size", "input_feat_per_channel", "input_dim", "mel_bins"):
-            value = getattr(self.sound, name, None)
+            value = value_of(self.sound, name)
             if isinstance(value, int):
                 return value
         return self._number("num_mel_bins", "feature_size", "input_dim") or 80
 
     def _vocabulary(self, *prefer: str) -> int:
-        found = [getattr(one, "vocab_size", None) for one in self._configs(prefer or ("text_config",))]
+        found = [value_of(one, "vocab_size") for one in self._configs(prefer or ("text_config",))]
         known = [value for value in found if isinstance(value, int) and value > 1]
         return known[0] if known else 32
 
     def _hidden(self) -> int:
         for name in ("hidden_size", "d_model", "embed_dim", "dim"):
-            value = getattr(self.config, name, None)
+            value = value_of(self.config, name)
             if isinstance(value, int):
                 return value
-        return next(
-            (value for one in self._configs(()) if isinstance(value := getattr(one, "hidden_size", None), int)), 64
-        )
+        return next((value for one in self._configs(()) if isinstance(value := value_of(one, "hidden_size"), int)), 64)
 
     def _token(self, what: str) -> int | None:
         for name in (f"{what}_token_id", f"{what}_token_index"):
-            value = getattr(self.config, name, None)
+            value = value_of(self.config, name)
             if isinstance(value, int):
                 return value
         return None
@@ -402,7 +410,7 @@ class Guesser:
     def _number(self, *names: str) -> int | None:
         for name in names:
             for one in self._configs(()):
-                value = getattr(one, name, None)
+                value = value_of(one, name)
                 if isinstance(value, int) and not isinstance(value, bool):
                     return value
         return None
@@ -410,7 +418,7 @@ class Guesser:
     def _holder(self, *names: str, prefer: Sequence[str]) -> Any:
         for name in names:
             for one in self._configs(prefer):
-                if getattr(one, name, None) is not None:
+                if value_of(one, name) is not None:
                     return one
         return self.config
 

@@ -105,6 +105,14 @@ def shrink(config: Any, degree: str) -> dict[str, Any]:
     return _Shrinker(config, degree).arguments(config)
 
 
+def value_of(config: Any, name: str) -> Any:
+    """A field of a config by its own or its standard name; None where it has none, or one of its own in each layer."""
+    try:
+        return getattr(config, name, None)
+    except Exception:  # whatever a config raises about a field that it has no single value for
+        return None
+
+
 def nested(config: Any) -> Iterator[tuple[str, Any]]:
     """Yields the configs within a config, with their fields' names."""
     for name, value in vars(config).items():
@@ -187,6 +195,8 @@ class _Shrinker:
             return min(value, 2 if "topk" not in name else 1) if isinstance(value, int) else value
         if name == "image_size" or name.endswith("_image_size"):
             return self._image(value, config)
+        if name == "window_size" and staged and isinstance(value, int):
+            return min(value, 2)  # the last of four stages has as many patches along a side
         if name == "max_source_positions":
             return min(value, WIDTH)
         if _POSITIONS.search(name) and not name.startswith("num_"):
@@ -249,10 +259,10 @@ class _Shrinker:
         return max(unit, -(-value * self.width // own // unit) * unit)
 
     def _image(self, value: Any, config: Any) -> Any:
-        patch = getattr(config, "patch_size", None)
+        patch = value_of(config, "patch_size")
         if isinstance(patch, list | tuple):
             patch = max((item for item in patch if isinstance(item, int)), default=None)
-        staged = any(isinstance(getattr(config, name, None), list | tuple) for name in ("depths", "hidden_sizes"))
+        staged = any(isinstance(value_of(config, name), list | tuple) for name in ("depths", "hidden_sizes"))
         wanted = 64 if staged or not isinstance(patch, int) or patch < 7 else patch * 4
         return _mapped(value, lambda old: min(old, wanted))
 
@@ -282,6 +292,10 @@ class _Shrinker:
 _UNSET: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "prediction_length": 4,
+    "n_routed_experts": EXPERTS,
+    "n_shared_experts": 1,
+    "pad_token_id": 0,
+    "mask_token_id": 1,
     "num_experts_per_tok": 2,
 }
 """What fields without a value are given, since a class may need them."""
@@ -304,7 +318,7 @@ def _text(config: Any) -> Any:
 def _own_width(config: Any) -> int:
     """A config's own width, by its standard name or one of those that stand for it."""
     for name in ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "hidden_dim", "width"):
-        value = getattr(config, name, None)
+        value = value_of(config, name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return 0
@@ -345,8 +359,8 @@ def _plain(value: Any) -> bool:
 
 def _old_head(config: Any) -> int:
     """The width of a head before it was made small."""
-    given = getattr(config, "head_dim", None)
-    heads = getattr(config, "num_attention_heads", None)
+    given = value_of(config, "head_dim")
+    heads = value_of(config, "num_attention_heads")
     if isinstance(given, int) and given > 0:
         return given
     return max(1, _own_width(config) // heads) if isinstance(heads, int) and heads > 0 else HEAD_DIM

@@ -1,8 +1,8 @@
 """The nodes of one call of a module as a thing of their own: what goes in, what comes out, and what makes two the same.
 
 Arrives: nodes of a graph, in order. Leaves: a `Group` with a key. Groups of one key do the same: operators, attributes,
-bodies and small constants agree, and so do dtypes and sizes of what goes in. Weights, and other values from outside,
-go in. Nothing is changed.
+bodies and small constants agree, and so do dtypes and axes of what goes in. Weights, and other values from outside, go
+in. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -84,14 +84,17 @@ def is_small_constant(value: ir.Value) -> bool:
     )
 
 
-def static(shape: ir.Shape | None) -> ir.Shape | None:
-    """A shape with the sizes that are numbers; other axes have no name, since calls may differ in it."""
-    return None if shape is None else ir.Shape([size if isinstance(size, int) else None for size in shape.dims])
+def common_shape(shapes: Sequence[ir.Shape | None]) -> ir.Shape | None:
+    """What calls agree in of a value's shape; other axes have no name."""
+    first = shapes[0]
+    if first is None or any(one is None or len(one) != len(first) for one in shapes):
+        return None
+    axes = zip(*(one.dims for one in shapes if one is not None), strict=True)
+    return ir.Shape([sizes[0] if all(size == sizes[0] for size in sizes) else None for sizes in axes])
 
 
 def _facts(value: ir.Value) -> Hashable:
-    shape = static(value.shape)
-    sizes = None if shape is None else tuple(size if isinstance(size, int) else None for size in shape.dims)
+    sizes = None if value.shape is None else tuple(str(getattr(size, "value", size)) for size in value.shape.dims)
     return (str(value.type), sizes, value.producer() is None and value.const_value is not None)
 
 

@@ -10,14 +10,14 @@ other values from outside are inputs of the call. Written out again (`inlining.p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
 from batch_export.exporter.functions import calls as module_calls
 from batch_export.exporter.functions.calls import Calls, ModuleCall, owners_of, within
-from batch_export.exporter.functions.groups import Group, group_of, is_parameter, is_weight, static
+from batch_export.exporter.functions.groups import Group, common_shape, group_of, is_parameter, is_weight
 from batch_export.exporter.graph import metadata
 
 _FIRST_IR_VERSION = 8
@@ -194,6 +194,7 @@ class _Making:
         left = sorted({place for _, group in found for place in group.left})
         for around, group in found:
             self._call(domain, name, around, group, left)
+        _agree([group for _, group in found])
         template_calls, template = found[0]
         body = self._body(template, left, template_calls[-1])
         function = ir.Function(domain, name, graph=body, attributes=[])
@@ -255,7 +256,7 @@ class _Making:
         names |= {value.name for node in own for body in _bodies(node) for value in body.inputs}
         inputs, constants = [], []
         for value in self._given(group):
-            stands = ir.Value(name=_free(_short(value, call), names), type=value.type, shape=static(value.shape))
+            stands = ir.Value(name=_free(_short(value, call), names), type=value.type, shape=_copied(value.shape))
             _replace(value, stands, own)
             inputs.append(stands)
         for value in group.constants:
@@ -270,13 +271,29 @@ class _Making:
             node.name = f"node_{node.outputs[0].name}"
             _replace(value, node.outputs[0], own)
             constants.append(node)
-        for node in own:
-            for value in node.outputs:
-                value.shape = static(value.shape)
         opsets = {"": self._model.opset_imports[""]}
         opsets.update((node.domain, self._model.opset_imports.get(node.domain, 1)) for node in own)
         outputs = [group.nodes[at].outputs[number] for at, number in left]
         return ir.Graph(inputs, outputs, nodes=[*constants, *group.nodes], opset_imports=opsets, name=call.path)
+
+
+def _agree(groups: Sequence[Group]) -> None:
+    """Leaves to the values of the first group's nodes the shapes that they have in all."""
+    for values in zip(*(_made(group) for group in groups), strict=True):
+        values[0].shape = common_shape([value.shape for value in values])
+
+
+def _made(group: Group) -> Iterator[ir.Value]:
+    """The values of a group, those of bodies too, in an order that is the same in all groups of one key."""
+    for node in group.nodes:
+        for one in (node, *within(node)):
+            yield from one.outputs
+            for body in _bodies(one):
+                yield from body.inputs
+
+
+def _copied(shape: ir.Shape | None) -> ir.Shape | None:
+    return None if shape is None else shape.copy()
 
 
 def _replace(value: ir.Value, new: ir.Value, own: set[ir.Node]) -> None:

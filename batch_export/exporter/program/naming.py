@@ -163,8 +163,9 @@ def axis_names(model: ir.Model) -> set[str]:
 
 
 def all_values(model: ir.Model) -> Iterator[ir.Value]:
-    """Every value of the model: inputs, initializers and outputs of nodes, bodies of subgraphs included."""
-    for graph in (model.graph, *model.graph.subgraphs()):
+    """Every value of the model: inputs, initializers and outputs of nodes, those of bodies and functions included."""
+    roots = [model.graph, *(function.graph for function in model.functions.values())]
+    for graph in (one for root in roots for one in (root, *root.subgraphs())):
         yield from graph.inputs
         yield from graph.initializers.values()
         for node in graph:
