@@ -16,6 +16,7 @@ from batch_export.report.compare import compare
 from batch_export.report.history import Entry
 from batch_export.report.html import html_report
 from batch_export.report.html_data import Bisected, ReportContext
+from batch_export.report.nights import nights_html
 from batch_export.report.summary import Counts, summarise
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
@@ -194,14 +195,19 @@ def test_nothing_is_wider_than_the_window(page: Any) -> None:
     assert page.locator("#cell").evaluate("dialog => dialog.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("page", [{"scheme": "light"}, {"scheme": "dark"}], indirect=True)
-def test_axe_finds_nothing_to_complain_of(page: Any) -> None:
+LOOKS = [{"scheme": scheme, "width": width} for scheme in ("light", "dark") for width in (1280, 390)]
+
+
+@pytest.mark.parametrize("page", LOOKS, indirect=True, ids=lambda look: f"{look['scheme']}-{look['width']}")
+def test_axe_finds_nothing_to_complain_of(page: Any, tmp_path: Path) -> None:
+    page.screenshot(path=tmp_path / "report.png", full_page=True)  # for a person to look at
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     found = axe.Axe().run(page).response["violations"]
     assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []
     page.locator("#grid td.v-fail").first.click()
     page.wait_for_selector("#cell[open]")
+    page.screenshot(path=tmp_path / "cell.png")
     found = axe.Axe().run(page, context="#cell").response["violations"]
     assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []
 
@@ -265,3 +271,34 @@ def test_one_cause_over_three_models_is_one_entry_with_one_command(browser: Any,
     page.emulate_media(media="print")
     assert not page.locator("#clusters .command button").first.is_visible()
     page.close()
+
+
+def _night(run: str, verdict: str, latency: float) -> Entry:
+    stage = "load" if verdict == "fail" else ""
+    made = (run, f"{run[:10]}T03:00", "c", "h", "{}")
+    return Entry(*made, verdict, stage, "", 1e-7, latency, 1, 1, False, 3, 10_000, 1, 1, "")
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=lambda look: f"{look['scheme']}-{look['width']}")
+def test_the_page_of_many_runs_is_for_everybody_too(browser: Any, tmp_path: Path, look: dict[str, Any]) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    runs = [f"2026-11-{day:02}/03-00-00-000" for day in range(1, 31)]
+    past = {}
+    for where in (cell("bert", opset=18), cell("bert", opset=20), cell("cnn")):
+        verdicts = ["fail" if where.opset == 18 and day > 20 else "pass" for day in range(30)]
+        past[where.name] = [
+            _night(run, verdict, day + 1.0) for day, (run, verdict) in enumerate(zip(runs, verdicts, strict=True))
+        ]
+    commands = dict.fromkeys(runs, "python -m batch_export +sweep=all")
+    path = tmp_path / "nights.html"
+    path.write_text(nights_html(past, runs, commands, tmp_path, path), encoding="utf-8")
+    size = {"width": look["width"], "height": 900}
+    with browser.new_context(viewport=size, color_scheme=look["scheme"], java_script_enabled=True) as context:
+        page = context.new_page()
+        page.goto(path.as_uri())
+        assert page.locator("details.model[open]").count() == 1, "models with something bad are open"
+        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        page.screenshot(path=tmp_path / "nights.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") <= look["width"]
+        found = axe.Axe().run(page).response["violations"]
+        assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []
