@@ -17,12 +17,16 @@ nox.options.error_on_external_run = True
 PROJECT = nox.project.load_toml("pyproject.toml")
 CONSTRAINTS = ("-c", "constraints.txt")
 SCHEMAS = {
-    "github-workflows": ".github/workflows/nightly.yml",
-    "gitlab-ci": "examples/gitlab/gitlab-ci.yml",
+    ".github/workflows/checks.yml": "github-workflows",
+    ".github/workflows/nightly.yml": "github-workflows",
+    "examples/gitlab/gitlab-ci.yml": "gitlab-ci",
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 RARER = ("tests/test_exporter_architectures.py", "tests/test_exporter_pipeline.py")
 """The files with tests marked `ops`."""
+
+TYPED = ("tests/test_documentation.py", "tests/test_first_and_last_minute.py")
+"""The files with tests marked `docs`."""
 
 
 def shared_by_tests() -> list[str]:
@@ -56,7 +60,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("lint-imports")
-    for schema, path in SCHEMAS.items():
+    for path, schema in SCHEMAS.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.{schema}", path)
     session.run("pre-commit", "validate-config", "examples/pre-commit/pre-commit-config.yaml")
 
@@ -119,12 +123,33 @@ def browser(session: nox.Session) -> None:
     session.run("python", "benchmarks/report.py", "--to", f"{session.create_tmp()}/report.html")
 
 
+@nox.session(venv_backend="none")
+def page(session: nox.Session) -> None:
+    """The script of report.html: its TypeScript is checked and bundled (Node is needed, and npm's registry)."""
+    if shutil.which("npm") is None:
+        session.skip("no npm on the path (Debian: apt-get install npm)")
+    with session.chdir("page"):
+        session.run("npm", "ci", "--silent", external=True)
+        session.run("npm", "run", "--silent", "check", external=True)
+        session.run("npm", "run", "--silent", "build", external=True)
+
+
 @nox.session
 def faults(session: nox.Session) -> None:
     """Every fault of tests/faults; the table goes to docs/reliability.md (mounting small disks needs root)."""
     install(session, "test")
     session.chdir("tests")
     session.run("python", "-m", "faults.table", "--write", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as a site, in site/, and the commands of tutorial and how-to pages (`-- --no-commands`)."""
+    install(session, "test", "docs")
+    quiet = {"NO_MKDOCS_2_WARNING": "1"}  # Material's notice about its successor; it is fixed until 2027
+    session.run("mkdocs", "build", "--strict", "--quiet", "--site-dir", "site", env=quiet)
+    if "--no-commands" not in session.posargs:
+        session.run("pytest", "-m", "docs", *TYPED, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session
@@ -143,6 +168,20 @@ def ops(session: nox.Session) -> None:
     pathlib.Path(out).unlink(missing_ok=True)
     session.run("python", "tests/op_database.py", "--check", "--out", out, *session.posargs, env=ONE_THREAD)
     session.run("pytest", "-m", "ops", *RARER, env=ONE_THREAD)
+
+
+@nox.session
+def world(session: nox.Session) -> None:
+    """Architectures that nobody chose: `nox -s world -- --sample 60 --seed 3`; further words are overrides."""
+    install(session, "test")
+    words, overrides = list(session.posargs), ["+sweep=world"]
+    for flag, key in (("--sample", "matrix.sample"), ("--seed", "matrix.seed"), ("--shard", "runner.shard")):
+        if flag in words:
+            at = words.index(flag)
+            overrides.append(f"{key}={words[at + 1]}")
+            del words[at : at + 2]
+    session.run("pytest", "-m", "world", "tests/test_transformers_collection.py", env=ONE_THREAD)
+    session.run("python", "-m", "batch_export", *overrides, *words, success_codes=[0, 1])
 
 
 @nox.session

@@ -99,6 +99,7 @@ class ModelSpec:
             agreed with the model.
         oracle: when eager also runs in float64, to tell rounding from export error: `auto`, `always` or `never`, see
             `oracle_need.py`.
+        skip: why there is nothing to run, such as a model of a collection that cannot be built; empty when there is.
     """
 
     name: str
@@ -119,6 +120,7 @@ class ModelSpec:
     guards: str = "warn"
     seed_given: bool = False
     caches: tuple[CacheSpec, ...] = ()
+    skip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,7 @@ class RunnerSpec:
         allow_flaky: whether a cell that passed on a retry is as expected.
         engine: `local` or `dask`.
         address: of a dask scheduler, e.g. `tcp://10.0.0.1:8786`; empty: a cluster is started on this machine.
+        shard: which part of the models this run took, such as `2/8`; empty: all.
     """
 
     n_jobs: int = -1
@@ -203,6 +206,7 @@ class RunnerSpec:
     allow_flaky: bool = False
     engine: str = "local"
     address: str = ""
+    shard: str = ""
 
 
 @dataclass(frozen=True, slots=True)

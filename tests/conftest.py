@@ -20,6 +20,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "faults: the long form of the fault suite; only with -m faults")
     config.addinivalue_line("markers", "ops: rarer architectures, run by the nox session ops; only with -m ops")
     config.addinivalue_line("markers", "nightly: real nights, run by the nox session nightly; only with -m nightly")
+    config.addinivalue_line(
+        "markers", "world: many types of collections, run by the nox session world; only with -m world"
+    )
+    config.addinivalue_line(
+        "markers", "docs: commands of the documentation, run by the nox session docs; only with -m docs"
+    )
     config.addinivalue_line("markers", "runtimes: those in environments of their own; only with -m runtimes")
 
 
@@ -29,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Two processes share the files out in this order, so that neither waits long for the other's last one.
     """
     asked = config.getoption("markexpr")
-    left_out = [name for name in ("faults", "ops", "nightly", "runtimes") if name not in asked]
+    left_out = [name for name in ("faults", "ops", "nightly", "runtimes", "world", "docs") if name not in asked]
     kept = [item for item in items if not any(map(item.get_closest_marker, left_out))]
     config.hook.pytest_deselected(items=[item for item in items if any(map(item.get_closest_marker, left_out))])
     slow = {item.path for item in kept if item.get_closest_marker("slow")}

@@ -186,12 +186,12 @@ def plugin(folder: Path) -> None:
     entry_point(folder, "doubling_plugin", "doubling", "doubling_plugin:RUNTIME")
 
 
-def entry_point(folder: Path, distribution: str, name: str, value: str) -> None:
-    """Writes the metadata of a distribution with one entry point for a runtime."""
+def entry_point(folder: Path, distribution: str, name: str, value: str, group: str = "batch_export.runtimes") -> None:
+    """Writes the metadata of a distribution with one entry point, for a runtime unless another group is named."""
     info = folder / f"{distribution}-{VERSION}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {VERSION}\n")
-    (info / "entry_points.txt").write_text(f"[batch_export.runtimes]\n{name} = {value}\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
 
 
 def _digest(data: bytes) -> str:

@@ -150,6 +150,25 @@ def test_the_matrix_is_used_by_keys_alone(page: Any) -> None:
     assert page.evaluate("document.activeElement.cellIndex") == 1
 
 
+@pytest.mark.parametrize("page", [{"width": 390}], indirect=True)
+def test_on_a_phone_keys_and_eyes_meet_the_matrix_first(page: Any) -> None:
+    def sections() -> list[str]:
+        found: list[str] = page.evaluate(
+            "[...document.querySelectorAll('main > section:not([hidden])')].map((s) => s.id)"
+        )
+        return found
+
+    first = page.locator("#matrix").bounding_box()["y"], page.locator("#clusters").bounding_box()["y"]
+    assert first[0] < first[1]
+    page.locator(".about summary").focus()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('section').id") == "matrix"
+    assert sections()[0] == "matrix"
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("document.querySelector('main > section:not([hidden])').id !== 'matrix'")
+    assert sections().index("clusters") < sections().index("matrix")
+
+
 def test_a_cell_has_everything_and_an_address(page: Any) -> None:
     page.goto(page.url.partition("#")[0] + "#cell=" + cell("gpt", "full", 18).name)
     page.wait_for_selector("#cell[open]")
@@ -158,7 +177,7 @@ def test_a_cell_has_everything_and_an_address(page: Any) -> None:
         assert part in text, part
     assert "matrix.models=[gpt]" in text
     assert "95 % interval" in text
-    assert page.locator("#cell a").first.get_attribute("href") == "../../store/models/aa/bb.onnx"
+    assert page.locator("#cell a").first.get_attribute("href") == "./../../store/models/aa/bb.onnx"
     assert page.locator("#cell svg[role=img]").count() >= 3
     page.locator("[data-close]").click()
     page.locator("#changes a").first.click()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recording import cell, failed, passed, write_run
+from recording import cell, circumstances, failed, passed, write_run
 from rich.console import Console
 
 from batch_export.cli.main import main
@@ -170,6 +172,27 @@ def test_last_failed_takes_the_last_runs_own_words(tmp_path: Path, monkeypatch: 
         assert taken_out(["--last-failed"]).words[-1] == "+sweep=x"
     file.write_text(json.dumps({**json.loads(file.read_text()), "command": "batch-export --config-dir 'my conf'"}))
     assert taken_out(["--lf"]).words == ("--config-dir", "my conf")
+
+
+def test_last_failed_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    for folder in (home, elsewhere):
+        folder.mkdir()
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    bad = failed(cell("a"))
+    made = replace(circumstances("2026-11-22T01:00:00", "c", "host"), folder=str(home))
+    write_run(home / "outputs" / "2026-11-22" / "01-00-00-000", [bad], made=made)
+    for flag in (f"--last-failed={home}/outputs/latest", f"--lf={home}/outputs/2026-11-22/01-00-00-000"):
+        monkeypatch.chdir(elsewhere)
+        found = taken_out(["matrix.models=[a]", flag])
+        assert (found.words, found.only) == (("matrix.models=[a]",), {bad.cell})
+        assert Path.cwd() == home, "models and store are where the run was started"
+    monkeypatch.chdir(elsewhere)
+    with pytest.raises(UsageError, match="name the run: --last-failed=/path/to/outputs/latest"):
+        taken_out(["--last-failed"])
+    with pytest.raises(UsageError, match="'nowhere' is not the folder of a run"):
+        taken_out(["--last-failed=nowhere"])
 
 
 def test_nothing_is_run_when_nothing_failed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import warnings
@@ -86,3 +87,58 @@ def test_a_draft_leaves_no_open_file_and_no_log_behind(tmp_path: Path, monkeypat
     monkeypatch.setenv("TORCH_DTRACE", str(tmp_path / "asked"))
     draft_export(Branch(), (X,), {}, None)
     assert [path.parent.name for path in tmp_path.rglob("*") if path.is_file()] == ["asked"]
+
+
+class WrittenGrid(torch.nn.Module):
+    """Reads back sizes that it wrote down as a tensor; `changed` ones hold what an input says."""
+
+    def __init__(self, changed: bool) -> None:
+        super().__init__()
+        self.changed = changed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        grid = torch.tensor([[1, 4, 3], [2, 2, 5]])
+        if self.changed:
+            grid[1] = x[0].sum().to(torch.int64)
+        for count, height, width in grid:
+            places = torch.arange(int(height) * int(width)).reshape(int(height), int(width))
+            x = x + places.sum() * int(count)
+        return x + sum((grid[:, 1] * grid[:, 2]).tolist())
+
+
+def test_what_a_model_writes_down_and_reads_back_is_no_data() -> None:
+    program = export(WrittenGrid(False), (X,), dynamic_shapes=({0: "rows"},), verify=True)
+    (result,) = program(torch.full((5, 3), 2.0))
+    assert torch.equal(torch.as_tensor(result), WrittenGrid(False)(torch.full((5, 3), 2.0)))
+
+
+class Overwritten(torch.nn.Module):
+    """Writes to a constant, through a view of it or beside one, and reads it back."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        number, total = torch.tensor([3]), x.sum().to(torch.int64)
+        view = number.view(1, 1)
+        if self.way == "item":
+            number[0] = total
+        else:
+            (view if self.way == "view" else number).add_(total)
+        return x + torch.arange(int((view if self.way == "base" else number).flatten()[0])).sum()
+
+
+@pytest.mark.parametrize("way", ["item", "view", "base"])
+def test_what_is_written_over_a_constant_is_data_again(way: str) -> None:
+    """torch 2.13 keeps the 3 in the program."""
+    with contextlib.suppress(CaptureError):
+        program = export(Overwritten(way), (X,))
+        (result,) = program(2 * X)
+        assert torch.equal(torch.as_tensor(result), Overwritten(way)(2 * X))
+
+
+def test_a_grid_that_data_is_written_to_is_data_again() -> None:
+    with contextlib.suppress(CaptureError):
+        (result,) = export(WrittenGrid(True), (X,))(2 * X)
+        assert torch.equal(torch.as_tensor(result), WrittenGrid(True)(2 * X))

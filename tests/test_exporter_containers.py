@@ -162,3 +162,24 @@ def test_dataclasses_need_no_registration() -> None:
     program = export(Sum(), (made(3),), dynamic_shapes=axes)
     other = made(5)
     torch.testing.assert_close(program(other)[0], Sum()(other))
+
+
+@dataclasses.dataclass
+class Returned:
+    first: torch.Tensor
+    inner: list[Any]
+
+
+def test_dataclasses_that_are_returned_need_no_registration() -> None:
+    class Gives(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> dict[str, Any]:
+            return {"sum": Returned(x + 1, [Returned(x * 2, [])]), "x": -x}
+
+    module = Gives()
+    program = export(module, (torch.randn(3, 2),), dynamic_shapes=({0: "n"},))
+    x = torch.randn(5, 2)
+    torch.testing.assert_close(list(program(x)), [x + 1, x * 2, -x])
+    torch.testing.assert_close(program.adapt_torch_outputs_to_onnx(module(x)), [x + 1, x * 2, -x])
+    assert program.captured is not None
+    assert program.captured.strategy == "torch.export(strict=False)"
+    assert not module._forward_hooks

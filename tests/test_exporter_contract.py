@@ -90,8 +90,30 @@ def test_a_changed_buffer_has_one_name(returned: bool, optimize: bool) -> None:
     program = export(Counting(returned), (X,), optimize=optimize)
     onnx.checker.check_model(program.model_proto, full_check=True)
     assert outputs(program)[-1] == "pos_mutated"
-    assert program(X)[-1].tolist() == [3, 3, 3]
+    assert program(X).mutated["pos"].tolist() == [3, 3, 3]
     assert program(X)[0].tolist() == ([3, 3, 3] if returned else [4, 4, 4])
+
+
+def test_a_call_gives_what_the_model_returns_and_the_next_state_beside_it() -> None:
+    program = export(Counting(), (X,))
+    eager = Counting()
+    for _ in range(3):
+        given = program(X)
+        torch.testing.assert_close(tuple(given), (eager(X),))
+        assert given.mutated.keys() == {"pos"}
+        torch.testing.assert_close(given.mutated["pos"], eager.pos)
+        program.apply_weights(given.mutated)
+    assert program.call_reference(X).mutated.keys() == {"pos"}
+    assert export(Counting(), (X,), mutations="drop")(X).mutated == {}
+
+
+def test_torchs_check_takes_programs_with_a_state() -> None:
+    class Counts(Counting):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.pos.add_(x.sum())
+            return x * 2
+
+    torch.onnx.testing.assert_onnx_program(export(Counts().eval(), (X,)))
 
 
 def test_a_changed_input_that_is_returned_too() -> None:
@@ -138,6 +160,14 @@ def test_a_file_object_gets_one_file() -> None:
     with pytest.warns(DeprecationWarning, match="a file object as f is deprecated"):
         export(Scaled(), (X,), stream)
     assert onnx.load_from_string(stream.getvalue()).graph.initializer[0].name == "weight_1"
+
+
+def test_warnings_have_the_words_that_filters_look_for() -> None:
+    words = "from_dynamic_axes_to_dynamic_shapes is deprecated and will be removed"
+    with pytest.warns(DeprecationWarning, match=words):
+        export(torch.nn.Tanh(), (X,), input_names=["x"], dynamic_axes={"x": {0: "n"}})
+    with pytest.warns(DeprecationWarning, match="You are using the legacy TorchScript-based ONNX export"):
+        export(torch.nn.Tanh(), (X,), dynamo=False)
 
 
 def test_errors_and_warnings_are_torchs_too() -> None:

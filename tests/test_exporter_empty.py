@@ -109,6 +109,35 @@ def test_adaptive_averages_of_images_of_free_size(sizes: tuple[int, int, int]) -
         torch.testing.assert_close(torch.as_tensor(actual), expected, rtol=1e-5, atol=1e-5)
 
 
+class Normed(nn.Module):
+    """A layer, a norm by groups where there is a convolution, and a mean over all places."""
+
+    def __init__(self, first: nn.Module) -> None:
+        super().__init__()
+        self.first, self.norm = first, nn.GroupNorm(2, 4) if isinstance(first, nn.Conv2d) else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.first(x)).mean((2, 3))
+
+
+@pytest.mark.parametrize(("first", "fewer"), [(nn.Conv2d(4, 4, 3, padding=1), True), (nn.Sigmoid(), False)])
+def test_nothing_is_asked_of_axes_as_long_as_a_convolutions_output(first: nn.Module, fewer: bool) -> None:
+    module = Normed(first).eval()
+    axes = {0: "batch", 2: "height", 3: "width"}
+    program = export(module, (torch.randn(2, 4, 5, 6),), dynamic_shapes=(axes,))
+    kinds = {node.op_type for node in program.model.graph}
+    assert kinds.isdisjoint({"Size", "Where"}) is fewer
+    sizes = [(0, 5, 6), (1, 1, 1), (3, 2, 7)] + ([] if fewer else [(2, 0, 3), (0, 0, 0)])
+    for batch, height, width in sizes:
+        x = torch.randn(batch, 4, height, width)
+        torch.testing.assert_close(program(x)[0], module(x), equal_nan=True, atol=1e-5, rtol=1e-5)
+    if fewer:  # eager refuses what the file was not asked about, and so does the file
+        with pytest.raises(RuntimeError):
+            module(torch.randn(2, 4, 0, 6))
+        with pytest.raises(Exception, match="Invalid input shape"):
+            program(torch.randn(2, 4, 0, 6))
+
+
 def shapes_of_pixels(x: Tensor) -> Any:
     return functional.pixel_shuffle(x, 2), functional.pixel_shuffle(x[None, None], 2)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,6 @@ class Calls(nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
-        self.__signature__ = inspect.signature(function)
 
     def forward(self, x: Tensor) -> Any:
         return self.function(x)
@@ -111,6 +109,68 @@ def test_vander(dtype: torch.dtype, columns: int) -> None:
 
     x, more = (torch.tensor([[-1.0, 0.5, 1.0, 0.0]]).repeat(times, 1).to(dtype) for times in (2, 3))
     export_and_compare(Calls(powers), (x,), (more,), dynamic_shapes=({0: "n", 1: "m"},))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 2)])
+def test_one_value_behind_a_mask_of_all_elements(shape: tuple[int, ...]) -> None:
+    def written(x: Tensor) -> Any:
+        mask = x > 0
+        return x.masked_scatter(mask, x - 1), x.index_put((mask,), torch.tensor(0.5)) if shape else x
+
+    for x in (torch.full(shape, 1.5), torch.full(shape, -1.5)):
+        export_and_compare(Calls(written), (x,))
+
+
+def test_a_mask_of_columns_is_repeated_over_a_free_axis() -> None:
+    mask = torch.tensor([[True], [False], [True]])
+    module = Calls(lambda x: x.masked_scatter(mask, x))
+    more = [(torch.randn(3, size),) for size in (0, 1, 4)]
+    export_and_compare(module, (torch.randn(3, 2),), *more, dynamic_shapes=({1: "n"},))
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_vander_of_a_free_number_of_elements(columns: int) -> None:
+    module = Calls(lambda x: torch.vander(x, columns))
+    export_and_compare(module, (torch.randn(4),), (torch.randn(0),), (torch.randn(1),), dynamic_shapes=({0: "n"},))
+
+
+def halves(x: Tensor) -> Any:
+    y = x.clone()
+    first, second = y.tensor_split(2, -2)
+    first.narrow(-1, 1, 1).copy_(x[:1, :1] * 2)
+    return first, second, y, *y.tensor_split(3)
+
+
+def test_pieces_of_a_free_axis_are_those_of_its_own_size() -> None:
+    more = [(torch.randn(size, 3),) for size in (1, 2, 3, 7)]
+    export_and_compare(Calls(halves), (torch.randn(4, 3),), *more, dynamic_shapes=({0: "n"},))
+
+
+def test_shapes_that_are_shown_wrongly_beyond_a_guard_are_told() -> None:
+    module = Calls(lambda x: torch.ops.aten.tensor_split.sections(x, 2))
+    with pytest.warns(ExportWarning, match=r"n % 2"):
+        export(module, (torch.randn(4, 3),), dynamic_shapes=({0: "n"},))
+
+
+def test_a_size_of_one_that_only_an_empty_axis_makes_is_a_limit() -> None:
+    module = Calls(lambda x: torch.cat([torch.zeros(1), x]).squeeze((0,)))
+    with pytest.warns(ExportWarning, match=r"n \+ 1 != 1"):
+        program = export(module, (torch.randn(3),), dynamic_shapes=({0: "n"},))
+    assert_same([torch.as_tensor(program(torch.ones(1))[0])], [torch.tensor([0.0, 1.0])])
+
+
+def test_a_scalar_is_true_or_not_in_the_dtype_of_the_tensor_beside_it() -> None:
+    wide = {torch.int32: torch.tensor(-(2**33)), torch.float32: torch.tensor(1e-50, dtype=torch.float64)}
+    for dtype, scalar in wide.items():
+        module = Calls(lambda x, scalar=scalar: (torch.logical_or(scalar, x), torch.logical_xor(x, scalar)))
+        export_and_compare(module, (torch.tensor([0, 1], dtype=dtype),))
+
+
+def test_angles_of_complex_numbers() -> None:
+    parts = [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan")]
+    z = torch.tensor([complex(one, other) for one in parts for other in parts])
+    program = export(Calls(torch.angle), (z,))
+    torch.testing.assert_close(torch.as_tensor(program(z)[0]), z.angle(), equal_nan=True)
 
 
 def first_differences(x: Tensor) -> Any:

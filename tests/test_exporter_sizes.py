@@ -188,6 +188,27 @@ def test_axes_that_have_to_be_equal_are_one_axis() -> None:
     assert right_at(program, module, twice, ((size, size) for size in (0, 1, 2, 5))) == 4
 
 
+class Joined(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, y, z, w], 1)
+
+
+def test_each_name_gives_way_to_the_one_that_the_file_has() -> None:
+    module = Joined()
+    given = tuple(torch.ones(5, 2) for _ in range(4))
+    for last in ("m", torch.export.Dim.AUTO):
+        with pytest.warns(ExportWarning, match="one axis in the file") as told:
+            program = export(module, given, dynamic_shapes=({0: "n"}, {0: "k"}, {0: "l"}, {0: last}))
+        (kept,) = {str(value.shape[0]) for value in program.model.graph.inputs if value.shape is not None}
+        texts = sorted(str(one.message) for one in told)
+        lost = sorted({"n", "k", "l", "m" if last == "m" else "n"} - {kept})
+        assert len(texts) == len(lost)
+        for name, text in zip(lost, texts, strict=True):
+            assert f"the axes {kept} and {name} equal" in text
+            words = f"# The axis name: {name} will not be used, since it shares the same shape constraints with another"
+            assert words in text
+
+
 UNEQUAL: dict[str, Callable[..., torch.Tensor]] = {
     "broadcast, and the size of one": lambda x, y: (x + y).sum(0) / x.shape[0],
     "a branch": lambda x, y: x + y if x.shape[0] == y.shape[0] else x.sum() + y.sum(),

@@ -271,28 +271,31 @@ def test_mutated_buffers_and_inputs_are_named_outputs() -> None:
         ("USER_INPUT_MUTATION", "x"),
     ]
     assert [value.name for value in program.model.graph.outputs][1:] == ["steps_mutated", "x_mutated"]
-    out, steps, x = program(torch.ones(3))
-    assert_same([out, steps, x], [torch.full((3,), 3.0), torch.ones(1), torch.full((3,), 2.0)])
+    given = program(torch.ones(3))
+    assert list(given.mutated) == ["steps", "x"]
+    assert_same([*given, *given.mutated.values()], [torch.full((3,), 3.0), torch.ones(1), torch.full((3,), 2.0)])
 
 
 def test_batch_norm_in_training_mode_moves_its_running_statistics() -> None:
     module = nn.BatchNorm1d(4).train()
     x = torch.randn(6, 4) * 3 + 1
     program = export(module, (x,))
-    named = dict(zip((target for _, target in program.output_kinds), program(x), strict=True))
+    given = program(x)
     expected = module(x).detach()  # moves the module's own statistics
-    assert sorted(named) == ["", "num_batches_tracked", "running_mean", "running_var"]
-    assert_same([named[""]], [expected])
-    assert_same([named[name] for name, _ in module.named_buffers()], [buffer for _, buffer in module.named_buffers()])
+    assert sorted(given.mutated) == ["num_batches_tracked", "running_mean", "running_var"]
+    assert_same(given, [expected])
+    assert_same(
+        [given.mutated[name] for name, _ in module.named_buffers()], [buffer for _, buffer in module.named_buffers()]
+    )
 
 
 def test_instance_norm_in_training_mode_moves_its_running_statistics() -> None:
     module = nn.InstanceNorm1d(3, affine=True, track_running_stats=True).train()
     program = export(module, (X,), dynamic_shapes=({0: "batch"},))
     x = torch.randn(5, 3, 4) * 2 - 1
-    out, mean, variance = program(x)
+    given = program(x)
     expected = module(x).detach()
-    assert_same([out, mean, variance], [expected, module.running_mean, module.running_var])
+    assert_same([*given, *given.mutated.values()], [expected, module.running_mean, module.running_var])
 
 
 def test_outputs_that_are_inputs_weights_or_equal_get_values_of_their_own() -> None:

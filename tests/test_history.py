@@ -12,10 +12,9 @@ import pytest
 from recording import cell, circumstances, failed, passed, write_run
 
 from batch_export.cli import main as cli
-from batch_export.cli.history import sentences
 from batch_export.errors import UsageError
 from batch_export.report.history import MIGRATIONS, SCHEMA, Entry, open_history
-from batch_export.report.trend import steps, trend
+from batch_export.report.trend import sentences, steps, trend
 from batch_export.runner.surroundings import Surroundings
 
 HERE = cell()

@@ -18,6 +18,8 @@ from batch_export.exporter.optimise import dead_code, equal_parts, known_sizes, 
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 GRAPHS = {
+    "repeated to what keeps an axis": """(float[b, s, 6] x, float[b, s, 1] w) => (float[b, s, 6] y, float[b, s, 6] v) {
+        n = Shape(w)  z = Expand(x, n)  k = Shape(z)  y = Expand(w, k)  v = Neg(z) }""",
     "axes split": """(float[b, s, 6] x) => (float[b, s, 2, 3] y) <int64[2] tail = {2, 3}> {
         n = Shape<start=0, end=2>(x)  to = Concat<axis=0>(n, tail)  y = Reshape<allowzero=1>(x, to) }""",
     "axes merged": """(float[b, s, 2, 3] x) => (float[b, s, 6] y) <int64[1] six = {6}> {
@@ -72,6 +74,7 @@ GRAPHS = {
         c = Greater(x, none)  d = And(yes, c)  e = Or(d, no)  y = Where(e, x, none) }""",
 }
 FEWER = {
+    "repeated to what keeps an axis": 2,
     "axes split": 1,
     "axes merged": 1,
     "the only size that is left": 1,

@@ -48,7 +48,7 @@ def test_every_dependency_has_an_exact_version() -> None:
 
 def test_the_sessions_are_there() -> None:
     text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
-    assert set(re.findall(r"@nox.session\ndef (\w+)", text)) == {
+    assert set(re.findall(r"@nox.session(?:\(.*\))?\ndef (\w+)", text)) == {
         *(
             "tests",
             "lint",
@@ -59,9 +59,12 @@ def test_the_sessions_are_there() -> None:
             "browser",
             "bench",
             "faults",
+            "world",
             "ops",
             "hunt",
             "runtimes",
+            "docs",
+            "page",
         ),
     }
     assert "pip install" not in text
@@ -73,6 +76,7 @@ def test_what_is_left_to_another_session_is_run_by_it() -> None:
         ("ops", r"^RARER = (.*)$"),
         ("nightly", r'"-m", "nightly", (.*?), env'),
         ("runtimes", r'"-m", "runtimes", (.*?), env'),
+        ("docs", r"^TYPED = (.*)$"),
     ):
         mark = f"mark.{session}"
         files = [path for path in (ROOT / "tests").glob("test_*.py") if path != Path(__file__)]

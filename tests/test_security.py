@@ -191,25 +191,33 @@ def test_a_text_is_only_a_text_in_every_report(text: str) -> None:
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", stream.getvalue()), "control characters on a terminal"
 
 
+def page_sources() -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "page" / "src").glob("*.ts")))
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
-def test_the_address_of_a_log_is_never_a_script() -> None:
+@pytest.mark.parametrize(
+    "names", ['"javascript:alert(1)", "x"', '"javascript:alert(1)//", ""', '"", "javascript:alert(1)"']
+)
+def test_the_address_of_a_file_is_never_a_script(names: str) -> None:
     script = (ROOT / "batch_export" / "report" / "templates" / "report.js").read_text(encoding="utf-8")
-    links = re.findall(r'href="\$\{(esc\(encodeURI\(.*?\)\))\}"', script)
-    assert len(links) == 2
-    escape = re.search(r"const esc = .*;", script)
+    escape = re.search(r"var escape = .*;", script)
+    address = re.search(r"function relativeAddress\(.*?\n  \}", script, re.DOTALL)
     assert escape is not None
-    for link in links:
-        code = f"""{escape[0]}
-        const T = ["javascript:alert(1)"], c = [0], LOG = 0, D = {{artifacts: "../store"}}, file = T[0];
-        console.log(new URL({link}.replace(/&#39;/g, "'"), "https://run.example/a/b").protocol)"""
-        done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == "https:"
+    assert address is not None
+    code = f"""{escape[0]}
+    {address[0]}
+    const made = relativeAddress({names}).replace(/&#39;/g, "'");
+    console.log(new URL(made, "https://run.example/a/b").href)"""
+    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("https://run.example/")
 
 
 def test_links_of_the_report_are_relative() -> None:
-    script = (ROOT / "batch_export" / "report" / "templates" / "report.js").read_text(encoding="utf-8")
-    for address in re.findall(r'href="([^"]*)"', script):
-        assert address.startswith(("#", "${esc(encodeURI(`./", "${esc(encodeURI(`${D.artifacts}/")), address
+    found = re.findall(r'href="([^"]*)"', page_sources())
+    assert len(found) == 3
+    for address in found:
+        assert address.startswith(("#", "${relativeAddress(")), address
 
 
 # secrets stay where they are

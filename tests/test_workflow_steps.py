@@ -1,12 +1,16 @@
-"""The shell steps of the workflow and of the GitLab example, in their order, as a runner would execute them.
+"""The shell steps of the workflows, of the GitLab example and of the pre-commit hook, as their runners execute them.
 
-Only the matrix is made small, and pip is left out: `python` and `pip` are scripts of this test, first on the path.
+nox's sessions are run for real, in this environment; only the matrix is made small, sessions that are tested elsewhere
+(lint, the tests themselves, ...) are looked up and not run, and pip is left out: `python`, `nox` and `pip` are scripts
+of this test, first on the path.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +19,9 @@ from typing import Any
 import pytest
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+pytest.importorskip("nox", reason="nox is not installed")
 PROJECT = Path(__file__).parents[1]
+WORKFLOWS = [path.name for path in sorted((PROJECT / ".github" / "workflows").glob("*.yml"))]
 SMALL = (
     "matrix.models=[mlp_nested] matrix.opsets=[18] matrix.dynamic=[static] matrix.providers=[cpu] measure.budget_s=0.3"
 )
@@ -23,33 +29,43 @@ PYTHON = f"""#!/bin/sh
 case "$*" in *+sweep=*) set -- "$@" {SMALL};; esac
 exec {sys.executable} "$@"
 """
+NOX = f"""#!/bin/sh
+echo "nox $*" >> "$TOOL_LOG"
+case "$*" in
+    *"-s sweep"*) exec {sys.executable} -m nox --no-venv --no-install "$@";;
+    *) exec {sys.executable} -m nox --list "$@";;
+esac
+"""
 PIP = """#!/bin/sh
-echo "pip $*" >> "$PIP_LOG"
+echo "pip $*" >> "$TOOL_LOG"
 """
 
 
 class Runner:
-    """A folder to work in, and a path with our own python and pip."""
+    """A folder to work in, with the project's noxfile, and a path with our own python, nox and pip."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         tools = folder / "tools"
         tools.mkdir()
-        for name, text in (("python", PYTHON), ("pip", PIP)):
+        for name, text in (("python", PYTHON), ("nox", NOX), ("pip", PIP)):
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
+        for name in ("noxfile.py", "pyproject.toml", "constraints.txt"):
+            shutil.copy(PROJECT / name, folder)
+        self.log = folder / "tools.log"
         self.environment = {
             **os.environ,
             "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(PROJECT),
             "OMP_NUM_THREADS": "1",
             "COLUMNS": "100",
-            "PIP_LOG": str(folder / "pip.log"),
+            "TOOL_LOG": str(self.log),
             "GITHUB_STEP_SUMMARY": str(folder / "step_summary.md"),
         }
 
     def shell(self, script: str, **environment: str) -> str:
-        """Runs a script as both runners do, and returns what it printed."""
+        """Runs a script as all runners do, and returns what it printed."""
         done = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", script],
             cwd=self.folder,
@@ -66,17 +82,29 @@ def loaded(path: str) -> Any:
     return yaml.safe_load((PROJECT / path).read_text(encoding="utf-8"))
 
 
+def scripts_of(steps: list[Any]) -> dict[str, str]:
+    return {step["name"]: step["run"] for step in steps if "run" in step}
+
+
+def sessions_of(script: str) -> list[str]:
+    return re.findall(r"\bnox (?:-R )?-s (\S+)", script)
+
+
 @pytest.mark.slow
-def test_the_steps_of_the_workflow_run_in_their_order(tmp_path: Path) -> None:
+def test_the_steps_of_the_nightly_workflow_run_in_their_order(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     steps = loaded(".github/workflows/nightly.yml")["jobs"]["sweep"]["steps"]
-    scripts = {step["name"]: step["run"] for step in steps if "run" in step}
+    scripts = scripts_of(steps)
     assert list(scripts) == ["Install", "Sweep", "Summary", "Make the store smaller"]
     said = {name: runner.shell(script, GITHUB_ACTIONS="true") for name, script in scripts.items()}
     assert "2 cells: 2 pass" in said["Sweep"]
     summary = (tmp_path / "step_summary.md").read_text()
     assert summary.startswith("# batch_export")
-    assert len((tmp_path / "pip.log").read_text().splitlines()) == 2
+    assert runner.log.read_text().splitlines() == [
+        "pip install -c constraints.txt nox",
+        "nox -s sweep -- +sweep=nightly",
+        "nox -R -s sweep -- cache gc --max-size 4G",
+    ]
     paths = next(step for step in steps if step.get("name") == "Report")["with"]["path"].split()
     assert all(list(tmp_path.glob(path)) for path in paths), "every artifact is there"
 
@@ -91,9 +119,52 @@ def test_the_steps_of_the_workflow_run_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_workflow_of_pushes_exports_the_small_models_and_keeps_the_report(tmp_path: Path) -> None:
+    workflow = loaded(".github/workflows/checks.yml")
+    assert set(workflow[True]) == {"push", "pull_request"}, "YAML reads `on` as true"
+    steps = workflow["jobs"]["exports"]["steps"]
+    runner = Runner(tmp_path)
+    said = {name: runner.shell(script, GITHUB_ACTIONS="true") for name, script in scripts_of(steps).items()}
+    assert "1 cell: 1 pass" in said["Sweep"]
+    assert (tmp_path / "step_summary.md").read_text().startswith("# batch_export")
+    (report,) = (step for step in steps if step.get("name") == "Report")
+    assert all(list(tmp_path.glob(path)) for path in report["with"]["path"].split()), "every artifact is there"
+    caches = [step for step in steps if "actions/cache" in step.get("uses", "")]
+    for step in caches:
+        assert all((tmp_path / path).exists() for path in step["with"]["path"].split())
+    assert [step["uses"].split("@")[0].rpartition("/")[2] for step in caches] == ["restore", "save"]
+
+
+def test_every_other_session_that_a_workflow_calls_is_there(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    for name in WORKFLOWS:
+        for job in loaded(f".github/workflows/{name}")["jobs"].values():
+            words = job.get("strategy", {}).get("matrix", {}).get("session", [""])
+            for script in scripts_of(job["steps"]).values():
+                assert "python -m batch_export" not in script, "what a runner executes is a session of nox"
+                for word in words:
+                    filled = script.replace("${{ matrix.session }}", word)
+                    for session in sessions_of(filled):
+                        if session != "sweep":
+                            said = runner.shell(filled, GITHUB_RUN_NUMBER="7")
+                            assert re.search(rf"^\* {session}\b", said, re.MULTILINE), said
+    assert "nox -s hunt -- --minutes 10 --seed 700000" in runner.log.read_text()
+    assert {f"nox -s {name}" for name in ("lint", "types", "tests", "docs")} <= set(runner.log.read_text().splitlines())
+
+
+def gitlab_job(jobs: dict[str, Any], name: str) -> dict[str, Any]:
+    """A job with what it extends below it."""
+    own = jobs[name]
+    return {**(gitlab_job(jobs, own["extends"]) if "extends" in own else {}), **own}
+
+
+@pytest.mark.slow
 def test_the_script_of_the_gitlab_example_leaves_its_artifacts(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
-    job = loaded("examples/gitlab/gitlab-ci.yml")["nightly"]
+    jobs = loaded("examples/gitlab/gitlab-ci.yml")
+    job = gitlab_job(jobs, "nightly")
+    steps = loaded(".github/workflows/checks.yml")["jobs"]["exports"]["steps"]
+    assert gitlab_job(jobs, "exports")["script"] == [scripts_of(steps)["Sweep"]], "which the test above runs"
     for part in ("before_script", "script", "after_script"):
         runner.shell("\n".join(job[part]))
     report = tmp_path / job["artifacts"]["paths"][0]
@@ -101,3 +172,22 @@ def test_the_script_of_the_gitlab_example_leaves_its_artifacts(tmp_path: Path) -
     assert (tmp_path / job["artifacts"]["reports"]["junit"]).is_file()
     assert (report / "report.html").is_file()
     assert all((tmp_path / path).exists() for path in job["cache"]["paths"])
+
+
+def test_the_other_jobs_of_the_gitlab_example_call_sessions_that_are_there(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    jobs = loaded("examples/gitlab/gitlab-ci.yml")
+    (matrix,) = jobs["code"]["parallel"]["matrix"]
+    for session in matrix["SESSION"]:
+        assert f"* {session} " in runner.shell("\n".join(gitlab_job(jobs, "code")["script"]), SESSION=session)
+    assert "* hunt " in runner.shell("\n".join(gitlab_job(jobs, "hunt")["script"]), CI_PIPELINE_IID="7")
+    assert "--seed 700000" in runner.log.read_text()
+
+
+@pytest.mark.slow
+def test_the_pre_commit_hook_runs(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    ((hook,),) = (repo["hooks"] for repo in loaded("examples/pre-commit/pre-commit-config.yaml")["repos"])
+    assert "1 cell: 1 pass" in runner.shell(hook["entry"])
+    assert re.match(hook["files"], "models/torch_basic.py")
+    assert not re.match(hook["files"], "docs/errors.md")

@@ -19,6 +19,7 @@ from yaml import YAMLError
 
 from batch_export.cli.arguments import offered_runs
 from batch_export.cli.known import verbs
+from batch_export.config import brought_exporters
 from batch_export.config.groups import TAG
 from batch_export.sources.places import conf_dir
 
@@ -88,7 +89,8 @@ def models(before: Sequence[str]) -> list[str]:
 
 
 def _names(group: str, before: Sequence[str]) -> list[str]:
-    return sorted({path.stem for path in _configs(group, before)})
+    brought = brought_exporters.names() if group == brought_exporters.CONFIG_GROUP else []
+    return sorted({*(path.stem for path in _configs(group, before)), *brought})
 
 
 def _tags(before: Sequence[str]) -> list[str]:

@@ -16,9 +16,10 @@ from batch_export.errors import BatchExportError, UsageError
 from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.report.history import HISTORY_FILE, Entry, History, open_history
+from batch_export.report.nights import nights_html
 from batch_export.report.runs import all_runs, records_of, resolve_run
-from batch_export.report.trend import Trend, trend
-from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, STYLES, error_text, latency_ms, latency_text
+from batch_export.report.trend import Trend, sentences, trend
+from batch_export.report.wording import ASCII_GLYPHS, GLYPHS, STYLES, error_text, latency_text
 from batch_export.runner.surroundings import circumstances
 from batch_export.sweeps.conclude import run_name
 from batch_export.words import nearest
@@ -33,6 +34,7 @@ def run(arguments: list[str]) -> int:
         "cell", nargs="?", default="*", help="a cell's name, a glob such as 'bert*/full/*' (default: all), or `rebuild`"
     )
     parser.add_argument("--run", help="as it was at this run, in the history beside it: a folder, latest~1")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="a page of all these runs, static, with trends")
     parser.add_argument("--runs", type=int, default=30, help="how many runs to show (default: 30)")
     add_outputs(parser)
     asked = parser.parse_args(arguments)
@@ -54,6 +56,12 @@ def run(arguments: list[str]) -> int:
             raise UsageError(f"The history has no cell {asked.cell!r} ({hint})")
         known = set(runs)
         past = {name: [entry for entry in history.entries(name) if entry.run in known] for name in chosen}
+        commands = history.commands()
+    if asked.html is not None:
+        page = nights_html(past, runs[-asked.runs :], commands, outputs, asked.html)
+        files.write_asked(asked.html, page.encode(), "--html")
+        print(f"wrote {asked.html}: {counted(len(past), 'cell')}, {counted(len(runs[-asked.runs :]), 'run')}")
+        return 0
     if asked.cell in past:
         _tell(Console(), past[asked.cell], trend(past[asked.cell]), asked.runs)
     else:
@@ -126,23 +134,3 @@ def _tell_all(console: Console, past: Mapping[str, Sequence[Entry]], runs: Seque
     if runs:
         span = runs[0] if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
         console.print(f"{counted(len(past), 'cell')}, {counted(len(runs), 'run')}: {span}", soft_wrap=True)
-
-
-def sentences(entries: Sequence[Entry], found: Trend) -> list[str]:
-    """What a trend says, a line each."""
-    lines = [f"{found.runs} runs"]
-    if found.bad and found.first_bad is not None:
-        before = "" if found.last_good is None else f"; last good in {entries[found.last_good].run}"
-        since = entries[found.first_bad]
-        lines.append(f"bad since {since.run}{f' ({since.commit})' if since.commit else ''}{before}")
-    if found.flips:
-        lines.append(
-            f"{'flaky' if found.flaky else 'changed once'}: {found.flips} changes of outcome although nothing else "
-            f"changed ({(found.flake_rate or 0) * 100:.0f} % of such pairs of runs)"
-        )
-    lines += [
-        f"latency stepped from {latency_ms(step.before)} to {latency_ms(step.after)} "
-        f"({(step.ratio - 1) * 100:+.0f} %) in {entries[step.index].run}"
-        for step in found.steps
-    ]
-    return lines

@@ -17,6 +17,11 @@ LAST_FAILED = ("--last-failed", "--lf")
 _FIRST_LINE = re.compile(r'"""`(?P<usage>(?P<name>\w+)[^`]*)`: (?P<summary>.*?)(?:""")?\n')
 
 
+def is_last_failed(word: str) -> bool:
+    """Whether a word of a command line is that flag, with or without a run."""
+    return word.partition("=")[0] in LAST_FAILED
+
+
 @dataclass(frozen=True, slots=True)
 class Verb:
     """A word that may stand before everything else on the command line.

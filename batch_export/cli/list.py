@@ -88,7 +88,7 @@ def offers(before: Sequence[str]) -> Iterable[str]:
 def _list(composed: Composed, group: str, columns: Columns) -> int:
     rows: list[Sequence[str]] = []
     complaints: list[str] = []
-    for name in composed.groups.names(group):
+    for name in composed.groups.all_names(group):
         try:
             rows.append((name, *columns(composed.groups.load(group, name))))
         except UsageError as error:
@@ -136,7 +136,7 @@ def _overview(composed: Composed, outputs: Path) -> int:
     """A line for each thing that can be listed: how many there are, and the first of them."""
     rows: list[Sequence[str]] = []
     for what, (group, _) in _GROUPS.items():
-        names = composed.groups.names(group)
+        names = composed.groups.all_names(group)
         rows.append((f"list {what}", str(len(names)), _shortened(names)))
     runs = [str(folder) for folder in reversed(all_runs(outputs))]
     rows += [

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from omegaconf import OmegaConf
 
 from batch_export.cli import completion
-from batch_export.cli.known import LAST_FAILED, verbs
+from batch_export.cli.known import is_last_failed, verbs
 from batch_export.config.compose import Composed, compose_and_call, takes_value
 from batch_export.errors import BatchExportError, UsageError
 from batch_export.version import __version__
@@ -117,7 +117,7 @@ def _dispatch(program: str, arguments: list[str]) -> int:
         command = _command(program, asked.typed)
         return compose_and_call(lambda composed: _sweep(composed, command, asked), asked.words, leave_no_trace=False)
     if word in verbs():
-        stray = next((flag for flag in rest if flag in LAST_FAILED), None)
+        stray = next((flag for flag in rest if is_last_failed(flag)), None)
         if stray is not None:
             raise UsageError(f"{stray} is for a sweep and does not go with the verb {word!r}; leave one of them out")
         verb = importlib.import_module(f"batch_export.cli.{word}")  # lazy: only the one that is asked for

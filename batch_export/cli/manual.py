@@ -31,7 +31,8 @@ Verbs
 $verbs
 
 Keys (defaults: --cfg job; all of them: docs/configuration.md)
-  matrix.models        names, globs, tags ('tag:vision'), own (all models of your folders)
+  matrix.models        names, globs, tags ('tag:vision'), own (all models of your folders),
+                       models of a collection ('transformers:bert.*')
   matrix.opsets        13 to 28 for our own exporter
   matrix.dynamic       static, full, auto, or axis names such as batch or batch+seq
   matrix.providers     configs of conf/provider         matrix.exporters   configs of conf/exporter

@@ -1,4 +1,7 @@
-"""`report RUN [--format ...]`: an old run judged again; all its files anew, or one format to a file or the terminal."""
+"""`report RUN [--format ...]`: an old run judged again; all its files anew, or one format to a file or the terminal.
+
+`report merge RUN RUN --to FOLDER` puts shards together, `report world RUN` makes the table of architectures.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from batch_export.cli.arguments import VerbParser, add_outputs, offered_runs
+from batch_export.cli.report_many import merge, world
 from batch_export.errors import UsageError
 from batch_export.record import Record
 from batch_export.report import run_folder as files
@@ -25,11 +29,15 @@ from batch_export.report.terminal import tell
 from batch_export.spec import RunSpec
 from batch_export.sweeps.conclude import compared
 
+_WORDS = {"merge": merge, "world": world}
+
 
 def run(arguments: list[str]) -> int:
     """Renders; the exit code is that of the run's results, or of the rendering where a file was asked for."""
     if not arguments:
         raise UsageError("report takes the folder of one run, e.g. `report outputs/latest`")
+    if arguments[0] in _WORDS:
+        return _WORDS[arguments[0]](arguments[1:])
     asked = _parser().parse_args(arguments)
     folder = resolve_run(asked.run, asked.outputs)
     stored = files.read_run(folder)

@@ -1,24 +1,23 @@
-"""Flags of a sweep that are not Hydra's: `-q` prints only what is not as expected, `--last-failed` runs that again.
+"""Flags of a sweep that are not Hydra's: `-q` prints only what is not as expected, `--last-failed[=RUN]` runs it again.
 
 The words of a command line without a verb arrive; what is left for Hydra, and what the flags mean, leaves.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from batch_export.cli.known import LAST_FAILED
+from batch_export.cli.known import LAST_FAILED, is_last_failed
+from batch_export.cli.origin import enter
 from batch_export.errors import UsageError
 from batch_export.record import Cell
 from batch_export.report import run_folder as files
-from batch_export.report.runs import all_runs, records_of
+from batch_export.report.runs import all_runs, records_of, resolve_run
 from batch_export.report.terminal import folder_text
 from batch_export.report.wording import UNEXPECTED
-from batch_export.runner.surroundings import circumstances
 
 BRIEF = ("-q", "--quiet")
 
@@ -48,31 +47,33 @@ class SweepFlags:
 def taken_out(arguments: Sequence[str]) -> SweepFlags:
     """Parts the flags of a sweep from the rest.
 
-    With `--last-failed` and nothing else the last run's own command line is taken up again.
+    With `--last-failed` and nothing else the last run's own command line is taken up again, in the folder that it was
+    started in. `--last-failed=RUN` names the run: a folder, `latest~1`, or these in another folder of runs.
 
     Raises:
-        UsageError: there is no last run.
+        UsageError: there is no last run, or no such one.
     """
-    words = tuple(word for word in arguments if word not in (*BRIEF, *LAST_FAILED))
+    words = tuple(word for word in arguments if word not in BRIEF and not is_last_failed(word))
     brief = any(word in BRIEF for word in arguments)
-    if not any(word in LAST_FAILED for word in arguments):
+    asked = [word.partition("=")[2] for word in arguments if is_last_failed(word)]
+    if not asked:
         return SweepFlags(words, brief)
-    folder = _last(_outputs(words))
+    folder = resolve_run(asked[-1], _outputs(words)) if asked[-1] else _last(_outputs(words))
     failed = frozenset(record.cell for record in records_of(folder) if record.verdict in UNEXPECTED)
     if not failed:
         return SweepFlags(words, brief, failed, f"nothing failed in {folder_text(folder)}; nothing is run")
-    if not words:
-        started_in = circumstances(folder).folder
-        if started_in and started_in != os.getcwd():
-            raise UsageError(f"The last run was started in {started_in}. Next step: say --last-failed there")
-        words = _repeated(files.read_run(folder).command)
-    return SweepFlags(words, brief, failed)
+    if asked[-1] or not words:
+        enter(folder)
+    return SweepFlags(words or _repeated(files.read_run(folder).command), brief, failed)
 
 
 def _last(outputs: Path) -> Path:
     runs = all_runs(outputs)
     if not runs:
-        raise UsageError(f"--last-failed: {outputs} holds no run. Next step: run a sweep without it first")
+        raise UsageError(
+            f"--last-failed: {outputs} holds no run. Next step: run a sweep without it first, or name the run: "
+            "--last-failed=/path/to/outputs/latest"
+        )
     return runs[-1].resolve()
 
 
@@ -85,4 +86,4 @@ def _repeated(command: str) -> tuple[str, ...]:
     """The words of a run's command line behind the program's name."""
     words = shlex.split(command)
     typed = words[words.index("batch_export") + 1 :] if "batch_export" in words else words[1:]
-    return tuple(word for word in typed if word not in (*BRIEF, *LAST_FAILED))
+    return tuple(word for word in typed if word not in BRIEF and not is_last_failed(word))

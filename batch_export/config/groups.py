@@ -20,6 +20,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from batch_export.config import brought_exporters
 from batch_export.config.folders import file_of, is_folder, is_own, refuse_doubles, register_schemes, unread_primary
 from batch_export.errors import UsageError
 from batch_export.words import error_line, nearest
@@ -59,6 +60,11 @@ class ConfigGroups:
         """Names of the group's configs, sorted."""
         options: list[str] = self._repository.get_group_options(group, ObjectType.CONFIG)
         return sorted(set(options))
+
+    def all_names(self, group: str) -> list[str]:
+        """Those names, and those that installed packages bring, sorted."""
+        brought = brought_exporters.names() if group == brought_exporters.CONFIG_GROUP else []
+        return sorted({*self.names(group), *brought})
 
     def own(self, group: str) -> list[str]:
         """Names of those that lie in the user's folders, sorted."""
@@ -122,6 +128,8 @@ class ConfigGroups:
             UsageError: a pattern chooses nothing; the sentence has the nearest names.
         """
         names = self.names(group)
+        if not all(word in names or word == OWN or word.startswith(TAG) for word in patterns):
+            names = self.all_names(group)  # asking every installed package takes time
         tags: dict[str, list[str]] = {}
         if any(pattern.startswith(TAG) for pattern in patterns):
             for name in names:
@@ -174,7 +182,10 @@ class ConfigGroups:
             raise UsageError(f"The config {where}.yaml includes itself: {' -> '.join((*seen, name))}")
         result = self._repository.load_config(where)
         if result is None:
-            raise UsageError(unknown(group, name, self.names(group)))
+            brought = brought_exporters.config(name) if group == brought_exporters.CONFIG_GROUP else None
+            if brought is None:
+                raise UsageError(unknown(group, name, self.all_names(group)))
+            return OmegaConf.create(brought)
         own = result.config
         if not isinstance(own, DictConfig):
             raise UsageError(f"The config {where}.yaml must be a mapping of keys to values, not a list")

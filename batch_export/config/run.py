@@ -17,8 +17,9 @@ import msgspec
 from omegaconf import DictConfig, OmegaConf
 
 from batch_export.axes import SEED, VARIANTS
+from batch_export.config.chosen import Share
+from batch_export.config.chosen import models as chosen_models
 from batch_export.config.groups import ConfigGroups
-from batch_export.config.model import model_spec
 from batch_export.config.schema import Config
 from batch_export.config.sentences import unknown_key
 from batch_export.environments.request import request
@@ -71,7 +72,7 @@ def run_spec(config: DictConfig, groups: ConfigGroups, *, output_path: Path, ove
     assert isinstance(plain, dict)
     _refuse_unknown(plain, Config)
     return RunSpec(
-        matrix=_verified(_matrix(plain["matrix"], groups), plain["verify"]),
+        matrix=_verified(_matrix(plain["matrix"], groups, plain["runner"]["shard"]), plain["verify"]),
         runner=_runner(plain["runner"]),
         measure=_measure(plain["measure"]),
         tolerances={str(name): _tolerance(str(name), entry) for name, entry in plain["tolerances"].items()},
@@ -144,7 +145,7 @@ def _opset_range(where: str, value: Any) -> tuple[int, int]:
     return lowest, highest
 
 
-def _matrix(entry: Mapping[str, Any], groups: ConfigGroups) -> MatrixSpec:
+def _matrix(entry: Mapping[str, Any], groups: ConfigGroups, shard: str = "") -> MatrixSpec:
     chosen = {key: _words(f"matrix.{key}", entry[key]) for key in ("models", "dynamic", "providers", "exporters")}
     opsets = _opset_numbers(entry["opsets"])
     for key, values in (*chosen.items(), ("opsets", opsets)):
@@ -153,8 +154,7 @@ def _matrix(entry: Mapping[str, Any], groups: ConfigGroups) -> MatrixSpec:
     exporters = tuple(exporter_spec(name, groups.load("exporter", name)) for name in _pick(groups, chosen, "exporter"))
     providers = tuple(provider_spec(name, groups.load("provider", name)) for name in _pick(groups, chosen, "provider"))
     _check_opsets(opsets, exporters)
-    names = _pick(groups, chosen, "model")
-    models = tuple(model_spec(name, groups.load("model", name)) for name in names)
+    models = chosen_models(chosen["models"], groups, Share(entry["sample"], entry["seed"], shard))
     own = groups.own("model")
     for model in models:
         if model.name in own:

@@ -29,6 +29,8 @@ _Axes: Any = make_dataclass("_Axes", [(key, Any, field(default_factory=list)) fo
 class MatrixConfig(_Axes):  # type: ignore[misc]  # a key for each axis, which only the cell says
     exclude: list[Exclusion] = field(default_factory=list)
     require_providers: bool = False
+    sample: int = 0
+    seed: int = 0
 
 
 def _unfrozen(spec: type) -> Any:

@@ -68,6 +68,7 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
                         cell = Cell(model.name, dynamic, opset, provider.name, exporter.name)
                         skip = (
                             _exclusion_reason(cell, excluded)
+                            or model.skip
                             or unsupported
                             or no_library
                             or absent[provider.name]

@@ -19,7 +19,7 @@ import msgspec
 from batch_export.errors import UsageError
 from batch_export.record import Record
 from batch_export.report.compare import export_seconds
-from batch_export.runner.surroundings import Surroundings
+from batch_export.runner.surroundings import Surroundings, versions_of
 
 HISTORY_FILE = "history.sqlite"
 _WAIT_S = 20.0
@@ -93,7 +93,7 @@ class History:
                     command,
                     made.commit,
                     made.toolchain.host.get("name", ""),
-                    msgspec.json.encode(made.toolchain.versions, order="deterministic").decode(),
+                    msgspec.json.encode(versions_of(made), order="deterministic").decode(),
                 ),
             )
             connection.executemany(f"INSERT INTO cells VALUES ({marks})", rows)
@@ -124,6 +124,11 @@ class History:
         """Runs, oldest first."""
         with _speaking(self.path):
             return tuple(row[0] for row in self._connection.execute("SELECT id FROM runs ORDER BY started"))
+
+    def commands(self) -> dict[str, str]:
+        """The command line of each run, as it was typed."""
+        with _speaking(self.path):
+            return {str(run): str(typed) for run, typed in self._connection.execute("SELECT id, command FROM runs")}
 
     def close(self) -> None:
         """Lets go of the file."""

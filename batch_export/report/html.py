@@ -24,10 +24,10 @@ def html_report(records: Sequence[Record], summary: Summary, context: ReportCont
     """Returns the whole file."""
     data = report_data(records, summary, context or ReportContext(), pack=_packed)
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_template), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FunctionLoader(template), autoescape=True, undefined=jinja2.StrictUndefined
     )
     return environment.get_template("report.html.j2").render(
-        data=data, payload=safe_json(data), style=_template("report.css"), script=_template("report.js"),
+        data=data, payload=safe_json(data), style=template("report.css"), script=template("report.js"),
         version=__version__,
     )  # fmt: skip
 
@@ -44,5 +44,6 @@ def _packed(row: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(row))
 
 
-def _template(name: str) -> str:
+def template(name: str) -> str:
+    """Returns the text of a file beside this module's templates."""
     return (files(TEMPLATES) / "templates" / name).read_text(encoding="utf-8")

@@ -102,7 +102,7 @@ class _Texts:
 def report_data(
     records: Sequence[Record], summary: Summary, context: ReportContext, pack: Callable[[list[Any]], Any] = list
 ) -> dict[str, Any]:
-    """Returns the value that the report's script works on; `report.js` names the positions.
+    """Returns the value that the report's script works on; `page/src/wire.ts` names the positions.
 
     Args:
         records: judged, one per planned cell; each is read once.

@@ -19,8 +19,12 @@ ASKABLE = ("fail", "xfail")
 
 def questions(record: Record) -> tuple[str, ...]:
     """Returns the verbs that can say more about a cell, the first first."""
-    asked = record.verdict in ASKABLE and record.error_class not in UNASKED
-    return QUESTIONS.get(record.stage, ()) if asked else ()
+    return verbs_for(record.verdict, record.stage, record.error_class)
+
+
+def verbs_for(verdict: str, stage: str, error_class: str) -> tuple[str, ...]:
+    """The same by what is known of a cell in a history."""
+    return QUESTIONS.get(stage, ()) if verdict in ASKABLE and error_class not in UNASKED else ()
 
 
 def command(verb: str, cell: Cell, run: str = "") -> str:

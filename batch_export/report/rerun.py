@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from batch_export.record import AXES, NUMERIC
 from batch_export.spec import RunSpec
 
 _FOLDER_FLAGS = ("--config-dir", "-cd")
 _OWN = ("matrix.", "hydra", "baseline")
+_MATRIX = {axis: f"matrix.{axis if axis == 'dynamic' else axis + 's'}" for axis in AXES}
 _SEARCH_PATH = "hydra.searchpath"
 
 
@@ -35,6 +37,15 @@ def config_folders(command: str, started_in: Path) -> list[Path]:
     flags = folder_flags(command)
     values = [word.partition("=")[2] if "=" in word else word for word in flags if word not in _FOLDER_FLAGS]
     return [started_in / Path(value).expanduser() for value in values if value]
+
+
+def only_cell(command: str, cell: str) -> str:
+    """Returns a run's command line for one of its cells alone, as the history names it; no baseline and no flags."""
+    typed = [word for word in shlex.split(command) if "=" in word and not word.startswith("-")]
+    words = [word for word in typed if not word.lstrip("+").startswith(_OWN)]
+    values = zip(AXES, cell.split("/"), strict=True)
+    chosen = [f"{_MATRIX[axis]}=[{text.removeprefix(axis) if axis in NUMERIC else text}]" for axis, text in values]
+    return shlex.join(["python", "-m", "batch_export", *folder_flags(command), *words, *chosen])
 
 
 def without_given(words: Iterable[str], given: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from batch_export.record import Cell, Record
 from batch_export.report.history import HISTORY_FILE, Entry, open_history
 from batch_export.report.rows import rows_of
 from batch_export.report.wording import UNEXPECTED
-from batch_export.runner.surroundings import Surroundings, circumstances
+from batch_export.runner.surroundings import Surroundings, circumstances, versions_of
 
 _MOST_RUNS = 200
 _MOST_CELLS = 2000
@@ -99,7 +99,7 @@ def since(record: Record, earlier: Sequence[Entry], made: Surroundings) -> Since
     if not start:
         return Since(run, bad, 0, earliest=True)
     last = earlier[start - 1]
-    versions = msgspec.json.decode(first.versions.encode()) if first else made.toolchain.versions
+    versions = msgspec.json.decode(first.versions.encode()) if first else versions_of(made)
     return Since(
         run,
         bad,

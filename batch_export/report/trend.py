@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import median
 
 from batch_export.report.history import Entry
-from batch_export.report.wording import UNEXPECTED
+from batch_export.report.wording import UNEXPECTED, latency_ms
 
 _LEAST = 3
 """Runs that a level needs on each side of a step."""
@@ -85,6 +85,26 @@ def trend(entries: Sequence[Entry], threshold: float = 1.05) -> Trend:
         flake_rate=flips / len(pairs) if pairs else None,
         steps=tuple(Step(timed[step.index][0], step.before, step.after) for step in found),
     )
+
+
+def sentences(entries: Sequence[Entry], found: Trend) -> list[str]:
+    """What a trend says, a line each."""
+    lines = [f"{found.runs} runs"]
+    if found.bad and found.first_bad is not None:
+        before = "" if found.last_good is None else f"; last good in {entries[found.last_good].run}"
+        since = entries[found.first_bad]
+        lines.append(f"bad since {since.run}{f' ({since.commit})' if since.commit else ''}{before}")
+    if found.flips:
+        lines.append(
+            f"{'flaky' if found.flaky else 'changed once'}: {found.flips} changes of outcome although nothing else "
+            f"changed ({(found.flake_rate or 0) * 100:.0f} % of such pairs of runs)"
+        )
+    lines += [
+        f"latency stepped from {latency_ms(step.before)} to {latency_ms(step.after)} "
+        f"({(step.ratio - 1) * 100:+.0f} %) in {entries[step.index].run}"
+        for step in found.steps
+    ]
+    return lines
 
 
 def steps(values: Sequence[float], threshold: float = 1.05) -> tuple[Step, ...]:

@@ -25,6 +25,7 @@ ENVIRONMENT_NAME = "environment.json"
 SCHEMA_VERSION = 1
 """Raised when the file changes incompatibly. 1 (2026-11): first."""
 _GIT_LIMIT_S = 5.0
+_OWN_COMMIT = "batch_export's commit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Surroundings:
         split: names of the capture groups whose cells are split by opset; None until that is decided.
         started: when the run began, UTC, ISO 8601; a resumed run keeps it.
         commit: of the repository that holds the models, `-dirty` when it has changes; empty outside git.
+        own_commit: of the repository that holds batch_export itself, where that is another one.
     """
 
     run: str
@@ -45,6 +47,7 @@ class Surroundings:
     split: tuple[str, ...] | None = None
     started: str = ""
     commit: str = ""
+    own_commit: str = ""
     schema_version: int = SCHEMA_VERSION
 
 
@@ -58,8 +61,15 @@ def surroundings_of(folder: Path, toolchain: Toolchain) -> tuple[Surroundings, l
     if before is not None:
         return replace(before, toolchain=toolchain), changes(before.toolchain, toolchain)
     began = datetime.now(UTC).isoformat(timespec="milliseconds")
-    commit = _commit(Path.cwd()) or _commit(models_dir())
-    made = Surroundings(uuid.uuid4().hex, toolchain, os.getcwd(), started=began, commit=commit)
+    commit, own = _commit(Path.cwd()), _commit(models_dir())
+    made = Surroundings(
+        uuid.uuid4().hex,
+        toolchain,
+        os.getcwd(),
+        started=began,
+        commit=commit or own,
+        own_commit=own if commit and _top(Path.cwd()) != _top(models_dir()) else "",
+    )
     write_surroundings(folder, made)
     return made, []
 
@@ -110,15 +120,29 @@ def changes(before: Toolchain, now: Toolchain) -> list[str]:
     return found
 
 
-def _commit(folder: Path) -> str:
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_LIMIT_S, check=True
-        )
-        return done.stdout.strip()
+def versions_of(made: Surroundings) -> dict[str, str]:
+    """Versions by name, with batch_export's own commit where it is known and not the models' as well."""
+    return {**made.toolchain.versions, **({_OWN_COMMIT: made.own_commit} if made.own_commit else {})}
 
+
+def _commit(folder: Path) -> str:
     try:
-        commit = git("rev-parse", "--short=12", "HEAD")
-        return f"{commit}-dirty" if git("status", "--porcelain", "--untracked-files=no") else commit
+        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+        return f"{commit}-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else commit
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def _top(folder: Path) -> str:
+    """The repository's folder; empty outside git."""
+    try:
+        return _git(folder, "rev-parse", "--show-toplevel")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_LIMIT_S, check=True
+    )
+    return done.stdout.strip()

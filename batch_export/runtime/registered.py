@@ -41,6 +41,34 @@ def _onnxruntime_providers() -> Collection[str]:
     return list(onnxruntime.get_available_providers())
 
 
+def _of_python(name: str, called: str, *, functions: bool) -> Runtime:
+    """A package of Python that always runs in a process and an environment of its own."""
+    return Runtime(
+        name=name,
+        called=called,
+        library=name,
+        packages=(name,),
+        open=None,
+        served=str(_SERVED / f"{name}.py"),
+        functions=functions,
+        script=str(_SCRIPTS / f"{name}.py"),
+    )
+
+
+def _of_node(name: str, called: str) -> Runtime:
+    """A package of Node, likewise; all are called in the same way."""
+    return Runtime(
+        name=name,
+        called=called,
+        library=name,
+        packages=(),
+        open=None,
+        served=str(_SERVED / "onnxruntime_js.cjs"),
+        language="node",
+        script=str(_SCRIPTS / "again.cjs"),
+    )
+
+
 RUNTIMES: dict[str, Runtime] = {
     runtime.name: runtime
     for runtime in (
@@ -63,46 +91,10 @@ RUNTIMES: dict[str, Runtime] = {
             open=_open_reference,
             script=str(_SCRIPTS / "reference.py"),
         ),
-        Runtime(
-            name="openvino",
-            called="OpenVINO",
-            library="openvino",
-            packages=("openvino",),
-            open=None,
-            served=str(_SERVED / "openvino.py"),
-            functions=False,  # 2026.4: no conversion rule found for the calls
-            script=str(_SCRIPTS / "openvino.py"),
-        ),
-        Runtime(
-            name="tract",
-            called="tract",
-            library="tract",
-            packages=("tract",),
-            open=None,
-            served=str(_SERVED / "tract.py"),
-            functions=False,  # 0.23: Unimplemented
-            script=str(_SCRIPTS / "tract.py"),
-        ),
-        Runtime(
-            name="onnxruntime-node",
-            called="ONNX Runtime for Node",
-            library="onnxruntime-node",
-            packages=(),
-            open=None,
-            served=str(_SERVED / "onnxruntime_js.cjs"),
-            language="node",
-            script=str(_SCRIPTS / "again.cjs"),
-        ),
-        Runtime(
-            name="onnxruntime-web",
-            called="ONNX Runtime Web",
-            library="onnxruntime-web",
-            packages=(),
-            open=None,
-            served=str(_SERVED / "onnxruntime_js.cjs"),
-            language="node",
-            script=str(_SCRIPTS / "again.cjs"),
-        ),
+        _of_python("openvino", "OpenVINO", functions=False),  # 2026.4: no conversion rule found for the calls
+        _of_python("tract", "tract", functions=False),  # 0.23: Unimplemented
+        _of_node("onnxruntime-node", "ONNX Runtime for Node"),
+        _of_node("onnxruntime-web", "ONNX Runtime Web"),
     )
 }
 """The shipped ones by kind."""

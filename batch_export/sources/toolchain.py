@@ -78,7 +78,7 @@ def toolchain_for(
     """
     models, exporters = list(models), list(exporters)
     folders = local_roots() if roots is None else tuple(map(Path, roots))
-    targets = {model.target for model in models}
+    targets = {model.target for model in models if not model.skip}
     targets |= {exporter.target for exporter in exporters if exporter.target != CORE_EXPORTER_TARGET}
     libraries = {library for model in models for library in model.requires}
     providers = list(providers)

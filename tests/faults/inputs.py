@@ -11,7 +11,7 @@ from pathlib import Path
 from faults.scene import TESTS, Fault, Outcome
 
 YAML = {
-    "YAML that is none": "a: [1, 2\nb: {",
+    "a file that is not YAML": "a: [1, 2\nb: {",
     "YAML with tabs": "_target_: a.b\n\tinputs: 1\n",
     "YAML with a Python object": "!!python/object/apply:os.system ['true']",
     "YAML that is a list": "- 1\n- 2\n",

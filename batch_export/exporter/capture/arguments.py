@@ -77,6 +77,14 @@ def of_exportable_module(
     )
 
 
+_TORCHS_WORDS = {
+    "dynamic_axes": "from_dynamic_axes_to_dynamic_shapes is deprecated and will be removed in a future release. This "
+    "function converts 'dynamic_axes' format (including custom axis names) to 'dynamic_shapes' format. Instead of "
+    "relying on this conversion, provide 'dynamic_shapes' directly with custom names."
+}
+"""What torch.onnx.export says in the same place: filters of warnings that were written for it go on to work."""
+
+
 def warn_of_older_ways(f: object, dynamic_axes: object, dynamo: bool) -> None:
     """Warns of what still works and has a better way by now; of `dynamo=False` torch's own exporter says so."""
     older = {
@@ -86,6 +94,8 @@ def warn_of_older_ways(f: object, dynamic_axes: object, dynamo: bool) -> None:
     for name, (given, instead) in older.items():
         if given:
             message = f"export(): {name} is deprecated; use {instead}"
+            if name in _TORCHS_WORDS:
+                message += f" (torch.onnx.export says: {_TORCHS_WORDS[name]})"
             warnings.warn(message, DeprecationWarning, stacklevel=users_level())
 
 

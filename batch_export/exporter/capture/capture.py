@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from batch_export.calling import caches, dataclass_inputs, exported_inputs
+from batch_export.calling import caches, dataclasses_of_tensors, exported_inputs
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import attributes, tied_axes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
@@ -69,7 +69,7 @@ def as_module(model: object) -> torch.nn.Module:
 def named_inputs(model: object, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, object]:
     """The example inputs by parameter name, whatever kind of model it is."""
     caches.register()
-    dataclass_inputs.register((args, kwargs))
+    dataclasses_of_tensors.register((args, kwargs))
     if isinstance(model, torch.export.ExportedProgram):
         module: torch.nn.Module = model.module(check_guards=False)
     elif torchscript.is_scripted(model):
@@ -115,7 +115,7 @@ def capture(
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
     caches.register()
     arguments, keywords = tuple(args), dict(kwargs or {})
-    dataclass_inputs.register((arguments, keywords))
+    dataclasses_of_tensors.register((arguments, keywords))
     allow_assumptions = guards == "allow" if allow_assumptions is None else allow_assumptions
     if isinstance(model, torch.export.ExportedProgram):
         return _as_it_is(model, arguments, keywords, dynamic_shapes, guards)
@@ -145,7 +145,7 @@ def capture(
         strategies = [(name, by_blocks(one) if name == NON_STRICT else one) for name, one in strategies]
     request = Request(module, (arguments, keywords), asked, guards, allow_assumptions)
     course = Course(request, tuple(strategies))
-    with attributes.watching(module) as changed, young_only():
+    with dataclasses_of_tensors.outputs_of(module), attributes.watching(module) as changed, young_only():
         captured = course.from_examples()
         fixes = [place for guard in captured.guards for place in guard.fixes]
         squeezes = [guard for guard in captured.not_one if guard.narrows]

@@ -49,6 +49,7 @@ class Captured:
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
         tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
+        other_names: a name that the file does not have -> that of the axis which it is in the program.
         prepared: what translation keeps of it for further opsets.
     """
 
@@ -64,6 +65,7 @@ class Captured:
     fixed: list[Guard] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
+    other_names: dict[str, str] = field(default_factory=dict)
     prepared: dict[Hashable, list[object]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -80,6 +82,23 @@ class Captured:
     def united(self) -> list[Guard]:
         """The guards that make one axis of two names."""
         return [guard for guard in self.guards if guard.unites]
+
+    def one_axis(self) -> list[tuple[str, str, str]]:
+        """The names that give way to another one, with the name that the file has and the line that makes them equal.
+
+        However many axes are one, each name gives way to that of the file.
+        """
+        sources = {other: guard.source for guard in self.united for other in guard.unites}
+        pairs = [*(guard.unites for guard in self.united), *((kept, other) for other, kept in self.other_names.items())]
+        groups: list[set[str]] = []
+        for pair in pairs:
+            joined = [group for group in groups if group & set(pair)]
+            groups = [group for group in groups if group not in joined] + [set(pair).union(*joined)]
+        found: list[tuple[str, str, str]] = []
+        for group in groups:
+            kept = next((name for name in self.axis_names.values() if name in group), min(group))
+            found += [(other, kept, sources.get(other, "")) for other in sorted(group - {kept})]
+        return found
 
     @property
     def restrictions(self) -> list[Guard]:
@@ -145,11 +164,12 @@ def warn(captured: Captured) -> None:
             ExportWarning,
             stacklevel=users_level(),
         )
-    for guard in captured.united:
-        kept, other = guard.unites
-        where = f" (at {guard.source})" if guard.source else ""
-        warnings.warn(
-            f"the model makes the axes {kept} and {other} equal{where}: they are one axis in the file, {kept}",
+    for other, kept, source in captured.one_axis():
+        where = f" (at {source})" if source else ""
+        warnings.warn(  # ends in the words that filters made for torch's exporter look for
+            f"the model makes the axes {kept} and {other} equal{where}: they are one axis in the file, {kept}. # The "
+            f"axis name: {other} will not be used, since it shares the same shape constraints with another axis: "
+            f"{kept}",
             ExportWarning,
             stacklevel=users_level(),
         )

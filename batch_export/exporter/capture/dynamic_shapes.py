@@ -209,6 +209,20 @@ def axis_names(program: torch.export.ExportedProgram, asked: DynamicShapes) -> d
     return names
 
 
+def other_names(
+    program: torch.export.ExportedProgram, asked: DynamicShapes, names: Mapping[str, str]
+) -> dict[str, str]:
+    """The names asked for of axes that are another named axis in the program: that name -> the one that stands."""
+    found: dict[str, str] = {}
+    for (_, fake), wanted in zip(user_tensors(program), asked.names, strict=False):
+        for axis, name in wanted.items():
+            size: Any = fake.shape[axis]
+            kept = names.get(str(size.node.expr)) if isinstance(size, torch.SymInt) else None
+            if name.isidentifier() and kept and name != kept and name not in names.values():
+                found.setdefault(name, kept)
+    return found
+
+
 def derived_names(
     program: torch.export.ExportedProgram, asked: DynamicShapes, names: Mapping[str, str]
 ) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """During capture, functions of a free size that torch would compute with the example's size stay functions of it.
 
 Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp` and `sqrt` give symbolic
-numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps are made of operators
-that take one. Numbers that are plain take the functions' own way.
+numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps, `tensor_split` and `vander` of
+a free axis are made of operators that take one. Numbers that are plain take the functions' own way.
 """
 
 from __future__ import annotations
@@ -46,8 +46,48 @@ def _linspace(start: Any, end: Any, steps: Any, dtype: torch.dtype) -> torch.Ten
     return torch.where(numbers < (steps + 1) // 2, upwards, downwards).to(dtype)
 
 
+def _tensor_split(tensor: torch.Tensor, pieces: int, dim: int = 0) -> tuple[torch.Tensor, ...]:
+    """So many pieces of an axis of free size, the first ones longer; torch's own sizes go by the example."""
+    length = tensor.shape[dim]
+    sizes: list[Any] = [(length + pieces - 1 - place) // pieces for place in range(pieces)]
+    starts = [sum(sizes[:place]) for place in range(pieces)]
+    return tuple(tensor.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True))
+
+
+def _vander(x: torch.Tensor, count: int, increasing: bool = False) -> torch.Tensor:
+    """The powers of a free number of elements; torch's own is written for a fixed one."""
+    number = torch.int64 if not (x.dtype.is_floating_point or x.is_complex()) else x.dtype
+    first = torch.ones(x.shape[0], 1, dtype=number)
+    rest = x.to(number).unsqueeze(1).expand(x.shape[0], max(count - 1, 0)).cumprod(1)
+    powers = torch.cat([first, rest], 1)[:, :count]
+    return powers if increasing else powers.flip(1)
+
+
+def _is_free(tensor: torch.Tensor, dim: int) -> bool:
+    return tensor.dim() > 0 and isinstance(tensor.shape[dim], torch.SymInt)
+
+
+def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
+    """What torch's own form of `tensor_split` or `vander` would fix a size for; None for every other call."""
+    if func in _SPLITS:
+        bound = {**dict(zip(("self", "pieces", "dim"), args, strict=False)), **given}
+        pieces = bound.get("pieces", bound.get("indices_or_sections", bound.get("sections")))
+        tensor, dim = bound.get("self", bound.get("input")), bound.get("dim", 0)
+        if isinstance(pieces, int) and pieces > 0 and isinstance(tensor, torch.Tensor) and _is_free(tensor, dim):
+            return _tensor_split(tensor, pieces, dim)
+    if func is torch.vander:
+        bound = {**dict(zip(("x", "N", "increasing"), args, strict=False)), **given}
+        count = bound.get("N")
+        if isinstance(count, int) and _is_free(bound["x"], 0):
+            return _vander(bound["x"], count, bool(bound.get("increasing", False)))
+    return None
+
+
+_SPLITS = (torch.tensor_split, torch.Tensor.tensor_split)
+
+
 class _FreeSteps(TorchFunctionMode):
-    """Hands `linspace` and `logspace` over a free number of steps to operators that take one."""
+    """Hands `linspace`, `logspace`, `tensor_split` and `vander` of free sizes to operators that take them."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -63,7 +103,8 @@ class _FreeSteps(TorchFunctionMode):
                     return _linspace(bound["start"], bound["end"], bound["steps"], dtype)
                 exponents = _linspace(bound["start"], bound["end"], bound["steps"], torch.float64)
                 return torch.pow(float(bound.get("base", 10.0)), exponents).to(dtype)
-        return func(*args, **given)
+        made = _of_free_length(func, args, given)
+        return made if made is not None else func(*args, **given)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
+from batch_export.exporter.capture.known_constants import known_constants
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
@@ -91,7 +92,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                 mode = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()
                 lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
-                with mode as is_oblivious, lengths, checks:
+                with mode as is_oblivious, lengths, checks, known_constants():
                     program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
@@ -184,6 +185,7 @@ def finished(
     symbols = symbols_of(program, asked.axes, asked.aliases)
     derived = shapes.derived_names(program, asked, names)
     captured = Captured(program, names, collect(program, symbols), attempts, derived, symbols=symbols)
+    captured.other_names = shapes.other_names(program, asked, names)
     captured.not_one = sizes_not_one(program, asked.axes, asked.aliases, names)
     if called is not None and symbols is not None:
         if called.takes_sides:
@@ -195,7 +197,7 @@ def finished(
     refused = {"warn": captured.harmful, "error": captured.restrictions, "allow": []}[mode]
     if refused:
         raise narrower(refused, asked)
-    dropped = [guard for guard in captured.not_one if guard.restricts]
+    dropped = [guard for guard in captured.not_one if guard.restricts and (mode == "error" or not guard.is_limit)]
     if dropped and mode != "allow":
         raise other_rank(dropped[0])
     return captured

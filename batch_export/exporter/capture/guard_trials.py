@@ -8,6 +8,8 @@ file would be wrong. Each size is run once, however many guards are false there.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +21,10 @@ from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import AskedAxis, Symbols
 from batch_export.exporter.capture.guards import Guard
+from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.other_sizes import Resizing
+from batch_export.exporter.capture.quiet import quiet
+from batch_export.exporter.capture.shown_shapes import other_shape
 from batch_export.exporter.capture.trial import Outcome, Trial, accepts, is_fake, refusal, tried
 
 _TRIED = 6
@@ -52,6 +57,7 @@ class Trials:
         self.resizing = Resizing(program, symbols, args, kwargs)
         self.can_run = bool(self.resizing.example) and not is_fake(module, args, kwargs)
         self._module = module
+        self._symbols = symbols
         self._exported = program
         self._program: torch.nn.Module | None = None
         self._known: dict[tuple[tuple[str, int], ...], Trial] = {}
@@ -70,6 +76,8 @@ class Trials:
             if inputs is None:
                 return None
             trial = self._run(*inputs, is_large=self._is_large(sizes))
+            if trial.outcome is Outcome.AGREES:
+                trial = self._shown(sizes, inputs) or trial
             if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
                 trial = Trial(Outcome.NOTHING, trial.problem)
             self._ran += trial.outcome is not Outcome.REFUSED
@@ -86,6 +94,15 @@ class Trials:
     def beside(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Trial:
         """What comes of some inputs."""
         return self._run(args, kwargs, is_large=False)
+
+    def _shown(self, sizes: Point, inputs: Inputs) -> Trial | None:
+        """What to say where a value of the program has another shape than it shows."""
+        assert self._program is not None
+        given, keywords = copy.deepcopy(inputs)
+        with quiet(), contextlib.suppress(Exception):  # what cannot be run node by node is not known to be wrong
+            found = other_shape(self._program, given, keywords, lambda name: self._symbols.value(name, sizes))
+            return Trial(Outcome.SHAPES, found) if found else None
+        return None
 
     def _is_large(self, sizes: Point) -> bool:
         return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
@@ -173,6 +190,8 @@ def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[obj
             return replace(guard, is_limit=True, unites=united)
         return replace(guard, is_limit=_is_limit(guard, points, symbols))
     if any(trial.outcome is Outcome.DIFFERS for _, trial in made):
+        return replace(guard, is_limit=True)
+    if not united and any(trial.outcome is Outcome.SHAPES for _, trial in made):
         return replace(guard, is_limit=True)
     return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=Outcome.AGREES in outcomes)
 

@@ -38,7 +38,8 @@ def sizes_not_one(
     """A guard for each such size, with the line of the squeeze where that is known.
 
     It restricts where the caller asked for the axis, or the size depends on the data, and it narrows an axis that was
-    left to the exporter. A range that was declared without 1 is no restriction.
+    left to the exporter; where only an empty axis makes the size 1 (`n + 1`), it is a limit. A range that was declared
+    without 1 is no restriction.
     """
     environment = environment_of(program)
     axes = axes_of_symbols(environment, asked, aliases) if environment is not None else {}
@@ -46,22 +47,24 @@ def sizes_not_one(
     for size, source in _kept_sizes(program).items():
         symbols = [str(symbol) for symbol in size.free_symbols]
         known = [axes[symbol] for symbol in symbols if symbol in axes]
-        if environment is not None and not _may_be_one(size, axes):
+        only_empty = environment is not None and not _may_be_one(size, axes, 1)
+        if only_empty and not _may_be_one(size, axes, 0):
             continue
         restricts = environment is not None and (len(known) < len(symbols) or any(axis.required for axis in known))
-        narrows = tuple((axis.where, axis.axis) for axis in known if axis in asked and not restricts)
+        narrows = tuple((axis.where, axis.axis) for axis in known if axis in asked and not restricts and not only_empty)
         shown = size.xreplace({one: sympy.Symbol(names.get(str(one), str(one))) for one in size.free_symbols})
         in_words = tuple(axes[symbol].text if symbol in axes else symbol for symbol in symbols)
-        found.append(Guard(f"{shown} != 1", in_words, source, restricts, narrows=narrows))
+        found.append(Guard(f"{shown} != 1", in_words, source, restricts, is_limit=only_empty, narrows=narrows))
     return found
 
 
-def _may_be_one(size: Any, axes: Mapping[str, AskedAxis]) -> bool:
+def _may_be_one(size: Any, axes: Mapping[str, AskedAxis], least: int) -> bool:
+    """Whether a size is 1 where its axes are of some sizes from the least one on."""
     symbols = sorted(size.free_symbols, key=str)
     ranges = []
     for symbol in symbols:
         axis = axes.get(str(symbol))
-        lowest = max(1, axis.lowest) if axis is not None else 1
+        lowest = max(least, axis.lowest) if axis is not None else least
         tried = _TRIED if len(symbols) == 1 else _TRIED[:8]
         ranges.append([lowest + one - 1 for one in tried])
     combinations = itertools.islice(itertools.product(*ranges), 4096)

@@ -46,6 +46,7 @@ class Outcome(enum.Enum):
     AGREES = "program and model give the same"
     FAILS = "the program fails, and the model does not"
     DIFFERS = "the program gives something else than the model"
+    SHAPES = "they give the same, and values on the way have other shapes than the program shows"
     NOTHING = "no number is finite, so that agreement proves nothing"
 
 

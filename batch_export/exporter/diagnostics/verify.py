@@ -161,16 +161,12 @@ def _outputs(
     values = eager.tensors(eager.output_names)
     expected = [values[name] for name in eager.output_names]
     names = [value.name or "" for value in program.model.graph.outputs]
-    user = [tensor for tensor, kind in zip(actual, _kinds(program, len(actual)), strict=True) if kind == "USER_OUTPUT"]
-    if len(user) != len(expected):
-        raise VerificationError(f"the ONNX model has {len(user)} outputs, and the exported program {len(expected)}")
+    if len(actual) != len(expected):
+        raise VerificationError(f"the ONNX model has {len(actual)} outputs, and the exported program {len(expected)}")
     return [
-        VerificationInfo.from_tensors(name, one, other) for name, one, other in zip(names, expected, user, strict=False)
+        VerificationInfo.from_tensors(name, one, other)
+        for name, one, other in zip(names, expected, actual, strict=False)
     ]
-
-
-def _kinds(program: ONNXProgram, count: int) -> list[str]:
-    return [kind for kind, _ in program.output_kinds] or ["USER_OUTPUT"] * count
 
 
 def _intermediates(
@@ -282,12 +278,11 @@ def _compared(
             f"the file does not run at {where}: {type(error).__name__}: {lines[0] if lines else ''}",
             next_step=_after_a_failed_run(program),
         ) from error
-    user = [tensor for tensor, kind in zip(actual, _kinds(program, len(actual)), strict=True) if kind == "USER_OUTPUT"]
-    if len(user) != len(expected):
-        raise VerificationError(f"the ONNX model has {len(user)} outputs, and the torch model {len(expected)}")
+    if len(actual) != len(expected):
+        raise VerificationError(f"the ONNX model has {len(actual)} outputs, and the torch model {len(expected)}")
     names = [value.name or "" for value in program.model.graph.outputs]
     return [
-        compare(name, to_value(one), to_value(other)) for name, one, other in zip(names, expected, user, strict=False)
+        compare(name, to_value(one), to_value(other)) for name, one, other in zip(names, expected, actual, strict=False)
     ]
 
 

@@ -157,6 +157,14 @@ def promote(qualified: str, arguments: Sequence[object], result: ir.DataType | N
     return converted
 
 
+def _narrowed(value: object, common: ir.DataType | None) -> object:
+    """The value in the common dtype where that holds fewer numbers."""
+    dtype = value.dtype if isinstance(value, ir.Value) else None
+    if common is None or dtype is None or _CATEGORY_ORDER.get(dtype) != _CATEGORY_ORDER.get(common):
+        return value
+    return cast_to(value, common) if _WIDTH.get(dtype, 0) > _WIDTH.get(common, 0) else value
+
+
 def _promoted(qualified: str, arguments: Sequence[object], result: ir.DataType | None) -> list[object]:
     name = base_name(qualified)
     converted = list(arguments)
@@ -165,8 +173,9 @@ def _promoted(qualified: str, arguments: Sequence[object], result: ir.DataType |
         if common is not None:
             converted[:2] = [cast_to(value, common) for value in converted[:2]]
         return converted
-    if name in _LOGICAL:
-        return [cast_to(value, ir.DataType.BOOL) for value in converted]
+    if name in _LOGICAL:  # a scalar goes through the dtype of the tensor beside it, in which it may be 0
+        common = result_dtype(converted[:2])
+        return [cast_to(_narrowed(value, common), ir.DataType.BOOL) for value in converted]
     if name in ("cat", "stack", "concat", "concatenate", "hstack", "vstack") and result is not None:
         assert isinstance(converted[0], (list, tuple))
         converted[0] = [cast_to(value, result) for value in converted[0]]

@@ -53,6 +53,32 @@ def fixed_size(value: ir.Value, dim: int) -> int | None:
     return found if isinstance(found, int) else None
 
 
+_REFUSE_NOTHING = ("Conv", "MaxPool", "AveragePool")
+"""Operators whose output has elements along its spatial axes: for none eager raises an error, and so do runtimes."""
+_FAR = 256
+"""Nodes above a value that are looked at."""
+
+
+def never_empty(value: ir.Value, dim: int) -> bool:
+    """Whether an axis has elements wherever the model runs: its size is fixed, or that of a convolution further up."""
+    if value.shape is None:
+        return False
+    size = value.shape[dim]
+    if isinstance(size, int):
+        return size > 0
+    front, seen = [value], {value}
+    for one in front:
+        node = one.producer()
+        if node is None or size.value is None or len(front) > _FAR:
+            continue
+        if node.op_type in _REFUSE_NOTHING and not node.domain and one.shape is not None and size in one.shape.dims[2:]:
+            return True
+        above = [given for given in node.inputs if given is not None and given not in seen]
+        seen.update(above)
+        front += above
+    return False
+
+
 def shaped(value: _Value, dims: Iterable[Dim] | None) -> _Value:
     """The value, described where nothing is known of its shape yet; None stands for an unknown size."""
     if dims is not None and value.shape is None:

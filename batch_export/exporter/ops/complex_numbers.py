@@ -12,6 +12,7 @@ import onnx_ir as ir
 from batch_export.exporter.graph.complex_parts import is_pair, joined, paired, part
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import ComplexNumber, RecordedValue
+from batch_export.exporter.ops import signs
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -128,6 +129,12 @@ def exponential(self: RecordedValue) -> RecordedValue:
     """exp(a) (cos b + i sin b)."""
     angle = part(self, 1)
     return op.Mul(op.Unsqueeze(op.Exp(part(self, 0)), [-1]), joined(op.Cos(angle), op.Sin(angle)))
+
+
+@lowering("aten::angle", is_complex=True)
+def angle(self: ir.Value) -> RecordedValue:
+    """The angle, by the signs of zeros where both parts are 0, and of infinities."""
+    return signs.atan2(part(self, 1), part(self, 0))
 
 
 @lowering("aten::sgn", is_complex=True)

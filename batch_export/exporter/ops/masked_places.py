@@ -36,23 +36,28 @@ def index_put(
 
     given = list(indices)
     mask = given[0] if len(given) == 1 else None
-    if axes.rank(self) == 0 and mask is not None:
-        return _put_in_scalar(self, mask, values, accumulate)
+    of_all = mask is not None and mask.dtype == ir.DataType.BOOL and axes.rank(mask) == axes.rank(self)
+    if mask is not None and of_all and (axes.rank(self) == 0 or _is_one(values)):
+        return _put_one(self, mask, values, accumulate)
     if len(given) > 1:
         given = [one for index in given for one in _as_indices(index)]
     write = cast("Callable[..., RecordedValue]", core.aten_index_put)
     return write(self, given, values, accumulate=accumulate)
 
 
-def _put_in_scalar(self: ir.Value, mask: ir.Value, values: ir.Value, accumulate: bool) -> RecordedValue:
-    """A scalar where its mask, a scalar too, is false, and else the only value; runtimes scatter into no scalar."""
+def _is_one(values: ir.Value) -> bool:
+    return values.shape is not None and all(size == 1 for size in values.shape)
+
+
+def _put_one(self: ir.Value, mask: ir.Value, values: ir.Value, accumulate: bool) -> RecordedValue:
+    """One value where a mask of all elements is true, and else the element; runtimes scatter into no scalar."""
     new = _first_or(values, self)
     return op.Where(mask, op.Add(self, new) if accumulate else new, self)
 
 
 def _first_or(values: ir.Value, otherwise: ir.Value) -> ir.Value:
-    """The first of some values as a scalar, or another scalar where there are none."""
-    if values.shape is not None and all(size == 1 for size in values.shape):
+    """The only one of some values as a scalar, or a scalar where there are none."""
+    if _is_one(values):
         return axes.scalar(values) if axes.rank(values) else values
     return op.Gather(op.Concat(axes.flat(values), axes.flat(otherwise), axis=0), 0, axis=0)
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from batch_export.exporter.graph.operators import op, op20
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import error_function
-from batch_export.exporter.ops.axes import rank, shaped
+from batch_export.exporter.ops.axes import never_empty, rank, shaped
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
 
@@ -83,6 +83,8 @@ def gelu(self: ir.Value, approximate: str = "none") -> RecordedValue:
 
 def _groups(input: ir.Value, count: int, sizes: ir.Value, rank: int) -> RecordedValue:
     """The input by groups; without elements as no samples: onnxruntime's kernel reads the first element of a sample."""
+    if all(never_empty(input, axis) for axis in range(1, len(input.shape or ()))):
+        return op.Reshape(input, sizes, allowzero=1)
     none = op.Constant(value_ints=[0, count, *[1] * (rank - 2)])
     return op.Reshape(input, op.Where(op.Equal(op.Size(input), 0), none, sizes), allowzero=1)
 

@@ -97,14 +97,15 @@ class _Batch:
         self.axis = axis
         fixed = axes.fixed_size(input, axis) or not is_needed
         self._count = None if fixed else axes.size(input, axis)
-        self._missing = None if self._count is None else op.Sub(op.Max(self._count, [1]), self._count)
 
     def padded(self, value: ir.Value, axis: int) -> ir.Value:
         """The value with a sample of zeros if it has none."""
-        if self._missing is None:
+        if self._count is None:
             return value
         sizes = [None if place == axis else size for place, size in enumerate(list(value.shape or ()))]
-        return axes.shaped(axes.padded(value, [0], [self._missing], [axis], axes.like(0, value)), sizes)
+        behind = [int(place == len(sizes) + axis) for place in range(2 * len(sizes))]
+        pads = op.Max(op.Sub(behind, self._count), [0])  # 1 less the size at that axis's end, and nothing elsewhere
+        return axes.shaped(op.Pad(value, pads, axes.like(0, value)), sizes)
 
     def cut(self, value: ir.Value, axis: int) -> ir.Value:
         """The value without that sample."""

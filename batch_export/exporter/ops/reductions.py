@@ -1,7 +1,8 @@
 """Reductions over axes that may be empty: torch's mean of nothing is NaN and its `any` is False.
 
 ONNX leaves a reduction over no elements undefined, and onnxruntime gives 0 for the mean and True for a maximum that is
-cast to bool. The nodes that tell are recorded only where a reduced axis is free, or fixed at 0.
+cast to bool. The nodes that tell are recorded only where a reduced axis may be empty in eager: where it is free,
+and not as long as a convolution's output.
 """
 
 from __future__ import annotations
@@ -33,9 +34,8 @@ def mean_over(self: ir.Value, wanted: Sequence[int] | None = None, *, keepdims: 
 def _may_be_empty(self: ir.Value, wanted: Sequence[int] | None) -> bool:
     if self.shape is None:
         return True
-    sizes = list(self.shape)
-    reduced = range(len(sizes)) if wanted is None else wanted
-    return any(not isinstance(sizes[axis], int) or sizes[axis] == 0 for axis in reduced)
+    reduced = range(len(self.shape)) if wanted is None else wanted
+    return not all(axes.never_empty(self, axis) for axis in reduced)
 
 
 def _listed(dim: Sequence[int] | int | None) -> list[int] | None:

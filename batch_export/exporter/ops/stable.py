@@ -155,7 +155,7 @@ def xlogy(self: Number, other: Number) -> RecordedValue:
 @lowering("aten::special_xlog1py", "aten::special_xlog1py.self_scalar", "aten::special_xlog1py.other_scalar")
 def xlog1py(self: Number, other: Number) -> RecordedValue:
     """x log(1 + y), 0 where x is 0."""
-    return _by_logarithm(self, other, log_one_plus)
+    return _by_logarithm(self, other, log1p)
 
 
 @lowering("aten::logit", "aten::special_logit")

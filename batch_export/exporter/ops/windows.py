@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 import numpy as np
 import onnx_ir as ir
@@ -15,6 +16,19 @@ from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
+
+
+class Attributes(TypedDict, total=False):
+    """What ONNX's operators are told of their windows."""
+
+    auto_pad: str
+    count_include_pad: int
+    dilations: Sequence[int]
+    group: int
+    kernel_shape: Sequence[int]
+    output_padding: Sequence[int]
+    pads: Sequence[int]
+    strides: Sequence[int]
 
 
 def _nothing(value: ir.Value) -> RecordedValue:
@@ -69,24 +83,15 @@ def _sizes(weight: ir.Value) -> list[int]:
 
 
 def convolution(
-    value: ir.Value,
-    weight: ir.Value,
-    bias: ir.Value | None = None,
-    *,
-    auto_pad: str | None = None,
-    dilations: Sequence[int] | None = None,
-    group: int | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    **_: object,
+    value: ir.Value, weight: ir.Value, bias: ir.Value | None = None, **given: Unpack[Attributes]
 ) -> RecordedValue:
     """ONNX's Conv."""
     outputs, inputs, *kernel = _sizes(weight)
-    count, groups = len(kernel), int(group or 1)
-    _plain(auto_pad)
+    count, groups = len(kernel), int(given.get("group") or 1)
+    _plain(given.get("auto_pad"))
     ones = [1] * count
-    padded = _around(value, count, list(pads or [0] * 2 * count))
-    taken = _windows(padded, kernel, strides or ones, dilations or ones)
+    padded = _around(value, count, list(given.get("pads") or [0] * 2 * count))
+    taken = _windows(padded, kernel, given.get("strides") or ones, given.get("dilations") or ones)
     # The windows are columns beside those of the other samples: an empty batch broadcasts nowhere.
     columns = op.Transpose(taken, perm=[*range(1, 2 + count), 0, *range(2 + count, 2 + 2 * count)])
     behind = op.Shape(columns, start=1 + count, end=2 + 2 * count)
@@ -99,26 +104,16 @@ def convolution(
 
 
 def transposed_convolution(
-    value: ir.Value,
-    weight: ir.Value,
-    bias: ir.Value | None = None,
-    *,
-    auto_pad: str | None = None,
-    dilations: Sequence[int] | None = None,
-    group: int | None = None,
-    output_padding: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    **_: object,
+    value: ir.Value, weight: ir.Value, bias: ir.Value | None = None, **given: Unpack[Attributes]
 ) -> RecordedValue:
     """ONNX's ConvTranspose: the convolution of the input spread by the strides with the mirrored weights."""
     inputs, each, *kernel = _sizes(weight)
-    count, groups = len(kernel), int(group or 1)
-    _plain(auto_pad)
+    count, groups = len(kernel), int(given.get("group") or 1)
+    _plain(given.get("auto_pad"))
     ones = [1] * count
-    strides, dilations = strides or ones, dilations or ones
-    extra = output_padding or [0] * count
-    pads = pads or [0] * 2 * count
+    strides, dilations = list(given.get("strides") or ones), list(given.get("dilations") or ones)
+    extra = list(given.get("output_padding") or [0] * count)
+    pads = list(given.get("pads") or [0] * 2 * count)
     spread: ir.Value = value
     for place in range(count):
         if strides[place] > 1:
@@ -143,28 +138,19 @@ def transposed_convolution(
     return convolution(spread, mirrored, bias, pads=[*before, *after], dilations=dilations, group=groups)
 
 
-def average_pool(
-    value: ir.Value,
-    *,
-    kernel_shape: Sequence[int],
-    count_include_pad: int | None = None,
-    dilations: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    **_: object,
-) -> RecordedValue:
+def average_pool(value: ir.Value, **given: Unpack[Attributes]) -> RecordedValue:
     """ONNX's AveragePool."""
-    kernel = list(kernel_shape)
+    kernel = list(given["kernel_shape"])
     count = len(kernel)
     ones = [1] * count
-    padding = pads or [0] * 2 * count
-    steps, spreads = strides or ones, dilations or ones
+    pads = list(given.get("pads") or [0] * 2 * count)
+    strides, dilations = list(given.get("strides") or ones), list(given.get("dilations") or ones)
     inner = list(range(2, 2 + count))
 
     def sums(numbers: ir.Value) -> RecordedValue:
-        return op.ReduceSum(_windows(_around(numbers, count, padding), kernel, steps, spreads), inner, keepdims=0)
+        return op.ReduceSum(_windows(_around(numbers, count, pads), kernel, strides, dilations), inner, keepdims=0)
 
-    if count_include_pad or not any(padding):
+    if given.get("count_include_pad") or not any(pads):
         return op.Div(sums(value), axes.like(float(math.prod(kernel)), value))
     shape = op.Concat([1, 1], op.Shape(value, start=2), axis=0)
     return op.Div(sums(value), sums(op.Expand(axes.like(1.0, value), shape)))

@@ -203,8 +203,10 @@ class _Sizes:
         have = self._shape(given)
         if given is None or have is None or wanted is None or len(wanted) < len(have):
             return 0
-        self._shapes[node.outputs[0]] = wanted
-        if have == wanted and not node.outputs[0].is_graph_output():
+        made = _expanded(have, wanted)
+        if made is not None:
+            self._shapes[node.outputs[0]] = made
+        if have == made and not node.outputs[0].is_graph_output():
             ir.convenience.replace_all_uses_with(node.outputs[0], given)
             return 1
         behind = len(wanted) - len(have)
@@ -238,6 +240,24 @@ def _copying(have: Shape, wanted: Sequence[Size]) -> list[int] | None:
     if 0 in wanted or shape.count(-1) > (0 if 0 in shape else 1):
         return None
     return shape
+
+
+def _expanded(have: Shape, asked: Shape) -> Shape | None:
+    """The shape of an Expand: a size of 1 on one side takes that of the other; None where names decide at run time."""
+    behind = len(asked) - len(have)
+    made: list[Size] = []
+    for own, other in zip((*[1] * behind, *have), asked, strict=True):
+        fixed = [size for size in (own, other) if isinstance(size, int) and size != 1]
+        if own == other or other == 1:
+            size = own
+        elif own == 1:
+            size = other
+        else:
+            size = fixed[0] if fixed else None
+        if size is None:
+            return None
+        made.append(size)
+    return tuple(made)
 
 
 _NAMING = ("Reshape", "Unsqueeze", "Squeeze", "Flatten")

@@ -25,6 +25,7 @@ from batch_export.exporter.optimise import (
     dead_code,
     equal_parts,
     known_sizes,
+    moved_axes,
     rewriting,
     shorter_forms,
 )
@@ -54,6 +55,7 @@ PASSES: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("identity", dead_code.remove_identities),
     ("shorter forms", shorter_forms.shorten),
     ("sizes", known_sizes.simplify),
+    ("moved axes", moved_axes.move),
     ("weights", equal_parts.share_weights),
     ("constants", equal_parts.merge_constants),
     ("subexpressions", equal_parts.merge_subexpressions),

@@ -34,6 +34,7 @@ from batch_export.exporter.optimise import passes, weight_folding
 from batch_export.exporter.program import adapters, checkpoint, listing, naming, writing
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.named_tensors import NamedTensors
+from batch_export.exporter.program.outputs import Outputs
 from batch_export.exporter.program.provenance import Provenance, Traceable
 from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
@@ -136,8 +137,16 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         else:
             self._session = OrtSession(path, provider, threads)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
-        """Runs the model on tensors, nested as the torch model takes them; returns the outputs in order."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
+        """Runs the model on tensors, nested as the torch model takes them.
+
+        Returns:
+            What the model returns, in order; the contents of changed buffers and inputs are its attribute `mutated`.
+        """
+        return Outputs.of(self._run(args, kwargs), self.output_kinds)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        """Every output of the graph as it is now, in order."""
         feeds = self._feeds(args, kwargs)
         if self._session is None:
             self.initialize_inference_session()
@@ -145,13 +154,13 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             return [to_tensor(value) for value in self._session.run(feeds)]
         return [to_tensor(value) for value in self._session.run(None, feeds)]
 
-    def call_reference(self, *args: object, **kwargs: object) -> list[torch.Tensor]:
+    def call_reference(self, *args: object, **kwargs: object) -> Outputs:
         """The same in onnx's reference evaluator, which runs every node in Python."""
         feeds = self._feeds(args, kwargs)
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
             path = Path(folder) / "model.onnx"
             self.save(path, external_data=True)
-            return [to_tensor(value) for value in ReferenceSession(path).run(feeds)]
+            return Outputs.of([to_tensor(value) for value in ReferenceSession(path).run(feeds)], self.output_kinds)
 
     def _feeds(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Value]:
         tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
@@ -220,7 +229,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         try:
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(by_name[name] for name in value_names)
-            results = self(*args, **dict(kwargs or {}))
+            results = self._run(tuple(args), dict(kwargs or {}))
         finally:
             self.model.graph.outputs.clear()
             self.model.graph.outputs.extend(kept)

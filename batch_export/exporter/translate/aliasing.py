@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._prims_common import is_contiguous_or_false
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 
@@ -154,10 +155,8 @@ def merge_view(node: torch.fx.Node, parent_sizes: Sequence[Any]) -> tuple[Any, t
         return aten.select_scatter.default, (None, ..., *args[1:])
     if target == aten.slice.Tensor:
         return aten.slice_scatter.default, (None, ..., *args[1:])
-    if target == aten.narrow.default and isinstance(args[2], (int, torch.SymInt)):
-        size: Any = parent_sizes[args[1]]  # type: ignore[index]
-        start: Any = args[2] + size if args[2] < 0 else args[2]
-        return aten.slice_scatter.default, (None, ..., args[1], start, start + args[3])
+    if target == aten.narrow.default:
+        return _merge_narrow(node, parent_sizes)
     if target is operator.getitem:
         return _merge_piece(node)
     if target == aten.transpose.int:
@@ -166,6 +165,18 @@ def merge_view(node: torch.fx.Node, parent_sizes: Sequence[Any]) -> tuple[Any, t
         order = [int(axis) % len(args[1]) for axis in args[1]]  # type: ignore[arg-type, union-attr]
         return aten.permute.default, (..., [order.index(axis) for axis in range(len(order))])
     return None
+
+
+def _merge_narrow(node: torch.fx.Node, parent_sizes: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
+    """The same for some neighbouring places of an axis, where it is known whether they are counted from the end."""
+    axis: Any = node.args[1]
+    given = node.args[2]
+    start: Any = given.meta.get("val") if isinstance(given, torch.fx.Node) else given
+    if isinstance(start, int) and start < 0:
+        start = start + parent_sizes[axis]
+    elif not isinstance(start, int) and not (isinstance(start, torch.SymInt) and statically_known_true(start >= 0)):
+        return None
+    return aten.slice_scatter.default, (None, ..., axis, start, start + node.meta["val"].shape[axis])
 
 
 def _merge_piece(node: torch.fx.Node) -> tuple[object, tuple[object, ...]] | None:

@@ -28,7 +28,7 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
         shape_env: torch's environment of sizes; None where there is none.
         target: what runs, for the message.
         given: what it is given, as a text. What was refused once is refused at once for the same: torch does not
-            decide twice, and nothing would be seen.
+            decide twice, and nothing would be seen. Empty: nothing is remembered.
 
     Raises:
         DecompositionError: naming the sizes; torch's knowledge of them is put back as it was.
@@ -53,7 +53,9 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
     equal = [guard.expr for guard in shape_env.guards[guards:] if isinstance(guard.expr, sympy.Eq)]
     listed = {f"{symbol} = {value}" for symbol, value in fixed.items()} | {str(one) for one in (*equal, *numbers)}
     if listed:
-        words = refused[str(target), given] = ", ".join(sorted(listed))
+        words = ", ".join(sorted(listed))
+        if given:
+            refused[str(target), given] = words
         raise _holds_once(target, words)
 
 

@@ -1,280 +1,826 @@
+// Made of page/src by `nox -s page`; sources e5c453dd9eccc31eb53bc39c35979614b3483960bae5a00419b901a8842e372d
 "use strict";
-// Reads the report's data, draws the matrix, the clusters and one cell at a time. No library, no network.
 (() => {
-  const D = JSON.parse(document.getElementById("data").textContent);
-  const T = D.text, VERDICTS = Object.keys(D.counts), BAD = new Set(D.unexpected);
-  const GLYPH = { pass: "✓", fail: "✗", skip: "–", xfail: "x", xpass: "!", flaky: "≈", missing: "?" };
-  // A cell's row begins with its values on the axes, in order: a number, or that of a text.
-  const AXES = D.axes.map(([axis, key, numeric], i) => ({ axis, key, of: (c) => (numeric ? String(c[i]) : T[c[i]]), word: (c) => (numeric ? axis + c[i] : T[c[i]]) }));
-  const [VERDICT, STAGE, CLASS, MSG, ABS, REL, LAT, EAGER, ONNX, ACTIONS, RUNS, FINDINGS, LOG, WHERE, MARK, CHANGES, PAST,
-    CONTRACT, PLACED, FLOAT64, RANDOM] = Array.from({ length: 21 }, (_, i) => AXES.length + i);
-  const axes = (...names) => AXES.filter((a) => names.includes(a.axis)), axis = (name) => axes(name)[0].of;
-  const MODEL = axis("model"), DYN = axis("dynamic"), OPSET = axis("opset"), EXPORTER = axis("exporter");
-  const C = D.cells, $ = (id) => document.getElementById(id);
-  const verdict = (c) => VERDICTS[c[VERDICT]];
-  const name = (c) => AXES.map((a) => a.word(c)).join("/");
-  const ratio = (c) => (c[LAT] && c[EAGER] ? c[EAGER] / c[LAT][0] : null);
-  const seconds = (c) => c[ACTIONS].filter((a) => /Capture|Translate|Plugin/.test(T[a[0]])).reduce((s, a) => s + a[2], 0);
-  const esc = (s) => String(s).replace(/[&<>"']/g, (x) => `&#${x.charCodeAt(0)};`);
-  const num = (v) => (v === null || v === undefined ? "–" : v === 0 ? "0" : Math.abs(v) < 1e-3 || Math.abs(v) >= 1e5 ? v.toExponential(1) : String(+v.toPrecision(3)));
-  const ms = (v) => (v === null || v === undefined ? "–" : v < 0.1 ? `${Math.round(v * 1000)} µs` : v >= 1000 ? `${num(v / 1000)} s` : `${num(v)} ms`);
-  const size = (b) => (b >= 1 << 30 ? `${num(b / (1 << 30))} GiB` : b >= 1 << 20 ? `${num(b / (1 << 20))} MiB` : b >= 1024 ? `${num(b / 1024)} KiB` : `${b} B`);
-  const median = (v) => { const s = [...v].sort((a, b) => a - b), m = s.length >> 1; return s.length % 2 ? s[m] : (s[m - 1] + s[m]) / 2; };
-  const unique = (values) => [...new Set(values)];
-
-  // Failures first. What is found out about one cell of a cluster stands for all.
-  const shell = (word) => (/^[\w.\/=+:@~-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-  const asks = (c) => (/^x?fail$/.test(verdict(c)) && !D.unasked.includes(T[c[CLASS]]) ? D.questions[T[c[STAGE]]] || [] : []).map((verb) => `python -m batch_export ${verb} ${shell(name(c))}${D.run ? ` --run ${shell(D.run)}` : ""}`);
-  const command = (line) => `<div class="command"><pre>${esc(line)}</pre><button type="button" data-copy="${esc(line)}" aria-label="Copy: ${esc(line)}">Copy</button></div>`;
-  const place = (c) => (c[WHERE] ? [c[WHERE][2], c[WHERE][1], c[WHERE][0]].filter(Boolean).map((n) => `<code>${esc(T[n])}</code>`).join(" · ") : "");
-  if (D.clusters.length) {
-    $("clusters").hidden = false;
-    const items = D.clusters.map(([v, title, kind, cause, cells, since, fresh]) => {
-      const more = cells.length > 12 ? `<span>and ${cells.length - 12} more</span>` : "";
-      const models = unique(cells.map((i) => MODEL(C[i]))).length, exporters = unique(cells.map((i) => EXPORTER(C[i]))).length, at = place(C[cells[0]]), next = asks(C[cells[0]]);
-      const chips = cells.slice(0, 12).map((i) => `<button type="button" data-open="${i}" aria-label="Open ${esc(name(C[i]))}">${models > 1 ? `${esc(MODEL(C[i]))} ` : ""}opset ${OPSET(C[i])} ${esc(DYN(C[i]))}${exporters > 1 ? ` ${esc(EXPORTER(C[i]))}` : ""}${T[C[i][MARK]] ? " · " + T[C[i][MARK]] : ""}</button>`);
-      return `<li><b>${cells.length} ${esc(T[v])}${fresh ? `, ${fresh === cells.length ? "" : `${fresh} `}new` : ""}</b>${esc(T[title])}<p><code>${esc(T[kind])}</code> ${esc(T[cause])}</p>${T[since] ? `<p class="since">${esc(T[since])}</p>` : ""}${at ? `<p class="note">First wrong: ${at}</p>` : ""}<div class="chips">${chips.join("")}${more}</div>${next.length ? command(next[0]) : ""}</li>`;
-    });
-    $("clusters").querySelector("ol").innerHTML = items.slice(0, 8).join("");
-    if (items.length > 8) $("clusters").insertAdjacentHTML("beforeend", `<details><summary>${items.length - 8} more causes</summary><ol>${items.slice(8).join("")}</ol></details>`);
+  // src/text.ts
+  var escape = (value) => String(value).replace(/[&<>"']/g, (x) => `&#${x.charCodeAt(0)};`);
+  function relativeAddress(folder, name) {
+    return escape(encodeURI(`./${folder}/${name}`));
   }
-  if (D.changes.length || D.contended) {
-    const titles = D.titles;
-    $("changes").hidden = false;
-    $("changes").querySelector("div").innerHTML = (D.contended ? `<p class="note">${esc(D.contended)}.</p>` : "") + Object.keys(titles).map((kind) => {
-      const of = D.changes.filter((c) => c[0] === kind);
-      const line = ([, cell, i, text]) => `<li>${i < 0 ? `<code>${esc(cell)}</code>` : `<a href="#cell=${esc(cell)}"><code>${esc(cell)}</code></a>`} ${esc(T[text])}</li>`;
-      const list = (part) => `<ul>${part.map(line).join("")}</ul>`;
-      if (!of.length) return "";
-      const rest = of.length > 15 ? `<details><summary>${of.length - 15} more</summary>${list(of.slice(15))}</details>` : "";
-      if (kind === "still") return `<details><summary>${titles[kind]} (${of.length})</summary>${list(of)}</details>`; // no news
-      return `<h3>${titles[kind]} (${of.length})</h3>${list(of.slice(0, 15))}${rest}`;
-    }).join("");
+  function num(value) {
+    if (value === null || value === void 0) return "–";
+    if (value === 0) return "0";
+    const size = Math.abs(value);
+    return size < 1e-3 || size >= 1e5 ? value.toExponential(1) : String(+value.toPrecision(3));
+  }
+  function milliseconds(value) {
+    if (value === null || value === void 0) return "–";
+    if (value < 0.1) return `${Math.round(value * 1e3)} µs`;
+    return value >= 1e3 ? `${num(value / 1e3)} s` : `${num(value)} ms`;
+  }
+  function bytes(value) {
+    if (value >= 1 << 30) return `${num(value / (1 << 30))} GiB`;
+    if (value >= 1 << 20) return `${num(value / (1 << 20))} MiB`;
+    return value >= 1024 ? `${num(value / 1024)} KiB` : `${value} B`;
+  }
+  function median(values) {
+    const sorted = [...values].sort((a, b) => a - b);
+    const middle = sorted.length >> 1;
+    return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  }
+  var unique = (values) => [...new Set(values)];
+  var shellWord = (word) => /^[\w.\/=+:@~-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`;
+  var commandLine = (line2) => `<div class="command"><pre>${escape(line2)}</pre><button type="button" data-copy="${escape(line2)}" aria-label="Copy: ${escape(line2)}">Copy</button></div>`;
+  function element(id) {
+    return document.getElementById(id);
   }
 
-  // Filters.
-  const fields = Object.fromEntries(AXES.slice(1).map((a) => [a.axis, a.of]));
-  const option = (value) => `<option>${esc(value)}</option>`;
-  for (const [key, of] of Object.entries(fields)) {
-    const values = unique(C.map(of));
-    if (key === "opset") values.sort((a, b) => a - b);
-    $(`f-${key}`).insertAdjacentHTML("beforeend", values.map(option).join(""));
-    if (values.length < 2) $(`f-${key}`).parentElement.hidden = true, $(`f-${key}`).parentElement.style.display = "none";
-  }
-  $("f-verdict").insertAdjacentHTML("beforeend", `<option value="bad">unexpected</option>` + VERDICTS.filter((v) => D.counts[v]).map(option).join("") + (C.some((c) => c[MARK]) ? "<option value='mark:new'>new failures</option><option value='mark:still'>still failing</option><option value='mark:fixed'>fixed</option>" : ""));
-
-  // The matrix: drawn once, then hidden, dimmed and ordered.
-  const dynamics = unique(C.map(fields.dynamic));
-  const parted = [...axes("exporter"), ...axes("provider"), ...AXES.slice(1).filter((a) => !["dynamic", "opset", "provider", "exporter"].includes(a.axis))];
-  const columnKey = (c) => [...parted.map((a) => a.of(c)), String(dynamics.indexOf(DYN(c))).padStart(3, "0"), OPSET(c).padStart(3, "0")].join("\u0000");
-  const keys = unique(C.map(columnKey)).sort(), columns = new Map(keys.map((k, i) => [k, i]));
-  const rows = new Map();
-  C.forEach((c, i) => {
-    if (!rows.has(MODEL(c))) rows.set(MODEL(c), Array(keys.length).fill(-1));
-    rows.get(MODEL(c))[columns.get(columnKey(c))] = i;
-  });
-  const several = parted.map((a) => unique(C.map(a.of)).length > 1), opsetOf = (k) => +k.split("\u0000").at(-1);
-  const groupOf = (k) => { const words = k.split("\u0000"); return [...parted.map((_, i) => several[i] && words[i]), dynamics[+words.at(-2)]].filter(Boolean).join(" · "); };
-  const describe = (c) => `${name(c)}: ${verdict(c)}${c[STAGE] ? " at " + T[c[STAGE]] : ""}${T[c[MARK]] ? ", " + T[c[MARK]] : ""}${c[ABS] !== null ? ", error " + num(c[ABS]) : ""}${T[c[RANDOM]] ? ", judged by distribution" : ""}${c[LAT] ? ", " + ms(c[LAT][0]) : ""}`;
-  const star = (c) => (T[c[RANDOM]] && /^(x?pass|flaky)$/.test(verdict(c)) ? "*" : "");
-  let visible = new Set(keys.map((_, i) => i));
-  // What a cell shows beside its colour, by what is to be shown; latencies are coloured within their row.
-  const fastest = new Map([...rows].map(([m, cells]) => [m, Math.min(...cells.filter((i) => i >= 0 && C[i][LAT]).map((i) => C[i][LAT][0]))]));
-  const short = (v) => (v === 0 ? "0" : v.toExponential(0).replace("e+", "e"));
-  const labels = { error: (c) => short(c[ABS]), speed: (c) => `${num(+ratio(c).toPrecision(2))}x`, latency: (c) => `${c[LAT][5] ? "~" : ""}${ms(c[LAT][0]).replace(" ", "")}` };
-  const legends = {
-    verdict: () => VERDICTS.filter((v) => D.counts[v]).map((v) => `<span class="v-${v}">${GLYPH[v]} ${v}</span>`).join(""),
-    error: () => "Largest absolute difference from eager; the darker, the larger (1e-9 to 0.1). ",
-    latency: () => "Median time of one inference; the darker, the slower beside the model's fastest cell (up to 4 times). ~ busy machine. ",
-    speed: () => "Eager's time over the file's; the darker, the faster (0.5 to 16 times). ",
+  // src/cells.ts
+  var wire = JSON.parse(document.getElementById("data")?.textContent ?? "{}");
+  var texts = wire.text;
+  var verdicts = Object.keys(wire.counts);
+  var unexpected = new Set(wire.unexpected);
+  var glyphs = {
+    pass: "✓",
+    fail: "✗",
+    skip: "–",
+    xfail: "x",
+    xpass: "!",
+    flaky: "≈",
+    missing: "?"
   };
-  const heat = { latency: (c) => (c[LAT] ? Math.log2(c[LAT][0] / fastest.get(MODEL(c))) / 2 : null), error: (c) => (c[ABS] === null ? null : c[ABS] === 0 ? 0 : (Math.log10(c[ABS]) + 9) / 8), speed: (c) => (ratio(c) === null ? null : (Math.log2(ratio(c)) + 1) / 5) };
-  function td(i) {
-    if (i < 0) return `<td class="empty"></td>`;
-    const c = C[i], v = verdict(c), shade = $("shade").value;
-    const value = heat[shade] && heat[shade](c);
-    if (value !== null && value !== undefined && (v === "pass" || v === "xpass")) {
-      const x = Math.max(0, Math.min(1, value)), light = shade === "speed" ? 50 + 42 * (1 - x) : 92 - 42 * x;
-      const label = labels[shade](c);
-      return `<td data-i="${i}" tabindex="-1" class="heat" data-m="${T[c[MARK]]}" style="background:hsl(${shade === "error" ? 32 : 205} 75% ${light}%)" aria-label="${esc(describe(c))}">${label}${star(c)}</td>`;
+  var Cell = class {
+    constructor(index, values, facts) {
+      this.index = index;
+      this.values = values;
+      this.facts = facts;
     }
-    return `<td data-i="${i}" tabindex="-1" class="v-${v}" data-m="${T[c[MARK]]}" aria-label="${esc(describe(c))}">${GLYPH[v]}${star(c)}</td>`;
+    index;
+    values;
+    facts;
+    get verdict() {
+      return verdicts[this.facts[0]];
+    }
+    get stage() {
+      return texts[this.facts[1]];
+    }
+    get errorClass() {
+      return texts[this.facts[2]];
+    }
+    get message() {
+      return texts[this.facts[3]];
+    }
+    get maxAbs() {
+      return this.facts[4];
+    }
+    get eager() {
+      return this.facts[7];
+    }
+    get findings() {
+      return this.facts[11].map((one) => texts[one]);
+    }
+    get log() {
+      return texts[this.facts[12]];
+    }
+    get mark() {
+      return texts[this.facts[14]];
+    }
+    get changes() {
+      return this.facts[15].map((one) => texts[one]);
+    }
+    get contract() {
+      return this.facts[17].map(([name, asked, got]) => [texts[name], texts[asked], texts[got]]);
+    }
+    get placed() {
+      return this.facts[18].map(([provider, count]) => [texts[provider], count]);
+    }
+    get float64() {
+      return texts[this.facts[19]];
+    }
+    /** How its random outputs were judged; empty where they are none. */
+    get random() {
+      return texts[this.facts[20]];
+    }
+    get latency() {
+      const found = this.facts[6];
+      if (!found) return null;
+      const [median2, p95, low, high, runs, busy] = found;
+      return { median: median2, p95, low, high, runs, isBusy: Boolean(busy) };
+    }
+    get file() {
+      const found = this.facts[8];
+      return found ? { path: texts[found[0]], sha256: texts[found[1]], bytes: found[2], nodes: found[3] } : null;
+    }
+    get actions() {
+      return this.facts[9].map(([name, cached, seconds]) => ({
+        name: texts[name],
+        isCached: Boolean(cached),
+        seconds
+      }));
+    }
+    get runs() {
+      return this.facts[10].map(measured);
+    }
+    get where() {
+      const found = this.facts[13];
+      if (!found) return null;
+      const [source, node, operator, details, module, blame, bisected] = found.map((one) => texts[one]);
+      return { source, node, operator, details, module: module ?? "", blame: blame ?? "", bisected: bisected ?? "" };
+    }
+    get past() {
+      const found = this.facts[16];
+      if (!found) return [];
+      const [digits, latencies, starts] = found;
+      return texts[starts].split(" ").map((started, at) => ({
+        verdict: verdicts[+digits[at]],
+        latency: latencies[at],
+        started
+      }));
+    }
+    get name() {
+      return axes.map((one) => one.word(this)).join("/");
+    }
+    get isBad() {
+      return unexpected.has(this.verdict);
+    }
+    /** How many times as fast as eager the file is. */
+    get speedUp() {
+      const { latency, eager } = this;
+      return latency && eager ? eager / latency.median : null;
+    }
+    /** What capture and translation, or a plug-in exporter, took. */
+    get exportSeconds() {
+      return this.actions.filter((one) => /Capture|Translate|Plugin/.test(one.name)).reduce((sum, one) => sum + one.seconds, 0);
+    }
+    /** Command lines that say more about a failure. */
+    get questions() {
+      if (!/^x?fail$/.test(this.verdict) || wire.unasked.includes(this.errorClass)) return [];
+      const run = wire.run ? ` --run ${shellWord(wire.run)}` : "";
+      const verbs = wire.questions[this.stage] ?? [];
+      return verbs.map((verb) => `python -m batch_export ${verb} ${shellWord(this.name)}${run}`);
+    }
+    /** All of it in a line, for those who hear the page. */
+    get description() {
+      return [
+        `${this.name}: ${this.verdict}${this.stage ? ` at ${this.stage}` : ""}`,
+        this.mark,
+        this.maxAbs !== null ? `error ${num(this.maxAbs)}` : "",
+        this.random ? "judged by distribution" : "",
+        this.latency ? milliseconds(this.latency.median) : ""
+      ].filter(Boolean).join(", ");
+    }
+  };
+  function measured(run) {
+    const [sizes, refusal] = run;
+    const none = {
+      output: "",
+      dtype: "",
+      maxAbs: null,
+      maxRel: null,
+      unequal: 0,
+      count: 0,
+      nonFinite: 0,
+      type: "",
+      hull: [],
+      decades: [],
+      worst: null,
+      isPlotted: false
+    };
+    if (run.length === 2) return { sizes: texts[sizes], refusal: texts[refusal], ...none };
+    const [, , output, dtype, maxAbs, maxRel, unequal, count, nonFinite, type, hull2, decades, worst] = run;
+    return {
+      sizes: texts[sizes],
+      refusal: texts[refusal],
+      output: texts[output],
+      dtype: texts[dtype],
+      maxAbs,
+      maxRel,
+      unequal,
+      count,
+      nonFinite,
+      type: texts[type],
+      hull: hull2 ?? [],
+      decades: decades ?? [],
+      isPlotted: hull2 !== void 0,
+      worst: worst ? { index: texts[worst[0]], eager: texts[worst[1]], file: texts[worst[2]], ulp: worst[3], outside: worst[4] } : null
+    };
   }
-  const filters = () => ({ q: $("q").value.trim().toLowerCase(), verdict: $("f-verdict").value, ...Object.fromEntries(Object.keys(fields).map((k) => [k, $(`f-${k}`).value])) });
-  const says = (c) => `${name(c)} ${T[c[STAGE]]} ${T[c[CLASS]]} ${T[c[MSG]]}`.toLowerCase();
-  function matches(c, f) {
-    for (const key of Object.keys(fields)) if (f[key] && fields[key](c) !== f[key]) return false;
-    const v = verdict(c);
-    if (f.verdict === "bad" ? !BAD.has(v) : f.verdict.startsWith("mark:") ? T[c[MARK]] !== f.verdict.slice(5) : f.verdict && v !== f.verdict) return false;
-    return !f.q || says(c).includes(f.q);
+  var axes = wire.axes.map(([axis, key, numeric], at) => ({
+    axis,
+    key,
+    of: (cell) => numeric ? String(cell.values[at]) : texts[cell.values[at]],
+    word: (cell) => numeric ? axis + cell.values[at] : texts[cell.values[at]]
+  }));
+  var axisNamed = (name) => axes.find((one) => one.axis === name);
+  var cells = wire.cells.map(
+    (row2, index) => new Cell(index, row2.slice(0, axes.length), row2.slice(axes.length))
+  );
+  var text = (place2) => texts[place2];
+
+  // src/causes.ts
+  var MOST_CHIPS = 12;
+  var MOST_CAUSES = 8;
+  var MOST_CHANGES = 15;
+  function showCauses() {
+    if (!wire.clusters.length) return;
+    const section = element("clusters");
+    section.hidden = false;
+    const items = wire.clusters.map(cause);
+    section.querySelector("ol").innerHTML = items.slice(0, MOST_CAUSES).join("");
+    const rest = items.slice(MOST_CAUSES);
+    if (!rest.length) return;
+    const folded = `<details><summary>${rest.length} more causes</summary><ol>${rest.join("")}</ol></details>`;
+    section.insertAdjacentHTML("beforeend", folded);
+  }
+  function cause([verdict, title, kind, why, numbers, since, fresh]) {
+    const own = numbers.map((index) => cells[index]);
+    const model3 = axisNamed("model"), exporter = axisNamed("exporter");
+    const severalModels = unique(own.map(model3.of)).length > 1;
+    const severalExporters = unique(own.map(exporter.of)).length > 1;
+    const chips = own.slice(0, MOST_CHIPS).map((cell) => chip(cell, severalModels, severalExporters));
+    const more = own.length > MOST_CHIPS ? `<span>and ${own.length - MOST_CHIPS} more</span>` : "";
+    const news = fresh ? `, ${fresh === own.length ? "" : `${fresh} `}new` : "";
+    const at = place(own[0]);
+    const [question] = own[0].questions;
+    return [
+      `<li><b>${own.length} ${escape(text(verdict))}${news}</b>${escape(text(title))}`,
+      `<p><code>${escape(text(kind))}</code> ${escape(text(why))}</p>`,
+      text(since) ? `<p class="since">${escape(text(since))}</p>` : "",
+      at ? `<p class="note">First wrong: ${at}</p>` : "",
+      `<div class="chips">${chips.join("")}${more}</div>`,
+      question ? commandLine(question) : "",
+      "</li>"
+    ].join("");
+  }
+  function chip(cell, severalModels, severalExporters) {
+    const words = [
+      severalModels ? `${escape(axisNamed("model").of(cell))} ` : "",
+      `opset ${axisNamed("opset").of(cell)} ${escape(axisNamed("dynamic").of(cell))}`,
+      severalExporters ? ` ${escape(axisNamed("exporter").of(cell))}` : "",
+      cell.mark ? ` · ${cell.mark}` : ""
+    ];
+    return `<button type="button" data-open="${cell.index}" aria-label="Open ${escape(cell.name)}">${words.join("")}</button>`;
+  }
+  function place(cell) {
+    const where = cell.where;
+    if (!where) return "";
+    return [where.operator, where.node, where.source].filter(Boolean).map((one) => `<code>${escape(one)}</code>`).join(" · ");
+  }
+  function showChanges() {
+    if (!wire.changes.length && !wire.contended) return;
+    const section = element("changes");
+    section.hidden = false;
+    const note = wire.contended ? `<p class="note">${escape(wire.contended)}.</p>` : "";
+    const parts = Object.entries(wire.titles).map(([kind, title]) => changesOf(kind, title));
+    section.querySelector("div").innerHTML = note + parts.join("");
+  }
+  function changesOf(kind, title) {
+    const own = wire.changes.filter((change2) => change2[0] === kind);
+    if (!own.length) return "";
+    const list2 = (part2) => `<ul>${part2.map(change).join("")}</ul>`;
+    if (kind === "still") return `<details><summary>${title} (${own.length})</summary>${list2(own)}</details>`;
+    const rest = own.slice(MOST_CHANGES);
+    const folded = rest.length ? `<details><summary>${rest.length} more</summary>${list2(rest)}</details>` : "";
+    return `<h3>${title} (${own.length})</h3>${list2(own.slice(0, MOST_CHANGES))}${folded}`;
+  }
+  function change([, cell, index, said]) {
+    const named = `<code>${escape(cell)}</code>`;
+    return `<li>${index < 0 ? named : `<a href="#cell=${escape(cell)}">${named}</a>`} ${escape(text(said))}</li>`;
+  }
+
+  // src/shades.ts
+  var fastest = /* @__PURE__ */ new Map();
+  var model = axisNamed("model");
+  for (const cell of cells) {
+    const latency = cell.latency;
+    if (latency) fastest.set(model.of(cell), Math.min(latency.median, fastest.get(model.of(cell)) ?? Infinity));
+  }
+  var short = (value) => value === 0 ? "0" : value.toExponential(0).replace("e+", "e");
+  var shades = {
+    error: {
+      label: (cell) => short(cell.maxAbs ?? 0),
+      value: ({ maxAbs }) => maxAbs === null ? null : maxAbs === 0 ? 0 : (Math.log10(maxAbs) + 9) / 8,
+      hue: 32,
+      legend: "Largest absolute difference from eager; the darker, the larger (1e-9 to 0.1). "
+    },
+    latency: {
+      label: ({ latency }) => latency ? `${latency.isBusy ? "~" : ""}${milliseconds(latency.median).replace(" ", "")}` : "",
+      value: (cell) => cell.latency ? Math.log2(cell.latency.median / (fastest.get(model.of(cell)) ?? 1)) / 2 : null,
+      hue: 205,
+      legend: "Median time of one inference; the darker, the slower beside the model's fastest cell (up to 4 times). ~ busy machine. "
+    },
+    speed: {
+      label: ({ speedUp }) => `${num(+(speedUp ?? 0).toPrecision(2))}x`,
+      value: ({ speedUp }) => speedUp === null ? null : (Math.log2(speedUp) + 1) / 5,
+      hue: 205,
+      legend: "Eager's time over the file's; the darker, the faster (0.5 to 16 times). "
+    }
+  };
+  function legend(shade) {
+    if (shades[shade]) return shades[shade].legend;
+    const shown = verdicts.filter((verdict) => wire.counts[verdict]);
+    return shown.map((verdict) => `<span class="v-${verdict}">${glyphs[verdict]} ${verdict}</span>`).join("");
+  }
+  function square(cell, shade) {
+    if (!cell) return `<td class="empty"></td>`;
+    const verdict = cell.verdict;
+    const star = cell.random && /^(x?pass|flaky)$/.test(verdict) ? "*" : "";
+    const rest = `data-m="${cell.mark}"`, said = `aria-label="${escape(cell.description)}"`;
+    const value = shades[shade]?.value(cell) ?? null;
+    if (value === null || verdict !== "pass" && verdict !== "xpass")
+      return `<td data-i="${cell.index}" tabindex="-1" class="v-${verdict}" ${rest} ${said}>${glyphs[verdict]}${star}</td>`;
+    const dark = Math.max(0, Math.min(1, value));
+    const light = shade === "speed" ? 50 + 42 * (1 - dark) : 92 - 42 * dark;
+    const colour = `style="background:hsl(${shades[shade].hue} 75% ${light}%)"`;
+    return `<td data-i="${cell.index}" tabindex="-1" class="heat" ${rest} ${colour} ${said}>${shades[shade].label(cell)}${star}</td>`;
+  }
+
+  // src/matrix.ts
+  var MANY_ROWS = 60;
+  var MANY_CELLS = 2e3;
+  var PAUSE_MS = 120;
+  var SEPARATOR = "\0";
+  var model2 = axisNamed("model");
+  var dynamic = axisNamed("dynamic");
+  var opset = axisNamed("opset");
+  var filtered = axes.slice(1);
+  var dynamics = unique(cells.map(dynamic.of));
+  var parted = [
+    axisNamed("exporter"),
+    axisNamed("provider"),
+    ...filtered.filter((one) => !["dynamic", "opset", "provider", "exporter"].includes(one.axis))
+  ];
+  var areSeveral = parted.map((one) => unique(cells.map(one.of)).length > 1);
+  function columnKey(cell) {
+    const order = String(dynamics.indexOf(dynamic.of(cell))).padStart(3, "0");
+    return [...parted.map((one) => one.of(cell)), order, opset.of(cell).padStart(3, "0")].join(SEPARATOR);
+  }
+  var keys = unique(cells.map(columnKey)).sort();
+  var columnOf = new Map(keys.map((key, at) => [key, at]));
+  var rows = /* @__PURE__ */ new Map();
+  for (const cell of cells) {
+    const own = rows.get(model2.of(cell)) ?? Array(keys.length).fill(null);
+    own[columnOf.get(columnKey(cell))] = cell;
+    rows.set(model2.of(cell), own);
+  }
+  var opsetOf = (key) => Number(key.split(SEPARATOR).at(-1));
+  function groupOf(key) {
+    const words = key.split(SEPARATOR);
+    const parts = parted.map((_, at) => areSeveral[at] ? words[at] : "");
+    return [...parts, dynamics[Number(words.at(-2))]].filter(Boolean).join(" · ");
+  }
+  var chosen = (id) => element(id).value;
+  function fillFilters() {
+    const option = (value) => `<option>${escape(value)}</option>`;
+    for (const one of filtered) {
+      const values = unique(cells.map(one.of));
+      if (one.axis === "opset") values.sort((a, b) => Number(a) - Number(b));
+      const select = element(`f-${one.axis}`);
+      select.insertAdjacentHTML("beforeend", values.map(option).join(""));
+      const label2 = select.parentElement;
+      if (values.length < 2) {
+        label2.hidden = true;
+        label2.style.display = "none";
+      }
+    }
+    const marks = [["new", "new failures"], ["still", "still failing"], ["fixed", "fixed"]];
+    const against = marks.map(([mark, words]) => `<option value='mark:${mark}'>${words}</option>`);
+    element("f-verdict").insertAdjacentHTML("beforeend", [
+      `<option value="bad">unexpected</option>`,
+      ...verdicts.filter((verdict) => wire.counts[verdict]).map(option),
+      ...cells.some((cell) => cell.mark) ? against : []
+    ].join(""));
+  }
+  var isOnAxes = (cell) => filtered.every((one) => !chosen(`f-${one.axis}`) || one.of(cell) === chosen(`f-${one.axis}`));
+  function isMatch(cell, verdict, query) {
+    if (verdict === "bad" && !unexpected.has(cell.verdict)) return false;
+    if (verdict.startsWith("mark:") && cell.mark !== verdict.slice("mark:".length)) return false;
+    if (verdict && verdict !== "bad" && !verdict.startsWith("mark:") && cell.verdict !== verdict) return false;
+    if (!query) return true;
+    return `${cell.name} ${cell.stage} ${cell.errorClass} ${cell.message}`.toLowerCase().includes(query);
+  }
+  function ordered(found, isShown) {
+    const most = (of) => ([, own]) => Math.max(-Infinity, ...own.filter((cell) => cell !== null).filter(isShown).map(of));
+    const ranks = {
+      bad: ([, own]) => own.filter((cell) => cell?.isBad).length,
+      latency: most((cell) => cell.latency?.median ?? -1),
+      error: most((cell) => cell.maxAbs ?? -1)
+    };
+    const rank = ranks[chosen("sort")];
+    return found.sort((a, b) => (rank ? rank(b) - rank(a) : 0) || (a[0] < b[0] ? -1 : 1));
+  }
+  function head(shown) {
+    const groups = [];
+    for (const at of shown) {
+      const group = groupOf(keys[at]), last = groups.at(-1);
+      if (last && last[0] === group) last[1]++;
+      else groups.push([group, 1]);
+    }
+    const wide = groups.map(([group, n]) => `<th scope="colgroup" colspan="${n}"><span>${escape(group)}</span></th>`);
+    const narrow = shown.map((at) => {
+      const number = opsetOf(keys[at]);
+      return `<th scope="col" aria-label="${escape(groupOf(keys[at]))} opset ${number}">${number}</th>`;
+    });
+    return `<thead><tr><th class="corner" scope="col" rowspan="2">model</th>${wide.join("")}</tr><tr>${narrow.join("")}</tr></thead>`;
   }
   function draw() {
-    const f = filters(), ok = C.map((c) => matches(c, f));
-    const axesOk = C.map((c) => Object.keys(fields).every((k) => !f[k] || fields[k](c) === f[k]));
-    visible = new Set(C.flatMap((c, i) => (axesOk[i] ? [columns.get(columnKey(c))] : [])));
-    const shown = [...visible].sort((a, b) => a - b);
-    let order = [...rows].filter(([, cells]) => cells.some((i) => i >= 0 && ok[i]));
-    const most = (of) => ([, cells]) => Math.max(-Infinity, ...cells.filter((i) => i >= 0 && ok[i]).map((i) => of(C[i])));
-    const sorts = { bad: ([, cells]) => cells.filter((i) => i >= 0 && BAD.has(verdict(C[i]))).length, latency: most((c) => (c[LAT] ? c[LAT][0] : -1)), error: most((c) => c[ABS] ?? -1) };
-    const by = sorts[$("sort").value];
-    order.sort((a, b) => (by ? by(b) - by(a) : 0) || (a[0] < b[0] ? -1 : 1));
-    const groups = [];
-    for (const k of shown) { const g = groupOf(keys[k]); if (groups.length && groups.at(-1)[0] === g) groups.at(-1)[1]++; else groups.push([g, 1]); }
-    const head = `<thead><tr><th class="corner" scope="col" rowspan="2">model</th>${groups.map(([g, n]) => `<th scope="colgroup" colspan="${n}"><span>${esc(g)}</span></th>`).join("")}</tr><tr>${shown.map((k) => `<th scope="col" aria-label="${esc(groupOf(keys[k]))} opset ${opsetOf(keys[k])}">${opsetOf(keys[k])}</th>`).join("")}</tr></thead>`;
-    const body = order.map(([model, cells]) => `<tr><th scope="row" title="${esc(model)}">${esc(model)}</th>${shown.map((k) => td(cells[k])).join("")}</tr>`).join("");
-    const shade = $("shade").value, marked = C.some((c) => /new|fixed/.test(T[c[MARK]]));
-    $("legend").innerHTML = legends[shade]() + (marked ? '<span class="outlined">outlined</span> new or fixed against the base' : "");
-    $("grid").classList.toggle("wide", shade !== "verdict");
-    $("grid").parentElement.classList.toggle("tall", order.length > 60);
-    $("grid").innerHTML = `<caption hidden>One row per model, one column per exporter, provider, dynamic setting and opset</caption>${head}<tbody>${body}</tbody>`;
-    const any = f.q || f.verdict;
-    if (any) for (const cell of $("grid").querySelectorAll("td[data-i]")) if (!ok[+cell.dataset.i]) cell.classList.add("dim");
-    const first = $("grid").querySelector("td[data-i]:not(.dim)");
-    if (first) first.tabIndex = 0;
-    $("shown").textContent = `${ok.filter(Boolean).length} of ${C.length} cells, ${order.length} models`;
-  }
-  let waiting = 0;
-  $("filters").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(draw, C.length > 2000 ? 120 : 0); });
-  $("filters").addEventListener("reset", () => setTimeout(draw));
-  $("filters").addEventListener("submit", (e) => e.preventDefault());
-
-  // Keys: arrows and Home/End move in the matrix, Enter opens, / searches.
-  function move(from, dx, dy) {
-    const row = from.parentElement, index = [...row.children].indexOf(from);
-    let r = row, c = index;
-    for (;;) {
-      c += dx;
-      if (dy) r = dy > 0 ? r.nextElementSibling : r.previousElementSibling;
-      const to = r && r.children[c];
-      if (!to || to.tagName !== "TD") return;
-      if (to.dataset.i !== undefined) { from.tabIndex = -1; to.tabIndex = 0; to.focus(); to.scrollIntoView({ block: "nearest", inline: "nearest" }); return; }
+    const query = element("q").value.trim().toLowerCase(), verdict = chosen("f-verdict");
+    const shade = chosen("shade");
+    const onAxes = cells.map(isOnAxes);
+    const matching = cells.map((cell, at) => onAxes[at] && isMatch(cell, verdict, query));
+    const isShown = (cell) => matching[cell.index];
+    const visible = unique(cells.filter((_, at) => onAxes[at]).map((cell) => columnOf.get(columnKey(cell))));
+    const shown = visible.sort((a, b) => a - b);
+    const order = ordered([...rows].filter(([, own]) => own.some((cell) => cell !== null && isShown(cell))), isShown);
+    const body = order.map(([name, own]) => {
+      const squares = shown.map((at) => square(own[at], shade)).join("");
+      return `<tr><th scope="row" title="${escape(name)}">${escape(name)}</th>${squares}</tr>`;
+    });
+    const isMarked = cells.some((cell) => /new|fixed/.test(cell.mark));
+    const outlined = isMarked ? '<span class="outlined">outlined</span> new or fixed against the base' : "";
+    element("legend").innerHTML = legend(shade) + outlined;
+    const grid = element("grid");
+    grid.classList.toggle("wide", shade !== "verdict");
+    grid.parentElement?.classList.toggle("tall", order.length > MANY_ROWS);
+    const caption = "One row per model, one column per exporter, provider, dynamic setting and opset";
+    grid.innerHTML = `<caption hidden>${caption}</caption>${head(shown)}<tbody>${body.join("")}</tbody>`;
+    if (query || verdict) {
+      for (const at of grid.querySelectorAll("td[data-i]"))
+        if (!matching[Number(at.dataset.i)]) at.classList.add("dim");
     }
+    const first = grid.querySelector("td[data-i]:not(.dim)");
+    if (first) first.tabIndex = 0;
+    element("shown").textContent = `${matching.filter(Boolean).length} of ${cells.length} cells, ${order.length} models`;
   }
-  $("grid").addEventListener("keydown", (e) => {
-    const at = e.target.closest("td[data-i]");
-    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[e.key];
-    if (!at) return;
-    if (step) { e.preventDefault(); move(at, ...step); }
-    if (e.key === "Enter" || e.key === " ") { e.preventDefault(); open(+at.dataset.i); }
-    if (e.key === "Home" || e.key === "End") { e.preventDefault(); const all = [...at.parentElement.querySelectorAll("td[data-i]")]; at.tabIndex = -1; const to = e.key === "Home" ? all[0] : all.at(-1); to.tabIndex = 0; to.focus(); }
-  });
-  document.addEventListener("keydown", (e) => { if (e.key === "/" && !/INPUT|SELECT|TEXTAREA/.test(e.target.tagName) && !$("cell").open) { e.preventDefault(); $("q").focus(); } });
-  document.addEventListener("click", (e) => {
-    const opener = e.target.closest("[data-open]"), cell = e.target.closest("#grid td[data-i]");
-    if (opener) open(+opener.dataset.open);
-    else if (cell) open(+cell.dataset.i);
-    else if (e.target === $("cell") || e.target.closest("[data-close]")) $("cell").close();
-    const copy = e.target.closest("[data-copy]");
-    if (copy && navigator.clipboard) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; });
-  });
-  let opener = null;
-  $("cell").addEventListener("close", () => { history.replaceState(null, "", location.pathname + location.search); if (opener && opener.isConnected) opener.focus(); });
-  function open(i) {
-    opener = document.activeElement;
-    $("cell-body").innerHTML = page(C[i], i);
-    history.replaceState(null, "", `#cell=${encodeURIComponent(name(C[i]))}`);
-    if (!$("cell").open) $("cell").showModal();
-    $("cell").scrollTop = 0;
-  }
-  function fromHash() {
-    const wanted = location.hash.startsWith("#cell=") ? decodeURIComponent(location.hash.slice(6)) : "";
-    const i = wanted ? C.findIndex((c) => name(c) === wanted) : -1;
-    if (i >= 0) open(i);
-  }
-  addEventListener("hashchange", fromHash);
-
-  // One cell.
-  const table = (head, lines) => `<table class="facts">${head ? `<thead><tr>${head.map((h) => (h[0] === ">" ? `<th scope="col" class="n">${h.slice(1)}</th>` : `<th scope="col">${h}</th>`)).join("")}</tr></thead>` : ""}<tbody>${lines.join("")}</tbody></table>`;
-  const part = (title, html) => (html ? `<h3>${title}</h3>${html}` : "");
-  function page(c, i) {
-    const v = verdict(c), o = c[ONNX], l = c[LAT];
-    const repro = [D.repro, ...AXES.map((a) => shell(`matrix.${a.key}=[${a.of(c)}]`))].join(" ");
-    const where = c[WHERE] && c[WHERE].some((n, k) => k !== 3 && n) ? table(null, [["Source", 0], ["Node", 1], ["Operator", 2], ["Module", 4], ["To blame", 5], ["Bisect says", 6]].filter(([, k]) => c[WHERE][k]).map(([n, k]) => `<tr><th scope="row">${n}</th><td>${k < 5 ? `<code>${esc(T[c[WHERE][k]])}</code>` : esc(T[c[WHERE][k]])}</td></tr>`)) : "";
-    const detail = c[WHERE] && c[WHERE][3] ? `<details><summary>Details</summary><pre>${esc(T[c[WHERE][3]])}</pre></details>` : "";
-    const runs = c[RUNS].map((r) => r.length === 2 ? `<tr><td>${esc(T[r[0]])}</td><td colspan="4">${esc(T[r[1]])}</td></tr>` : `<tr><td>${esc(T[r[0]])}</td><td>${esc(T[r[2]])} <span class="note">${esc(T[r[9]])}</span></td><td class="n">${num(r[4])}</td><td class="n">${num(r[5])}</td><td class="n">${r[6]} / ${r[7]}${r[8] ? `, ${r[8]} NaN or Inf` : ""}</td></tr>`);
-    const worst = c[RUNS].find((r) => r.length > 10), e = worst && worst[12];
-    const element = e ? `<p class="note" id="worst">Worst element <code>${esc(T[worst[2]] + T[e[0]])}</code>: eager <code>${esc(T[e[1]])}</code>, file <code>${esc(T[e[2]])}</code>${e[3] === null ? "" : `, ${num(e[3])} units in the last place apart`}; ${e[4]} of ${worst[7]} elements beyond the default tolerance of ${esc(T[worst[3]])}.</p>` : "";
-    const file = o ? `${T[o[0]]}` : "";
-    const link = o && D.artifacts ? `<a href="${esc(encodeURI(`${D.artifacts}/${file}`))}" download="${esc(`${AXES.filter((a) => !["provider", "exporter"].includes(a.axis)).map((a) => a.word(c)).join("-")}.onnx`)}">ONNX file</a>` : "";
-    return [
-      `<div class="top"><h2 id="cell-name">${esc(name(c))}</h2><button type="button" data-close>Close</button></div>`,
-      `<p><span class="tag v-${v}">${v}${c[STAGE] ? ` at ${esc(T[c[STAGE]])}` : ""}</span>${T[c[MARK]] ? `<span class="tag">${esc(T[c[MARK]])}</span>` : ""}${c[CLASS] ? `<code>${esc(T[c[CLASS]])}</code>` : ""}</p>`,
-      c[MSG] ? `<p>${esc(T[c[MSG]])}</p>` : "",
-      T[c[RANDOM]] ? `<p class="note">${esc(T[c[RANDOM]])}</p>` : "",
-      c[CHANGES].length ? part("Against the base", `<ul>${c[CHANGES].map((n) => `<li>${esc(T[n])}</li>`).join("")}</ul>`) : "",
-      part("First wrong node", where), detail,
-      c[FINDINGS].length ? part("Findings about the file", `<ul>${c[FINDINGS].map((n) => `<li>${esc(T[n])}</li>`).join("")}</ul>`) : "",
-      part("Reproduce", [...asks(c), repro].map(command).join("")),
-      part("Stages", c[ACTIONS].length ? table(["stage", "origin", ">seconds"], c[ACTIONS].map((a) => `<tr><td>${esc(T[a[0]])}</td><td>${a[1] ? "from the cache" : "ran"}</td><td class="n">${num(a[2])}</td></tr>`)) : ""),
-      part("Contract", c[CONTRACT].length ? table(["what", "requested", "in the file"], c[CONTRACT].map(([n, a, g]) => `<tr><th scope="row">${esc(T[n])}</th><td><code>${esc(T[a]) || "any"}</code></td><td><code>${esc(T[g])}</code></td></tr>`)) : ""),
-      part("Error against eager", runs.length ? table(["sizes", "worst output", ">max abs", ">max rel", ">unequal"], runs) + element + (T[c[FLOAT64]] ? `<p class="note">Eager in float64: ${esc(T[c[FLOAT64]])}.</p>` : "") + (worst ? histogram(worst) + hull(worst) : "") : ""),
-      part("Latency", l ? latency(l, c[EAGER]) : ""),
-      part("History", c[PAST] && c[PAST][0].length > 1 ? sparkline(T[c[PAST][2]].split(" ").map((at, k) => [+c[PAST][0][k], c[PAST][1][k], at])) : ""),
-      part("File", o ? table(null, [["Size", size(o[2])], ["Nodes", o[3]], ["sha256", `<code>${T[o[1]]}…</code>`], ["Placed on", c[PLACED].map(([p, n]) => `${esc(T[p])} ${n}`).join(", ") || "–"]].map(([k, x]) => `<tr><th scope="row">${k}</th><td>${x}</td></tr>`)) + (link ? `<p>${link} (external data, if any, lies beside it; to look at it: <code>netron ${esc(`${D.artifacts}/${file}`)}</code>)</p>` : "") : ""),
-      c[LOG] && D.logs ? `<p><a href="${esc(encodeURI(`./${D.logs}/${T[c[LOG]]}`))}">Log</a></p>` : "",
-    ].join("");
+  function listenToFilters() {
+    let waiting = 0;
+    const form = element("filters");
+    form.addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = window.setTimeout(draw, cells.length > MANY_CELLS ? PAUSE_MS : 0);
+    });
+    form.addEventListener("reset", () => window.setTimeout(draw));
+    form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  // Plots: plain SVG.
-  const figure = (caption, w, h, inner, label) => `<figure><figcaption>${caption}</figcaption><svg viewBox="0 0 ${w} ${h}" role="img" aria-label="${esc(label || caption)}">${inner}</svg></figure>`;
-  const line = (x1, y1, x2, y2, cls) => `<line x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}" class="${cls}"/>`;
-  const label = (x, y, text, anchor, cls) => `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" text-anchor="${anchor || "start"}" class="${cls || ""}">${esc(text)}</text>`;
-  function histogram(r) {
-    if (!r[11].length) return "";
-    const floor = r[11].at(-1)[0] - 14, merged = new Map(); // what is smaller by so much is one bar: labels need room
-    for (const [d, count] of r[11]) merged.set(Math.max(d, floor), (merged.get(Math.max(d, floor)) || 0) + count);
-    const bins = [...merged], says = (d) => (d === floor && r[11][0][0] < floor ? `≤1e${d}` : `1e${d}`);
-    const low = bins[0][0], n = bins.at(-1)[0] - low + 1, most = Math.max(...bins.map((b) => b[1])), w = Math.min(60, 620 / n);
-    const bars = bins.map(([d, count]) => { const h = 70 * Math.log1p(count) / Math.log1p(most), x = 40 + (d - low) * w; return `<rect class="bar" x="${x + 1}" y="${88 - h}" width="${w - 2}" height="${h}"><title>${says(d)}: ${count}</title></rect>${label(x + w / 2, 84 - h, count, "middle", "soft")}${label(x + w / 2, 103, says(d), "middle", "soft")}`; });
-    return figure("Elements by size of their error", 700, 110, bars.join("") + line(40, 88, 690, 88, "axis"), `Error histogram: ${bins.map(([d, k]) => `${k} elements about 1e${d}`).join(", ")}`);
+  // src/figures.ts
+  var MOST_BARS = 15;
+  var DECADES = 14;
+  var WIDE_SPAN = 20;
+  var LONGEST_NAME = 20;
+  var fixed = (value) => value.toFixed(1);
+  var line = (x1, y1, x2, y2, kind) => `<line x1="${fixed(x1)}" y1="${fixed(y1)}" x2="${fixed(x2)}" y2="${fixed(y2)}" class="${kind}"/>`;
+  var label = (x, y, text2, anchor = "start", kind = "") => `<text x="${fixed(x)}" y="${fixed(y)}" text-anchor="${anchor}" class="${kind}">${escape(text2)}</text>`;
+  var curve = (points, kind) => `<polyline class="${kind}" points="${points.map(([x, y]) => `${fixed(x)},${fixed(y)}`).join(" ")}"/>`;
+  function figure(caption, width, height, inner, said = caption) {
+    const drawing = `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${escape(said)}">${inner}</svg>`;
+    return `<figure><figcaption>${caption}</figcaption>${drawing}</figure>`;
   }
-  function hull(r) {
-    const points = r[10].filter(([x, y]) => x > 0 && y > 0), tol = D.tolerances[T[r[3]]];
+  function histogram(run) {
+    const decades = run.decades;
+    const last = decades.at(-1);
+    if (!last) return "";
+    const floor = last[0] - DECADES;
+    const merged = /* @__PURE__ */ new Map();
+    for (const [decade, count2] of decades) {
+      const shown = Math.max(decade, floor);
+      merged.set(shown, (merged.get(shown) ?? 0) + count2);
+    }
+    const bins = [...merged];
+    const low = bins[0][0], count = last[0] - low + 1;
+    const most = Math.max(...bins.map((bin) => bin[1])), width = Math.min(60, 620 / count);
+    const says = (decade) => decade === floor && decades[0][0] < floor ? `≤1e${decade}` : `1e${decade}`;
+    const bars2 = bins.map(([decade, elements]) => {
+      const height = 70 * Math.log1p(elements) / Math.log1p(most), x = 40 + (decade - low) * width;
+      return [
+        `<rect class="bar" x="${x + 1}" y="${88 - height}" width="${width - 2}" height="${height}">`,
+        `<title>${says(decade)}: ${elements}</title></rect>`,
+        label(x + width / 2, 84 - height, elements, "middle", "soft"),
+        label(x + width / 2, 103, says(decade), "middle", "soft")
+      ].join("");
+    });
+    const said = `Error histogram: ${bins.map(([decade, elements]) => `${elements} elements about 1e${decade}`).join(", ")}`;
+    return figure("Elements by size of their error", 700, 110, bars2.join("") + line(40, 88, 690, 88, "axis"), said);
+  }
+  function hull(run) {
+    const points = run.hull.filter(([x, y]) => x > 0 && y > 0);
     if (points.length < 2) return "";
-    const xs = points.map((p) => Math.log10(p[0])), bound = (x) => (tol ? Math.log10(tol[0] + tol[1] * 10 ** x) : null);
-    const x0 = Math.min(...xs), x1 = Math.max(...xs) + 1e-9, ys = points.map((p) => Math.log10(p[1])).concat(tol ? [bound(x0), bound(x1)] : []);
-    const y0 = Math.floor(Math.min(...ys)), y1 = Math.ceil(Math.max(...ys));
-    const X = (x) => 70 + 610 * (x - x0) / (x1 - x0), Y = (y) => 150 - 135 * (y - y0) / (y1 - y0 || 1);
-    const curve = `<polyline class="curve" points="${points.map((p) => `${X(Math.log10(p[0])).toFixed(1)},${Y(Math.log10(p[1])).toFixed(1)}`).join(" ")}"/>`;
-    const limit = tol ? `<polyline class="tol" points="${Array.from({ length: 21 }, (_, k) => { const x = x0 + (x1 - x0) * k / 20; return `${X(x).toFixed(1)},${Y(bound(x)).toFixed(1)}`; }).join(" ")}"/>${label(76, Math.max(12, Y(bound(x0)) - 5), "tolerance", "start", "soft")}` : "";
-    return figure("Largest error by size of the value", 700, 178, line(70, 150, 690, 150, "axis") + line(70, 12, 70, 150, "axis") + label(64, 20, `1e${y1}`, "end", "soft") + label(64, 150, `1e${y0}`, "end", "soft") + label(70, 168, `|value| ${num(10 ** x0)}`, "start", "soft") + label(690, 168, num(10 ** x1), "end", "soft") + curve + limit, `Hull of the errors from ${num(points[0][1])} to ${num(points.at(-1)[1])}${tol ? `, tolerance ${tol[0]} + ${tol[1]} of the value` : ""}`);
+    const tolerance = wire.tolerances[run.dtype];
+    const bound = (x) => tolerance ? Math.log10(tolerance[0] + tolerance[1] * 10 ** x) : 0;
+    const xs = points.map((point) => Math.log10(point[0])), ys = points.map((point) => Math.log10(point[1]));
+    const x0 = Math.min(...xs), x1 = Math.max(...xs) + 1e-9;
+    const all = tolerance ? [...ys, bound(x0), bound(x1)] : ys;
+    const y0 = Math.floor(Math.min(...all)), y1 = Math.ceil(Math.max(...all));
+    const toX = (x) => 70 + 610 * (x - x0) / (x1 - x0);
+    const toY = (y) => 150 - 135 * (y - y0) / (y1 - y0 || 1);
+    const parts = [
+      line(70, 150, 690, 150, "axis"),
+      line(70, 12, 70, 150, "axis"),
+      label(64, 20, `1e${y1}`, "end", "soft"),
+      label(64, 150, `1e${y0}`, "end", "soft"),
+      label(70, 168, `|value| ${num(10 ** x0)}`, "start", "soft"),
+      label(690, 168, num(10 ** x1), "end", "soft"),
+      curve(points.map((_, at) => [toX(xs[at]), toY(ys[at])]), "curve")
+    ];
+    if (tolerance) {
+      const steps = Array.from({ length: 21 }, (_, at) => x0 + (x1 - x0) * at / 20);
+      parts.push(curve(steps.map((x) => [toX(x), toY(bound(x))]), "tol"));
+      parts.push(label(76, Math.max(12, toY(bound(x0)) - 5), "tolerance", "start", "soft"));
+    }
+    const beside = tolerance ? `, tolerance ${tolerance[0]} + ${tolerance[1]} of the value` : "";
+    const said = `Hull of the errors from ${num(points[0][1])} to ${num(points.at(-1)?.[1])}${beside}`;
+    return figure("Largest error by size of the value", 700, 178, parts.join(""), said);
   }
-  function latency([mid, p95, low, high, runs, busy], eager) {
-    const most = Math.max(p95, eager || 0) * 1.05, X = (v) => 70 + 540 * v / most;
-    const bar = (y, v, cls, name) => `${label(64, y + 13, name, "end")}<rect x="70" y="${y}" width="${(X(v) - 70).toFixed(1)}" height="18" class="${cls}"/>${label(X(v) + 6, y + 13, ms(v), "start")}`;
-    const inner = (eager ? bar(4, eager, "bar2", "eager") : "") + bar(32, mid, "bar", "ONNX") + line(X(low), 28, X(low), 54, "mark") + line(X(high), 28, X(high), 54, "mark") + line(X(low), 41, X(high), 41, "mark") + line(X(p95), 36, X(p95), 46, "axis");
-    const text = `Median ${ms(mid)}, 95 % interval ${ms(low)} to ${ms(high)}, p95 ${ms(p95)}, ${runs} runs${eager ? `; eager ${ms(eager)}, ${num(eager / mid)} times as long` : ""}${busy ? "; the machine was busy" : ""}`;
-    return figure("Median and its 95 % interval", 700, 60, inner, text) + `<p class="note">${text}</p>`;
+  function latencyFigure(latency, eager) {
+    const { median: middle, p95, low, high } = latency;
+    const most = Math.max(p95, eager ?? 0) * 1.05;
+    const toX = (value) => 70 + 540 * value / most;
+    const bar = (y, value, kind, name) => [
+      label(64, y + 13, name, "end"),
+      `<rect x="70" y="${y}" width="${fixed(toX(value) - 70)}" height="18" class="${kind}"/>`,
+      label(toX(value) + 6, y + 13, milliseconds(value))
+    ].join("");
+    const inner = [
+      eager ? bar(4, eager, "bar2", "eager") : "",
+      bar(32, middle, "bar", "ONNX"),
+      line(toX(low), 28, toX(low), 54, "mark"),
+      line(toX(high), 28, toX(high), 54, "mark"),
+      line(toX(low), 41, toX(high), 41, "mark"),
+      line(toX(p95), 36, toX(p95), 46, "axis")
+    ];
+    const beside = eager ? `; eager ${milliseconds(eager)}, ${num(eager / middle)} times as long` : "";
+    const said = [
+      `Median ${milliseconds(middle)}, 95 % interval ${milliseconds(low)} to ${milliseconds(high)}, `,
+      `p95 ${milliseconds(p95)}, ${latency.runs} runs${beside}${latency.isBusy ? "; the machine was busy" : ""}`
+    ].join("");
+    return `${figure("Median and its 95 % interval", 700, 60, inner.join(""), said)}<p class="note">${said}</p>`;
   }
   function sparkline(past) {
-    const timed = past.filter((p) => p[1]), most = Math.max(...timed.map((p) => p[1]), 0), low = Math.min(...timed.map((p) => p[1]), most);
-    const X = (k) => 20 + 640 * k / Math.max(1, past.length - 1), Y = (v) => 42 - 32 * (v - low) / (most - low || 1);
-    const curve = `<polyline class="curve" points="${past.map((p, k) => (p[1] ? `${X(k).toFixed(1)},${Y(p[1]).toFixed(1)}` : "")).filter(Boolean).join(" ")}"/>`;
-    const dots = past.map((p, k) => `<circle cx="${X(k).toFixed(1)}" cy="56" r="4" class="dot${BAD.has(VERDICTS[p[0]]) ? " bad" : ""}"><title>${p[2]} ${VERDICTS[p[0]]} ${p[1] ? ms(p[1]) : ""}</title></circle>`).join("");
-    const bad = past.filter((p) => BAD.has(VERDICTS[p[0]])).length;
-    return figure(`Last ${past.length} runs: latency ${timed.length ? `${ms(low)} to ${ms(most)}` : "not measured"}, ${bad} bad`, 680, 64, curve + dots);
+    const timed = past.flatMap((one) => one.latency ? [one.latency] : []);
+    const most = Math.max(...timed, 0), low = Math.min(...timed, most);
+    const toX = (at) => 20 + 640 * at / Math.max(1, past.length - 1);
+    const toY = (value) => 42 - 32 * (value - low) / (most - low || 1);
+    const points = past.flatMap((one, at) => one.latency ? [[toX(at), toY(one.latency)]] : []);
+    const dots = past.map((one, at) => {
+      const said = `${one.started} ${one.verdict} ${one.latency ? milliseconds(one.latency) : ""}`;
+      const kind = unexpected.has(one.verdict) ? "dot bad" : "dot";
+      return `<circle cx="${fixed(toX(at))}" cy="56" r="4" class="${kind}"><title>${said}</title></circle>`;
+    });
+    const bad = past.filter((one) => unexpected.has(one.verdict)).length;
+    const span = timed.length ? `${milliseconds(low)} to ${milliseconds(most)}` : "not measured";
+    return figure(`Last ${past.length} runs: latency ${span}, ${bad} bad`, 680, 64, curve(points, "curve") + dots.join(""));
   }
-  function bars(title, pairs, text) {
-    const top = pairs.filter((p) => p[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 15);
-    if (!top.length) return "";
-    const most = top[0][1], least = top.at(-1)[1], row = 20;
-    const wide = most / least > 20, X = (v) => 190 * (wide ? Math.log(2 * v / least) / Math.log(2 * most / least) : v / most); // one must not hide all others
-    if (wide) title += " (logarithmic)";
-    const inner = top.map(([n, v], k) => `${label(150, k * row + 14, n.length > 20 ? n.slice(0, 19) + "…" : n, "end")}<rect class="bar" x="156" y="${k * row + 3}" width="${X(v).toFixed(1)}" height="14"/>${label(162 + X(v), k * row + 14, text(v), "start", "soft")}`).join("");
-    return figure(title, 430, top.length * row + 4, inner, `${title}: ${top.map(([n, v]) => `${n} ${text(v)}`).join(", ")}`);
+  function bars(title, values, text2) {
+    const top = values.filter((pair) => pair[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, MOST_BARS);
+    const last = top.at(-1);
+    if (!last) return "";
+    const most = top[0][1], least = last[1], step = 20;
+    const isWide = most / least > WIDE_SPAN;
+    const length = (value) => 190 * (isWide ? Math.log(2 * value / least) / Math.log(2 * most / least) : value / most);
+    const heading = isWide ? `${title} (logarithmic)` : title;
+    const inner = top.map(([name, value], at) => {
+      const short2 = name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME - 1)}…` : name;
+      return [
+        label(150, at * step + 14, short2, "end"),
+        `<rect class="bar" x="156" y="${at * step + 3}" width="${fixed(length(value))}" height="14"/>`,
+        label(162 + length(value), at * step + 14, text2(value), "start", "soft")
+      ].join("");
+    });
+    const said = `${heading}: ${top.map(([name, value]) => `${name} ${text2(value)}`).join(", ")}`;
+    return figure(heading, 430, top.length * step + 4, inner.join(""), said);
   }
-  function plots() {
-    const per = (of) => [...rows].map(([m, cells]) => { const values = cells.filter((i) => i >= 0).map((i) => of(C[i])).filter((v) => v !== null && v !== undefined && v > 0); return [m, values.length ? median(values) : 0]; });
-    $("plots").innerHTML = [
-      bars("Latency, median", per((c) => (c[LAT] ? c[LAT][0] : null)), ms), bars("Speed-up over eager, median", per(ratio), (v) => `${num(v)}x`),
-      bars("File size", per((c) => (c[ONNX] ? c[ONNX][2] : null)), size), bars("Seconds of capture and translation", per(seconds), (v) => `${num(v)} s`),
+  function showPlots() {
+    const byModel = (of) => [...rows].map(([model3, own]) => {
+      const values = own.flatMap((cell) => cell ? [of(cell) ?? 0] : []).filter((value) => value > 0);
+      return [model3, values.length ? median(values) : 0];
+    });
+    if (!cells.length) return;
+    element("plots").innerHTML = [
+      bars("Latency, median", byModel((cell) => cell.latency?.median ?? null), milliseconds),
+      bars("Speed-up over eager, median", byModel((cell) => cell.speedUp), (value) => `${num(value)}x`),
+      bars("File size", byModel((cell) => cell.file?.bytes ?? null), bytes),
+      bars("Seconds of capture and translation", byModel((cell) => cell.exportSeconds), (value) => `${num(value)} s`)
     ].join("");
   }
 
-  addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("#clusters details, .about")) part.open = true; });
+  // src/cell_page.ts
+  function table(headings, lines) {
+    const cells2 = headings.map((one) => one.startsWith(">") ? `<th scope="col" class="n">${one.slice(1)}</th>` : `<th scope="col">${one}</th>`);
+    const head2 = cells2.length ? `<thead><tr>${cells2.join("")}</tr></thead>` : "";
+    return `<table class="facts">${head2}<tbody>${lines.join("")}</tbody></table>`;
+  }
+  var part = (title, html) => html ? `<h3>${title}</h3>${html}` : "";
+  var row = (name, html) => `<tr><th scope="row">${name}</th><td>${html}</td></tr>`;
+  var list = (lines) => lines.length ? `<ul>${lines.map((line2) => `<li>${escape(line2)}</li>`).join("")}</ul>` : "";
+  function cellPage(cell) {
+    const repro = [wire.repro, ...axes.map((axis) => shellWord(`matrix.${axis.key}=[${axis.of(cell)}]`))].join(" ");
+    const past = cell.past;
+    return [
+      `<div class="top"><h2 id="cell-name">${escape(cell.name)}</h2><button type="button" data-close>Close</button></div>`,
+      outcome(cell),
+      cell.message ? `<p>${escape(cell.message)}</p>` : "",
+      cell.random ? `<p class="note">${escape(cell.random)}</p>` : "",
+      part("Against the base", list(cell.changes)),
+      part("First wrong node", firstWrong(cell)),
+      cell.where?.details ? `<details><summary>Details</summary><pre>${escape(cell.where.details)}</pre></details>` : "",
+      part("Findings about the file", list(cell.findings)),
+      part("Reproduce", [...cell.questions, repro].map(commandLine).join("")),
+      part("Stages", stages(cell)),
+      part("Contract", contract(cell)),
+      part("Error against eager", errors(cell)),
+      part("Latency", cell.latency ? latencyFigure(cell.latency, cell.eager) : ""),
+      part("History", past.length > 1 ? sparkline(past) : ""),
+      part("File", file(cell)),
+      cell.log && wire.logs ? `<p><a href="${relativeAddress(wire.logs, cell.log)}">Log</a></p>` : ""
+    ].join("");
+  }
+  function outcome(cell) {
+    const at = cell.stage ? ` at ${escape(cell.stage)}` : "";
+    const mark = cell.mark ? `<span class="tag">${escape(cell.mark)}</span>` : "";
+    const kind = cell.errorClass ? `<code>${escape(cell.errorClass)}</code>` : "";
+    return `<p><span class="tag v-${cell.verdict}">${cell.verdict}${at}</span>${mark}${kind}</p>`;
+  }
+  function firstWrong(cell) {
+    const where = cell.where;
+    if (!where) return "";
+    const code = (value) => value ? `<code>${escape(value)}</code>` : "";
+    const lines = [
+      ["Source", code(where.source)],
+      ["Node", code(where.node)],
+      ["Operator", code(where.operator)],
+      ["Module", code(where.module)],
+      ["To blame", escape(where.blame)],
+      ["Bisect says", escape(where.bisected)]
+    ];
+    const known = lines.filter(([, value]) => value);
+    return known.length ? table([], known.map(([name, value]) => row(name, value))) : "";
+  }
+  function stages(cell) {
+    const lines = cell.actions.map(({ name, isCached, seconds }) => `<tr><td>${escape(name)}</td><td>${isCached ? "from the cache" : "ran"}</td><td class="n">${num(seconds)}</td></tr>`);
+    return lines.length ? table(["stage", "origin", ">seconds"], lines) : "";
+  }
+  function contract(cell) {
+    const lines = cell.contract.map(([name, asked, got]) => `<tr><th scope="row">${escape(name)}</th><td><code>${escape(asked) || "any"}</code></td><td><code>${escape(got)}</code></td></tr>`);
+    return lines.length ? table(["what", "requested", "in the file"], lines) : "";
+  }
+  function errors(cell) {
+    const runs = cell.runs;
+    if (!runs.length) return "";
+    const plotted = runs.find((run) => run.isPlotted);
+    const precise = cell.float64 ? `<p class="note">Eager in float64: ${escape(cell.float64)}.</p>` : "";
+    return [
+      table(["sizes", "worst output", ">max abs", ">max rel", ">unequal"], runs.map(runLine)),
+      plotted ? worstElement(plotted) : "",
+      precise,
+      plotted ? histogram(plotted) + hull(plotted) : ""
+    ].join("");
+  }
+  function runLine(run) {
+    if (!run.output) return `<tr><td>${escape(run.sizes)}</td><td colspan="4">${escape(run.refusal)}</td></tr>`;
+    const nonFinite = run.nonFinite ? `, ${run.nonFinite} NaN or Inf` : "";
+    return [
+      `<tr><td>${escape(run.sizes)}</td><td>${escape(run.output)} <span class="note">${escape(run.type)}</span></td>`,
+      `<td class="n">${num(run.maxAbs)}</td><td class="n">${num(run.maxRel)}</td>`,
+      `<td class="n">${run.unequal} / ${run.count}${nonFinite}</td></tr>`
+    ].join("");
+  }
+  function worstElement(run) {
+    const worst = run.worst;
+    if (!worst) return "";
+    const apart = worst.ulp === null ? "" : `, ${num(worst.ulp)} units in the last place apart`;
+    return `<p class="note" id="worst">Worst element <code>${escape(run.output + worst.index)}</code>: eager <code>${escape(worst.eager)}</code>, file <code>${escape(worst.file)}</code>${apart}; ${worst.outside} of ${run.count} elements beyond the default tolerance of ${escape(run.dtype)}.</p>`;
+  }
+  function file(cell) {
+    const found = cell.file;
+    if (!found) return "";
+    const placed = cell.placed.map(([provider, count]) => `${escape(provider)} ${count}`).join(", ") || "–";
+    const facts = table([], [
+      row("Size", bytes(found.bytes)),
+      row("Nodes", found.nodes),
+      row("sha256", `<code>${found.sha256}…</code>`),
+      row("Placed on", placed)
+    ]);
+    if (!wire.artifacts) return facts;
+    const named = axes.filter((axis) => !["provider", "exporter"].includes(axis.axis)).map((axis) => axis.word(cell));
+    const saved = escape(`${named.join("-")}.onnx`);
+    const link = `<a href="${relativeAddress(wire.artifacts, found.path)}" download="${saved}">ONNX file</a>`;
+    const look = `<code>netron ${escape(`${wire.artifacts}/${found.path}`)}</code>`;
+    return `${facts}<p>${link} (external data, if any, lies beside it; to look at it: ${look})</p>`;
+  }
 
+  // src/drawer.ts
+  var ADDRESS = "#cell=";
+  var opener = null;
+  var dialog = () => element("cell");
+  var isOpen = () => dialog().open;
+  function closeCell() {
+    dialog().close();
+  }
+  function openCell(index) {
+    opener = document.activeElement;
+    const cell = cells[index];
+    element("cell-body").innerHTML = cellPage(cell);
+    history.replaceState(null, "", `${ADDRESS}${encodeURIComponent(cell.name)}`);
+    if (!dialog().open) dialog().showModal();
+    dialog().scrollTop = 0;
+  }
+  function openFromAddress() {
+    if (!location.hash.startsWith(ADDRESS)) return;
+    const wanted = decodeURIComponent(location.hash.slice(ADDRESS.length));
+    const found = cells.find((cell) => cell.name === wanted);
+    if (found) openCell(found.index);
+  }
+  function listenToDrawer() {
+    dialog().addEventListener("close", () => {
+      history.replaceState(null, "", location.pathname + location.search);
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+    });
+    addEventListener("hashchange", openFromAddress);
+  }
+
+  // src/keys.ts
+  var STEPS = {
+    ArrowLeft: [-1, 0],
+    ArrowRight: [1, 0],
+    ArrowUp: [0, -1],
+    ArrowDown: [0, 1]
+  };
+  var SQUARE = "td[data-i]";
+  function focus(from, to) {
+    if (!to) return;
+    from.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+    to.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+  function next(from, dx, dy) {
+    let row2 = from.parentElement;
+    let column = [...row2?.children ?? []].indexOf(from);
+    for (; ; ) {
+      column += dx;
+      if (dy && row2) row2 = dy > 0 ? row2.nextElementSibling : row2.previousElementSibling;
+      const to = row2?.children[column];
+      if (!(to instanceof HTMLTableCellElement) || to.tagName !== "TD") return void 0;
+      if (to.dataset.i !== void 0) return to;
+    }
+  }
+  function keyInMatrix(event) {
+    const at = event.target.closest(SQUARE);
+    if (!at) return;
+    const step = STEPS[event.key];
+    const row2 = [...at.parentElement?.querySelectorAll(SQUARE) ?? []];
+    if (step) focus(at, next(at, ...step));
+    else if (event.key === "Enter" || event.key === " ") openCell(Number(at.dataset.i));
+    else if (event.key === "Home") focus(at, row2[0]);
+    else if (event.key === "End") focus(at, row2.at(-1));
+    else return;
+    event.preventDefault();
+  }
+  function click(event) {
+    const target = event.target;
+    const opener2 = target.closest("[data-open]"), square2 = target.closest(`#grid ${SQUARE}`);
+    if (opener2) openCell(Number(opener2.dataset.open));
+    else if (square2) openCell(Number(square2.dataset.i));
+    else if (target === element("cell") || target.closest("[data-close]")) closeCell();
+    const copy = target.closest("[data-copy]");
+    if (!copy || !navigator.clipboard) return;
+    void navigator.clipboard.writeText(copy.dataset.copy ?? "").then(() => {
+      copy.textContent = "Copied";
+    });
+  }
+  function listenToKeys() {
+    element("grid").addEventListener("keydown", keyInMatrix);
+    document.addEventListener("click", click);
+    document.addEventListener("keydown", (event) => {
+      const isTyping = /INPUT|SELECT|TEXTAREA/.test(event.target.tagName);
+      if (event.key !== "/" || isTyping || isOpen()) return;
+      event.preventDefault();
+      element("q").focus();
+    });
+  }
+
+  // src/main.ts
+  function arrange() {
+    const narrow = matchMedia("(max-width: 600px)");
+    const matrix = element("matrix"), after = matrix.nextElementSibling;
+    const place2 = () => {
+      if (narrow.matches) after.parentElement?.prepend(matrix);
+      else after.before(matrix);
+    };
+    narrow.addEventListener("change", place2);
+    place2();
+  }
+  arrange();
+  showCauses();
+  showChanges();
+  fillFilters();
+  listenToFilters();
+  listenToKeys();
+  listenToDrawer();
+  addEventListener("beforeprint", () => {
+    for (const part2 of document.querySelectorAll("#clusters details, .about")) part2.open = true;
+  });
   draw();
-  fromHash();
-  (window.requestIdleCallback || setTimeout)(plots);
+  openFromAddress();
+  (window.requestIdleCallback ?? setTimeout)(() => showPlots());
   document.documentElement.dataset.ready = "1";
 })();

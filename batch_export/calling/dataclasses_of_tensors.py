@@ -1,12 +1,14 @@
-"""Dataclasses as inputs: torch flattens those that are registered with it, and takes any other for a constant.
+"""Dataclasses as inputs and outputs: torch flattens those that are registered with it.
 
-Arrives: example inputs. Leaves: the classes among them that hold tensors, registered for this process.
+Any other is a constant among inputs, and an error among outputs. Arrives: example inputs, or a module that is about to
+be captured. Leaves: the classes among inputs or outputs that hold tensors, registered for this process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,6 +26,21 @@ def register(inputs: Any) -> None:
             with contextlib.suppress(AssertionError, TypeError, ValueError):
                 torch.export.register_dataclass(kind)
         seen |= found
+
+
+@contextlib.contextmanager
+def outputs_of(module: torch.nn.Module) -> Iterator[None]:
+    """While this is open, a call of the module registers the classes of what it returns, before torch looks at it."""
+
+    def returned(_module: torch.nn.Module, _given: object, outputs: object) -> None:
+        if not torch.compiler.is_dynamo_compiling():  # there the hook would be captured, not run
+            register(outputs)
+
+    hook = module.register_forward_hook(returned)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _holds_tensors(leaf: Any) -> bool:

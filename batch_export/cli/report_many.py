@@ -1,0 +1,65 @@
+"""Words after `report` that are about more than one run's own files: `merge` and `world`.
+
+Arguments arrive, exit codes leave.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from batch_export.cli.arguments import VerbParser, add_outputs
+from batch_export.errors import UsageError
+from batch_export.report import run_folder as files
+from batch_export.report.merged import Part, merged
+from batch_export.report.runs import records_of, resolve_run
+from batch_export.report.world import markdown
+from batch_export.sources.toolchain import distribution_version
+
+_PAGE_VERSIONS = ("batch_export", "torch", "onnxruntime", "transformers")
+
+
+def merge(arguments: list[str]) -> int:
+    """Writes the run that several runs make up; `report` of its folder renders it.
+
+    Raises:
+        UsageError: a run is none, they do not fit together, or the folder is not empty.
+    """
+    parser = VerbParser("report merge", "Puts the shards of a sweep together, as if one machine had run them all.")
+    parser.add_argument("runs", nargs="+", help="folders of runs")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="the merged run's folder, made here")
+    add_outputs(parser)
+    asked = parser.parse_args(arguments)
+    folder = asked.to.expanduser().absolute()
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"--to {asked.to} is not empty. Next step: name a folder that does not exist")
+    parts = [
+        Part(found, files.read_run(found), files.read_records(found))
+        for found in (resolve_run(word, asked.outputs) for word in asked.runs)
+    ]
+    whole = merged(parts, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write_run(folder, whole.spec, whole.cells, parts[0].run.command)
+    files.write_records(folder, whole.records)
+    print(folder)
+    return 0
+
+
+def world(arguments: list[str]) -> int:
+    """Writes the table of architectures of a run, to a file or the terminal.
+
+    Raises:
+        UsageError: the run is none.
+    """
+    parser = VerbParser("report world", "The table of architectures: shares with their denominators, failures, skips.")
+    parser.add_argument("run", help="the run's folder, latest, or latest~1")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (default: the terminal)")
+    add_outputs(parser)
+    asked = parser.parse_args(arguments)
+    records = records_of(resolve_run(asked.run, asked.outputs))
+    page = markdown(records, {name: distribution_version(name) for name in _PAGE_VERSIONS})
+    if asked.output is None:
+        sys.stdout.write(page)
+    else:
+        files.write_asked(asked.output, page.encode(), "-o")
+    return 0

@@ -1,0 +1,1 @@
+"""Collections of models: packages whose models have configurations without anybody writing YAML for them."""

@@ -1,0 +1,40 @@
+"""What no rule finds: arguments for a few config classes, by model type, and stand-ins for configs of other packages.
+
+Plain data. A hint says how a config is made small or complete, never how its model is exported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
+"""What the class' own default does not have, and its model needs for heads of 16."""
+
+_BY_LAYER = {kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("full_attention", "sliding_attention")}
+"""What classes look up by the kind of a layer, and have no default for."""
+
+_GLM = ("glm4v", "glm4v_moe", "glm46v", "glmga", "glm_ocr")
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
+    "reformer": {"axial_pos_embds": False},
+    "chameleon": {"vocabulary_map": {"<image>": 4, "IMGIMGA": 5}},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2, "num_dense_layers": 1},
+    "cohere_compass_text": {"rope_parameters": _BY_LAYER},
+    "cohere_compass": {"text_config": {"rope_parameters": _BY_LAYER}},
+    "emu3": {"vocabulary_map": {"<image>": 4}},
+    **{kind: {"text_config": {"rope_parameters": _SECTIONS}} for kind in _GLM},
+}
+"""Laid over what the shrinker found."""
+
+STAND_INS: dict[str, dict[str, Any]] = {
+    "timm_backbone": {
+        "model_type": "resnet",
+        "embedding_size": 16,
+        "hidden_sizes": [16, 32, 64, 128],
+        "depths": [1, 1, 1, 1],
+        "layer_type": "basic",
+        "out_features": ["stage2", "stage3", "stage4"],
+    },
+}
+"""By model type: configs that take the place of one that needs a package beside transformers."""

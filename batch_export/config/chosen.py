@@ -1,0 +1,125 @@
+"""The models of a matrix: from patterns to specs, out of config files and out of collections, sampled and shared out.
+
+Patterns arrive in the order of `matrix.models`; specs leave in that order, each model once. A model of a collection
+that has no configuration is a spec with the reason in `skip`. Nothing is run here; `collections/` may start a child.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from batch_export.collections.described import Described, described
+from batch_export.collections.kinds import Collection
+from batch_export.collections.registered import collection, collections
+from batch_export.config.groups import TAG, ConfigGroups, unknown
+from batch_export.config.model import model_spec
+from batch_export.errors import UsageError
+from batch_export.spec import ModelSpec
+
+_SHARD = re.compile(r"(\d+)/(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which of the chosen models a run takes.
+
+    Attributes:
+        sample: how many, drawn at random; 0: all.
+        seed: of the draw.
+        shard: `2/8` for the second of eight runs that together take all; empty: all.
+    """
+
+    sample: int = 0
+    seed: int = 0
+    shard: str = ""
+
+    def of(self, names: Sequence[str]) -> list[str]:
+        """Returns the share, in the order of the names.
+
+        Raises:
+            UsageError: the sample is negative, the shard is not `i/n`, or none is left for it.
+        """
+        if self.sample < 0:
+            raise UsageError(f"matrix.sample is a number of models, or 0 for all; got {self.sample}")
+        kept = list(names)
+        if 0 < self.sample < len(kept):
+            drawn = set(random.Random(self.seed).sample(sorted(kept), self.sample))
+            kept = [name for name in kept if name in drawn]
+        if not self.shard:
+            return kept
+        found = _SHARD.fullmatch(self.shard)
+        index, count = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not 1 <= index <= count:
+            raise UsageError(f"runner.shard must be such as 2/8, the second of eight; got {self.shard!r}")
+        part = kept[index - 1 :: count]
+        if not part:
+            raise UsageError(f"runner.shard={self.shard} has no model: {len(kept)} are chosen. Next step: fewer shards")
+        return part
+
+
+def models(patterns: Sequence[str], groups: ConfigGroups, share: Share) -> tuple[ModelSpec, ...]:
+    """Returns the models that patterns choose.
+
+    Args:
+        patterns: names, globs, `tag:<word>` and `own` of config files; `<collection>:<glob>` and
+            `<collection>:tag:<word>` of collections.
+        groups: where config files are found.
+        share: which of them are taken.
+
+    Raises:
+        UsageError: a pattern chooses nothing, or a configuration is wrong.
+    """
+    used: dict[str, Collection] = {}
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        owner, colon, inner = pattern.partition(":")
+        if not colon or pattern.startswith(TAG):
+            chosen.update(dict.fromkeys(groups.select("model", [pattern])))
+            continue
+        used[owner] = used.get(owner) or _known(owner, pattern)
+        chosen.update(dict.fromkeys(f"{owner}:{name}" for name in _matching(used[owner], inner)))
+    taken = share.of(list(chosen))
+    answers: dict[str, Described] = {}
+    for owner, one in used.items():
+        names = [name.partition(":")[2] for name in taken if name.startswith(f"{owner}:")]
+        found = described(one, names, tell=lambda sentence: print(sentence, file=sys.stderr)) if names else {}
+        answers |= {f"{owner}:{name}": answer for name, answer in found.items()}
+    return tuple(
+        _collected(name, answers[name]) if name in answers else model_spec(name, groups.load("model", name))
+        for name in taken
+    )
+
+
+def _known(owner: str, pattern: str) -> Collection:
+    if owner not in collections():
+        known = [TAG, *(f"{name}:" for name in collections())]
+        raise UsageError(unknown("collection", f"{owner}:", known) + f" in {pattern!r}")
+    return collection(owner)
+
+
+def _matching(one: Collection, inner: str) -> list[str]:
+    names: Mapping[str, tuple[str, ...]] = one.names()
+    if inner.startswith(TAG):
+        wanted = inner.removeprefix(TAG)
+        found = [name for name, tags in names.items() if wanted in tags]
+        known = sorted({TAG + tag for tags in names.values() for tag in tags})
+    else:
+        found = [name for name in names if fnmatchcase(name, inner)]
+        known = list(names)
+    if not found:
+        raise UsageError(unknown(f"model of {one.name}", inner, known))
+    return found
+
+
+def _collected(name: str, answer: Described) -> ModelSpec:
+    if isinstance(answer, str):
+        return ModelSpec(name, target="", arguments={}, inputs=(), skip=f"it cannot be built: {answer}")
+    try:
+        return model_spec(name, answer)
+    except UsageError as error:
+        return ModelSpec(name, target="", arguments={}, inputs=(), skip=f"its description is wrong: {error}")

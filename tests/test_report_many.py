@@ -1,0 +1,119 @@
+"""`report merge` and `report world`: shards put together, and the table of architectures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from batch_export.cli.report import run as report
+from batch_export.errors import UsageError
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.plan.matrix import Installed, PlannedCell, expand
+from batch_export.record import Cell, Failure, Record
+from batch_export.report import run_folder
+from batch_export.report.world import markdown, totals
+from batch_export.runtime.measuring import MeasureSpec
+from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, MatrixSpec, ModelSpec, RunnerSpec, RunSpec
+
+CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
+CORE = ExporterSpec("core", "batch_export.exporter")
+HERE = Installed({"onnxruntime": {"CPUExecutionProvider"}}, lambda name: True)
+
+
+def model(name: str, skip: str = "") -> ModelSpec:
+    inputs = (InputSpec(("x",), "float32", ("batch", 8)),)
+    return ModelSpec(name, f"models.{name}", {}, inputs, (AxisSpec("batch", 2, (1,)),), skip=skip)
+
+
+def spec(*models: ModelSpec, shard: str = "", opset: int = 20) -> RunSpec:
+    return RunSpec(
+        matrix=MatrixSpec(models, (opset,), ("static", "full"), (CPU,), (CORE,)),
+        runner=RunnerSpec(shard=shard),
+        measure=MeasureSpec(),
+        tolerances={"float32": Tolerance(1e-4, 1e-3)},
+        store_path="store",
+        output_path="out",
+    )
+
+
+def record(planned: PlannedCell) -> Record:
+    if planned.skip:
+        return Record(planned.cell, "skip", message=planned.skip)
+    if planned.cell.model == "toys:bad" and planned.cell.dynamic == "full":
+        failure = Failure("capture", "CaptureError", "a | b")
+        return Record(planned.cell, "fail", "capture", "CaptureError", "a | b", failure=failure)
+    return Record(planned.cell, "pass")
+
+
+def written(folder: Path, asked: RunSpec) -> Path:
+    folder.mkdir(parents=True)
+    cells = expand(asked.matrix, HERE)
+    run_folder.write_run(folder, asked, cells, "batch_export +sweep=world")
+    run_folder.write_records(folder, map(record, cells))
+    return folder
+
+
+UNBUILT = model("toys:none", "it cannot be built: it wants <a file>")
+
+
+def test_shards_become_the_run_that_one_machine_would_have_made(tmp_path: Path) -> None:
+    one = written(tmp_path / "one", spec(model("toys:good"), UNBUILT, shard="1/2"))
+    two = written(tmp_path / "two", spec(model("toys:bad"), shard="2/2"))
+    assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
+    stored = run_folder.read_run(tmp_path / "all")
+    assert [item.name for item in stored.spec.matrix.models] == ["toys:good", "toys:none", "toys:bad"]
+    assert stored.spec.runner.shard == ""
+    assert len(stored.cells()) == len(run_folder.read_records(tmp_path / "all")) == 6
+    assert report([str(tmp_path / "all"), "--format", "csv", "-o", str(tmp_path / "all.csv")]) == 0
+    assert len((tmp_path / "all.csv").read_text().splitlines()) == 7
+
+
+def test_runs_that_do_not_fit_together_are_one_sentence(tmp_path: Path) -> None:
+    one = written(tmp_path / "one", spec(model("toys:good")))
+    other = written(tmp_path / "other", spec(model("toys:bad"), opset=18))
+    with pytest.raises(
+        UsageError, match=r"were asked for different things: 'opsets' differs\. Next step: merge shards"
+    ):
+        report(["merge", str(one), str(other), "--to", str(tmp_path / "all")])
+    with pytest.raises(
+        UsageError, match=r"The cell toys:good/static/opset20/cpu/core is in .* and in .*different shards"
+    ):
+        report(["merge", str(one), str(one), "--to", str(tmp_path / "all")])
+    with pytest.raises(UsageError, match=r"is not empty\. Next step: name a folder that does not exist"):
+        report(["merge", str(one), "--to", str(other)])
+    assert not (tmp_path / "all").exists()
+
+
+def test_the_share_is_of_what_was_asked_and_every_skip_is_seen(tmp_path: Path) -> None:
+    cells = expand(spec(model("toys:good"), model("toys:bad"), UNBUILT).matrix, HERE)
+    records = [record(cell) for cell in cells]
+    static, full = totals(records).values()
+    assert (static.named, static.unbuilt, static.asked, static.passed, static.failed) == (3, 1, 2, 2, {})
+    assert (full.named, full.asked, full.passed, full.failed) == (3, 2, 1, {"capture": 1})
+    page = markdown(records, {"torch": "2.13"})
+    assert "| core | full | 3 | 1 | 2 | 1 | 50.0 % | capture 1 |" in page
+    assert "| `toys:bad/full/opset20/cpu/core` | capture | a \\| b |" in page
+    assert "| `toys:none` | it cannot be built: it wants &lt;a file> |" in page
+    assert "| `toys:bad` | 0.0 s | **capture** |" in page
+
+
+def test_a_model_that_eager_does_not_run_is_not_the_exporters() -> None:
+    cell = Cell("toys:odd", "static", 20, "cpu", "core")
+    failure = Failure("model", "ModelError", "model toys:odd fails in eager PyTorch")
+    broken = Record(cell, "fail", "model", "ModelError", failure.message, failure=failure)
+    (total,) = totals(
+        [broken, replace(broken, cell=replace(cell, model="toys:good"), verdict="pass", stage="")]
+    ).values()
+    assert (total.named, total.unbuilt, total.asked, total.passed) == (2, 1, 1, 1)
+
+
+def test_the_table_is_written_to_a_file_or_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = written(tmp_path / "run", spec(model("toys:good")))
+    assert report(["world", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("# Architectures that nobody chose")
+    assert report(["world", str(run), "-o", str(tmp_path / "world.md")]) == 0
+    assert (tmp_path / "world.md").read_text() == shown
