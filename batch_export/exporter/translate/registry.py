@@ -231,13 +231,21 @@ class OnnxRegistry:
         )
         return found or None
 
-    def lookup(self, target: object, *, is_complex: bool = False, native: bool | None = None) -> ONNXFunction | None:
+    def lookup(
+        self,
+        target: object,
+        *,
+        is_complex: bool = False,
+        native: bool | None = None,
+        is_refused: Callable[[ONNXFunction], bool] | None = None,
+    ) -> ONNXFunction | None:
         """The translation used for a node's target, or None.
 
         Args:
             target: the node's target.
             is_complex: whether it takes complex tensors here.
             native: False leaves out those that write it as ONNX's operator of that name; None: as `prefer_native` says.
+            is_refused: leaves out others.
         """
         native = self.prefer_native != "never" if native is None else native
         name = qualified_name(target)
@@ -246,7 +254,7 @@ class OnnxRegistry:
                 return entry
         for entry in standard_functions().get(name, ()):
             fits = entry.is_complex == is_complex and (native or not entry.native)
-            if fits and self._may_use(entry):
+            if fits and not (is_refused and is_refused(entry)) and self._may_use(entry):
                 return entry
         return None
 
@@ -258,7 +266,13 @@ class OnnxRegistry:
         Raises:
             TranslationError: if native operators are always wanted, and this one has no native form here.
         """
-        found = self.lookup(target, is_complex=is_complex)
+
+        def is_refused(entry: ONNXFunction) -> bool:  # at this opset and at every other
+            if self.prefer_native != "auto" or entry.obstacle is None:
+                return False
+            return entry.obstacle(*args, **kwargs) is not None
+
+        found = self.lookup(target, is_complex=is_complex, is_refused=is_refused)
         if found is None or found.obstacle is None:
             if self.prefer_native == "always" and (found is None or found.origin != "custom"):
                 self._require_no_later(target)
