@@ -374,6 +374,29 @@ def test_sizes_that_the_model_refuses_leave_room_for_those_that_it_takes() -> No
     assert 0 < len(ran) < len(taken)
 
 
+def test_trials_leave_buffers_as_they_were() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(1))
+            self.register_buffer("kept", torch.ones(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.total += x.mean()
+            self.kept = self.kept * 2
+            return x * 2 + self.total if x.shape[0] != 1 else x + x + self.total
+
+    model = Counting()
+    kept, total = model.kept, model.total
+    program = export(model, (torch.ones(2, 3),), dynamic_shapes=({0: "batch"},))
+    assert any(guard.holds_beyond for guard in program.captured.guards)  # it was run at a batch of one
+    assert model.total is total
+    assert model.kept is kept
+    assert (total.item(), kept.item()) == (0, 1)
+    assert program.model.graph.initializers["total"].const_value.numpy() == [0]  # type: ignore[union-attr]
+    assert_same(program(torch.ones(1, 3)), [torch.full((1, 3), 3.0)])
+
+
 def test_values_that_the_model_refuses_prove_nothing_of_sizes() -> None:
     def exact(x: torch.Tensor) -> torch.Tensor:
         torch._check(x.shape[0] > 0)
