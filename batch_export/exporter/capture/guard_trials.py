@@ -33,6 +33,8 @@ _RUNS = 32
 """Sizes at which model and program are run at all; a guard that would need more counts as one that restricts."""
 _TRIALS = 256
 """Sizes that are tried at all, those that the model refuses at once among them."""
+_AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
+"""The program does what the model does, though perhaps by other shapes than it shows."""
 _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers."""
 _RELATIONS = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
@@ -227,8 +229,7 @@ def _judged(
         return replace(guard, is_limit=True)  # else another guard says so already, which takes fewer sizes away
     if not united and any(trial.outcome is Outcome.SHAPES for _, trial in made):
         return replace(guard, is_limit=True)
-    beyond = bool(outcomes & {Outcome.AGREES, Outcome.SHAPES})
-    return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=beyond)
+    return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & _AGREEING))
 
 
 def _is_limit(guard: Guard, points: Sequence[Point], symbols: Symbols) -> bool:
