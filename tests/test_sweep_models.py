@@ -190,7 +190,7 @@ def test_caches_are_named_in_the_config(
         ({"cache": "DynamicCache"}, r"'inputs\.past\.cache' must be a dotted name such as transformers\.DynamicCache"),
         ({"layers": 0}, r"'inputs\.past\.layers' is 0, and a size there must be at least 1"),
         ({"keys": {"shape": [2]}}, r"'inputs\.past' is a cache and needs 'keys'"),
-        ({"self_attention_cache": CACHE}, r"'inputs\.past\.cross_attention_cache' is none"),
+        ({"self_attention_cache": CACHE}, r"'inputs\.past\.cross_attention_cache' is not a cache"),
     ],
 )
 def test_a_cache_that_is_described_wrongly(change: dict[str, Any], said: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from batch_export.record import Record
+from batch_export.steps import EXPORTING
 from batch_export.words import one_line
 
 Column = tuple[str, str]
@@ -142,7 +143,7 @@ def _cell(record: Record | None) -> str:
         return "skip"
     if not _is_right(record):
         return f"**{record.stage or record.verdict}**"
-    seconds = sum(action.seconds for action in record.actions if action.mnemonic in ("Capture", "Translate", "Plugin"))
+    seconds = sum(action.seconds for action in record.actions if action.mnemonic in EXPORTING)
     nodes = f", {record.onnx.nodes}" if record.onnx is not None else ""
     return f"{seconds:.1f} s{nodes}"
 

@@ -33,6 +33,8 @@ _RUNS = 32
 """Sizes at which model and program are run at all; a guard that would need more counts as one that restricts."""
 _TRIALS = 256
 """Sizes that are tried at all, those that the model refuses at once among them."""
+_AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
+"""The program does what the model does, though perhaps by other shapes than it shows."""
 _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers."""
 _RELATIONS = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
@@ -193,7 +195,7 @@ def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[obj
         return replace(guard, is_limit=True)
     if not united and any(trial.outcome is Outcome.SHAPES for _, trial in made):
         return replace(guard, is_limit=True)
-    return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=Outcome.AGREES in outcomes)
+    return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & _AGREEING))
 
 
 def _is_limit(guard: Guard, points: Sequence[Point], symbols: Symbols) -> bool:

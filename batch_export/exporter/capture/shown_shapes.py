@@ -35,10 +35,12 @@ class _Watching(torch.fx.Interpreter):
         return result
 
     def _differ(self, shown: object, made: object) -> str:
+        if isinstance(shown, torch.SymInt) and isinstance(made, int):
+            return f"{made} in place of {shown}" if self._size(shown) not in (None, made) else ""
         if not isinstance(shown, torch.Tensor) or not isinstance(made, torch.Tensor) or shown.dim() != made.dim():
             return ""
         sizes: list[object] = list(shown.shape)
-        differ = any(self._size(one) not in (None, size) for one, size in zip(sizes, made.shape, strict=True))
+        differ = any(not _is_as_shown(self._size(one), size) for one, size in zip(sizes, made.shape, strict=True))
         return f"{list(made.shape)} in place of {list(shown.shape)}" if differ else ""
 
     def _size(self, shown: object) -> int | None:
@@ -52,6 +54,11 @@ class _Watching(torch.fx.Interpreter):
             return None
         number = expression.xreplace(known)
         return int(number) if number.is_number else None
+
+
+def _is_as_shown(shown: int | None, made: int) -> bool:
+    """Whether a size is what is shown; what is left of an axis that is cut by more than it has is shown below 0."""
+    return shown is None or shown == made or (shown < 0 and made == 0)
 
 
 def other_shape(
