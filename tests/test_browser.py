@@ -117,7 +117,7 @@ def test_filters_dim_hide_and_reset(page: Any) -> None:
     assert page.locator("#grid tbody tr").first.locator("td").count() == 2
     page.select_option("#f-opset", "")
     page.fill("#q", "aten.foo")
-    page.wait_for_function("document.getElementById('shown').textContent.startsWith('1 of')")
+    page.wait_for_function("document.getElementById('shown').textContent === '1 of 12 cells, 1 model'")
     page.fill("#q", "")
     page.select_option("#sort", "bad")
     page.wait_for_function("document.querySelector('#grid tbody th').textContent === 'bert'")

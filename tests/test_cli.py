@@ -204,6 +204,27 @@ def test_a_folder_that_is_not_writable_is_3_before_any_work(
     assert calls == []
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["store.path=other"], 3, "has format '99'; this program reads and writes"),
+        (["store.remote=zz://bucket/x"], 2, "store.remote=zz://bucket/x: "),
+    ],
+)
+def test_a_store_that_is_refused_leaves_no_run_behind(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str
+) -> None:
+    calls = stand_in(monkeypatch)
+    assert command(*SMALL) == 0
+    before = Path("outputs/latest").resolve(), sorted(Path("outputs").glob("*/*/run.json"))
+    Path("other").mkdir()
+    Path("other/version").write_text("99\n")
+    assert command(*SMALL, *words) == code
+    assert said in capsys.readouterr().err
+    assert (Path("outputs/latest").resolve(), sorted(Path("outputs").glob("*/*/run.json"))) == before
+    assert len(calls) == 1
+
+
 def test_a_runs_folder_may_lie_where_no_outputs_are(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
     command(*SMALL, "hydra.run.dir=elsewhere/run", "output.path=none_yet")

@@ -51,6 +51,10 @@ def describe(name):
     while name == "works":
         pass
     inputs = {"input": {"dtype": "float32", "shape": ["batch", 8]}}
+    if name == "pair":
+        inputs = {"text": {"dtype": "int64", "shape": ["seq", 8]}, "image": {"dtype": "float32", "shape": ["batch", 8]}}
+        axes = {"seq": {"example": 2}, "batch": {"example": 2}}
+        return {"_target_": "toy_world.linear", "width": 8, "inputs": inputs, "axes": axes}
     if name == "wrong":
         inputs = {"input": {"dtype": "float31", "shape": [8]}}
     return {"_target_": "toy_world.linear", "width": 8, "inputs": inputs, "axes": {"batch": {"example": 2}}}
@@ -132,6 +136,14 @@ def test_a_description_is_made_once_until_the_function_changes(world: Path) -> N
     (world / "toy_world.py").write_text(BUILDERS + "\n# another state\n")
     described(TOYS, ["good"])
     assert (world / "asked").read_text().split() == ["good", "raises", "dies", "dies", "good"]
+
+
+def test_a_kept_description_has_inputs_and_axes_in_the_order_in_which_they_were_described(world: Path) -> None:
+    for _ in range(2):  # described, and read again
+        config = described(TOYS, ["pair"])["pair"]
+        assert not isinstance(config, str)
+        assert (list(config["inputs"]), list(config["axes"])) == (["text", "image"], ["seq", "batch"])
+    assert (world / "asked").read_text() == "pair\n"
 
 
 def test_a_child_that_cannot_start_is_one_sentence(world: Path) -> None:

@@ -188,6 +188,25 @@ def test_a_module_that_cannot_be_sent_is_one_sentence() -> None:
         sweep(models={"mine": 3})
     with pytest.raises(UsageError, match="inputs and axes describe models"):
         sweep(inputs=torch.ones(2))
+    with pytest.raises(UsageError, match=r"models is a list. Next step: name them, models=\{'mine': module\}"):
+        sweep(models=[torch.nn.ReLU()])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"forward\(input\) takes 1 argument, and the example has 2"):
+        sweep(models={"mine": torch.nn.ReLU()}, inputs=(torch.ones(2), torch.ones(3)))
+    with pytest.raises(UsageError, match=r"axes are names by dimension by input, and these are .*axes=\{'x': \{0"):
+        sweep(models={"mine": torch.nn.ReLU()}, inputs=torch.ones(2, 4), axes={"input": "batch"})
+
+
+def test_programs_of_a_sweep_go_to_outputs_below_the_home_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    small = ["runner.n_jobs=1", "measure.enabled=false", "output.path='~/mine'"]
+    run = sweep(small, models={"mine": torch.nn.ReLU()}, inputs=torch.ones(2, 4))
+    assert set(run.verdicts.values()) == {"pass"}
+    assert run.folder.is_relative_to(home / "mine")
+    assert list((home / "mine" / "tried").glob("mine_*.pt2"))
 
 
 def test_try_sweeps_over_a_model_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from batch_export.numbers.tolerances import Tolerance
 from batch_export.plan.matrix import Installed, PlannedCell, expand
 from batch_export.record import Cell, Failure, Record
 from batch_export.report import run_folder
+from batch_export.report.rerun import only_cell, settings
 from batch_export.report.world import markdown, totals
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
@@ -51,8 +52,11 @@ def record(planned: PlannedCell) -> Record:
 def written(folder: Path, asked: RunSpec) -> Path:
     folder.mkdir(parents=True)
     cells = expand(asked.matrix, HERE)
-    run_folder.write_run(folder, asked, cells, "batch_export +sweep=world")
+    shard = f" runner.shard={asked.runner.shard}" if asked.runner.shard else ""
+    asked = replace(asked, overrides=("+sweep=world", *shard.split()))
+    run_folder.write_run(folder, asked, cells, f"batch_export +sweep=world{shard}")
     run_folder.write_records(folder, map(record, cells))
+    run_folder.write_whole(folder / run_folder.SUMMARY_FILE, b'{"wall_s": 1.5, "ran": 3, "cached": 1}')
     return folder
 
 
@@ -67,8 +71,32 @@ def test_shards_become_the_run_that_one_machine_would_have_made(tmp_path: Path) 
     assert [item.name for item in stored.spec.matrix.models] == ["toys:good", "toys:none", "toys:bad"]
     assert stored.spec.runner.shard == ""
     assert len(stored.cells()) == len(run_folder.read_records(tmp_path / "all")) == 6
+    assert stored.command == "batch_export +sweep=world"
+    assert stored.spec.overrides == ("+sweep=world",)
+    counts = run_folder.read_counts(tmp_path / "all")
+    assert (counts.wall_s, counts.ran, counts.cached, counts.interrupted) == (3.0, 6, 2, False)
     assert report([str(tmp_path / "all"), "--format", "csv", "-o", str(tmp_path / "all.csv")]) == 0
     assert len((tmp_path / "all.csv").read_text().splitlines()) == 7
+
+
+def test_a_shard_that_is_missing_is_said_and_may_be_meant(tmp_path: Path) -> None:
+    first = written(tmp_path / "first", spec(model("toys:good"), shard="1/3"))
+    third = written(tmp_path / "third", spec(model("toys:bad"), shard="3/3"))
+    words = ["merge", str(first), "--to", str(tmp_path / "all")]
+    with pytest.raises(UsageError, match=r"The shards 2/3, 3/3 of this sweep are in none of these runs\. .*--partial"):
+        report(words)
+    with pytest.raises(UsageError, match=r"The shard 2/3 of this sweep is in none of these runs\."):
+        report(["merge", str(third), *words[1:]])
+    assert not (tmp_path / "all").exists()
+    assert report([*words, "--partial"]) == 0
+
+
+def test_a_command_about_one_cell_takes_no_shard_of_the_run() -> None:
+    asked = replace(spec(), overrides=("runner.shard=2/2", "runner.n_jobs=1"))
+    assert settings(asked) == ["runner.n_jobs=1"]
+    line = only_cell("batch_export matrix.models=[a,b] runner.shard=2/2 runner.n_jobs=1", "a/full/opset20/cpu/core")
+    assert "shard" not in line
+    assert "runner.n_jobs=1" in line
 
 
 def test_runs_that_do_not_fit_together_are_one_sentence(tmp_path: Path) -> None:
@@ -84,6 +112,10 @@ def test_runs_that_do_not_fit_together_are_one_sentence(tmp_path: Path) -> None:
         report(["merge", str(one), str(one), "--to", str(tmp_path / "all")])
     with pytest.raises(UsageError, match=r"is not empty\. Next step: name a folder that does not exist"):
         report(["merge", str(one), "--to", str(other)])
+    with pytest.raises(UsageError, match=r"run\.json is a file\. Next step: name a folder that does not exist"):
+        report(["merge", str(one), "--to", str(other / "run.json")])
+    with pytest.raises(UsageError, match=r"cannot be made \(Not a directory\)\. Next step: name another folder"):
+        report(["merge", str(one), "--to", str(other / "run.json" / "all")])
     assert not (tmp_path / "all").exists()
 
 

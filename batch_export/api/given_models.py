@@ -54,11 +54,13 @@ def configs_of(models: Mapping[str, Any], inputs: Any, axes: Mapping[str, Any] |
     Raises:
         UsageError: a model cannot be sent, or does not run; one sentence.
     """
+    if not isinstance(models, Mapping):
+        raise UsageError(f"sweep: models is a {type(models).__name__}. Next step: name them, models={{'mine': module}}")
     configs: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
     for name, model in models.items():
         require_name(name)
-        found = _described(name, model, _own(inputs, name, models), _own(axes, name, models) or {}, outputs)
+        found = _described(name, model, _own(inputs, name, models), _axes(name, _own(axes, name, models)), outputs)
         configs[name] = config_of(found)
         notes += [f"{name}: {note}" for note in found.notes]
     return Given(configs, tuple(notes), any("axes" in config for config in configs.values()))
@@ -69,7 +71,19 @@ def _own(given: Any, name: str, models: Mapping[str, Any]) -> Any:
     return given.get(name) if isinstance(given, Mapping) and given and set(given) <= set(models) else given
 
 
-def _described(name: str, model: Any, inputs: Any, axes: Mapping[str, Any], outputs: Path) -> Probed:
+def _axes(name: str, given: Any) -> Mapping[str, Mapping[int, str]]:
+    """The axes of one model; empty where none are given."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(one, Mapping) for one in given.values()):
+        raise UsageError(
+            f"model {name!r}: axes are names by dimension by input, and these are {given!r}. "
+            "Next step: axes={'x': {0: 'batch'}}"
+        )
+    return given
+
+
+def _described(name: str, model: Any, inputs: Any, axes: Mapping[str, Mapping[int, str]], outputs: Path) -> Probed:
     words = [inputs] if isinstance(inputs, str) else list(inputs) if _is_words(inputs) else []
     if words and axes:
         raise UsageError(f"model {name!r}: axes go with tensors; words name their own, as in 'x=float32[batch,8]'")

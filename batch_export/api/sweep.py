@@ -168,7 +168,7 @@ def _words_for(
     given = {word.lstrip("+").partition("=")[0]: word.partition("=")[2] for word in overrides}
     if "matrix.models" in given:
         raise UsageError("sweep: models are given by models=... and by matrix.models; leave one of them out")
-    outputs = Path(given.get("output.path", "outputs").strip("'\""))
+    outputs = Path(given.get("output.path", "outputs").strip("'\"")).expanduser()
     found = configs_of(models, inputs, axes, outputs)
     for note in found.notes:
         warnings.warn(note, stacklevel=3)

@@ -11,8 +11,10 @@ from pathlib import Path
 from batch_export.cli.arguments import VerbParser, add_outputs
 from batch_export.errors import UsageError
 from batch_export.report import run_folder as files
-from batch_export.report.merged import Part, merged
+from batch_export.report.formats import SUMMARIES, Subject, write
+from batch_export.report.merged import Part, added, merged
 from batch_export.report.runs import records_of, resolve_run
+from batch_export.report.summary import summarise
 from batch_export.report.world import markdown
 from batch_export.sources.toolchain import distribution_version
 
@@ -20,27 +22,38 @@ _PAGE_VERSIONS = ("batch_export", "torch", "onnxruntime", "transformers")
 
 
 def merge(arguments: list[str]) -> int:
-    """Writes the run that several runs make up; `report` of its folder renders it.
+    """Writes the run that several runs make up, with its summary; `report` of its folder renders it.
 
     Raises:
-        UsageError: a run is none, they do not fit together, or the folder is not empty.
+        UsageError: a run is none, they do not fit together, a shard is missing, or the folder is not empty.
     """
     parser = VerbParser("report merge", "Puts the shards of a sweep together, as if one machine had run them all.")
     parser.add_argument("runs", nargs="+", help="folders of runs")
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="the merged run's folder, made here")
+    parser.add_argument("--partial", action="store_true", help="merge them even where shards are missing")
     add_outputs(parser)
     asked = parser.parse_args(arguments)
     folder = asked.to.expanduser().absolute()
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"--to {asked.to} is not empty. Next step: name a folder that does not exist")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        what = "not empty" if folder.is_dir() else "a file"
+        raise UsageError(f"--to {asked.to} is {what}. Next step: name a folder that does not exist")
     parts = [
         Part(found, files.read_run(found), files.read_records(found))
         for found in (resolve_run(word, asked.outputs) for word in asked.runs)
     ]
-    whole = merged(parts, folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    files.write_run(folder, whole.spec, whole.cells, parts[0].run.command)
+    whole = merged(parts, folder, partial=asked.partial)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--to {asked.to} cannot be made ({error.strerror}). Next step: name another folder"
+        ) from error
+    files.write_run(folder, whole.spec, whole.cells, whole.command)
     files.write_records(folder, whole.records)
+    records = records_of(folder)
+    counts = added(files.read_counts(part.folder) for part in parts)
+    summary = summarise(records, counts, whole.command, allow_flaky=whole.spec.runner.allow_flaky)
+    write(Subject(folder, records, summary), SUMMARIES)
     print(folder)
     return 0
 

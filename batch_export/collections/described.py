@@ -25,6 +25,8 @@ from batch_export.sources.toolchain import distribution_version
 
 ROOT_VARIABLE = "BATCH_EXPORT_COLLECTIONS"
 _CHILD = "batch_export.collections.describe_child"
+_FORMAT = 2
+"""Of the files that keep descriptions. 2 (2026-11-22): inputs are in forward's order."""
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
 Described = Mapping[str, Any] | str
@@ -53,7 +55,7 @@ def described(
         for index, (name, answer) in enumerate(zip(missing, _asked(collection, missing), strict=True)):
             if not answer.get("passing"):
                 with whole_file(_file(folder, name)) as stream:
-                    stream.write(json.dumps({"name": name, **answer}, sort_keys=True).encode())
+                    stream.write(json.dumps({"name": name, **answer}).encode())  # inputs keep forward's order
             found[name] = _meant(answer)
             if index % 50 == 49:
                 tell(f"{collection.name}: {index + 1} of {len(missing)} built")
@@ -77,7 +79,7 @@ def _state(collection: Collection) -> str:
     sources = LocalSources(local_roots())
     versions = {name: distribution_version(name) for name in collection.packages}
     own = [sources.digest(dotted.partition(":")[0]) for dotted in (collection.describe, _CHILD)]
-    return digest_value([versions, own])[:24]
+    return digest_value([_FORMAT, versions, own])[:24]
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -6,6 +6,7 @@ a wrong value gets a sentence that knows the right ones. Nothing is read or reso
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from datetime import datetime
 from functools import partial
@@ -113,9 +114,10 @@ class Config:
 
 
 def register() -> None:
-    """Makes the schema known to Hydra, and the resolver for the run folder's name (time of day with milliseconds)."""
+    """Makes the schema known to Hydra, and the resolvers for the run's folder: `~`, and its name (milliseconds too)."""
     ConfigStore.instance().store(name=SCHEMA_NAME, node=Config)
     OmegaConf.register_new_resolver("batch_export_time", _time_of_day, use_cache=True, replace=True)
+    OmegaConf.register_new_resolver("batch_export_home", os.path.expanduser, replace=True)
 
 
 def known_keys(schema: type = Config, prefix: str = "") -> tuple[str, ...]:

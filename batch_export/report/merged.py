@@ -6,7 +6,8 @@ written or judged here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from batch_export.errors import UsageError
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell, Record
 from batch_export.report.run_folder import StoredRun
+from batch_export.report.summary import Counts
 from batch_export.spec import MatrixSpec, RunSpec
 
 _MAY_DIFFER = ("matrix", "runner", "store_path", "store", "output_path", "overrides", "baseline")
@@ -36,19 +38,22 @@ class Merged:
     spec: RunSpec
     cells: tuple[PlannedCell, ...]
     records: tuple[Record, ...]
+    command: str
 
 
-def merged(parts: Sequence[Part], output_path: Path) -> Merged:
+def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -> Merged:
     """Returns the run that the parts make up.
 
     Args:
         parts: at least one; no cell may be in two of them.
         output_path: the merged run's folder.
+        partial: takes them even where one of their shards is missing.
 
     Raises:
-        UsageError: the parts were asked for different things, or have a cell in common.
+        UsageError: the parts were asked for different things, have a cell in common, or lack a shard.
     """
     first = parts[0]
+    missing = [] if partial else _missing_shards(parts)
     owners: dict[Cell, Path] = {}
     for part in parts:
         _refuse_other(first, part)
@@ -59,6 +64,12 @@ def merged(parts: Sequence[Part], output_path: Path) -> Merged:
                     "Next step: merge runs of different shards"
                 )
             owners[planned.cell] = part.folder
+    if missing:
+        raise UsageError(
+            f"The {'shards' if len(missing) > 1 else 'shard'} {', '.join(missing)} of this sweep "
+            f"{'are' if len(missing) > 1 else 'is'} in none of these runs. Next step: name the run of each shard, "
+            "or say --partial"
+        )
     spec = first.run.spec
     models = tuple({model.name: model for part in parts for model in part.run.spec.matrix.models}.values())
     whole = replace(
@@ -66,9 +77,34 @@ def merged(parts: Sequence[Part], output_path: Path) -> Merged:
         matrix=replace(spec.matrix, models=models),
         runner=replace(spec.runner, shard=""),
         output_path=str(output_path),
+        overrides=tuple(word for word in spec.overrides if not _is_shard(word)),
     )
+    command = shlex.join(word for word in shlex.split(first.run.command) if not _is_shard(word))
     cells = tuple(cell for part in parts for cell in part.run.cells())
-    return Merged(whole, cells, tuple(record for part in parts for record in part.records))
+    return Merged(whole, cells, tuple(record for part in parts for record in part.records), command)
+
+
+def added(counts: Iterable[Counts]) -> Counts:
+    """Returns what several runs took and did together: seconds and actions of all of them."""
+    each = tuple(counts)
+    return Counts(
+        wall_s=sum(one.wall_s for one in each),
+        ran=sum(one.ran for one in each),
+        cached=sum(one.cached for one in each),
+        rerun_failures=sum(one.rerun_failures for one in each),
+        interrupted=any(one.interrupted for one in each),
+    )
+
+
+def _missing_shards(parts: Sequence[Part]) -> list[str]:
+    """The shards that belong to those of the parts and are none of them, such as `2/8`."""
+    given = {part.run.spec.runner.shard for part in parts} - {""}
+    totals = sorted({int(shard.partition("/")[2]) for shard in given})
+    return [f"{index}/{total}" for total in totals for index in range(1, total + 1) if f"{index}/{total}" not in given]
+
+
+def _is_shard(word: str) -> bool:
+    return word.lstrip("+").startswith("runner.shard=")
 
 
 def _refuse_other(first: Part, part: Part) -> None:

@@ -14,13 +14,13 @@ from batch_export.record import AXES, NUMERIC
 from batch_export.spec import RunSpec
 
 _FOLDER_FLAGS = ("--config-dir", "-cd")
-_OWN = ("matrix.", "hydra", "baseline")
+_OWN = ("matrix.", "runner.shard", "hydra", "baseline")
 _MATRIX = {axis: f"matrix.{axis if axis == 'dynamic' else axis + 's'}" for axis in AXES}
 _SEARCH_PATH = "hydra.searchpath"
 
 
 def settings(spec: RunSpec) -> list[str]:
-    """Returns the run's overrides without its matrix, its baseline and what is Hydra's own."""
+    """Returns the run's overrides without its matrix and shard, its baseline and what is Hydra's own."""
     return [word for word in spec.overrides if word.lstrip("+").startswith(_SEARCH_PATH) or not word.startswith(_OWN)]
 
 

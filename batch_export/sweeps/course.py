@@ -28,6 +28,7 @@ from batch_export.report.rows import rows_of, without_runs
 from batch_export.report.since import since_when
 from batch_export.report.summary import Counts, Summary, complete, completed, summarise
 from batch_export.report.terminal import tell
+from batch_export.store import open_store
 from batch_export.sweeps import conclude
 from batch_export.sweeps.job import Job
 from batch_export.sweeps.planned import planned_cells
@@ -101,6 +102,7 @@ def sweep_composed(
     Raises:
         UsageError: the configuration cannot be meant, or the matrix has none of these cells.
         RunError: a folder cannot be written.
+        StoreError: the store is another version's.
     """
     folder, outputs = composed.run_folder, Path(composed.config.output.path).expanduser()
     try:
@@ -113,6 +115,7 @@ def sweep_composed(
         files.require_writable(Path(spec.store_path), "store.path")
         files.require_writable(outputs, "output.path")  # hydra.run.dir may put the run's folder anywhere else
         files.require_writable(folder, "output.path")
+        open_store(Path(spec.store_path).expanduser(), settings=spec.store)
     except BaseException:  # Ctrl-C included
         _forget(folder)
         raise

@@ -137,7 +137,7 @@ export function draw(): void {
       if (!matching[Number(at.dataset.i)]) at.classList.add("dim");
   const first = grid.querySelector<HTMLElement>("td[data-i]:not(.dim)");
   if (first) first.tabIndex = 0;
-  element("shown").textContent = `${matching.filter(Boolean).length} of ${cells.length} cells, ${order.length} models`;
+  element("shown").textContent = `${matching.filter(Boolean).length} of ${cells.length} cells, ${order.length} model${order.length === 1 ? "" : "s"}`;
 }
 
 export function listenToFilters(): void {

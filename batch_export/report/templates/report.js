@@ -1,4 +1,4 @@
-// Made of page/src by `nox -s page`; sources e5c453dd9eccc31eb53bc39c35979614b3483960bae5a00419b901a8842e372d
+// Made of page/src by `nox -s page`; sources 53ce09f060ac9b6b0e309d9625c09d2692d3065dbfc37f8fc7d1a1c29764cc7e
 "use strict";
 (() => {
   // src/text.ts
@@ -449,7 +449,7 @@
     }
     const first = grid.querySelector("td[data-i]:not(.dim)");
     if (first) first.tabIndex = 0;
-    element("shown").textContent = `${matching.filter(Boolean).length} of ${cells.length} cells, ${order.length} models`;
+    element("shown").textContent = `${matching.filter(Boolean).length} of ${cells.length} cells, ${order.length} model${order.length === 1 ? "" : "s"}`;
   }
   function listenToFilters() {
     let waiting = 0;

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from batch_export.errors import ModelError
+from batch_export.nouns import counted
 from batch_export.spec import InputSpec
-from batch_export.stages.probe.trial import schema_of, signature_of
+from batch_export.stages.probe.trial import schema_of
 
 _NAMES = ("example_inputs", "example_input_array", "dummy_inputs")
 """Attributes under which modules keep inputs: Lightning's and transformers' among them."""
@@ -57,23 +58,22 @@ def leaves_of(module: torch.nn.Module, example: Any) -> list[InputSpec]:
     Raises:
         ModelError: it holds something that no config describes.
     """
-    names = accepted(module)
-    args, _ = _parted(example)
-    if len(args) > len(names):
-        raise ModelError(f"{signature_of(module)} takes {len(names)} arguments, and the example has {len(args)}")
-    return named_leaves(names, example)
+    return named_leaves(accepted(module), example)
 
 
 def named_leaves(names: Sequence[str] | None, example: Any) -> list[InputSpec]:
     """The same for a model that is not here: `names` are its parameters, None where only names in the example count.
 
     Raises:
-        ModelError: it holds something that no config describes, or has no names.
+        ModelError: it holds something that no config describes, has no names, or more arguments than there are.
     """
     args, kwargs = _parted(example)
     if args and names is None:
         raise ModelError("inputs of a function that is called elsewhere need names: inputs={'x': tensor}")
     names = names or []
+    if len(args) > len(names):
+        takes = f"forward({', '.join(names)}) takes {counted(len(names), 'argument')}"
+        raise ModelError(f"{takes}, and the example has {len(args)}")
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     ordered = sorted(given, key=lambda name: names.index(name) if name in names else len(names))
     return [leaf for name in ordered for leaf in _leaves((name,), given[name])]
