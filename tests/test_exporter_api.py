@@ -323,6 +323,22 @@ def test_optimize_and_passes() -> None:
         export(Twice(), (torch.ones(2),), passes=["onnx_ir.passes.common.Nothing"])
 
 
+@pytest.mark.parametrize("shapes", [None, ({0: "batch"},)])
+def test_verification_of_a_buffer_that_is_changed_and_returned(shapes: Any) -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(1), persistent=False)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            self.total += x.sum()
+            return x + self.total, self.total
+
+    model = Counting()
+    export(model, (X,), verify=True, dynamic_shapes=shapes)
+    assert model.total.item() == 0
+
+
 def test_verify(model: Affine) -> None:
     export(model, (X,), verify=True)
     target = torch.ops.aten.sum.dim_IntList

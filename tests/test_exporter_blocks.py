@@ -290,6 +290,16 @@ def test_each_copy_has_its_own_weights() -> None:
     torch.testing.assert_close(captured.program.module()(X), model(X))
 
 
+def test_a_program_with_blocks_is_tried_with_the_sizes_that_they_read() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)  # asks for the batch more than once
+    model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).eval()
+    captured = capture(model, (X,), dynamic_shapes=({0: "batch"},))
+    assert stamped(captured.blocks) == 1
+    assert not captured.restrictions
+    program = captured.traced.module(check_guards=False)
+    torch.testing.assert_close(program(X[:1]), model(X[:1]))
+
+
 def test_classes_are_as_before() -> None:
     before = dict(vars(Scaled))
     capture(Stack(*layers(Scaled, float)), (X,))

@@ -166,6 +166,21 @@ def test_all_modules_are_functions_that_call_one_another(tmp_path: Path) -> None
     assert {"LayerNorm", "Linear"} <= {node.op_type for node in layer}
 
 
+class Counting(Layer):
+    """Reads a size, which torch says is of a module that is none."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * x.shape[0]
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_sizes_are_no_module(optimize: bool, tmp_path: Path) -> None:
+    model = seeded(lambda: Stack(Counting(), Counting()))
+    program = both(model, tmp_path, True, dynamic_shapes=BATCH, optimize=optimize)
+    assert set(made(program)) == {"LayerNorm", "Linear", "Counting"}
+    assert program.functions.wanted == {one.kind for one in program.functions.made}
+
+
 @pytest.mark.parametrize("opset", [13, 17, 21, 24])
 def test_functions_are_at_the_opset_of_the_file(opset: int, tmp_path: Path) -> None:
     program = both(seeded(lambda: Stack(Layer(), Layer())), tmp_path, True, opset_version=opset)

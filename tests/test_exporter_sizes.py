@@ -180,6 +180,26 @@ def test_axes_that_the_model_adds_are_one_axis_that_broadcasts(example: int) -> 
     assert right_at(program, module, twice, itertools.product((0, 1, 2, 5), repeat=2)) == 10
 
 
+class Meeting(nn.Module):
+    """Both inputs are read on the way, each at its own size."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        one, other = torch.relu(x) * 2, torch.relu(y) * 3
+        return torch.exp((one + other).tanh()) * 2, (one + other) * one
+
+
+class Meant(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.expand_as(y) * 2
+
+
+@pytest.mark.parametrize(("module", "count"), [(Meeting(), 10), (Meant(), 7)])
+def test_values_of_axes_that_broadcast_keep_sizes_of_their_own(module: nn.Module, count: int) -> None:
+    program = export(module, twice(3, 3), dynamic_shapes=({0: "n"}, {0: "k"}))
+    assert [guard.holds_beyond for guard in program.captured.united] == [True]
+    assert right_at(program, module, twice, itertools.product((0, 1, 2, 5), repeat=2)) == count
+
+
 def test_axes_that_have_to_be_equal_are_one_axis() -> None:
     module = Function(lambda x, y: torch.cat([x, y], 1))
     with pytest.warns(ExportWarning, match=r"the axes n and k equal .*they are one axis in the file, n"):
@@ -372,6 +392,57 @@ def test_sizes_that_the_model_refuses_leave_room_for_those_that_it_takes() -> No
     ran = [trial for trial in taken if trial is not None]
     assert {trial.outcome for trial in ran} == {Outcome.AGREES}
     assert 0 < len(ran) < len(taken)
+
+
+def test_where_an_axis_is_empty_nothing_is_proven_and_little_is_lost() -> None:
+    class Pooled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return functional.adaptive_avg_pool1d(x.transpose(1, 2), 1).squeeze(-1)
+
+    with pytest.warns(ExportWarning, match="the file holds only while `n != 0`"):  # the model gives NaN
+        program = export(Pooled(), sequences(2, 5), dynamic_shapes=({0: "b", 1: "n"},))
+    assert right_at(program, Pooled(), sequences, [(1, 1), (2, 1), (0, 3), (3, 7)]) == 4
+
+
+def test_what_another_guard_says_of_an_empty_axis_takes_no_other_size_away() -> None:
+    attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
+
+    class Itself(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = attention
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+            return self.attention(x, x, x)  # type: ignore[no-any-return]  # no weights of an empty input
+
+    module = Itself().eval()
+    program = export(module, sequences(2, 5), dynamic_shapes=({0: "b", 1: "n"},))
+    (limit,) = program.captured.restrictions
+    assert set(limit.axes) == {"b", "n"}
+    assert right_at(program, module, sequences, [(1, 1), (2, 1), (1, 4), (3, 7)]) == 4
+
+
+def test_trials_leave_buffers_as_they_were() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(1))
+            self.register_buffer("kept", torch.ones(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.total += x.mean()
+            self.kept = self.kept * 2
+            return x * 2 + self.total if x.shape[0] != 1 else x + x + self.total
+
+    model = Counting()
+    kept, total = model.kept, model.total
+    program = export(model, (torch.ones(2, 3),), dynamic_shapes=({0: "batch"},))
+    assert any(guard.holds_beyond for guard in program.captured.guards)  # it was run at a batch of one
+    assert model.total is total
+    assert model.kept is kept
+    assert (total.item(), kept.item()) == (0, 1)
+    assert program.model.graph.initializers["total"].const_value.numpy() == [0]  # type: ignore[union-attr]
+    assert_same(program(torch.ones(1, 3)), [torch.full((1, 3), 3.0)])
 
 
 def test_values_that_the_model_refuses_prove_nothing_of_sizes() -> None:

@@ -60,6 +60,9 @@ def find_sources(program: torch.export.ExportedProgram, recordings: Iterable[Rec
             if node.op == "call_function":
                 placed.setdefault(number, {})[at] = node
     found = {one.number: _source(one, placed.get(one.number, {}), checks) for one in recordings if one.number in used}
+    for node in program.graph.nodes:
+        if is_copy(node):  # torch's passes make sizes one that are computed twice
+            node.update_arg(1, list(found[node.args[2]].sizes))
     if found:
         _give_names(program, found)
     SOURCES.update(found)

@@ -95,6 +95,21 @@ def likely(
     return [*choose(multiples, example, 4), *choose(held, example, 4)]
 
 
+def one_is_false(conditions: Sequence[object], symbols: Symbols, point: Mapping[str, int]) -> bool:
+    """Whether one of some conditions is false at some sizes; one that cannot be evaluated there is not."""
+    for one in conditions:
+        names = symbol_names(one)
+        code = python_code(one)
+        if code is None:
+            continue
+        try:
+            if not eval(code, dict(FUNCTIONS), {name: symbols.value(name, point) for name in names}):
+                return True
+        except (ArithmeticError, KeyError, NameError, ValueError):
+            continue
+    return False
+
+
 def _holds(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str, int]) -> bool:
     try:
         return bool(eval(code, dict(FUNCTIONS), {name: symbols.value(name, point) for name in names}))

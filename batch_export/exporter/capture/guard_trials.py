@@ -130,8 +130,9 @@ class Trials:
 def judge(captured: Captured, trials: Trials) -> None:
     """Replaces the captured program's guards by what trials made of them.
 
-    Equalities come first: axes that they tie together move together when the others are tried. Guards on axes left to
-    the exporter (`narrows`) keep that mark only where the model has more sizes than the program.
+    Equalities come first: axes that they tie together move together when the others are tried. Guards that are false
+    only where an axis is empty come before others that are false there as well. Guards on axes left to the exporter
+    (`narrows`) keep that mark only where the model has more sizes than the program.
     """
     symbols = captured.symbols
     if symbols is None:
@@ -140,13 +141,21 @@ def judge(captured: Captured, trials: Trials) -> None:
         captured.guards = [_untried(guard, trials, symbols) for guard in captured.guards]
         return
     kept = frozenset(captured.axis_names.values())
-    order = sorted(captured.guards, key=lambda guard: (not _united(guard, symbols, kept), not _is_equality(guard)))
+    order = sorted(
+        captured.guards,
+        key=lambda guard: (
+            not _united(guard, symbols, kept),
+            not _is_equality(guard),
+            not _is_false_where_empty_only(guard, trials, symbols),
+        ),
+    )
     pending = [guard.expression for guard in order if _is_pending(guard)]
     judged: list[Guard] = []
     for guard in order:
         if _is_pending(guard):
             others = [one for one in pending if one is not guard.expression]
-            guard = _judged(guard, trials, symbols, others, _united(guard, symbols, kept))
+            limits = [one.expression for one in judged if one.restricts and one.is_limit]
+            guard = _judged(guard, trials, symbols, others, limits, _united(guard, symbols, kept))
         judged.append(guard)
         if guard.unites:
             symbols.names.unite(guard.unites[1], guard.unites[0])
@@ -160,7 +169,12 @@ def _untried(guard: Guard, trials: Trials, symbols: Symbols) -> Guard:
     if not _is_pending(guard):
         return guard
     points = guard_points.against(guard.expression, symbols, trials.resizing.example)
-    return replace(guard, is_limit=True) if points and all(0 in point.values() for point in points) else guard
+    return _limit_where_empty(guard, points or ())
+
+
+def _limit_where_empty(guard: Guard, points: Sequence[Point]) -> Guard:
+    """A guard of which trials prove nothing: one that is false only where an axis is empty is a limit."""
+    return replace(guard, is_limit=True) if _are_empty(points) else guard
 
 
 def _is_pending(guard: Guard) -> bool:
@@ -171,7 +185,25 @@ def _is_equality(guard: Guard) -> bool:
     return isinstance(guard.expression, sympy.Eq)
 
 
-def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[object], united: tuple[str, ...]) -> Guard:
+def _is_false_where_empty_only(guard: Guard, trials: Trials, symbols: Symbols) -> bool:
+    if not _is_pending(guard):
+        return False
+    points = guard_points.against(guard.expression, symbols, trials.resizing.example)
+    return _are_empty(points or ())
+
+
+def _are_empty(points: Sequence[Point]) -> bool:
+    return bool(points) and all(0 in point.values() for point in points)
+
+
+def _judged(
+    guard: Guard,
+    trials: Trials,
+    symbols: Symbols,
+    others: Sequence[object],
+    limits: Sequence[object],
+    united: tuple[str, ...],
+) -> Guard:
     points = guard_points.against(guard.expression, symbols, trials.resizing.example)
     if points is None:
         return guard
@@ -181,7 +213,7 @@ def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[obj
         made += trials.at_some(likely)
     made = [(point, trial) for point, trial in made if trial.outcome is not Outcome.NOTHING]
     if points and not made:
-        return guard
+        return _limit_where_empty(guard, points)
     filled = [(point, trial.outcome) for point, trial in made if 0 not in point.values()]
     outcomes = {outcome for _, outcome in filled}
     if Outcome.DIFFERS in outcomes:
@@ -191,8 +223,10 @@ def _judged(guard: Guard, trials: Trials, symbols: Symbols, others: Sequence[obj
         if united and all(1 in point.values() for point in failing):
             return replace(guard, is_limit=True, unites=united)
         return replace(guard, is_limit=_is_limit(guard, points, symbols))
-    if any(trial.outcome is Outcome.DIFFERS for _, trial in made):
-        return replace(guard, is_limit=True)
+    differing = [point for point, trial in made if trial.outcome is Outcome.DIFFERS]
+    example = trials.resizing.example
+    if not all(guard_points.one_is_false(limits, symbols, {**example, **point}) for point in differing):
+        return replace(guard, is_limit=True)  # else another guard says so already, which takes fewer sizes away
     if not united and any(trial.outcome is Outcome.SHAPES for _, trial in made):
         return replace(guard, is_limit=True)
     return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & _AGREEING))

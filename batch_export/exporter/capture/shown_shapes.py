@@ -13,6 +13,8 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture.kept_state import state_kept
+
 
 class _Watching(torch.fx.Interpreter):
     """Runs a graph node by node and notes the first one whose tensors are not of the shapes in its metadata."""
@@ -76,6 +78,6 @@ def other_shape(
         return ""
     watching = _Watching(program, value)
     leaves = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs)))]
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with state_kept(program), torch.no_grad(), torch.random.fork_rng(devices=[]):
         watching.run(*leaves, enable_io_processing=False)
     return watching.found

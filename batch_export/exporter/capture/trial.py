@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import VerificationError
+from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
@@ -107,16 +108,10 @@ def _run(
 ) -> list[torch.Tensor]:
     """The tensors that a module gives, on copies of its inputs and of its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            result = call(*given, **keywords)
-    finally:
-        for name, buffer in module.named_buffers():
-            if name in buffers:
-                buffer.data = buffers[name]
-    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    with state_kept(module), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        result = call(*given, **keywords)
+        return [leaf.clone() for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]  # may be state
 
 
 def accepts(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:

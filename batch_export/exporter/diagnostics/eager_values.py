@@ -14,7 +14,7 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.graph.metadata import source_location, target_name
+from batch_export.exporter.graph.metadata import modules_around, source_location, target_name
 from batch_export.exporter.graph.tensor_values import to_value
 from batch_export.numbers.values import Value
 
@@ -88,8 +88,7 @@ class EagerValues:
         node = self.nodes.get(name)
         if node is None:
             return "", "", None
-        stack = node.meta.get("nn_module_stack") or {}
-        paths = [path for path, _ in stack.values()]
+        paths = [path for path, _ in modules_around(node).values()]
         return target_name(node.target), str(paths[-1]) if paths else "", source_location(node)
 
     def _placeholder_values(self) -> list[object]:

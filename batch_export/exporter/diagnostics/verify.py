@@ -7,6 +7,7 @@ per value. `require` turns a difference beyond the tolerances into an error. The
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import math
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 
 from batch_export.errors import VerificationError
+from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.search import Search
@@ -238,13 +240,10 @@ def _model_outputs(
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
     inputs, keywords = copy.deepcopy((tuple(args), dict(kwargs)))
-    state = copy.deepcopy(model.state_dict()) if isinstance(model, torch.nn.Module) else None
-    try:
-        with torch.no_grad():
-            return program.adapt_torch_outputs_to_onnx(model(*inputs, **keywords))
-    finally:
-        if state is not None:
-            model.load_state_dict(state)
+    kept = state_kept(model) if isinstance(model, torch.nn.Module) else contextlib.nullcontext()
+    with kept, torch.no_grad():
+        found = program.adapt_torch_outputs_to_onnx(model(*inputs, **keywords))
+        return [one.clone() for one in found]  # a buffer that is returned is put back
 
 
 _RUNTIMES_OWN = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})

@@ -100,16 +100,10 @@ def common(calls: list[Calls]) -> Calls:
 
 
 def _around(node: torch.fx.Node) -> Calls:
-    stack: Mapping[str, tuple[str, object]] = node.meta.get("nn_module_stack") or {}
     found = []
-    for key, (path, kind) in stack.items():
+    for key, (path, kind) in metadata.modules_around(node).items():
         number = key.rpartition("@")[2] if "@" in key else "0"
-        name = (
-            kind
-            if isinstance(kind, str)
-            else f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', kind)}"
-        )
-        found.append(ModuleCall(path, int(number) if number.isdigit() else 0, name))
+        found.append(ModuleCall(path, int(number) if number.isdigit() else 0, metadata.class_name(kind)))
     return tuple(one for one in found if one.path)
 
 

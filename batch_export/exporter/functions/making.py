@@ -272,7 +272,8 @@ class _Making:
             _replace(value, node.outputs[0], own)
             constants.append(node)
         opsets = {"": self._model.opset_imports[""]}
-        opsets.update((node.domain, self._model.opset_imports.get(node.domain, 1)) for node in own)
+        domains = sorted({node.domain for node in own})  # a set has another order in another run, and so had the file
+        opsets.update((domain, self._model.opset_imports.get(domain, 1)) for domain in domains)
         outputs = [group.nodes[at].outputs[number] for at, number in left]
         return ir.Graph(inputs, outputs, nodes=[*constants, *group.nodes], opset_imports=opsets, name=call.path)
 

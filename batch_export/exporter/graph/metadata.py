@@ -28,6 +28,7 @@ NAME_SCOPES = _PREFIX + "name_scopes"
 CLASS_HIERARCHY = _PREFIX + "class_hierarchy"
 
 
+_NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
 _TORCH_FRAME = f'File "{Path(torch.__file__).parent}{os.sep}'
 
 
@@ -36,15 +37,25 @@ def target_name(target: object) -> str:
     return str(target) if isinstance(target, torch._ops.OpOverload) else str(getattr(target, "__name__", target))
 
 
-def _class_name(kind: str | type) -> str:
+def class_name(kind: str | type) -> str:
+    """`package.module.Class`; torch's programs have it as a text, or the class itself."""
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def modules_around(node: torch.fx.Node) -> dict[str, tuple[str, str | type]]:
+    """The calls of modules around an FX node, outermost first: torch's key -> path and class.
+
+    Torch gives sizes, which it reads anew, a stack of a module that is none.
+    """
+    stack: Mapping[str, tuple[str, str | type]] = node.meta.get("nn_module_stack") or {}
+    return {key: one for key, one in stack.items() if key != _NO_MODULE}
 
 
 def node_metadata(node: torch.fx.Node) -> dict[str, str]:
     """The documented properties of one FX node: namespace, class hierarchy, fx node, name scopes, stack trace."""
-    stack = node.meta.get("nn_module_stack") or {}
+    stack = modules_around(node)
     scopes = [path for path, _ in stack.values()]
-    classes = [_class_name(kind) for _, kind in stack.values()]
+    classes = [class_name(kind) for _, kind in stack.values()]
     operator = target_name(node.target)
     parts = [name if not path else f"{path}: {name}" for path, name in zip(scopes, classes, strict=True)]
     properties = {

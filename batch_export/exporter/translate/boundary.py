@@ -101,6 +101,16 @@ def _refused(written: Sequence[tuple[str, str, torch.fx.Node, torch.fx.Node]]) -
     )
 
 
+def _without_numbers(writer: torch.fx.Node) -> TranslationError:
+    return TranslationError(
+        "forward writes to a tensor that it makes itself, of which torch keeps no numbers (as with tensor.data)",
+        node=writer.name,
+        operator=metadata.target_name(writer.target),
+        source=metadata.source_location(writer),
+        next_step="write to the tensor itself, or to tensor.detach()",
+    )
+
+
 def _as_default_float(translator: Translator, value: ir.Value) -> ir.Value:
     """A number that the model gives, which it computes in float64, as the tensor that torch makes of Python numbers."""
     if value.dtype != ir.DataType.DOUBLE:
@@ -166,6 +176,8 @@ def bind_outputs(
         is_input = spec.kind == InputKind.USER_INPUT
         kind = OutputKind.USER_INPUT_MUTATION if is_input else OutputKind.BUFFER_MUTATION
         name = node.name if is_input else str(spec.target)
+        if node not in env:
+            raise _without_numbers(writer)
         written.append((name, kind.name, node, writer))
     shared_memory.refuse_shared(program, [target for target, _, _, _ in written])
     if written and mutations == "error":
