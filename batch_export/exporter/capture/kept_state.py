@@ -21,8 +21,11 @@ def state_kept(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         for one, own in held:
-            one._buffers.clear()
-            one._buffers.update(own)
+            if isinstance(one._buffers, dict):  # a TorchScript module's cannot come or go
+                one._buffers.clear()
+            for name, buffer in own.items():
+                if name not in one._buffers or one._buffers[name] is not buffer:
+                    one._buffers[name] = buffer
         for buffer, value in values.items():
             _put_back(buffer, value)
 
