@@ -135,6 +135,22 @@ def test_the_workflow_of_pushes_exports_the_small_models_and_keeps_the_report(tm
     assert [step["uses"].split("@")[0].rpartition("/")[2] for step in caches] == ["restore", "save"]
 
 
+def test_a_red_night_keeps_the_store_and_the_history() -> None:
+    (shown,) = re.findall(
+        r"^```yaml title=[^\n]*nightly.yml\"\n(.*?)^```",
+        (PROJECT / "docs" / "tutorial.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    workflows = [yaml.safe_load(shown), *(loaded(f".github/workflows/{name}") for name in WORKFLOWS)]
+    for workflow in workflows:
+        steps = [step for job in workflow["jobs"].values() for step in job["steps"] if "cache" in step.get("uses", "")]
+        assert [step["uses"] for step in steps if step["uses"].startswith("actions/cache@")] == []
+        saved = [step for step in steps if "cache/save" in step["uses"]]
+        assert saved
+        assert {step["if"] for step in saved} == {"always()"}
+    assert gitlab_job(loaded("examples/gitlab/gitlab-ci.yml"), "nightly")["cache"]["when"] == "always"
+
+
 def test_every_other_session_that_a_workflow_calls_is_there(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     for name in WORKFLOWS:
