@@ -57,3 +57,16 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def cache_folder(variable: str, name: str) -> Path:
+    """Returns the folder that an environment variable names, or `batch_export/NAME` in the user's cache folder.
+
+    It may not exist.
+    """
+    given = os.environ.get(variable, "")
+    if given:
+        return Path(given).expanduser().absolute()
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    return base / "batch_export" / name

@@ -19,7 +19,7 @@ from typing import Any
 from batch_export.collections.kinds import Collection
 from batch_export.digest import digest_value
 from batch_export.errors import RunError
-from batch_export.files import whole_file
+from batch_export.files import cache_folder, whole_file
 from batch_export.sources.closure import LocalSources, local_roots
 from batch_export.sources.toolchain import distribution_version
 
@@ -66,12 +66,7 @@ def root() -> Path:
     """Returns the folder of all descriptions: that of BATCH_EXPORT_COLLECTIONS, or `batch_export/collections` in the
     user's cache folder. It may not exist.
     """
-    given = os.environ.get(ROOT_VARIABLE, "")
-    if given:
-        return Path(given).expanduser().absolute()
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
-    return base / "batch_export" / "collections"
+    return cache_folder(ROOT_VARIABLE, "collections")
 
 
 def _state(collection: Collection) -> str:

@@ -19,7 +19,7 @@ import msgspec
 from batch_export.digest import digest_file, digest_value
 from batch_export.environments.request import Language, Request
 from batch_export.errors import UsageError
-from batch_export.files import whole_file
+from batch_export.files import cache_folder, whole_file
 
 ROOT_VARIABLE = "BATCH_EXPORT_ENVIRONMENTS"
 MARKER = "environment.json"
@@ -78,12 +78,7 @@ def root() -> Path:
     """Returns the folder of all environments: that of BATCH_EXPORT_ENVIRONMENTS, or `batch_export/environments` in the
     user's cache folder. It may not exist.
     """
-    given = os.environ.get(ROOT_VARIABLE, "")
-    if given:
-        return Path(given).expanduser().absolute()
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
-    return base / "batch_export" / "environments"
+    return cache_folder(ROOT_VARIABLE, "environments")
 
 
 def folder_of(wanted: Request) -> Path:

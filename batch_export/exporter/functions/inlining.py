@@ -14,6 +14,7 @@ import onnx_ir.passes.common as common_passes
 from batch_export.exporter.functions import calls as module_calls
 from batch_export.exporter.functions.calls import Calls, ModuleCall
 from batch_export.exporter.functions.making import MODULE, ModuleFunction
+from batch_export.exporter.graph.free_names import free_name
 
 
 def written_out(model: ir.Model, functions: Sequence[ModuleFunction]) -> ir.Model:
@@ -64,10 +65,10 @@ def _write_out(
     outputs = list(function.outputs)
     function.outputs.clear()
     for node in nodes:
-        node.name = _free(f"{call.name}/{node.name}", names)
+        node.name = free_name(f"{call.name}/{node.name}", names)
         for value in node.outputs:
             if value.name:
-                value.name = _free(f"{own}/{value.name}", names)
+                value.name = free_name(f"{own}/{value.name}", names)
     graph = model.graph
     graph.insert_before(call, nodes)
     for old, new in zip(call.outputs, outputs, strict=True):
@@ -88,12 +89,3 @@ def _write_out(
 def _parsed(text: str, kind: str) -> ModuleCall:
     path, _, number = text.partition("@")
     return ModuleCall(path, int(number or 0), kind)
-
-
-def _free(wanted: str, names: set[str | None]) -> str:
-    found, number = wanted, 0
-    while found in names:
-        number += 1
-        found = f"{wanted}_{number}"
-    names.add(found)
-    return found

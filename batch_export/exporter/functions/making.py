@@ -19,6 +19,7 @@ from batch_export.exporter.functions import calls as module_calls
 from batch_export.exporter.functions.calls import Calls, ModuleCall, owners_of, within
 from batch_export.exporter.functions.groups import Group, common_shape, group_of, is_parameter, is_weight
 from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph.free_names import free_name
 
 _FIRST_IR_VERSION = 8
 """The first IR version whose models have functions."""
@@ -256,7 +257,7 @@ class _Making:
         names |= {value.name for node in own for body in _bodies(node) for value in body.inputs}
         inputs, constants = [], []
         for value in self._given(group):
-            stands = ir.Value(name=_free(_short(value, call), names), type=value.type, shape=_copied(value.shape))
+            stands = ir.Value(name=free_name(_short(value, call), names), type=value.type, shape=_copied(value.shape))
             _replace(value, stands, own)
             inputs.append(stands)
         for value in group.constants:
@@ -266,7 +267,7 @@ class _Making:
                 "Constant",
                 [],
                 [ir.AttrTensor("value", value.const_value)],
-                outputs=[ir.Value(name=_free(value.name or "constant", names), type=value.type, shape=value.shape)],
+                outputs=[ir.Value(name=free_name(value.name or "constant", names), type=value.type, shape=value.shape)],
             )
             node.name = f"node_{node.outputs[0].name}"
             _replace(value, node.outputs[0], own)
@@ -307,15 +308,6 @@ def _short(value: ir.Value, call: ModuleCall) -> str:
     """A weight's name below the module that is called."""
     name = value.name or "given"
     return name.removeprefix(f"{call.path}.") if is_weight(value) else name
-
-
-def _free(wanted: str, names: set[str | None]) -> str:
-    found, number = wanted, 0
-    while found in names:
-        number += 1
-        found = f"{wanted}_{number}"
-    names.add(found)
-    return found
 
 
 def _bodies(node: ir.Node) -> Iterable[ir.Graph]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from batch_export.exporter.graph import metadata, weights
+from batch_export.exporter.graph.free_names import free_name
 
 DOMAIN = "batch_export.blocks"
 """Of the nodes that stand for blocks; none is left in a finished model."""
@@ -202,19 +203,10 @@ def _constants(model: ir.Model, body: Body, names: set[str | None]) -> dict[ir.V
             continue
         copy = _copy(value)
         copy.const_value = value.const_value
-        copy.name = _unique(value.name or "const", names)
+        copy.name = free_name(value.name or "const", names)
         model.graph.initializers[copy.name] = copy
         made[value] = copy
     return made
-
-
-def _unique(wanted: str, names: set[str | None]) -> str:
-    name, number = wanted, 0
-    while name in names:
-        number += 1
-        name = f"{wanted}_{number}"
-    names.add(name)
-    return name
 
 
 class _Text:
@@ -244,11 +236,11 @@ class _Template:
         outputs = []
         for value, text in zip(self.node.outputs, self.outputs, strict=True):
             made = _copy(value)
-            made.name = _unique(text.at(site, self.path), names)
+            made.name = free_name(text.at(site, self.path), names)
             known[value] = made
             outputs.append(made)
         inputs = [None if value is None else known[value] for value in self.node.inputs]
-        result = _node(self.node, inputs, outputs, _unique(self.name.at(site, self.path), names))
+        result = _node(self.node, inputs, outputs, free_name(self.name.at(site, self.path), names))
         for key, text in self.texts.items():
             result.metadata_props[key] = text.at(site, self.path)
         return result
