@@ -153,6 +153,11 @@ class Launcher:
             if self._control is None:
                 self._start()
 
+    def prepare(self) -> None:
+        """Has the forkserver start meanwhile, since children will be needed; what goes wrong the first child says."""
+        if can_fork():
+            threading.Thread(target=self._start_quietly, name="forkserver", daemon=True).start()
+
     def close(self) -> None:
         """Ends the forkserver, and with it every child; nothing of them is left when it returns."""
         self._stopped = True  # before the lock, which whoever waits for the forkserver to start holds
@@ -160,6 +165,10 @@ class Launcher:
             if self._control is not None:
                 self._control.close()
             self._end_server()
+
+    def _start_quietly(self) -> None:
+        with contextlib.suppress(RunError, OSError):
+            self.start()
 
     def _fork(self, order: Path) -> Child:
         with self._lock:

@@ -169,7 +169,9 @@ def _run(
     try:
         with stopping_on_interrupt(site.stop):
             on_cluster = spec.runner.engine == "dask"
-            todo = [] if on_cluster else settling.from_store(surroundings.split)
+            todo = []
+            if not on_cluster:
+                todo = settling.from_store(surroundings.split, missing=site.launcher.prepare)
             if not (on_cluster or todo or settling.to_measure()):
                 return False
             from batch_export.runner.dispatch import Dispatch  # lazy: for nothing if all is cached
