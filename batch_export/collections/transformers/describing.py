@@ -19,9 +19,11 @@ from torch.utils import _pytree as pytree
 
 from batch_export.collections.transformers import hints
 from batch_export.collections.transformers.building import build, config_of
-from batch_export.collections.transformers.inputs import Attempt, Guesser, Leaf
+from batch_export.collections.transformers.configs import nested
+from batch_export.collections.transformers.inputs import Guesser
+from batch_export.collections.transformers.leaves import Attempt, Leaf
 from batch_export.collections.transformers.names import split
-from batch_export.collections.transformers.shrinking import DEGREES, nested, shrink
+from batch_export.collections.transformers.shrinking import DEGREES, shrink
 from batch_export.words import class_and_line
 
 TARGET = "batch_export.collections.transformers.building.build"
@@ -158,7 +160,7 @@ def _with_places(model: nn.Module, guesser: Guesser, attempt: Attempt) -> dict[s
     if not attempt.modality:
         return {}
     features = getattr(model, f"get_{attempt.modality}_features", None)
-    token = guesser._token(attempt.modality)
+    token = guesser.found.token(attempt.modality)
     if features is None or token is None:
         return {}
     given = {**_tensors(attempt.leaves, attempt.sizes), **{k: torch.tensor(v) for k, v in attempt.fixed.items()}}
