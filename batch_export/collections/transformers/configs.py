@@ -56,11 +56,22 @@ def beside_defaults(config: Any) -> dict[str, Any]:
     known = (
         {item.name for item in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else set(vars(config))
     )
-    return {
+    found = {
         name: value
         for name, value in vars(config).items()
         if name in known and name[:1] != "_" and _plain(value) and default.get(name, _MISSING) != value
     }
+    chosen = chosen_stages(config)
+    return {**found, "out_indices": list(chosen)} if chosen and chosen != default.get(_CHOSEN_STAGES) else found
+
+
+_CHOSEN_STAGES = "_out_indices"
+
+
+def chosen_stages(config: Any) -> list[int]:
+    """Returns the stages that a backbone gives out, where 0 is its stem; none where the config is not a backbone's."""
+    found = vars(config).get(_CHOSEN_STAGES)
+    return list(found) if isinstance(found, list | tuple) and all(isinstance(one, int) for one in found) else []
 
 
 def _plain(value: Any) -> bool:

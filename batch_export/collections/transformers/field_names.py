@@ -18,7 +18,7 @@ HEAD_DIM = re.compile(r"(head_dim|head_size|d_kv|d_head|head_width|kv_channels|r
 WIDTH = re.compile(
     r"(hidden|embed|embd|embedding|embeddings|intermediate|ffn|projection|proj|projector|model|mlp|channels?|inner|"
     r"latent|lora|fusion|output|expert|shared|stem|neck|adapter|codevector|visual|text|vision|audio|encoder|decoder|"
-    r"qformer|dense|bottleneck|mask|feature|backbone|per_layer|per_layer_input|lru|attention|moe|tdnn|conv|tokens?)"
+    r"qformer|dense|bottleneck|mask|feature|backbone|per_layer|per_layer_input|lru|attention|moe|tdnn|conv|tokens?|base)"
     r"_?(hidden)?_?(size|sizes|dim|dims|width|channels|rank)(_per_layer_input|_per_stage)?$"
     r"|^(dim|d_model|d_ff|d_inner|n_embd|n_inner|d_embed|embed_dim|emb_dim|d_latents|d_hidden|lru_width|qk_dim|embed_dims|channels|mlp_dim"
     r"|output_channels|out_channels|hidden_sizes|conv_dim|attention_dim)$|hidden_size_per_layer_input$"

@@ -10,11 +10,13 @@ import inspect
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from batch_export.collections.transformers.config_sizes import ConfigSizes
+from batch_export.collections.transformers.configs import value_of
 from batch_export.collections.transformers.leaves import Attempt, Leaf
-from batch_export.collections.transformers.shapes_by_name import GRIDS, ShapesByName
+from batch_export.collections.transformers.shapes_by_name import GRIDS, SIDES, ShapesByName
 
 _MOST_PRODUCTS = 24
 
@@ -48,7 +50,7 @@ class Guesser:
             for name, parameter in self.parameters.items()
             if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
         ]
-        needed = [name for name in needed if name not in GRIDS]
+        needed = [name for name in needed if name not in GRIDS and name not in SIDES]
         chosen = list(dict.fromkeys([*([self.main] if self.main in names else []), *needed, *also]))
         text = [name for name in ("input_ids",) if name in names]
         seen = [name for name in ("pixel_values", "input_features", "input_values") if name in names]
@@ -60,6 +62,7 @@ class Guesser:
             [
                 every,
                 [*every, *masks],
+                [*needed, *also, *seen],
                 [*chosen, *decoder],
                 [*chosen, *masks],
                 [*chosen, *text, *places],
@@ -75,6 +78,12 @@ class Guesser:
             options = [self.shapes.options(name, base) for name in base]
             for picked in itertools.islice(itertools.product(*options), _MOST_PRODUCTS):
                 yield from self._completed(dict(zip(base, picked, strict=True)))
+        ends = value_of(self.found.config, "eos_token_id")
+        if "decoder_input_ids" in names and text and isinstance(ends, int):
+            # What is read where a text ends; the decoder's text is made of the encoder's.
+            ids = self.shapes.options("input_ids", text)[0]
+            for attempt in self._completed({"input_ids": ids}):
+                yield replace(attempt, prefix=(ends,))
 
     def _completed(self, leaves: dict[str, Leaf]) -> Iterator[Attempt]:
         fixed: dict[str, Any] = {}
@@ -91,6 +100,11 @@ class Guesser:
             fixed |= self._grid(patches)
             if "input_ids" in leaves:  # one grid is one image, so that it is one row
                 leaves = {name: leaf.one_row() for name, leaf in leaves.items()}
+        if any(name in self.parameters for name in SIDES) and "pixel_values" in leaves:
+            leaves = {name: leaf.one_row() for name, leaf in leaves.items()}
+            fixed |= {name: [[4, 4]] for name in SIDES if name in self.parameters}
+            if "pixel_attention_mask" in self.parameters:
+                leaves["pixel_attention_mask"] = Leaf("int64", (1, 16), fill=1)
         yield self._attempt(leaves, fixed, modality)
         if "image_sizes" in self.parameters and "pixel_values" in leaves:
             sized = {**fixed, "image_sizes": [[self.found.image_size(), self.found.image_size()]]}

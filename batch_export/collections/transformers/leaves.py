@@ -45,9 +45,11 @@ class Attempt:
         sizes: example sizes of the axes that the leaves name.
         fixed: arguments that no input gives, see `building.Completed`.
         modality: `image` or `audio` where places for its features go before the text.
+        prefix: ids of special tokens that go before the text in any case.
     """
 
     leaves: Mapping[str, Leaf]
     sizes: Mapping[str, int]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     modality: str = ""
+    prefix: tuple[int, ...] = ()

@@ -22,6 +22,9 @@ GRIDS = {
 }
 """Parameters that say how many patches an image has along time (0: one), height and width; one image is given."""
 
+SIDES = ("spatial_shapes", "target_sizes")
+"""Parameters that say how many patches each image has along height and width; one image is given."""
+
 
 class ShapesByName:
     """Shapes for one model's parameters.
@@ -200,6 +203,22 @@ class ShapesByName:
             Leaf("float32", ("batch", "seq", 4)),
             Leaf("float32", ("batch", "seq", 8)),
         ]
+
+    def _visual_feats(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("float32", ("batch", 5, self.found.number("visual_feat_dim", "visual_embedding_dim") or 4))]
+
+    _visual_embeds = _visual_feats
+
+    def _visual_pos(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("float32", ("batch", 5, self.found.number("visual_pos_dim") or 4))]
+
+    def _pixel_position_ids(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("int64", ("batch", 16, 2), 0, 4)]
+
+    _image_position_ids = _pixel_position_ids
+
+    def _image_embeds_position_mask(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("int64", ("batch", "seq"), fill=1)]
 
     def _past_values(self, base: Sequence[str]) -> list[Leaf]:
         length = self.found.number("context_length") or EXAMPLES["past"]

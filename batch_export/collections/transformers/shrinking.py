@@ -17,7 +17,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batch_export.collections.transformers import field_names
-from batch_export.collections.transformers.configs import beside_defaults, every, nested, own_width, text_of, value_of
+from batch_export.collections.transformers.configs import (
+    beside_defaults,
+    chosen_stages,
+    every,
+    nested,
+    own_width,
+    text_of,
+    value_of,
+)
 from batch_export.collections.transformers.hints import FIELDS
 from batch_export.collections.transformers.layers import (
     COUNTS,
@@ -28,6 +36,7 @@ from batch_export.collections.transformers.layers import (
     kept_layers,
     layer_count,
     places_among,
+    pointed_at,
 )
 
 DEGREES = ("narrow", "headed", "plain", "shallow", "whole")
@@ -88,14 +97,22 @@ class _Shrinker:
             changed[name] = {"model_type": value.model_type, **beside_defaults(value), **self.arguments(value)}
         fields = {name: value for name, value in vars(config).items() if not name.startswith("_") and name not in inner}
         known = {item.name for item in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else set(fields)
-        kept = kept_layers(fields)
-        count = len(kept) if kept else LAYERS
+        chosen = chosen_stages(config)
+        least = max(LAYERS, pointed_at(fields, chosen))
+        kept = kept_layers(fields, least)
+        count = len(kept) or least
+        if chosen and not any(isinstance(fields.get(key), list | tuple) for key in STAGES):
+            changed["out_indices"] = places_among(chosen, count, layer_count(fields))
         for name, value in fields.items():
             if name not in known or isinstance(value, bool) or field_names.CONSTANT.search(name):
                 continue
             if value is None:
                 if name in _UNSET:
                     changed[name] = _UNSET[name]
+                elif name == "sliding_window" and any(
+                    "sliding" in str(kind) for kind in fields.get("layer_types") or ()
+                ):
+                    changed[name] = WINDOW
                 elif self.degree in ("narrow", "headed") and name in ("head_dim", "num_key_value_heads"):
                     changed[name] = self.head if name == "head_dim" else self.heads // 2
                 continue
@@ -122,7 +139,7 @@ class _Shrinker:
         if is_count_of_layers(name):
             return _mapped(value, lambda old: min(old, count if name in COUNTS or not kept else LAYERS))
         if is_place_of_layers(name):
-            return places_among(value, count)
+            return places_among(value, count, layered)
         if field_names.INTERVAL.search(name) and isinstance(value, int):
             return min(value, LAYERS)
         if field_names.OFFSET.search(name) and isinstance(value, int):
@@ -239,6 +256,7 @@ class _Shrinker:
         return changed
 
 
+TOKENS = ("token_id", "token_index")
 _UNSET: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "prediction_length": 4,
@@ -247,6 +265,7 @@ _UNSET: dict[str, Any] = {
     "pad_token_id": 0,
     "mask_token_id": 1,
     "num_experts_per_tok": 2,
+    **{f"{what}_{name}": IDENTITIES - 1 - at for at, what in enumerate(("image", "video", "audio")) for name in TOKENS},
 }
 """What fields without a value are given, since a class may need them."""
 
