@@ -69,6 +69,26 @@ def test_symptoms_of_two_models_or_exporters_are_not_taken_for_one_cause(stage: 
     assert len(clusters([apart[0], _raised("a", "off by 3", opset=18, stage=stage)])) == 1
 
 
+def _at_line(exporter: str, error_class: str, source: str, operator: str = "", stage: str = "capture") -> Record:
+    found = failed(cell("m", exporter=exporter), stage, error_class, f"{exporter} says it so")
+    assert found.failure is not None
+    return replace(found, failure=replace(found.failure, source=source, operator=operator or None))
+
+
+def test_one_source_line_is_one_cause_in_the_words_of_every_exporter() -> None:
+    core = _at_line("core", "CaptureError", "/home/a/net.py:7")
+    torch = _at_line("torch", "TorchCaptureError", "/home/a/net.py:7")
+    script = _at_line("torchscript", "RuntimeError", "/home/a/net.py:7")
+    assert [len(one.records) for one in clusters([core, torch, script])] == [3]
+    elsewhere = _at_line("torch", "TorchCaptureError", "/home/a/net.py:8")
+    assert len(clusters([core, elsewhere])) == 2
+    assert len(clusters([core, _at_line("core", "DynamicShapeError", "/home/a/net.py:7")])) == 2
+    two = [_at_line(one, "X" + one, "/home/a/net.py:7", f"aten::{one}") for one in ("core", "torch")]
+    assert len(clusters(two)) == 2, "two operators of one line are two causes"
+    wrong = [_at_line(one, "X" + one, "/home/a/net.py:7", stage="mismatch") for one in ("core", "torch")]
+    assert len(clusters(wrong)) == 2
+
+
 def test_other_words_are_another_cause() -> None:
     assert len(clusters([_raised("a", "needs the argument 'width'"), _raised("b", "needs the argument 'depth'")])) == 2
 
