@@ -120,7 +120,6 @@ def browser(session: nox.Session) -> None:
         session.skip("no chromium on the path (Debian: apt-get install chromium)")
     install(session, "browser")
     session.run("pytest", "tests/test_browser.py", *session.posargs, env=ONE_THREAD)
-    session.run("python", "benchmarks/report.py", "--to", f"{session.create_tmp()}/report.html")
 
 
 @nox.session(venv_backend="none")

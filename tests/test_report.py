@@ -290,7 +290,9 @@ def test_square_brackets_in_a_message_are_not_markup() -> None:
 
 def test_an_empty_run_is_told_too() -> None:
     assert "0 cells" in rendered([])
-    assert str(counts_line(summarise([], Counts(rerun_failures=2)))).endswith("2 failures of a kind that is never cached; 0.0 s")
+    assert str(counts_line(summarise([], Counts(rerun_failures=2)))).endswith(
+        "2 failures of a kind that is never cached; 0.0 s"
+    )
 
 
 def test_markdown_escapes_what_would_be_markup() -> None:

@@ -13,7 +13,7 @@ MOST = 10
 
 
 def github_lines(records: Sequence[Record], marks: dict[Cell, str] | None = None) -> list[str]:
-    """Lines such as `::error title=...::...`, a cause each, new ones first, at most ten; what still fails is a warning."""
+    """Lines such as `::error title=...::...`, a cause each, new ones first, at most ten; old ones are warnings."""
     lines = []
     several = len({record.cell.exporter for record in records}) > 1
     by_cell = {record.cell: record for record in records}
