@@ -19,7 +19,9 @@ from batch_export.report.html_data import Bisected, ReportContext
 from batch_export.report.nights import nights_html
 from batch_export.report.summary import Counts, summarise
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path (Debian: apt-get install chromium)")
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (dependency group browser)")
 
