@@ -53,6 +53,7 @@ with open(os.path.join(scratch, "mine"), "w+") as stream:
 with open(os.path.join(scratch, "mine")) as stream:
     MINE = stream.read()
 os.listdir(scratch)
+IS_FAST = os.path.exists(os.path.join(folder, "fast"))
 shutil.rmtree(scratch)
 """
 SWEEPS = """
@@ -155,6 +156,7 @@ EDITS: dict[str, Callable[[Home], object]] = {
     "a module appears that comes before": lambda home: (home.folder / "library.py").touch(),
     "a weights file is edited": lambda home: (home.sources / "weights.bin").write_text("0.6"),
     "a file in a folder that it would have made": lambda home: (home.sources / "cache" / "table").write_text("2"),
+    "a file appears that was asked about": lambda home: (home.sources / "fast").touch(),
     "a listed folder has one more file": lambda home: (home.sources / "sizes" / "large").touch(),
     "a distribution's metadata change": upgraded,
     "a distribution is installed": reinstalled,

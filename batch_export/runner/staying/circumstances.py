@@ -45,6 +45,7 @@ def circumstances(environment: Mapping[str, str], preload: Sequence[str], toolch
     found["interpreter"] = f"{sys.executable} {sys.prefix} {sys.base_prefix} {sys.version} {sys.flags}"
     found["interpreter's file"] = _stamp(sys.executable)
     found["current folder"] = f"{os.getcwd()} {_stamp('.')}"
+    found["where modules are looked for"] = os.pathsep.join(sys.path)
     found["priority"] = f"{os.getpriority(os.PRIO_PROCESS, 0)} {os.sched_getscheduler(0)}"
     return found | dict(_of_the_system())
 

@@ -1,16 +1,19 @@
 """What this process has read and looked for since it began: files, folders, names of modules. So a server can tell
 whether anything that it has in memory would come out differently if it were read now.
 
-Watched by Python's audit hooks and as a finder that finds nothing; names of what has changed leave. A file's stamp is
+Watched by Python's audit hooks, as a finder that finds nothing, and in place of the functions that ask about files, of
+which no hook tells; names of what has changed leave. A file's stamp is
 taken before it is opened, so an edit while it is read shows later. What was read before the watch began, or by other
 code than Python's (shared libraries), is taken down afterwards: it must be older than the process.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import source_from_cache
 from pathlib import Path
@@ -28,6 +31,8 @@ _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _OF_PACKAGES = (".dist-info", ".egg-info", ".egg-link", ".egg", ".pth")
 _CUSTOM = ("sitecustomize", "usercustomize")
 _CACHE = "__pycache__"
+_ASKING = ("stat", "lstat", "access", "readlink")
+_STAT = os.stat
 
 Stamp = tuple[int, int, int, int, int]
 
@@ -45,7 +50,9 @@ class Reading:
         self._made: set[str] = set()
         self._sought: dict[str, set[str]] = {}
         self._folders: dict[str, frozenset[str] | None] = {}
+        self._kinds: dict[str, int] = {}
         self._late: set[str] = set()
+        self._asking: dict[str, Callable[..., Any]] = {}
         self._watching = False
 
     def watch(self) -> None:
@@ -59,11 +66,16 @@ class Reading:
         self._watching = True
         sys.addaudithook(self._hook)
         sys.meta_path.insert(0, self)
+        for name in _ASKING:
+            self._asking[name] = getattr(os, name)
+            self._put(name, self._noting(self._asking[name]))
 
     def finish(self) -> None:
         """Ends the watch; libraries that have come into memory meanwhile are taken down."""
         self._watching = False
         sys.meta_path.remove(self)
+        for name, asking in self._asking.items():
+            self._put(name, asking)
         self._take_late({*mapped_files(), *_module_files()} - self._files.keys())
 
     def find_spec(
@@ -83,9 +95,34 @@ class Reading:
             now = _stamp(path)
             if now != stamp or (now and path in self._late and now[4] > self._began_ns - _SLACK_NS):
                 yield path
+        for path, kind in self._kinds.items():
+            if _kind(path) != kind:
+                yield path
         for folder, names in self._folders.items():
             if self._listing(folder) != self._counting(folder, names):
                 yield f"{folder}{os.sep}"
+
+    def _noting(self, asking: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, with a note of what it is asked about."""
+
+        @functools.wraps(asking)
+        def noted(path: object, *arguments: object, **keywords: object) -> object:
+            if self._watching and keywords.get("dir_fd") is None and isinstance(path, str | bytes | os.PathLike):
+                name = os.path.abspath(os.fsdecode(path))
+                known = name in self._kinds or name in self._files or self._is_made(name)
+                if not known and not name.startswith(_SYSTEM):
+                    self._kinds[name] = _kind(name)
+            return asking(path, *arguments, **keywords)
+
+        return noted
+
+    @staticmethod
+    def _put(name: str, asking: Callable[..., Any]) -> None:
+        """Puts a function of `os` in its place; whoever asks what it can do is told the same as of the one before."""
+        for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            if getattr(os, name) in able:
+                able.add(asking)
+        setattr(os, name, asking)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
@@ -97,20 +134,20 @@ class Reading:
                 path = os.path.abspath(os.fsdecode(folder))
                 if event != "os.mkdir":
                     self._list(path)
-                elif not os.path.lexists(path):  # what is there already is not ours, whoever tries to make it again
-                    self._made.add(path)
+                else:
+                    self._make(path)
 
     def _open(self, path: str, flags: int) -> None:
         if path.startswith(_SYSTEM):
             return
-        if flags & _WRITING and not os.path.lexists(path):
-            self._made.add(path)
+        if flags & _WRITING:
+            self._make(path)
         if os.path.basename(os.path.dirname(path)) == _CACHE:
             try:
                 path = source_from_cache(path)  # made of the source, which is not opened itself
             except ValueError:
                 return
-        if os.path.isdir(path):
+        if stat.S_ISDIR(_kind(path)):
             self._list(path)
         elif path not in self._files and not self._is_made(path):
             self._files[path] = _stamp(path)
@@ -121,6 +158,12 @@ class Reading:
             self._folders[folder] = None  # now known: listing it comes here again
             self._folders[folder] = _names(folder)
 
+    def _make(self, path: str) -> None:
+        """Notes that this process is about to make something, unless it is there: then it is not ours."""
+        if not _kind(path):
+            self._made.add(path)
+            self._kinds.pop(path, None)
+
     def _is_made(self, path: str) -> bool:
         """Whether this process has made it, or a folder that it lies in; it makes few."""
         return any(path == made or path.startswith(f"{made}{os.sep}") for made in self._made)
@@ -129,7 +172,7 @@ class Reading:
         for entry in list(path):
             folder = os.path.abspath(entry)
             self._sought.setdefault(folder, set()).add(tail)
-            if os.path.isfile(folder):
+            if stat.S_ISREG(_kind(folder)):
                 self._files.setdefault(folder, _stamp(folder))  # a zip file
             else:
                 self._list(folder)
@@ -157,10 +200,18 @@ def _module_files() -> set[str]:
 
 def _stamp(path: str) -> Stamp | None:
     try:
-        status = os.stat(path)
+        status = _STAT(path)
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _kind(path: str) -> int:
+    """What is there: a file, a folder, ...; 0: nothing. Links are followed, as those who ask mostly do."""
+    try:
+        return stat.S_IFMT(_STAT(path).st_mode)
+    except (OSError, ValueError):
+        return 0
 
 
 def _names(folder: str) -> frozenset[str] | None:
