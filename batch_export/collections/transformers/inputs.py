@@ -90,6 +90,9 @@ class Guesser:
         ids = leaves.get("input_ids")
         if ids is not None and "attention_mask" in self.parameters and len(ids.shape) == 2:
             leaves = {**leaves, "attention_mask": leaves.get("attention_mask", Leaf("int64", ids.shape, fill=1))}
+        if ids is not None and "position_ids" in self.parameters and any(name in self.parameters for name in GRIDS):
+            # Else they are computed of where the mask is 1, which is a decision by data.
+            leaves = {**leaves, "position_ids": Leaf("int64", (3, *ids.shape), 0, 9)}
         modality = ""
         if "input_ids" in leaves and "pixel_values" in leaves and self.found.token("image") is not None:
             modality = "image"
