@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import sympy
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.captured import Captured
@@ -76,7 +77,10 @@ class Trials:
             spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
             inputs = self.resizing.at(sizes, spread=spread)
             if inputs is None:
-                return None
+                refused = self._refused_unmade(sizes)
+                if refused:
+                    self._known[key] = Trial(Outcome.REFUSED, refused)
+                return self._known.get(key)
             trial = self._run(*inputs, is_large=self._is_large(sizes))
             if trial.outcome is Outcome.AGREES:
                 trial = self._shown(sizes, inputs) or trial
@@ -105,6 +109,14 @@ class Trials:
             found = other_shape(self._program, given, keywords, lambda name: self._symbols.value(name, sizes))
             return Trial(Outcome.SHAPES, found) if found else None
         return None
+
+    def _refused_unmade(self, sizes: Point) -> str:
+        """Why the model does not take sizes that are too large to be made; empty where it may take them."""
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        inputs, example = (self.resizing.without_numbers(at, mode) for at in (sizes, self.resizing.example))
+        if inputs is None or example is None or refusal(self._module, *example, mode):
+            return ""  # what it refuses without numbers at the example's sizes too is not because of sizes
+        return refusal(self._module, *inputs, mode)
 
     def _is_large(self, sizes: Point) -> bool:
         return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
