@@ -22,6 +22,9 @@ GRIDS = {
 }
 """Parameters that say how many patches an image has along time (0: one), height and width; one image is given."""
 
+MERGED = ("merge_sizes",)
+"""Parameters that say how many patches of each image become one, along a side."""
+
 SIDES = ("spatial_shapes", "target_sizes")
 """Parameters that say how many patches each image has along height and width; one image is given."""
 
