@@ -33,6 +33,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2, "num_dense_layers": 1},
     "cohere_compass_text": {"rope_parameters": _BY_LAYER},
     "cohere_compass": {"text_config": {"rope_parameters": _BY_LAYER}},
+    "glm_image_text": {"rope_parameters": _SECTIONS},
+    "xmod": {"default_language": "en_XX"},
     "hunyuan_vl_text": {"rope_parameters": _SECTIONS},
     "kosmos-2": {"latent_query_num": 9},  # as many places in the text as the image has features
     "align": {"projection_dim": 640},  # the width of its images, which a coefficient makes

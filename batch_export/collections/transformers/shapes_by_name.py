@@ -212,6 +212,9 @@ class ShapesByName:
 
     _visual_embeds = _visual_feats
 
+    def _task_inputs(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("float32", ("batch", self.found.number("task_seq_len") or 8))]
+
     def _visual_pos(self, base: Sequence[str]) -> list[Leaf]:
         return [Leaf("float32", ("batch", 5, self.found.number("visual_pos_dim") or 4))]
 
