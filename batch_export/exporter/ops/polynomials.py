@@ -2,7 +2,7 @@
 
 Sources: Abramowitz and Stegun 22.7 (recurrences) and 22.4 (first two polynomials). The recurrence runs in a Loop up to
 the largest degree; an element keeps the value at its own. Degrees are cut to whole numbers, and below 0 the value is 0,
-as eager has it; NaN gives NaN, where eager's vectors give another element's value. Accuracy: that of the recurrence in
+as eager has it; NaN gives NaN, where eager gives finite numbers for some. Accuracy: that of the recurrence in
 float64.
 """
 
