@@ -34,6 +34,7 @@ from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, hold_against_given, narrower, other_rank
+from batch_export.exporter.capture.scalar_masks import masks_of_one
 from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.transforms import own_levels
@@ -95,7 +96,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                 lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 scans = free_scans() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
-                with mode as is_oblivious, lengths, scans, checks, known_constants():
+                with mode as is_oblivious, lengths, scans, checks, known_constants(), masks_of_one():
                     program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
@@ -125,6 +126,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             if captured.assumptions and not allow_assumptions:
                 raise assumptions.refused(captured.assumptions, attempts)
             assumptions.check(name, program, module, args, kwargs, captured.assumptions)
+        elif (taken := assumptions.of_assertions(program)) is not None:
+            assumptions.check_assertion(name, program, module, args, kwargs, taken)
         return captured
     if held is not None:
         return held.result()
