@@ -58,6 +58,22 @@ def test_every_strategy_captures_with_a_dynamic_axis(name: str) -> None:
     torch.testing.assert_close(captured.program.module()(torch.ones(5, 3)), 2 * torch.ones(5, 3))
 
 
+class Gathering(torch.nn.Module):
+    def forward(self, first: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        return first + sum(others)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in STRATEGIES])
+def test_every_strategy_takes_inputs_that_forward_gathers(name: str) -> None:
+    strategy = next(one for one in STRATEGIES if one[0] == name)
+    free = {"first": {0: "rows"}, "others": ({0: "rows"}, {0: "rows"})}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        captured = capture(Gathering(), (X, X, X), dynamic_shapes=free, strategies=[strategy])
+    y = torch.ones(5, 3)
+    torch.testing.assert_close(captured.program.module()(y, y, y), 3 * y)
+
+
 def test_a_branch_on_data_is_captured_by_a_later_strategy_with_a_warning() -> None:
     decided = torch.arange(1.0, 7.0).reshape(2, 3)  # all within its range decide alike
     with pytest.raises(CaptureError, match=r"a data-dependent decision would stay"):

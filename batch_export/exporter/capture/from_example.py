@@ -39,6 +39,7 @@ from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.trial import is_fake
+from batch_export.words import class_and_line
 
 GuardMode = Literal["warn", "error", "allow"]
 GUARD_MODES: tuple[GuardMode, ...] = get_args(GuardMode)
@@ -185,8 +186,7 @@ def _run_again(
 
 
 def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:
-    lines = str(error).strip().splitlines()
-    return Attempt(strategy, seconds, f"{type(error).__name__}: {lines[0] if lines else ''}", error)
+    return Attempt(strategy, seconds, class_and_line(error), error)
 
 
 @dataclass(frozen=True, slots=True)

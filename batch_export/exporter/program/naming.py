@@ -159,11 +159,13 @@ def _give_shapes(model: ir.Model, names: Collection[str]) -> None:
     known = {value: value.shape for value in all_values(model)}
     if all(shape is not None for shape in known.values()):
         return
-    ShapeInferencePass(check_type=False, strict_mode=False)(model)
+    inferred = model.clone()
+    ShapeInferencePass(check_type=False, strict_mode=False)(inferred)
+    found = {value.name: value.shape for value in all_values(inferred)}
     for value, shape in known.items():
-        words = {word for size in value.shape or () for word in _IDENTIFIER.findall(str(size))}
-        if shape is not None or not words & set(names):
-            value.shape = shape
+        given = found.get(value.name) if shape is None else None
+        if given is not None and any(set(_IDENTIFIER.findall(str(size))) & set(names) for size in given):
+            value.shape = given
 
 
 def replace_words(text: str, names: Mapping[str, str]) -> str:
