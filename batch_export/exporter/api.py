@@ -26,7 +26,6 @@ from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
-from batch_export.exporter.capture.saved_programs import loaded
 from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.functions import calls
 from batch_export.exporter.functions.making import make_functions
@@ -45,6 +44,7 @@ from batch_export.exporter.report.journal import Journal
 from batch_export.exporter.translate.boundary import MUTATIONS
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.plugin import Exporter
+from batch_export.saved_programs import loaded
 
 __all__ = ["DEFAULT_OPSET", "export", "to_onnx"]
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy
 import torch
 
+from batch_export import saved_programs
 from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms
 from batch_export.calling import caches, exported_inputs
 from batch_export.calling.axis_words import AxisExpression
 from batch_export.config.model import RESERVED_KEYS
 from batch_export.digest import digest_value
 from batch_export.errors import BatchExportError, CaptureError, LibraryMissingError, ModelError
-from batch_export.exporter.capture import saved_programs
 from batch_export.numbers.tolerances import LARGE_SCALE
 from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
