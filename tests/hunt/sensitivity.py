@@ -256,7 +256,7 @@ def _moves_nothing(func: Any) -> bool:
 
 
 def _wide(one: torch.Tensor) -> torch.Tensor:
-    return one.double() if one.dtype in _FLOATS else one.clone()
+    return one.to(torch.float64, copy=True) if one.dtype in _FLOATS else one.clone()  # a write changes nothing else
 
 
 def _in_float64(func: Any, args: Any, kwargs: Any) -> Any:
