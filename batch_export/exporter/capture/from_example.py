@@ -24,6 +24,7 @@ from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.free_lengths import free_lengths
+from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
@@ -93,8 +94,9 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             try:
                 mode = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()
                 lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
+                scans = free_scans() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
-                with mode as is_oblivious, lengths, checks, known_constants(), masks_of_one():
+                with mode as is_oblivious, lengths, scans, checks, known_constants(), masks_of_one():
                     program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
