@@ -112,6 +112,24 @@ def test_what_a_model_writes_down_and_reads_back_is_no_data() -> None:
     assert torch.equal(torch.as_tensor(result), WrittenGrid(False)(torch.full((5, 3), 2.0)))
 
 
+class Windows(torch.nn.Module):
+    """Splits by lengths that it computes of places, as window attention over a grid does."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.nn.functional.pad(torch.arange(9).reshape(3, 3), (0, 1, 0, 1), value=-1)
+        places = places.reshape(2, 2, 2, 2).permute(0, 2, 1, 3).reshape(4, -1)
+        lengths = (places != -1).sum(1)
+        order = places[places != -1]
+        parts = [part - part.mean(1, keepdim=True) for part in torch.split(x[:, order], lengths.tolist(), dim=1)]
+        return torch.cat(parts, 1)[:, torch.argsort(order)]
+
+
+def test_what_is_computed_of_places_is_no_data() -> None:
+    program = export(Windows(), (torch.randn(2, 9),), dynamic_shapes=({0: "rows"},), verify=True)
+    other = torch.randn(5, 9)
+    torch.testing.assert_close(torch.as_tensor(program(other)[0]), Windows()(other))
+
+
 class Overwritten(torch.nn.Module):
     """Writes to a constant, through a view of it or beside one, and reads it back."""
 

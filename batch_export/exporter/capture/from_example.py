@@ -28,7 +28,7 @@ from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
-from batch_export.exporter.capture.known_constants import known_constants
+from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
@@ -97,7 +97,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                 scans = free_scans() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
                 with mode as is_oblivious, lengths, scans, checks, known_constants(), masks_of_one():
-                    program = _run(strategy, module, args, kwargs, asked.torch_form)
+                    program = _run_again(name, strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 fixed = fixed_axis(error, seen, asked)
@@ -163,6 +163,27 @@ def _run(
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
     refuse_returned_operands(program)
     return program
+
+
+def _run_again(
+    name: str,
+    strategy: Callable[..., Any],
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    form: Any,
+) -> torch.export.ExportedProgram:
+    """As `_run`, and once more with what factories make known where torch's first way meets a decision by data."""
+    try:
+        return _run(strategy, module, args, kwargs, form)
+    except Exception as error:
+        if name != NON_STRICT or decision_on_data(error) is None:
+            raise
+        try:
+            with known_factories():
+                return _run(strategy, module, args, kwargs, form)
+        except Exception:
+            raise error from error.__cause__
 
 
 def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:

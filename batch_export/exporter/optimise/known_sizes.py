@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.optimise.edits import constant, known
+from batch_export.legalise.nested import graphs_of
 
 Size = int | str
 Shape = tuple[Size | None, ...]
@@ -26,7 +27,7 @@ _MOST = 64
 
 def simplify(model: ir.Model) -> int:
     """Rewrites in place; returns how many nodes became shorter or went."""
-    return sum(_Sizes(model, graph).run() for graph in (model.graph, *model.graph.subgraphs()))
+    return sum(_Sizes(model, graph).run() for graph in graphs_of(model.graph))
 
 
 def _named(shape: Sequence[Any] | ir.Shape | None) -> Shape | None:

@@ -14,6 +14,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise.passes import PassReport
+from batch_export.legalise.nested import graphs_of
 
 
 def rename(model: ir.Model, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> None:
@@ -179,7 +180,7 @@ def axis_names(model: ir.Model) -> set[str]:
 def all_values(model: ir.Model) -> Iterator[ir.Value]:
     """Every value of the model: inputs, initializers and outputs of nodes, those of bodies and functions included."""
     roots = [model.graph, *(function.graph for function in model.functions.values())]
-    for graph in (one for root in roots for one in (root, *root.subgraphs())):
+    for graph in (one for root in roots for one in graphs_of(root)):
         yield from graph.inputs
         yield from graph.initializers.values()
         for node in graph:
