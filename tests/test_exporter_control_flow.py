@@ -10,6 +10,7 @@ from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 
 from batch_export import export
+from batch_export.errors import CaptureError
 from tests.exporting import export_and_compare
 
 BATCH = ({0: "batch"},)
@@ -197,3 +198,12 @@ def test_a_branch_may_give_what_the_optimiser_finds_outside_of_it() -> None:
             return result
 
     export_and_compare(Choosing(), (torch.ones(2, 3),), (-torch.ones(2, 3),))
+
+
+def test_a_branch_that_returns_its_operand_is_refused() -> None:
+    def choosing(x: torch.Tensor) -> Any:
+        both = torch.cond(x.sum() > 0, lambda a, b: (a + b, a), lambda a, b: (a - b, b * 1), (x, x.exp()))
+        return *both, x * 2
+
+    with pytest.raises(CaptureError, match=r"a branch of torch\.cond returns its operand x as it is.*`\.clone\(\)`"):
+        export(choosing, (torch.ones(2, 3),))

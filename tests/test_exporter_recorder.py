@@ -115,6 +115,22 @@ def test_folding_integers_gives_what_onnx_gives(name: str, left: list[int], righ
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("name", ["ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin"])
+@pytest.mark.parametrize("axes", [None, [], [1], [0, -1]])
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("noop", [0, 1])
+def test_folding_reductions_gives_what_onnx_gives(name: str, axes: list[int] | None, keepdims: int, noop: int) -> None:
+    inputs = [np.array([[1, 2, 3], [4, 5, 7]])] + ([] if axes is None else [np.array(axes, dtype=np.int64)])
+    attributes = {"keepdims": keepdims, "noop_with_empty_axes": noop}
+    result = folding.evaluate(name, inputs, attributes)
+    assert result is not None
+    if axes or noop:
+        np.testing.assert_array_equal(result, evaluate_with_onnx(name, inputs, attributes))
+    else:  # onnx's evaluator does not take no axes for all of them everywhere
+        assert result.shape == ((1, 1) if keepdims else ())
+        assert result.item() == {"ReduceSum": 22, "ReduceProd": 840, "ReduceMax": 7, "ReduceMin": 1}[name]
+
+
 def test_a_body_makes_each_of_its_outputs_inside_and_once() -> None:
     recorder = Recorder(fold=False)
     outside = graph_input()

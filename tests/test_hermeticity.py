@@ -35,9 +35,15 @@ SOURCES = {
     "mine/optional.py": "def build():\n    try: import libnew\n    except ImportError: return 0\n    return 1\n",
     "mine/variable.py": f"import os\ndef build(): return os.getenv('{VARIABLE}')\n",
     "mine/every.py": "import os\ndef build(): return sorted(k for k in os.environ if k.startswith('HERMETIC_ALL'))\n",
+    "mine/program.py": f"import subprocess\ndef build(): return subprocess.getoutput('echo ${VARIABLE}')\n",
+    "mine/by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).getenv(b'HERMETIC_C') != 0\n",
+    "mine/version.py": "from importlib.metadata import version\ndef build(): return version('libver')\n",
+    "mine/plugins.py": "from importlib.metadata import entry_points\ndef build(): return not entry_points(group='a')\n",
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
+EVERY = {"every", "program", "by_c"}
+"""Models that went through all variables, or may have."""
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
 PACKAGES = {
     "libfoo/__init__.py": "def make(): return 1\n",
@@ -121,6 +127,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     install(packages, "libfoo", "1.0")
     install(packages, "libbar", "1.0", direct="aa")
     install(packages, "libnone", "1.0")
+    install(packages, "libver", "1.0")
     monkeypatch.chdir(root)
     for path in (packages, root):
         monkeypatch.syspath_prepend(str(path))
@@ -161,26 +168,27 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
     "listing": ({"listing"}, "folder shards/ has changed", lambda p: p.write("shards/2", "")),
     "folder": ({"folder"}, "", lambda p: p.write("folder/a/c.w", "new")),
     "weights": ({"weights"}, "file weights.bin has changed", lambda p: p.write("weights.bin", "2")),
-    "package": ({"package"}, "package libfoo: 1.0 -> 2.0", lambda p: install(p.packages, "libfoo", "2.0")),
+    "package": ({"package", "plugins"}, "package libfoo: 1.0 -> 2.0", lambda p: install(p.packages, "libfoo", "2.0")),
     "path install": ({"imports"}, "package libbar: 1.0 ", lambda p: install(p.packages, "libbar", "1.0", direct="bb")),
     "without metadata": (
         {"bare"},
         "package libbare: content ",
         lambda p: p.write("venv/site-packages/libbare/__init__.py", "NUMBER = 22\n"),
     ),
-    "newly installed": ({"optional"}, "package libnew: absent -> content ", _newly_installed),
+    "version": ({"version", "plugins"}, "package libver: 1.0 -> 2.0", lambda p: install(p.packages, "libver", "2.0")),
+    "newly installed": ({"optional", "plugins"}, "package libnew: absent -> content ", _newly_installed),
     "variable": (
-        {"variable", "every"},
+        {"variable", *EVERY},
         f"environment variable {VARIABLE} has another value",
         lambda p: p.monkeypatch.setenv(VARIABLE, "two"),
     ),
     "any variable": (
-        {"every"},
+        EVERY,
         "environment variable (any: all were read) has another value",
         lambda p: p.monkeypatch.setenv("HERMETIC_ALL_1", "1"),
     ),
     "a package's variable": (
-        {"imports", "every"},
+        {"imports", *EVERY},
         "environment variable LIBBAR_MODE has another value",
         lambda p: p.monkeypatch.setenv("LIBBAR_MODE", "1"),
     ),

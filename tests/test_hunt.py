@@ -20,6 +20,7 @@ from hunt.pool import Pool
 from hunt.programs import Leaf, Program, Step, source
 from hunt.reference import Reference
 from hunt.script import script
+from hunt.sensitivity import _Moving
 from hunt.shrink import shrunk
 from hunt.steps import wrong_steps
 from hunt.worker import name_of
@@ -199,6 +200,19 @@ def test_one_capture_is_judged_at_several_opsets(monkeypatch: pytest.MonkeyPatch
 def test_a_copy_within_its_own_memory_is_defined_by_nobody() -> None:
     own = Step("copy", "{0}[1:].copy_({0}[:-1])", ("x",), ())
     assert settled(own, value=torch.tensor([1.0, 2.0, 3.0])) in ("ok", "skipped")
+
+
+def test_a_write_of_overlapping_elements_is_defined_by_nobody() -> None:
+    own = Step("twice", "{0}.unfold(0, 2, 1).mul_(-1)", ("x",), ())
+    assert settled(own, value=torch.tensor([1.0, 2.0, 3.0])) in ("ok", "skipped")
+
+
+def test_what_moves_is_written_to_once() -> None:
+    x = torch.full((3,), 1.7, dtype=torch.float64)
+    with _Moving(0) as mode:
+        moved = torch.logaddexp2(x, x).add_(-0.7)
+    assert not mode.undefined
+    assert torch.allclose(moved, torch.full_like(x, 2.0))
 
 
 def test_a_shape_that_follows_from_a_lost_nan_is_upstream() -> None:

@@ -124,6 +124,7 @@ def test_signs_of_zeros_stay() -> None:
         "sinh of float64": lambda x: torch.sinh(x.double()),
         "atan of float64": lambda x: torch.atan(x.double()),
         "softshrink": lambda x: F.softshrink(x, 1.0),
+        "diagonal": torch.diag_embed,
         "nothing above 0": lambda x: F.relu(x.clamp(-1.5, -0.5)),
     }
     module = Calls(functions).eval()
@@ -240,3 +241,23 @@ def test_the_smallest_integer_has_a_greatest_common_divisor() -> None:
         left = torch.tensor([least, least, least, -(least + 1), 6, 0, least, -1, 12], dtype=dtype)
         right = torch.tensor([-1, least, -(least + 1), least, 4, 0, 0, least, -18], dtype=dtype)
         check({"gcd": torch.gcd}, (left, right))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_numbers_at_the_edges_of_a_histogram(dtype: torch.dtype) -> None:
+    functions: dict[str, Function] = {
+        "named limits": lambda x: torch.histc(x, 4, -2, 2),
+        "limits that are rounded": lambda x: torch.histc(x, 7, -0.3, 0.7),
+        "limits of the data": lambda x: torch.histc(x.nan_to_num(0.5, 1.0, -1.0).clamp(-5, 5), 5),
+        "limits of one number": lambda x: torch.histc(torch.ones_like(x), 5, 3, 3),
+    }
+    check(functions, (torch.tensor([-4.4e-41, *NUMBERS], dtype=torch.float64).to(dtype),))
+    check(functions, (torch.arange(-30, 30).to(dtype) / 10,))
+
+
+def test_a_histogram_of_a_free_number_of_elements() -> None:
+    module = Calls({"data": lambda x: torch.histc(x, 5), "named": lambda x: torch.histc(x, 3, 0, 1)})
+    program = export(module, (torch.rand(4, 3),), dynamic_shapes=(({0: "n"},),))
+    for x in (torch.zeros(0, 3), torch.rand(1, 3), torch.ones(2, 3), torch.rand(5, 3)):
+        for actual, expected in zip(program(x), module(x), strict=True):
+            torch.testing.assert_close(actual, expected)

@@ -36,6 +36,17 @@ class Askers:
     def __init__(self, toolchain: Collection[str]) -> None:
         self._toolchain = frozenset(toolchain)
 
+    def is_users_own(self, frame: FrameType | None) -> bool:
+        """Returns whether the call that was made in `frame` is of code that is not installed."""
+        while frame is not None and frame.f_code.co_filename.startswith(_STANDARD_LIBRARY):
+            if any(folder in frame.f_code.co_filename for folder in _PACKAGES):
+                return False
+            frame = frame.f_back
+        if frame is None or any(folder in frame.f_code.co_filename for folder in _PACKAGES):
+            return False
+        file = frame.f_code.co_filename
+        return file.startswith(_ZOO) or not file.startswith(_OWN)
+
     def count(self, frame: FrameType | None, *, importing: bool = False) -> bool:
         """Returns whether the call that was made in `frame` counts.
 

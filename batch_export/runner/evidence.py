@@ -12,6 +12,7 @@ from pathlib import Path
 
 from batch_export.digest import Digest
 from batch_export.plan.matrix import PlannedCell
+from batch_export.runner.asked_distributions import AskedDistributions
 from batch_export.runner.askers import Askers
 from batch_export.runner.loaded import LoadedFiles
 from batch_export.runner.preloaded import Preloaded
@@ -47,6 +48,7 @@ class Evidence:
         self._files = LoadedFiles(roots, ignored, preloaded.files, askers)
         self._packages = UsedPackages(preloaded, ImportNames(imports_memo(ignored[0])))
         self._variables = ReadVariables(askers, preloaded.environment)
+        self._distributions = AskedDistributions(askers)
 
     def watch(self, channel: socket.socket | None) -> None:
         """Starts watching, before anything of the model's is imported.
@@ -55,6 +57,7 @@ class Evidence:
             channel: leads to the process that hears what the kernel says; None: there is none.
         """
         self._variables.watch()
+        self._distributions.watch()
         self._files.watch(channel)
 
     def of_step(self, cell: PlannedCell) -> Seen:
@@ -66,6 +69,7 @@ class Evidence:
         asked = self._files.asked()
         missing = self._files.missing.tops
         packages = self._packages.packages(targets, {*cell.model.requires, *missing}, self._files.modules())
+        packages = tuple(sorted({**dict(packages), **self._distributions.states()}.items()))
         return Seen(sources, asked, packages, self._variables.variables(), tuple(self._warnings()))
 
     def of_ours(self) -> Seen:

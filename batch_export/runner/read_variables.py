@@ -1,7 +1,8 @@
 """Which environment variables a model or its builder read, by Python's `os.environ` and `os.environb`.
 
 Names leave, and digests instead of values, which may be secrets. It watches and never changes what is read. Whose reads
-count is for `askers.py` to say; what C code and other programs read is out of reach.
+count is for `askers.py` to say. Another program that is given the environment may read all of it, and so may who asks C
+for `getenv`; what C extensions read for themselves is out of reach.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import AnyStr
+from typing import Any, AnyStr
 
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
 from batch_export.sources.recorded import ALL_VARIABLES, VARIABLES_OF_THE_SESSION, variable_digest
+
+_FOR_C = frozenset({"getenv", "secure_getenv", "environ"})
 
 
 class ReadVariables:
@@ -49,6 +52,12 @@ class ReadVariables:
         os.environ.__class__ = Watched
         if os.supports_bytes_environ:
             os.environb.__class__ = Watched
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        inherited = event == "os.system" or (event == "subprocess.Popen" and arguments[3] is None)
+        if inherited or (event == "ctypes.dlsym" and arguments[1] in _FOR_C):
+            self._note(ALL_VARIABLES)
 
     def _note(self, name: str) -> None:
         if name in self._read or name in VARIABLES_OF_THE_SESSION or ALL_VARIABLES in self._read:

@@ -26,6 +26,9 @@ WITHOUT_METADATA = "module:"
 CONTENT = "content "
 """Begins the state of such a package."""
 
+ALL = "*"
+"""The name that stands for every installed distribution, for code that looked them all over."""
+
 _METADATA_SUFFIXES = (".dist-info", ".egg-info")
 
 
@@ -39,6 +42,8 @@ def state(name: str) -> str:
     Args:
         name: as `owners` returns it.
     """
+    if name == ALL:
+        return _all()
     if name.startswith(WITHOUT_METADATA):
         return _content(name.removeprefix(WITHOUT_METADATA))
     for entry in sys.path:
@@ -46,6 +51,13 @@ def state(name: str) -> str:
         if found is not None:
             return _state(found, _changed(found))
     return ABSENT
+
+
+def _all() -> str:
+    """Names and versions of what is installed; folders on the path that are no place for packages are left out."""
+    entries = [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+    found = [os.path.basename(path) for entry in entries for path in _listed(entry, _changed(entry)).values()]
+    return digest_value(sorted(found))[:16]
 
 
 def path_stamp() -> tuple[tuple[str, int], ...]:

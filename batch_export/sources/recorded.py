@@ -59,7 +59,8 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
         for name, state in result.packages:
             present = distributions.state(name)
             if present != state:
-                yield f"package {name.removeprefix(distributions.WITHOUT_METADATA)}: {state} -> {present}"
+                told = "(any: all were listed)" if name == distributions.ALL else name
+                yield f"package {told.removeprefix(distributions.WITHOUT_METADATA)}: {state} -> {present}"
     for name, digest in result.variables:
         if variable_digest(name, os.environ) != digest:
             yield f"environment variable {name if name != ALL_VARIABLES else '(any: all were read)'} has another value"

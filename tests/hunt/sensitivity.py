@@ -152,6 +152,14 @@ def _reads_what_it_writes(func: Any, args: Any) -> bool:
     return any(one.untyped_storage().data_ptr() == there for one in others if one.numel())
 
 
+def _writes_a_place_twice(func: Any, args: Any) -> bool:
+    """Through a view whose elements share memory; how often each is read and written is the kernel's choice."""
+    if not func._schema.is_mutable or not args or not isinstance(args[0], torch.Tensor) or not args[0].numel():
+        return False
+    places = _places(args[0]).flatten()
+    return places.unique().numel() < places.numel()
+
+
 def _takes_a_large_exponent(func: Any, args: Any) -> bool:
     """What C does not fit into an int."""
     if func._schema.name != "aten::ldexp" or args[1].dtype != torch.int64:
@@ -178,6 +186,7 @@ _UNDEFINED = (
     _asks_for_the_sign_of_nan,
     _sorts_nan,
     _reads_what_it_writes,
+    _writes_a_place_twice,
     _takes_a_large_exponent,
     _takes_the_smallest,
     _antialiases_to_one_column,
@@ -247,7 +256,7 @@ def _moves_nothing(func: Any) -> bool:
 
 
 def _wide(one: torch.Tensor) -> torch.Tensor:
-    return one.double() if one.dtype in _FLOATS else one.clone()
+    return one.to(torch.float64, copy=True) if one.dtype in _FLOATS else one.clone()  # a write changes nothing else
 
 
 def _in_float64(func: Any, args: Any, kwargs: Any) -> Any:

@@ -11,11 +11,20 @@ from collections.abc import Sequence
 from batch_export.errors import CaptureError
 from batch_export.exporter.capture.captured import Attempt
 from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.returned_operands import ReturnedOperandError
 from batch_export.exporter.capture.strategies import TRACE
 
 
 def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
     """The error, which its caller raises from the first attempt's."""
+    told = next((one for one in attempts if isinstance(one.exception, ReturnedOperandError)), None)
+    if told is not None:
+        return CaptureError(
+            f"the model could not be captured: {told.exception}",
+            source=_line(attempts[0].exception) or None,
+            next_step="write `.clone()` behind what that branch returns",
+            attempts=tuple(attempts),
+        )
     first = attempts[0]
     ran = next((one for one in attempts if one.strategy == TRACE), None)
     if ran is not None and ran.error and _line(ran.exception):

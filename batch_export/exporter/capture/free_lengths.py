@@ -54,7 +54,7 @@ def _tensor_split(tensor: torch.Tensor, pieces: int, dim: int = 0) -> tuple[torc
     return tuple(tensor.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True))
 
 
-def _vander(x: torch.Tensor, count: int | torch.SymInt, increasing: bool = False) -> torch.Tensor:
+def _vander(x: torch.Tensor, count: Any, increasing: bool = False) -> torch.Tensor:
     """The powers of a free number of elements, or free powers; torch's own is written for fixed ones."""
     number = torch.int64 if not (x.dtype.is_floating_point or x.is_complex()) else x.dtype
     factors = x.to(number).unsqueeze(1).expand(x.shape[0], count)

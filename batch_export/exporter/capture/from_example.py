@@ -34,6 +34,7 @@ from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, hold_against_given, narrower, other_rank
+from batch_export.exporter.capture.returned_operands import refuse_returned_operands
 from batch_export.exporter.capture.scalar_masks import masks_of_one
 from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
@@ -161,6 +162,7 @@ def _run(
         quiet(),
     ):
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
+    refuse_returned_operands(program)
     return program
 
 

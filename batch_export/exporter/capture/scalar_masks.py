@@ -16,7 +16,8 @@ import torch
 @contextlib.contextmanager
 def masks_of_one() -> Iterator[None]:
     """Within, writing where a scalar is true decides nothing."""
-    own: Any = torch.Tensor.__setitem__
+    tensors: Any = torch.Tensor
+    own = tensors.__setitem__
 
     def written(self: torch.Tensor, index: Any, value: Any) -> None:
         if not _is_one_mask(index) or (isinstance(value, torch.Tensor) and value.dim() > self.dim()):
@@ -25,11 +26,11 @@ def masks_of_one() -> Iterator[None]:
         new = torch.as_tensor(value, dtype=self.dtype, device=self.device)
         self.copy_(torch.where(index, new, self))
 
-    torch.Tensor.__setitem__ = written
+    tensors.__setitem__ = written
     try:
         yield
     finally:
-        delattr(torch.Tensor, "__setitem__")
+        del tensors.__setitem__
 
 
 def _is_one_mask(index: object) -> bool:

@@ -81,9 +81,10 @@ def _constant_of_shape(shape: Array, value: Any = None) -> Array:
 
 def _reduce(function: Callable[..., object]) -> Callable[..., Array]:
     def run(data: Array, axes: Array | None = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Array:
-        if noop_with_empty_axes and axes is None:
+        named = _axes(axes) or None  # no axes are all of them
+        if noop_with_empty_axes and named is None:
             return data
-        return np.asarray(function(data, axis=_axes(axes), keepdims=bool(keepdims)), dtype=data.dtype)
+        return np.asarray(function(data, axis=named, keepdims=bool(keepdims)), dtype=data.dtype)
 
     return run
 

@@ -107,9 +107,10 @@ def divide(self: Number, other: Number, rounding_mode: str | None = "floor") -> 
     if rounding_mode is None:
         return op.Div(left, right)
     if axes.is_float(left):
-        left, right = _in_float32(self, other) if left.dtype == ir.DataType.FLOAT16 else (left, right)
+        is_half = left.dtype == ir.DataType.FLOAT16
+        left, right = _in_float32(self, other) if is_half else (left, right)
         quotient = truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
-        return op.CastLike(quotient, self if isinstance(self, ir.Value) else other)
+        return op.Cast(quotient, to=ir.DataType.FLOAT16) if is_half else quotient
     divisor = _no_zero(left, right)
     return quotient_of(left, divisor) if rounding_mode == "trunc" else floored(left, divisor)
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
-from batch_export.exporter.ops import axes
+from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
 _FAR = 2**63 - 1
@@ -25,6 +25,19 @@ def flip(self: ir.Value, dims: Sequence[int]) -> RecordedValue:
         return op.Identity(self)
     count = len(listed)
     return op.Slice(self, [-1] * count, [-_FAR] * count, listed, [-1] * count)
+
+
+@lowering("aten::where.self")
+def where(condition: ir.Value, self: ir.Value, other: ir.Value) -> RecordedValue:
+    """One or the other; of a condition that is known, numbers of the model stand first.
+
+    onnxruntime's Where loses the sign of a zero in its second input.
+    """
+    recorder = loops.recorder()
+    known = recorder.known(condition)
+    if known is None or recorder.known(other) is None or recorder.known(self) is not None:
+        return op.Where(condition, self, other)
+    return op.Where(op.Constant(value=ir.tensor(~known)), other, self)
 
 
 @lowering("aten::narrow", "aten::narrow_copy")
