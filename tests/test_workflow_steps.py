@@ -2,8 +2,8 @@
 
 nox's sessions are run for real, in this environment; only the matrix and the hunt are made small. Sessions that run
 this test or need other packages (the tests themselves, types, the site, ...) are looked up and not run. pip and apt-get
-are left out: `python`, `nox`, `pip` and `apt-get` are scripts of this test, first on the path, as are tools of lint that
-are not installed here.
+are left out: `python`, `nox`, `pip` and `apt-get` are scripts of this test, first on the path, as are tools of lint
+that are not installed here.
 """
 
 from __future__ import annotations
