@@ -72,6 +72,7 @@ def test_every_page_is_on_the_site_once() -> None:
     site = yaml.load((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"), _Loader)
     assert site["strict"] is True
     assert site["theme"]["font"] is False, "the site asks no other server for anything"
+    assert [page for page in DOCS.rglob("*.md") if "```mermaid" in page.read_text(encoding="utf-8")] == [], "as above"
     there = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
     assert sorted(pages_of(site["nav"])) == there
 
