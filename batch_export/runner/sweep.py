@@ -65,6 +65,7 @@ def run_sweep(
     reporter: Reporter,
     run_folder: Path,
     command: str,
+    configs: Sequence[Path] = (),
     stages: Mapping[str, str] | None = None,
     preload: Sequence[str] | None = None,
 ) -> RunResult:
@@ -78,6 +79,7 @@ def run_sweep(
         reporter: told of everything that happens.
         run_folder: takes `records.jsonl` and the logs.
         command: the command line that goes on where a run stopped.
+        configs: the user's folders with configs, whose commit is kept.
         stages: modules of the steps, by default `steps.modules()`.
         preload: what children have imported from the start; by default what the models that have to be run need.
 
@@ -102,7 +104,7 @@ def run_sweep(
     warnings = Warnings(reporter.message)
     with RecordsFile(run_folder) as records, contextlib.closing(launcher):
         wait_for_their_end(launcher.log)  # whoever had the records before us may have been killed a moment ago
-        surroundings, changed = surroundings_of(run_folder, toolchain)
+        surroundings, changed = surroundings_of(run_folder, toolchain, configs)
         store = open_store(
             place,
             tuple(map(Path, toolchain.roots)),
