@@ -218,3 +218,22 @@ def test_try_sweeps_over_a_model_without_a_file(capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert main(["batch-export", "explain", "two/full/opset20/cpu/core"]) == 0  # the run's own config folder is found
     assert "cached" in capsys.readouterr().out
+
+
+def test_try_takes_a_module_that_is_there_and_a_function_that_returns_inputs_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = "def pair(width=3):\n    return Two(width), (torch.ones(2, width), torch.ones(1))\n"
+    (tmp_path / "of_mine.py").write_text(f"{MODULE}\n\nthere = torch.nn.Linear(4, 2)\n\n\n{pair}")
+    small = ["runner.n_jobs=1", "measure.enabled=false", "matrix.dynamic=[static]"]
+    for name in ("there", "pair"):
+        assert main(["batch-export", "try", f"of_mine:{name}", *small]) == 0
+        (record,) = read_records(resolve_run("latest", Path("outputs")))
+        assert (record.cell.model, record.verdict) == (name, "pass")
+    assert not list(tmp_path.glob("*_builder.py"))
+    assert str(tmp_path / "outputs" / "tried") not in " ".join(sys.path)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert main(["batch-export", "explain", "pair/static/opset20/cpu/core", "--run", f"{tmp_path}/outputs/latest"]) == 0
+    assert "cached" in capsys.readouterr().out
