@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -280,6 +281,20 @@ def test_verified_cells_count_before_they_are_timed() -> None:
     reporter.finished()
     assert "1/3" in shown
     assert "1 pass, 1 verified" in shown
+
+
+def test_what_starting_does_is_said() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    reporter = LiveReporter(console)
+    reporter.started([cell(), cell("b")])
+    reporter.group_started("bert static core")
+    assert "bert static core  importing torch" in _picture(console, reporter)
+    reporter.working("bert static core", cell(), "Capture")
+    reporter.group_started("b static core")
+    shown = _picture(console, reporter)
+    reporter.finished()
+    assert "Capture 0:00" in shown
+    assert re.search(r"b static core +starting a process", shown)
 
 
 def test_plain_progress_counts_them_too() -> None:
