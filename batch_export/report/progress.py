@@ -173,7 +173,7 @@ def _where(unit: str, place: _Place | None) -> str:
 
 
 def _doing(drawn: _Drawn, name: str, now: float) -> str:
-    """`Translate 0:07`. The first units wait for torch, which is imported once for all; later ones for their process."""
+    """`Translate 0:07`. The first units wait for torch, which is imported once for all; later ones for a process."""
     place = drawn.places.get(name)
     if place is None:
         return "starting a process" if drawn.has_begun else "importing torch"
