@@ -114,6 +114,19 @@ def test_a_line_that_announces_is_told_with_what_follows(text: str, line: str) -
         assert class_and_line(ValueError(text)) == f"ValueError: {line}"
 
 
+def test_what_an_exporter_is_called_with_wrongly_is_no_question_for_bisect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = failed(cell("a"), "translate", "UsageError", "exporter 'core' has no argument 'guard'")
+    _outputs(tmp_path, bad)
+    assert "next: " not in _told([bad])
+    for verb in ("bisect", "repro"):
+        assert main(["batch-export", verb, bad.cell.name]) == 2
+        said = f"there is nothing to {verb}: exporter 'core' has no argument 'guard'"
+        assert said in capsys.readouterr().err
+
+
 def _told(records: list[Record], base: list[Record] | None = None, **how: bool) -> str:
     comparison = compare(base, records) if base is not None else None
     console = Console(file=io.StringIO(), width=80, force_terminal=False)

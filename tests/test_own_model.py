@@ -237,3 +237,25 @@ def test_try_takes_a_module_that_is_there_and_a_function_that_returns_inputs_too
     capsys.readouterr()
     assert main(["batch-export", "explain", "pair/static/opset20/cpu/core", "--run", f"{tmp_path}/outputs/latest"]) == 0
     assert "cached" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_model_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ran.py").write_text("open('ran', 'w').close()\ndef build():\n    raise ValueError('ran')\n")
+    (tmp_path / "file").write_text("")
+    for folder in ("/proc/nowhere", "file"):
+        assert main(["batch-export", "new", "one", "--from", "ran:build", "--to", folder]) == 2
+        assert f"{folder}/model cannot be made or written to" in capsys.readouterr().err
+    assert not Path("ran").exists()
+
+
+def test_a_plan_refuses_a_store_that_the_sweep_would_refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "version").write_text("1\n")
+    (tmp_path / "file").write_text("")
+    for store, said in (("old", "has format '1'; this program reads"), ("file", "file is no folder")):
+        assert main(["batch-export", "plan", "matrix.models=[cnn]", f"store.path={store}"]) == 3
+        assert said in capsys.readouterr().err
+    assert main(["batch-export", "plan", "matrix.models=[cnn]", "store.path=new"]) == 0
+    assert not (tmp_path / "new").exists()

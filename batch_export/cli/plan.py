@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from batch_export.cli.arguments import VerbParser, add_config_dirs
 from batch_export.config.compose import Composed, compose_and_call
@@ -20,8 +21,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _plan(composed: Composed) -> int:
+    from batch_export.store import require_own_format  # lazy: what needs no store does without it
 
     spec, cells = planned_cells(composed)
+    require_own_format(Path(spec.store_path).expanduser())
     for item in cells:
         print(f"{item.cell.name}  skip: {item.skip}" if item.skip else item.cell.name)
     running = [item for item in cells if not item.skip]

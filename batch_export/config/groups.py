@@ -155,7 +155,8 @@ class ConfigGroups:
         names = self.own(group)
         if OWN in self.names(group):
             raise UsageError(
-                f"A {group} cannot be called {OWN!r}, which stands for all those of your folders. "
+                f"{'An' if group[0] in 'aeiou' else 'A'} {group} cannot be called {OWN!r}, which stands for all those "
+                "of your folders. "
                 f"Next step: rename {group}/{OWN}.yaml"
             )
         if not names:
