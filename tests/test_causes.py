@@ -127,9 +127,29 @@ def test_what_an_exporter_is_called_with_wrongly_is_no_question_for_bisect(
         assert said in capsys.readouterr().err
 
 
-def _told(records: list[Record], base: list[Record] | None = None, **how: bool) -> str:
+def test_cells_without_a_record_have_one_cause() -> None:
+    text = "the run ended before this cell had a record"
+    lost = [Record(cell(name), "missing", message=text) for name in ("bert", "gpt", "vit")]
+    assert [len(one.records) for one in clusters(lost)] == [3]
+
+
+def test_a_long_sentence_ends_its_lines_between_words_on_a_terminal_and_is_one_line_in_a_log() -> None:
+    words = "so many words that no line of a terminal could hold them all " * 4
+    long = failed(cell("d"), "load", "LoadError", words.strip())
+    assert f"\n  {words.strip()}\n" in _told([long])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", _told([long], terminal=True))
+    lines = [
+        line.rstrip() for line in shown[shown.index("  so many") :].split("\n\n")[0].splitlines() if "next:" not in line
+    ]
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+    assert all(line.startswith("  ") and not line.startswith("   ") for line in lines)
+    assert " ".join(" ".join(lines).split()) == words.strip()
+
+
+def _told(records: list[Record], base: list[Record] | None = None, *, terminal: bool = False, **how: bool) -> str:
     comparison = compare(base, records) if base is not None else None
-    console = Console(file=io.StringIO(), width=80, force_terminal=False)
+    console = Console(file=io.StringIO(), width=80, force_terminal=terminal)
     tell(console, records, summarise(records, Counts()), Path("run"), comparison, **how)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
