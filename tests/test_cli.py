@@ -107,7 +107,7 @@ def test_a_run_leaves_its_files_and_latest_points_at_them(
     }
     assert len((latest / "records.jsonl").read_text().splitlines()) == 2
     out, err = capsys.readouterr()
-    assert "2 cells: 2 pass; ran 2 actions, 3 cached, 1 earlier failure tried again" in out
+    assert "2 cells: 2 pass; ran 2 actions, 3 cached, 1 failure of a kind that is never cached" in out
     assert "[2/2] 2 pass" in err
     first = latest.resolve()
     assert first.parent.parent == tmp_path / "outputs"

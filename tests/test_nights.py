@@ -14,6 +14,7 @@ from batch_export.cli.main import main
 from batch_export.report.history import HISTORY_FILE, open_history
 from batch_export.report.rerun import only_cell
 from batch_export.report.since import since
+from batch_export.runner.config_folders import folders_of_run
 from batch_export.runner.surroundings import surroundings_of, versions_of
 from batch_export.sources.toolchain import Toolchain
 
@@ -170,3 +171,15 @@ def test_the_commit_is_of_the_models_wherever_a_run_starts(tmp_path: Path, monke
     assert found("models.zoo.build") == (of_own, "")
     assert found("models.zoo.build", configs) == (of_configs, of_own)
     assert found("") == (of_here, of_own)
+
+
+def test_the_config_folders_of_a_run_are_those_of_its_command_line(tmp_path: Path) -> None:
+    assert folders_of_run(tmp_path) == []
+    plan = tmp_path / "run.json"
+    plan.write_text(
+        '{"command": "batch-export --config-dir \'my conf\' -cd /there +sweep=x --config-dir=b", "spec": {}}'
+    )
+    assert folders_of_run(tmp_path) == [Path.cwd() / "my conf", Path("/there"), Path.cwd() / "b"]
+    for text in ("{", '{"command": "batch-export \'"}'):
+        plan.write_text(text)
+        assert folders_of_run(tmp_path) == []

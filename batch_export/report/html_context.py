@@ -22,10 +22,11 @@ from batch_export.report.disagreements import sentences
 from batch_export.report.history import HISTORY_FILE, Entry, open_history
 from batch_export.report.html_data import Bisected, ReportContext
 from batch_export.report.redact import shorten
-from batch_export.report.rerun import folder_flags, settings
+from batch_export.report.rerun import settings
 from batch_export.report.rows import rows_of
 from batch_export.report.summary import Summary
 from batch_export.report.terminal import folder_text
+from batch_export.runner.config_folders import folder_flags
 from batch_export.runner.surroundings import circumstances
 from batch_export.spec import RunSpec
 from batch_export.stages.follow_up_request import Answer

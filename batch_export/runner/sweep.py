@@ -19,6 +19,7 @@ from batch_export.errors import BatchExportError
 from batch_export.plan import walk as plan
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
+from batch_export.runner.config_folders import folders_of_run
 from batch_export.runner.interruption import stopping_on_interrupt
 from batch_export.runner.launcher import Launcher
 from batch_export.runner.predecessors import wait_for_their_end
@@ -65,7 +66,6 @@ def run_sweep(
     reporter: Reporter,
     run_folder: Path,
     command: str,
-    configs: Sequence[Path] = (),
     stages: Mapping[str, str] | None = None,
     preload: Sequence[str] | None = None,
 ) -> RunResult:
@@ -79,7 +79,6 @@ def run_sweep(
         reporter: told of everything that happens.
         run_folder: takes `records.jsonl` and the logs.
         command: the command line that goes on where a run stopped.
-        configs: the user's folders with configs, whose commit is kept.
         stages: modules of the steps, by default `steps.modules()`.
         preload: what children have imported from the start; by default what the models that have to be run need.
 
@@ -104,7 +103,7 @@ def run_sweep(
     warnings = Warnings(reporter.message)
     with RecordsFile(run_folder) as records, contextlib.closing(launcher):
         wait_for_their_end(launcher.log)  # whoever had the records before us may have been killed a moment ago
-        surroundings, changed = surroundings_of(run_folder, toolchain, configs)
+        surroundings, changed = surroundings_of(run_folder, toolchain, folders_of_run(run_folder))
         store = open_store(
             place,
             tuple(map(Path, toolchain.roots)),

@@ -24,7 +24,6 @@ from batch_export.record import Cell, Record
 from batch_export.report import run_folder as files
 from batch_export.report.formats import SUMMARIES, Subject, write
 from batch_export.report.progress import reporter_for
-from batch_export.report.rerun import config_folders
 from batch_export.report.rows import rows_of, without_runs
 from batch_export.report.since import since_when
 from batch_export.report.summary import Counts, Summary, complete, completed, summarise
@@ -45,14 +44,7 @@ def carry_out(job: Job) -> int:
     began = time.monotonic()
     reporter = reporter_for(Console(stderr=True, quiet=job.quiet or job.brief))
     try:
-        configs = config_folders(job.command, Path.cwd())
-        result = run_sweep(
-            *(job.spec, job.cells),
-            reporter=reporter,
-            run_folder=job.folder,
-            command=job.resume_command,
-            configs=configs,
-        )
+        result = run_sweep(job.spec, job.cells, reporter=reporter, run_folder=job.folder, command=job.resume_command)
     except BatchExportError:
         counts = Counts(time.monotonic() - began, interrupted=True)
         write_summary(job, complete(job.cells, map(without_runs, files.each_record(job.folder))), counts)
