@@ -196,6 +196,8 @@ class RunnerSpec:
         engine: `local` or `dask`.
         address: of a dask scheduler, e.g. `tcp://10.0.0.1:8786`; empty: a cluster is started on this machine.
         shard: which part of the models this run took, such as `2/8`; empty: all.
+        keep_alive: how long the server that children are forked from stays for the next command, such as `10m`; empty
+            or `0`: it ends with the run.
     """
 
     n_jobs: int = -1
@@ -207,6 +209,7 @@ class RunnerSpec:
     engine: str = "local"
     address: str = ""
     shard: str = ""
+    keep_alive: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ import onnx.parser
 import pytest
 import torch
 
+from batch_export import axes
 from batch_export.runtime.paired import PairedFacts, interval
-from benchmarks import files
+from batch_export.stages import model as building
+from benchmarks import files, zoo
 from benchmarks.files import File, Row
 
 
@@ -124,3 +126,30 @@ def test_a_file_that_is_wrong_has_no_figures(tmp_path: Path) -> None:
     for wrong in (torch.tensor([-1.0, 2.1]), torch.tensor([-1.0]), torch.tensor([-1.0, float("nan")])):
         with pytest.raises(ValueError, match="output 0 is not eager's"):
             files._agree(path, feeds, [wrong])
+
+
+MOST_NODES = {
+    ("cnn", "static"): 8,
+    ("cond_experts", "full"): 12,
+    ("graph_net", "static"): 22,
+    ("graph_net", "full"): 29,
+    ("gru", "static"): 6,
+    ("gru", "full"): 13,
+    ("inplace_sdpa", "static"): 8,
+    ("lstm", "static"): 12,
+    ("lstm", "full"): 23,
+    ("mobilenet", "static"): 39,
+    ("streaming_norm", "static"): 14,
+    ("streaming_norm", "full"): 18,
+    ("transformer_encoder", "static"): 74,
+}
+"""Models that are exported in a second or two, and how many nodes their files have; fewer is no failure."""
+
+
+@pytest.mark.parametrize(("model", "setting"), MOST_NODES)
+def test_files_do_not_grow(model: str, setting: str, tmp_path: Path) -> None:
+    (spec,) = zoo.models([model])
+    module, inputs = building.build(spec), building.example_inputs(spec, axes.example_sizes(spec))
+    asked = building.dynamic_shapes(spec, setting)
+    files.write_ours(spec, module, inputs, asked, tmp_path / "model.onnx")
+    assert files._file(tmp_path / "model.onnx").nodes <= MOST_NODES[model, setting]

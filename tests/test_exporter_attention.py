@@ -125,3 +125,12 @@ def test_rotary_embedding_over_merged_heads(opset: int) -> None:
     axes = (FLAT, FLAT, FLAT)
     module = Rotary(num_heads=HEADS)
     export_and_compare(module, inputs(2, 5), inputs(3, 7), dynamic_shapes=axes, opset_version=opset)
+
+
+@pytest.mark.parametrize("shapes", [None, (FREE, FREE, FREE)], ids=["static", "free"])
+def test_shared_heads_are_one_gather_each(shapes: Any) -> None:
+    module = Call(lambda q, k, v: sdpa(q, k, v, enable_gqa=True))
+    program = export_and_compare(module, heads(2, 5, 2), dynamic_shapes=shapes, opset_version=20)
+    operators = [node.op_type for node in program.model.graph]
+    assert operators.count("Gather") == 2  # of the keys' heads, and of the values'
+    assert "Expand" not in operators

@@ -58,6 +58,22 @@ def test_every_strategy_captures_with_a_dynamic_axis(name: str) -> None:
     torch.testing.assert_close(captured.program.module()(torch.ones(5, 3)), 2 * torch.ones(5, 3))
 
 
+class Gathering(torch.nn.Module):
+    def forward(self, first: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        return first + sum(others)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in STRATEGIES])
+def test_every_strategy_takes_inputs_that_forward_gathers(name: str) -> None:
+    strategy = next(one for one in STRATEGIES if one[0] == name)
+    free = {"first": {0: "rows"}, "others": ({0: "rows"}, {0: "rows"})}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        captured = capture(Gathering(), (X, X, X), dynamic_shapes=free, strategies=[strategy])
+    y = torch.ones(5, 3)
+    torch.testing.assert_close(captured.program.module()(y, y, y), 3 * y)
+
+
 def test_a_branch_on_data_is_captured_by_a_later_strategy_with_a_warning() -> None:
     decided = torch.arange(1.0, 7.0).reshape(2, 3)  # all within its range decide alike
     with pytest.raises(CaptureError, match=r"a data-dependent decision would stay"):
@@ -110,6 +126,24 @@ def test_what_a_model_writes_down_and_reads_back_is_no_data() -> None:
     program = export(WrittenGrid(False), (X,), dynamic_shapes=({0: "rows"},), verify=True)
     (result,) = program(torch.full((5, 3), 2.0))
     assert torch.equal(torch.as_tensor(result), WrittenGrid(False)(torch.full((5, 3), 2.0)))
+
+
+class Windows(torch.nn.Module):
+    """Splits by lengths that it computes of places, as window attention over a grid does."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.nn.functional.pad(torch.arange(9).reshape(3, 3), (0, 1, 0, 1), value=-1)
+        places = places.reshape(2, 2, 2, 2).permute(0, 2, 1, 3).reshape(4, -1)
+        lengths = (places != -1).sum(1)
+        order = places[places != -1]
+        parts = [part - part.mean(1, keepdim=True) for part in torch.split(x[:, order], lengths.tolist(), dim=1)]
+        return torch.cat(parts, 1)[:, torch.argsort(order)]
+
+
+def test_what_is_computed_of_places_is_no_data() -> None:
+    program = export(Windows(), (torch.randn(2, 9),), dynamic_shapes=({0: "rows"},), verify=True)
+    other = torch.randn(5, 9)
+    torch.testing.assert_close(torch.as_tensor(program(other)[0]), Windows()(other))
 
 
 class Overwritten(torch.nn.Module):

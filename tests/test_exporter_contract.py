@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
@@ -82,6 +83,16 @@ def test_an_output_gets_its_name_whatever_else_has_it() -> None:
     assert program(X)[0].tolist() == [1, 1, 1]
 
 
+@pytest.mark.parametrize(("size", "is_apart"), [(3, False), (40, True)])
+def test_small_weights_need_no_second_file(tmp_path: Path, size: int, is_apart: bool) -> None:
+    path = tmp_path / "model.onnx"
+    layer = torch.nn.Linear(size, size)
+    export(layer, (torch.ones(2, size),), path, external_data=True)
+    assert (tmp_path / "model.onnx.data").exists() is is_apart
+    stored = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer}
+    assert np.array_equal(stored["weight"], layer.weight.detach().numpy())
+
+
 def test_one_name_for_an_input_and_an_output_is_refused() -> None:
     with pytest.raises(OnnxExporterError, match=r"x is given in input_names and in output_names.*choose another name"):
         export(Scaled(), (X,), input_names=["x"], output_names=["x"])
@@ -146,6 +157,17 @@ def test_changed_tensors_are_outputs_an_error_or_dropped() -> None:
     assert len(outputs(export(Scaled(), (X,), mutations="error"))) == 1
     with pytest.raises(ValueError, match="mutations='no': choose outputs, error, drop"):
         export(Scaled(), (X,), mutations="no")
+
+
+def test_training_mode_is_exported_as_it_is_and_moves_statistics() -> None:
+    module = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.5)).train()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = export(module, (torch.randn(4, 3),))
+    assert module.training
+    moved = {f"0.{name}_mutated" for name in ("running_mean", "running_var", "num_batches_tracked")}
+    assert set(outputs(program)[1:]) == moved
+    assert "Dropout" in {node.op_type for node in program.model.graph}
 
 
 def test_statistics_in_training_mode_can_be_dropped() -> None:

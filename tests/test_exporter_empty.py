@@ -56,6 +56,25 @@ class Calls(nn.Module):
         return self.function(x)
 
 
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [
+        (lambda x: x.mean(), 4),  # a sum by a number of elements, which is NaN where there is none
+        (lambda x: (x.mean(0), (x * x).mean(0, keepdim=True)), 7),  # counted once
+        (lambda x: x.mean((0, 1)), 5),
+        (lambda x: x.mean(1), 1),
+    ],
+)
+def test_a_mean_over_what_may_be_empty_is_few_nodes(function: Callable[[Tensor], Any], count: int) -> None:
+    program = export(Calls(function), (torch.randn(3, 4, 2),), dynamic_shapes=({0: "batch"},))
+    assert len(program.model.graph) == count
+    for size in (0, 1, 5):
+        x = torch.randn(size, 4, 2)
+        expected = [one for one in pytree.tree_leaves(function(x)) if isinstance(one, Tensor)]
+        for one, other in zip(program(x), expected, strict=True):
+            torch.testing.assert_close(one, other, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_any_number_of_samples(name: str, count: int) -> None:

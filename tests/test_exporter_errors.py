@@ -145,6 +145,15 @@ def test_the_first_strategy_is_the_one_shown_and_every_attempt_is_kept() -> None
     ]
 
 
+def test_a_line_that_announces_is_told_with_what_it_announces() -> None:
+    class Announcing(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("Got an error:\n\nthe real one\nand more")
+
+    with pytest.raises(CaptureError, match=r"said ValueError: Got an error: the real one \("):
+        export(Announcing(), (torch.ones(2),))
+
+
 def test_a_result_whose_size_depends_on_data_is_no_matter_of_dynamic_shapes() -> None:
     def function(x: torch.Tensor) -> bool:
         return torch.equal(x, x + 1)

@@ -115,9 +115,9 @@ def test_an_input_keeps_its_original_name_when_it_is_renamed() -> None:
 def test_the_graph_has_the_signature_and_the_ranges(program: Any) -> None:
     props = program.model.graph.metadata_props
     signature = props["pkg.torch.export.ExportedProgram.graph_signature"]
-    assert "InputSpec(kind=<InputKind.PARAMETER" in signature
-    assert "target='inner.fc1.weight'" in signature
-    assert "OutputSpec(kind=<OutputKind.USER_OUTPUT" in signature
+    assert "p_inner_fc1_weight: PARAMETER target='inner.fc1.weight'" in signature
+    assert "x: USER_INPUT" in signature
+    assert "add: USER_OUTPUT" in signature
     assert "batch: VR[0, int_oo]" in props["pkg.torch.export.ExportedProgram.range_constraints"]
 
 

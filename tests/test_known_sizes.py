@@ -69,6 +69,19 @@ GRAPHS = {
     "as many elements as another": """(float[b, s, 6] x) => (float[b, s, 6] y) {
         a = Neg(x)  c = Abs(a)  n = Size(a)  m = Size(c)  p = CastLike(n, x)  q = CastLike(m, a)
         t = Div(a, p)  u = Div(c, q)  y = Add(t, u) }""",
+    "a repeat before a broadcast": """(float[1, s, 6] x, float[b, s, 6] z) => (float[b, s, 6] y, bool[b, s, 6] w) {
+        n = Shape(z)  r = Expand(x, n)  y = Add(z, r)  w = Less(r, z) }""",
+    "a repeat before a broadcast, by name": """(float[1, s, 6] x, float[b, s, 6] z) => (float[b, s, 6] y) {
+        a = Neg(z)  n = Shape(a)  r = Expand(x, n)  c = Abs(z)  d = Greater(c, z)  y = Where(d, r, a) }""",
+    "a repeat that others need": """(float[1, s, 6] x, float[b, s, 6] z) => (float[b, s, 6] y, float[b, s, 6] v) {
+        n = Shape(z)  r = Expand(x, n)  y = Add(z, r)  v = Neg(r) }""",
+    "the last ones, all of them": """(float[b, s, 6] x) => (float[b, s, 6] y)
+        <int64[1] one = {1}, int64[1] end = {9223372036854775807}, int64[1] both = {-1}> {
+        a = Abs(x)  n = Shape<start=1, end=2>(x)  i = Squeeze(n)  j = Neg(i)  k = Reshape(j, both)
+        c = Slice(a, k, end, one, one)  y = Neg(c) }""",
+    "the last ones of a longer axis": """(float[b, s, 6] x) => (float[b, m, 6] y)
+        <int64[1] one = {1}, int64[1] end = {9223372036854775807}> {
+        a = Concat<axis=1>(x, x)  n = Shape<start=1, end=2>(x)  k = Neg(n)  y = Slice(a, k, end, one, one) }""",
     "a condition that is true": """(float[b, s, 6] x) => (float[b, s, 6] y)
         <bool yes = {1}, bool no = {0}, float none = {0}> {
         c = Greater(x, none)  d = And(yes, c)  e = Or(d, no)  y = Where(e, x, none) }""",
@@ -92,6 +105,11 @@ FEWER = {
     "axes added twice": 1,
     "picked by one index": 1,
     "as many elements as another": 7,
+    "a repeat before a broadcast": 2,
+    "a repeat before a broadcast, by name": 4,
+    "a repeat that others need": 4,
+    "the last ones, all of them": 2,
+    "the last ones of a longer axis": 4,
     "a condition that is true": 2,
 }
 SIZES = ((0, 2), (2, 0), (0, 0), (1, 1), (1, 5), (3, 1), (2, 4))

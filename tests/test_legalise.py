@@ -14,7 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from batch_export.errors import NoFormError
-from batch_export.legalise import lagging, newer_forms, steps
+from batch_export.legalise import lagging, nested, newer_forms, steps
 from batch_export.legalise.chain import legalise
 from batch_export.legalise.table import COMPOSED, NATIVE, NONE, form, page
 
@@ -401,3 +401,27 @@ def test_the_page_of_operators_is_what_the_rules_give() -> None:
     assert form("LayerNormalization", 13) == COMPOSED
     assert form("LayerNormalization", 17) == NATIVE
     assert form("StringConcat", 19) == NONE
+
+
+def test_nodes_and_graphs_are_those_of_onnx_ir() -> None:
+    """Bodies in bodies, an operator of another domain with a body, and one with several."""
+
+    def body(name: str, *nodes: ir.Node) -> ir.Graph:
+        return ir.Graph([], [nodes[-1].outputs[0]], nodes=nodes, opset_imports={"": 18}, name=name)
+
+    x = ir.val("x")
+    inner = body("inner", ir.node("Neg", [x]))
+    then = body(
+        "then",
+        ir.node("Abs", [x]),
+        ir.node("If", [x], {"then_branch": inner, "else_branch": body("e", ir.node("Not", [x]))}),
+    )
+    other = ir.node(
+        "Any", [x], {"graphs": [body("a", ir.node("Sin", [x])), body("b", ir.node("Cos", [x]))]}, domain="d"
+    )
+    last = ir.node("If", [x], {"then_branch": then, "else_branch": body("f", other, ir.node("Tan", [x]))})
+    graph = ir.Graph([x], [last.outputs[0]], nodes=[ir.node("Exp", [x]), last], opset_imports={"": 18})
+    assert nested.nodes_of(graph) == list(graph.all_nodes())
+    assert nested.graphs_of(graph) == [graph, *graph.subgraphs()]
+    assert len(nested.nodes_of(graph)) == 10
+    assert len(nested.graphs_of(graph)) == 7

@@ -57,6 +57,31 @@ def test_an_operator_gives_what_eager_gives(name: str) -> None:
     export_and_compare(Call(FUNCTIONS[name]), (torch.randn(2, 10, 10),))
 
 
+POLYNOMIALS = (
+    *(f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+)
+
+
+class Polynomial(torch.nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.function = getattr(torch.special, name)
+
+    def forward(self, x: torch.Tensor, degrees: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.function(x, degrees), self.function(x, 3), self.function(0.5, degrees)
+
+
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_polynomials_of_each_degree(name: str) -> None:
+    x = torch.tensor([[-2.0, -1.0, -0.3, 0.0, 0.4, 1.0, 1.5]])
+    degrees = torch.tensor([[-1.0], [0.0], [1.0], [2.7], [5.0], [12.0]])
+    export_and_compare(Polynomial(name), (x, degrees))
+
+
 MATRICES: dict[str, Callable[..., Any]] = {
     "inverse": torch.linalg.inv,
     "solve": lambda x: torch.linalg.solve(x, x[..., :2] + 1.0),

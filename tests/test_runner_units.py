@@ -12,12 +12,14 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sweeping import STAGES, cells, model
+from sweeping import STAGES, cells, model, sweep
 
 from batch_export.action import ActionResult
 from batch_export.errors import LibraryMissingError, ModelError, OpsetError, RunError, StoreError, TranslationError
+from batch_export.plan.matrix import PlannedCell
 from batch_export.plan.walk import PlanSettings
 from batch_export.record import Failure
 from batch_export.runner import preload
@@ -26,6 +28,7 @@ from batch_export.runner.launcher import Launcher
 from batch_export.runner.memory import private_bytes
 from batch_export.runner.order import Finished, Order, Started, decode_event, decode_order, encode_event, encode_order
 from batch_export.runner.records_file import RecordsFile
+from batch_export.runner.settling import Settling
 from batch_export.runner.supervisor import End, Limits, blame, blamed_result
 from batch_export.runner.units import by_model, group, in_order
 from batch_export.runtime.measuring import MeasureSpec
@@ -247,6 +250,45 @@ def test_a_forkserver_that_is_killed_before_it_reads_a_word_is_said(tmp_path: Pa
     (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
     launcher = Launcher(tmp_path, [], [str(tmp_path)])
     with pytest.raises(RunError, match="forked from could not start or has ended"):
+        launcher.start()
+    launcher.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the forkserver is for Linux")
+def test_the_forkserver_starts_when_the_first_cell_needs_it_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at: list[int] = []
+    looked_up: list[str] = []
+    settle, prepare = Settling.settle, Launcher.prepare
+
+    def settling(self: Settling, cell: PlannedCell, *rest: Any) -> bool:
+        looked_up.append(cell.cell.model)
+        return settle(self, cell, *rest)
+
+    def preparing(self: Launcher) -> None:
+        at.append(len(looked_up))
+        prepare(self)
+
+    monkeypatch.setattr(Settling, "settle", settling)
+    monkeypatch.setattr(Launcher, "prepare", preparing)
+    known, new = model("known"), model("new")
+    sweep(tmp_path, cells([known]))
+    assert at == [1], "at the first of two"
+    for work, expected in (([known], []), ([known, new], [3])):
+        at.clear()
+        looked_up.clear()
+        sweep(tmp_path, cells(work))
+        assert at == expected
+    assert not (tmp_path / "run1" / "logs" / "forkserver.log").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the forkserver is for Linux")
+def test_a_forkserver_that_fails_beforehand_fails_the_first_child(tmp_path: Path) -> None:
+    (tmp_path / "broken_import.py").write_text("raise ValueError('this import is broken')\n")
+    launcher = Launcher(tmp_path, ["broken_import"], [str(tmp_path)])
+    launcher.prepare()
+    with pytest.raises(RunError, match="this import is broken"):
         launcher.start()
     launcher.close()
 

@@ -299,6 +299,31 @@ def test_weights_that_others_may_replace_are_not_folded(tmp_path: Path) -> None:
         assert operators(onnx.load(tmp_path / "model.onnx"))["BatchNormalization"] == 1
 
 
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(7, 9), (3, 2), (14, 5)])
+def test_a_table_at_another_size_is_computed_once(
+    mode: str, aligned: bool, size: tuple[int, int], tmp_path: Path
+) -> None:
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(1, 2, 7, 9))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + nn.functional.interpolate(self.table, size=size, mode=mode, align_corners=aligned)
+
+    module, x = Positions().eval(), torch.randn(3, 2, *size)
+    program = export(module, (x,))
+    program.fold_growth = 10.0
+    program.save(tmp_path / "model.onnx")
+    model = onnx.load(tmp_path / "model.onnx")
+    assert operators(model) == {"Add": 1}
+    assert_same(run(model, x), eager(module, (x,)), 1e-5)
+    folded = onnxruntime.InferenceSession(ir.to_proto(program.model).SerializeToString()).run(None, {"x": x.numpy()})
+    np.testing.assert_allclose(run(model, x)[0].numpy(), folded[0], atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
 def test_a_cast_of_weights_of_eight_bits_stays(dtype: torch.dtype) -> None:
     class Small(torch.nn.Module):

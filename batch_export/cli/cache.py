@@ -17,6 +17,7 @@ from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.report.runs import resolve_run
 from batch_export.report.terminal import folder_text
+from batch_export.spans import span
 from batch_export.steps import LOCAL
 from batch_export.store import Store, open_store
 from batch_export.store.audit import audit
@@ -27,8 +28,6 @@ from batch_export.words import nearest
 WORDS = ("info", "verify", "gc", "export", "import")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
-_SECONDS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([mhdw])", re.IGNORECASE)
 
 
 def run(arguments: list[str]) -> int:
@@ -191,10 +190,10 @@ def parse_age(text: str) -> float:
     Raises:
         UsageError: it is not an age.
     """
-    found = _AGE.fullmatch(text.strip())
-    if found is None:
+    seconds = span(text)
+    if seconds is None:
         raise UsageError(f"--older-than {text!r} is not an age; write a number with m, h, d or w, such as 30d")
-    return float(found.group(1)) * _SECONDS[found.group(2).lower()]
+    return seconds
 
 
 def size_text(count: int) -> str:

@@ -21,8 +21,10 @@ from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
 from batch_export.cli.cache import size_text
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.errors import BatchExportError
+from batch_export.nouns import counted
 from batch_export.report import run_folder as files
-from batch_export.sources.toolchain import DISTRIBUTIONS, distribution_version
+from batch_export.sources.toolchain import DISTRIBUTIONS, distribution_version, toolchain_for
+from batch_export.spans import seconds_of
 from batch_export.spec import RunSpec
 from batch_export.store import open_store
 from batch_export.sweeps.planned import planned_cells
@@ -64,6 +66,7 @@ def _examine(composed: Composed) -> int:
         lambda: _remote(spec),
         _isolation,
         lambda: _children(spec),
+        lambda: _staying(spec),
     ):
         for finding in _guarded(check):
             failed |= finding.state == "fail"
@@ -189,3 +192,30 @@ def _children(spec: RunSpec) -> Iterator[Finding]:
         finally:
             launcher.close()
     yield Finding("ok", f"children: the server that they are forked from was ready in {time.monotonic() - began:.1f} s")
+
+
+def _staying(spec: RunSpec) -> Iterator[Finding]:
+    from batch_export.runner.launcher import can_fork, environment_of_children  # lazy: the last check only
+    from batch_export.runner.staying.circumstances import PRELOADED
+    from batch_export.runner.staying.client import in_short, question_of, status
+
+    if not can_fork():
+        return
+    toolchain = toolchain_for([], [])
+    idle_s = seconds_of(spec.runner.keep_alive)
+    found = status(question_of(environment_of_children(toolchain.roots), [], toolchain, idle_s, session=False))
+    if found is None:
+        yield Finding(
+            "ok", f"no server stays between commands (runner.keep_alive is {spec.runner.keep_alive or 'off'})"
+        )
+        return
+    text = f"server that stays between commands: process {found.pid}"
+    if found.answer is None:
+        yield Finding("warn", f"{text}, which is starting or does not answer", "`batch-export stop` ends it")
+        return
+    differs = [name for name in found.answer.differs if name != PRELOADED]  # what a run needs, not this verb
+    text += f", {counted(found.answer.sessions, 'run')} at work, ends after {found.answer.idle_s:g} s without one"
+    if differs:
+        yield Finding("ok", f"{text}; the next run starts another one, as this has changed: {in_short(differs)}")
+    else:
+        yield Finding("ok", text)

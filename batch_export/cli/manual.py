@@ -39,6 +39,7 @@ Keys (defaults: --cfg job; all of them: docs/configuration.md)
   matrix.exclude       [{model: 'gpt*', opset: 18, reason: why}]
   matrix.require_providers=true   a provider that is not installed is an error, not a skip
   runner.n_jobs, runner.timeout_s, runner.memory_gb, runner.threads, runner.retries; runner=dask
+  runner.keep_alive=10m    the server that children come from stays for the next command; `stop` ends it
   measure.enabled, measure.budget_s, measure.refresh=missing|contended|always
   tolerances.<dtype>.atol, tolerances.<dtype>.rtol
   output.path (outputs), store.path (outputs/store), store.remote, store.verify=size|read|always

@@ -31,6 +31,7 @@ from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import kinds, runtime
 from batch_export.sources.closure import local_roots, refuse_two_builders
+from batch_export.spans import seconds_of
 from batch_export.spec import (
     ANY_OPSETS,
     CORE_EXPORTER_TARGET,
@@ -256,6 +257,10 @@ def _runner(entry: Mapping[str, Any]) -> RunnerSpec:
     _one_of("runner.engine", spec.engine, ENGINES)
     if spec.address and spec.engine != "dask":
         raise UsageError("runner.address is a dask scheduler's. Next step: add runner=dask")
+    try:
+        seconds_of(spec.keep_alive)
+    except ValueError as error:
+        raise UsageError(f"runner.keep_alive: {error}; 0 is off") from error
     return spec
 
 

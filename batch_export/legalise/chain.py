@@ -8,7 +8,6 @@ Nodes of other domains are left as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import onnx
@@ -16,17 +15,10 @@ import onnx_ir as ir
 
 from batch_export.errors import NoFormError
 from batch_export.legalise import steps
+from batch_export.legalise.nested import graphs_of, nodes_of
 from batch_export.legalise.replacing import insert_before, replace
-from batch_export.legalise.rules import NoForm, Rule, schema_of
+from batch_export.legalise.rules import Locate, NoForm, Rule, nowhere, schema_of
 from batch_export.legalise.writing import Writer
-
-Locate = Callable[[ir.Node], str | None]
-
-
-def nowhere(node: ir.Node) -> str | None:
-    """The source line of a node of a model that knows none."""
-    del node
-    return None
 
 
 def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere) -> int:
@@ -44,15 +36,16 @@ def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere)
     Raises:
         NoFormError: an operator has no form at that opset; it names the operator, its line and the nearest opset.
     """
+    versions = []
     for node in _own(model):
         node.version = node.version or start
-    versions = [node.version or start for node in _own(model)]
+        versions.append(node.version)
     changed = 0
     for level in range(max(versions, default=target) - 1, target - 1, -1):
         changed += _step(model, level, target, locate)
     for level in range(min(versions, default=target) + 1, target + 1):
         changed += _step(model, level, target, locate, down=False)
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in graphs_of(model.graph):
         graph.opset_imports[""] = target
     for node in _own(model):
         node.version = None
@@ -61,7 +54,7 @@ def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere)
 
 def _own(model: ir.Model) -> list[ir.Node]:
     """The nodes of ONNX's own domain, those of bodies too."""
-    return [node for node in model.graph.all_nodes() if node.domain == ""]
+    return [node for node in nodes_of(model.graph) if node.domain == ""]
 
 
 def _step(model: ir.Model, level: int, target: int, locate: Locate, *, down: bool = True) -> int:

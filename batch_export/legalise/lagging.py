@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.replacing import replace
 from batch_export.legalise.step_24_to_23 import swish
 from batch_export.legalise.writing import Writer
@@ -24,7 +25,7 @@ def write_out(model: ir.Model, opset: int) -> int:
     """
     if opset not in _NO_SWISH:
         return 0
-    found = [node for node in model.graph.all_nodes() if node.domain == "" and node.op_type == "Swish"]
+    found = [node for node in nodes_of(model.graph) if node.domain == "" and node.op_type == "Swish"]
     for node in found:
         op = Writer()
         made = swish(node, op)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.replacing import replace
 from batch_export.legalise.rules import attribute, given, known
 from batch_export.legalise.writing import Writer
@@ -37,7 +38,7 @@ def recognise(model: ir.Model, opset: int) -> int:
 
 
 def _of_type(model: ir.Model, op_type: str) -> list[ir.Node]:
-    return [node for node in model.graph.all_nodes() if node.domain == "" and node.op_type == op_type]
+    return [node for node in nodes_of(model.graph) if node.domain == "" and node.op_type == op_type]
 
 
 def _swished(node: ir.Node | None) -> ir.Value | None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.replacing import replace
 from batch_export.legalise.rules import attribute, first
 from batch_export.legalise.writing import Writer
@@ -159,7 +160,7 @@ def write_out(model: ir.Model) -> int:
     Returns:
         How many there were.
     """
-    found = [node for node in model.graph.all_nodes() if node.domain == "" and node.op_type in _FORMS]
+    found = [node for node in nodes_of(model.graph) if node.domain == "" and node.op_type in _FORMS]
     for salt, node in enumerate(found, 1):
         parts = Writer()
         made = _FORMS[node.op_type](node, Generator(parts, salt, attribute(node, "seed")))
@@ -177,7 +178,7 @@ def keep_dropout(model: ir.Model) -> int:
         How many there were.
     """
     count = 0
-    for node in list(model.graph.all_nodes()):
+    for node in nodes_of(model.graph):
         if node.domain or node.op_type != "Dropout" or len(node.inputs) < 3 or node.inputs[2] is None:
             continue
         training = ir.convenience.get_const_tensor(node.inputs[2])

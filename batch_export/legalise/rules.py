@@ -17,6 +17,15 @@ import onnx_ir as ir
 
 from batch_export.legalise.writing import Writer
 
+Locate = Callable[[ir.Node], str | None]
+
+
+def nowhere(node: ir.Node) -> str | None:
+    """The source line of a node of a model that knows none."""
+    del node
+    return None
+
+
 Result = ir.Value | Sequence[ir.Value] | None
 Write = Callable[[ir.Node, Writer], Result]
 

@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from batch_export.errors import NoFormError
+from batch_export.legalise.rules import Locate, nowhere
 
 _WIDER = {
     ir.DataType.BFLOAT16: ir.DataType.FLOAT,
@@ -37,13 +38,13 @@ def _allowed(operator: str, opset_version: int) -> tuple[_Formals, _Formals]:
     )
 
 
-def fit(node: ir.Node, opset_version: int, source: str | None = None) -> None:
+def fit(node: ir.Node, opset_version: int, locate: Locate = nowhere) -> None:
     """Casts around an operator that takes a narrow dtype at later opsets only.
 
     Args:
         node: at the opset of the file.
         opset_version: that opset.
-        source: the line that the node came from, for errors.
+        locate: `file:line` in the user's model that a node came from, for errors.
 
     Raises:
         NoFormError: for any other dtype that the operator does not take or give.
@@ -62,7 +63,7 @@ def fit(node: ir.Node, opset_version: int, source: str | None = None) -> None:
             continue
         wider = _WIDER.get(dtype)
         if wider is None or _named(wider) not in types or (verb == "gives" and variable not in wrong):
-            raise _no_form(node, opset_version, dtype, verb, source)
+            raise _no_form(node, opset_version, dtype, verb, locate(node))
         wrong[variable] = dtype
     for variable, dtype in wrong.items():
         _cast_around(node, opset_version, variable, dtype)

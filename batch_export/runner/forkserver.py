@@ -17,6 +17,7 @@ import selectors
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -106,8 +107,17 @@ def main(arguments: list[str]) -> None:
         end.set_inheritable(False)  # to programs that a model starts; what is forked has them anyway
     if control.recv(_MESSAGE_BYTES) != TIED:
         return  # the parent went before the kernel could know that we belong to it
+    serve(control, line, preloaded_with(arguments[2:]))
+
+
+def preloaded_with(entries: Sequence[str]) -> Preloaded:
+    """Imports what every child has in memory from the start, and makes this process ready to be forked.
+
+    Args:
+        entries: see `preload.py`.
+    """
     preloaded = Preloaded()
-    for entry in arguments[2:]:
+    for entry in entries:
         preload([entry])
         preloaded.note(entry)
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
@@ -116,7 +126,7 @@ def main(arguments: list[str]) -> None:
     preloaded.finish()
     gc.collect()
     gc.freeze()  # the collector of a child would otherwise write to, and so copy, the pages that it shares with us
-    serve(control, line, preloaded)
+    return preloaded
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from batch_export.runner import lifeline
 from batch_export.runner.greeting import READY, TIED
 from batch_export.runner.order import Order, encode_order
 from batch_export.runner.predecessors import mark
+from batch_export.sources.toolchain import Toolchain
 from batch_export.store.files import storing
 
 _START_LIMIT_S = 300.0
@@ -79,6 +80,21 @@ class Child:
             os.close(self.fate)
 
 
+@dataclass(frozen=True, slots=True)
+class Staying:
+    """A forkserver that stays for the next command, see `staying/`.
+
+    Attributes:
+        idle_s: how long, after the last command.
+        toolchain: the run's.
+        warn: told why the run does without it.
+    """
+
+    idle_s: float
+    toolchain: Toolchain
+    warn: Callable[[str], None]
+
+
 class Launcher:
     """Starts children; the forkserver itself is started by the first one.
 
@@ -87,17 +103,24 @@ class Launcher:
         preload: what the forkserver imports, see `preload.entries_for`.
         roots: folders that are importable in the children.
         stop: when it is set nobody waits for the forkserver to start any longer.
+        staying: the server that may serve this and later commands; None: the forkserver ends with this process.
 
     Attributes:
         log: of the forkserver.
     """
 
     def __init__(
-        self, logs: Path, preload: Sequence[str], roots: Sequence[str], stop: threading.Event | None = None
+        self,
+        logs: Path,
+        preload: Sequence[str],
+        roots: Sequence[str],
+        stop: threading.Event | None = None,
+        staying: Staying | None = None,
     ) -> None:
         self.log = logs / "forkserver.log"
         self._preload = tuple(preload)
-        self._environment = _environment(roots)
+        self._environment = environment_of_children(roots)
+        self._staying = staying
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -130,6 +153,11 @@ class Launcher:
             if self._control is None:
                 self._start()
 
+    def prepare(self) -> None:
+        """Has the forkserver start meanwhile, since children will be needed; what goes wrong the first child says."""
+        if can_fork():
+            threading.Thread(target=self._start_quietly, name="forkserver", daemon=True).start()
+
     def close(self) -> None:
         """Ends the forkserver, and with it every child; nothing of them is left when it returns."""
         self._stopped = True  # before the lock, which whoever waits for the forkserver to start holds
@@ -137,6 +165,10 @@ class Launcher:
             if self._control is not None:
                 self._control.close()
             self._end_server()
+
+    def _start_quietly(self) -> None:
+        with contextlib.suppress(RunError, OSError):
+            self.start()
 
     def _fork(self, order: Path) -> Child:
         with self._lock:
@@ -167,16 +199,17 @@ class Launcher:
         handles = [theirs.fileno(), its_end.fileno()]
         with self.log.open("ab") as log, theirs, its_end:
             mark(log.fileno(), self.log)
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "batch_export.runner.forkserver", *map(str, handles), *self._preload],
-                pass_fds=handles,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                start_new_session=True,  # Ctrl-C is the parent's to handle
-            )
-            lifeline.tie(self._server.pid, its_end)
+            if not self._joins([*handles, log.fileno()]):
+                self._server = subprocess.Popen(
+                    [sys.executable, "-m", "batch_export.runner.forkserver", *map(str, handles), *self._preload],
+                    pass_fds=handles,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self._environment,
+                    start_new_session=True,  # Ctrl-C is the parent's to handle
+                )
+                lifeline.tie(self._server.pid, its_end)
             with contextlib.suppress(OSError):  # it is gone already, which the wait for its answer finds out
                 ours.sendall(TIED)
         ours.settimeout(_STOP_POLL_S)
@@ -201,6 +234,22 @@ class Launcher:
         ours.settimeout(None)
         self._control = ours
         return ours
+
+    def _joins(self, handles: Sequence[int]) -> bool:
+        """Whether the server that stays does for this process what a forkserver of its own would."""
+        if self._staying is None:
+            return False
+        from batch_export.runner.staying.client import begin_session, question_of  # lazy: where it was asked for
+
+        idle_s, toolchain, warn = self._staying.idle_s, self._staying.toolchain, self._staying.warn
+        try:
+            question = question_of(self._environment, self._preload, toolchain, idle_s, session=True)
+            begin_session(question, self._preload, handles, self._refuse_if_stopped)
+        except (RunError, OSError) as error:
+            self._refuse_if_stopped()
+            warn(f"runner.keep_alive is of no use to this run: {error}")
+            return False
+        return True
 
     def _end_server(self) -> None:
         if self._line is not None:
@@ -257,7 +306,12 @@ def log_tail(path: Path) -> str:
         return ""
 
 
-def _environment(roots: Sequence[str]) -> dict[str, str]:
+def environment_of_children(roots: Sequence[str]) -> dict[str, str]:
+    """Returns the environment variables that children start with.
+
+    Args:
+        roots: folders that are importable in them.
+    """
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(dict.fromkeys([*roots, *filter(None, inherited)]))
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -19,7 +19,7 @@ def tie(pid: int, line: socket.socket) -> None:
     """Has the kernel kill the process when the other end of the line closes.
 
     Args:
-        pid: a child of this process that has not been waited for.
+        pid: this process, or a child of it that has not been waited for.
         line: the child's end of the lifeline, which the child holds open for as long as it lives, and never reads from
             (the kernel sends no signal for a socket on which somebody waits).
     """

@@ -7,7 +7,7 @@ has its record, or lacks only what needs the machine for itself. Nothing is exec
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,12 +82,18 @@ class Settling:
         """Returns the cells that lack only what needs the machine for itself, in the order of the planned cells."""
         return [cell for cell in self._cells if cell.cell in self._to_measure]
 
-    def from_store(self, split: Sequence[str] | None, hosts: Sequence[dict[str, str]] = ()) -> list[PlannedCell]:
+    def from_store(
+        self,
+        split: Sequence[str] | None,
+        hosts: Sequence[dict[str, str]] = (),
+        missing: Callable[[], None] = lambda: None,
+    ) -> list[PlannedCell]:
         """Settles the cells whose results are all known, and returns the others.
 
         Args:
             split: capture groups that were split by opset when the run began, see `Surroundings.split`.
             hosts: where cells may have been measured; none: here.
+            missing: called when the first cell turns out to need a child.
         """
         todo: list[PlannedCell] = []
         before = [] if split is None else group([cell for cell in self._cells if not cell.skip], 0, split=split)
@@ -102,6 +108,8 @@ class Settling:
             if cell.skip:
                 self._write(skipped(cell, cell.skip))
             elif not self.settle(cell, self._most_complete(cell, cached), logs.get(cell.cell, ""), None):
+                if not todo:
+                    missing()
                 todo.append(cell)
         return todo
 

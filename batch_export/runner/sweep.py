@@ -8,9 +8,10 @@ time, and what has to be measured waits until the machine is quiet (`dispatch.py
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
 from batch_export.runner.config_folders import folders_of_run
 from batch_export.runner.interruption import stopping_on_interrupt
-from batch_export.runner.launcher import Launcher
+from batch_export.runner.launcher import Launcher, Staying, can_fork
 from batch_export.runner.predecessors import wait_for_their_end
 from batch_export.runner.preload import preload_for
 from batch_export.runner.records_file import LOGS_NAME, RecordsFile
@@ -33,8 +34,9 @@ from batch_export.runner.surroundings import Surroundings, surroundings_of
 from batch_export.runner.warnings_once import Warnings
 from batch_export.sources.file_digests import remember_in
 from batch_export.sources.import_names import ImportNames
-from batch_export.sources.toolchain import toolchain_for
-from batch_export.spec import RunSpec
+from batch_export.sources.toolchain import Toolchain, toolchain_for
+from batch_export.spans import seconds_of
+from batch_export.spec import RunnerSpec, RunSpec
 from batch_export.store import digests_memo, imports_memo, open_store
 
 
@@ -99,8 +101,8 @@ def run_sweep(
     if preload is None:
         preload = preload_for(to_run, spec.store)
     stop = threading.Event()
-    launcher = Launcher(logs, preload, toolchain.roots, stop)
     warnings = Warnings(reporter.message)
+    launcher = Launcher(logs, preload, toolchain.roots, stop, _staying(spec.runner, toolchain, warnings.tell))
     with RecordsFile(run_folder) as records, contextlib.closing(launcher):
         wait_for_their_end(launcher.log)  # whoever had the records before us may have been killed a moment ago
         surroundings, changed = surroundings_of(run_folder, toolchain, folders_of_run(run_folder))
@@ -146,6 +148,14 @@ def run_sweep(
     )
 
 
+def _staying(runner: RunnerSpec, toolchain: Toolchain, warn: Callable[[str], None]) -> Staying | None:
+    """The server that stays, if it was asked for where it may be: not in a CI job, whose processes end with it."""
+    idle_s = seconds_of(runner.keep_alive)
+    if not idle_s or not can_fork() or os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        return None
+    return Staying(idle_s, toolchain, warn)
+
+
 def _run(
     spec: RunSpec,
     cells: Sequence[PlannedCell],
@@ -160,7 +170,9 @@ def _run(
     try:
         with stopping_on_interrupt(site.stop):
             on_cluster = spec.runner.engine == "dask"
-            todo = [] if on_cluster else settling.from_store(surroundings.split)
+            todo = []
+            if not on_cluster:
+                todo = settling.from_store(surroundings.split, missing=site.launcher.prepare)
             if not (on_cluster or todo or settling.to_measure()):
                 return False
             from batch_export.runner.dispatch import Dispatch  # lazy: for nothing if all is cached

@@ -54,8 +54,8 @@ class Completed(nn.Module):
             arguments["input_ids"] = torch.cat([self.prefix.expand(ids.shape[0], -1), ids], 1)
             for name, value in self.along.items():
                 there = arguments[name] if name in arguments else torch.zeros_like(ids)
-                before = torch.full((1, self.prefix.numel()), value, dtype=there.dtype)
-                arguments[name] = torch.cat([before.expand(ids.shape[0], -1), there], 1)
+                before = torch.full((*there.shape[:-1], self.prefix.numel()), value, dtype=there.dtype)
+                arguments[name] = torch.cat([before, there], -1)
         for name, value in self.fixed.items():
             arguments[name] = torch.tensor(value)
         return self.model(**arguments, **self.constants)

@@ -194,6 +194,8 @@ def _with_places(model: nn.Module, guesser: Guesser, attempt: Attempt) -> dict[s
     batch = attempt.sizes["batch"] if rows == "batch" else 1
     count = sum(part.numel() for part in parts if isinstance(part, torch.Tensor)) // wide // batch
     along = {"attention_mask": 1} if _is_masked(attempt) else {}
+    if "position_ids" in attempt.leaves:
+        along["position_ids"] = 0
     if "mm_token_type_ids" in guesser.parameters:
         along["mm_token_type_ids"] = 1
     if "token_type_ids" in guesser.parameters:

@@ -33,8 +33,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2, "num_dense_layers": 1},
     "cohere_compass_text": {"rope_parameters": _BY_LAYER},
     "cohere_compass": {"text_config": {"rope_parameters": _BY_LAYER}},
+    "glm_image_text": {"rope_parameters": _SECTIONS},
+    "xmod": {"default_language": "en_XX"},
     "hunyuan_vl_text": {"rope_parameters": _SECTIONS},
     "kosmos-2": {"latent_query_num": 9},  # as many places in the text as the image has features
+    "align": {"projection_dim": 640},  # the width of its images, which a coefficient makes
+    "lw_detr": {"projector_scale_factors": [1.0]},  # it has none, and its model needs one
     "perceiver": {"num_cross_attention_heads": 1, "num_self_attention_heads": 1},  # the width follows the image
     "granite4_vision": {"deepstack_layer_map": [[-1, 0]], "spatial_target_layers": [1], "downsample_rate": "1/2"},
     "qwen4_exp": {"text_config": _INDEXED},

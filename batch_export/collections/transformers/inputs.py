@@ -16,7 +16,7 @@ from typing import Any
 from batch_export.collections.transformers.config_sizes import ConfigSizes
 from batch_export.collections.transformers.configs import value_of
 from batch_export.collections.transformers.leaves import Attempt, Leaf
-from batch_export.collections.transformers.shapes_by_name import GRIDS, SIDES, ShapesByName
+from batch_export.collections.transformers.shapes_by_name import GRIDS, MERGED, SIDES, ShapesByName
 
 _MOST_PRODUCTS = 24
 
@@ -50,7 +50,7 @@ class Guesser:
             for name, parameter in self.parameters.items()
             if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
         ]
-        needed = [name for name in needed if name not in GRIDS and name not in SIDES]
+        needed = [name for name in needed if name not in (*GRIDS, *SIDES, *MERGED)]
         chosen = list(dict.fromkeys([*([self.main] if self.main in names else []), *needed, *also]))
         text = [name for name in ("input_ids",) if name in names]
         seen = [name for name in ("pixel_values", "input_features", "input_values") if name in names]
@@ -86,6 +86,13 @@ class Guesser:
                 yield replace(attempt, prefix=(ends,))
 
     def _completed(self, leaves: dict[str, Leaf]) -> Iterator[Attempt]:
+        ids = leaves.get("input_ids")
+        if ids is not None and "position_ids" in self.parameters and any(name in self.parameters for name in GRIDS):
+            # Else some models compute them of where the mask is 1, which is a decision by data.
+            yield from self._with_constants({**leaves, "position_ids": Leaf("int64", (3, *ids.shape), 0, 9)})
+        yield from self._with_constants(leaves)
+
+    def _with_constants(self, leaves: dict[str, Leaf]) -> Iterator[Attempt]:
         fixed: dict[str, Any] = {}
         ids = leaves.get("input_ids")
         if ids is not None and "attention_mask" in self.parameters and len(ids.shape) == 2:
@@ -121,7 +128,8 @@ class Guesser:
         side = math.isqrt(int(patches.shape[0]))
         for name, grid in GRIDS.items():
             if name in self.parameters:
-                return {name: [[side if entry else 1 for entry in grid]]}
+                merged = {name: [2] for name in MERGED if name in self.parameters}
+                return {name: [[side if entry else 1 for entry in grid]], **merged}
         return {}
 
 

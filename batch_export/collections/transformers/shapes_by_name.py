@@ -22,6 +22,9 @@ GRIDS = {
 }
 """Parameters that say how many patches an image has along time (0: one), height and width; one image is given."""
 
+MERGED = ("merge_sizes",)
+"""Parameters that say how many patches of each image become one, along a side."""
+
 SIDES = ("spatial_shapes", "target_sizes")
 """Parameters that say how many patches each image has along height and width; one image is given."""
 
@@ -208,6 +211,9 @@ class ShapesByName:
         return [Leaf("float32", ("batch", 5, self.found.number("visual_feat_dim", "visual_embedding_dim") or 4))]
 
     _visual_embeds = _visual_feats
+
+    def _task_inputs(self, base: Sequence[str]) -> list[Leaf]:
+        return [Leaf("float32", ("batch", self.found.number("task_seq_len") or 8))]
 
     def _visual_pos(self, base: Sequence[str]) -> list[Leaf]:
         return [Leaf("float32", ("batch", 5, self.found.number("visual_pos_dim") or 4))]

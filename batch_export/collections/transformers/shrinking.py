@@ -220,8 +220,10 @@ class _Shrinker:
         if value in self.widths:
             return self.width
         own = own_width(config) or max(self.widths, default=0)
-        if not own or own <= self.width:
-            return min(value, self.width) if not own else value
+        if own < 16:  # none, or that of a code
+            return min(value, self.width)
+        if own <= self.width:
+            return value
         unit = _unit(config)
         return max(unit, -(-value * self.width // own // unit) * unit)
 

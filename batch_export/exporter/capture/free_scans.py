@@ -60,7 +60,8 @@ def free_scans() -> Iterator[None]:
         dim: int = 0,
         additional_inputs: Sequence[object] = (),
     ) -> Leaves:
-        if dim or not isinstance(leaves[0].shape[0], torch.SymInt):
+        length: object = leaves[0].shape[0]
+        if dim or not isinstance(length, torch.SymInt):
             return own(operator, leaves, dim, additional_inputs)
         return _step_by_step(operator, leaves, additional_inputs)
 

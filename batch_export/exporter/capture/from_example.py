@@ -28,7 +28,7 @@ from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
-from batch_export.exporter.capture.known_constants import known_constants
+from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
@@ -39,6 +39,7 @@ from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.trial import is_fake
+from batch_export.words import class_and_line
 
 GuardMode = Literal["warn", "error", "allow"]
 GUARD_MODES: tuple[GuardMode, ...] = get_args(GuardMode)
@@ -96,7 +97,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                 scans = free_scans() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
                 with mode as is_oblivious, lengths, scans, checks, known_constants(), masks_of_one():
-                    program = _run(strategy, module, args, kwargs, asked.torch_form)
+                    program = _run_again(name, strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 fixed = fixed_axis(error, seen, asked)
@@ -163,9 +164,29 @@ def _run(
     return program
 
 
+def _run_again(
+    name: str,
+    strategy: Callable[..., Any],
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    form: Any,
+) -> torch.export.ExportedProgram:
+    """As `_run`, and once more with what factories make known where torch's first way meets a decision by data."""
+    try:
+        return _run(strategy, module, args, kwargs, form)
+    except Exception as error:
+        if name != NON_STRICT or decision_on_data(error) is None:
+            raise
+        try:
+            with known_factories():
+                return _run(strategy, module, args, kwargs, form)
+        except Exception:
+            raise error from error.__cause__
+
+
 def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:
-    lines = str(error).strip().splitlines()
-    return Attempt(strategy, seconds, f"{type(error).__name__}: {lines[0] if lines else ''}", error)
+    return Attempt(strategy, seconds, class_and_line(error), error)
 
 
 @dataclass(frozen=True, slots=True)

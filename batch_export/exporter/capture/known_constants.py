@@ -12,10 +12,14 @@ that the tracer keeps none here. May go when torch knows constants of any size, 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import torch
 from torch._subclasses import fake_tensor
 from torch.fx.experimental import proxy_tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 MOST_ELEMENTS = 4096
 """Larger ones are computed in the file only: every operator on a known constant also runs during capture."""
@@ -35,3 +39,42 @@ def known_constants() -> Iterator[None]:
     finally:
         for owner, old in before:
             setattr(owner, _LIMIT, old)
+
+
+_FACTORIES = frozenset({torch.arange, torch.zeros, torch.ones, torch.full})
+_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
+
+
+class _KnownFactories(TorchFunctionMode):
+    """Has `torch.arange(12)` and the like make the constant that `torch.tensor([0, 1, ...])` is."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        if func not in _FACTORIES or not _is_plain((*args, *given.values())):
+            return func(*args, **given)
+        with _disable_current_modes():
+            made = func(*args, **given)
+        if made.device.type != "cpu" or made.numel() > MOST_ELEMENTS:
+            return func(*args, **given)
+        known = torch.tensor(made.tolist(), dtype=made.dtype)
+        return known if made.numel() else known.reshape(made.shape)
+
+
+def _is_plain(values: Sequence[object]) -> bool:
+    return all(_is_plain(one) if isinstance(one, (list, tuple)) else type(one) in _PLAIN for one in values)
+
+
+def known_factories() -> contextlib.AbstractContextManager[object]:
+    """Within, small tensors that factories make of Python's numbers are constants that `known_constants` remembers.
+
+    The file holds their elements, so this is for programs that cannot be captured otherwise: what they compute of such
+    tensors and read back (places of windows, lengths of sequences in a grid) would be a decision by data.
+    """
+    return _KnownFactories()

@@ -7,6 +7,8 @@ torch's error. The last two ways may assume what holds for the example inputs on
 from __future__ import annotations
 
 import contextlib
+import inspect
+import itertools
 import linecache
 import traceback
 import warnings
@@ -78,13 +80,22 @@ def _below_dispatcher(
 
 def _jit_trace(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> object:
     named = shapes.bind_names(module, args, kwargs)
+    inputs = _spread(module, named)
     with _tracer_warnings() as noted:
-        traced = torch.jit.trace(module, tuple(named.values()), strict=False, check_trace=False)
-    eager = torchscript.as_eager(traced, tuple(named.values()), {})
-    free = None if form is None else tuple(form.values())
-    program = _torch_export(strict=False)(eager, tuple(named.values()), {}, free)
+        traced = torch.jit.trace(module, inputs, strict=False, check_trace=False)
+    eager = torchscript.as_eager(traced, inputs, {})
+    free = None if form is None else _spread(module, form)
+    program = _torch_export(strict=False)(eager, inputs, {}, free)
     program._tracer_assumptions = noted  # type: ignore[attr-defined]
     return program
+
+
+def _spread(module: torch.nn.Module, named: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What parameters of forward have, by position: each of those that `*inputs` gathers for itself."""
+    parameters = inspect.signature(module.forward).parameters
+    gathering = {name for name, one in parameters.items() if one.kind is inspect.Parameter.VAR_POSITIONAL}
+    parts = ((value if name in gathering else (value,)) for name, value in named.items())
+    return tuple(itertools.chain.from_iterable(parts))
 
 
 @contextlib.contextmanager

@@ -19,16 +19,28 @@ from batch_export.exporter.ops.marking import lowering
 
 def mean_over(self: ir.Value, wanted: Sequence[int] | None = None, *, keepdims: bool = False) -> RecordedValue:
     """The mean along axes (all of them when none is named), NaN where these hold no element."""
-    average = (
-        op.ReduceMean(self, keepdims=int(keepdims))
-        if wanted is None
-        else op.ReduceMean(self, list(wanted), keepdims=int(keepdims))
-    )
+    named = () if wanted is None else (list(wanted),)
     if not _may_be_empty(self, wanted):
-        return average
+        return op.ReduceMean(self, *named, keepdims=int(keepdims))
+    count = _count(self, wanted, keepdims=keepdims)
+    if count is not None:  # 0 / 0 where there is none
+        return op.Div(op.ReduceSum(self, *named, keepdims=int(keepdims)), op.CastLike(count, self))
     # 0 / 0 where nothing is reduced and 0 elsewhere; an input that other axes make empty has an empty result anyway.
     nothing = op.Div(axes.like(0.0, self), op.CastLike(op.Size(self), self))
-    return op.Add(average, nothing)
+    return op.Add(op.ReduceMean(self, *named, keepdims=int(keepdims)), nothing)
+
+
+def _count(self: ir.Value, wanted: Sequence[int] | None, *, keepdims: bool) -> RecordedValue | None:
+    """How many elements are summed, where one node says so; None elsewhere, and where sums overflow early."""
+    if self.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE) or self.shape is None:
+        return None
+    rank = len(self.shape)
+    if wanted is None or len({axis % rank for axis in wanted}) == rank:
+        return op.Size(self)
+    if len(wanted) != 1 or (rank == 1 and not keepdims):
+        return None
+    axis = wanted[0] % rank
+    return op.Shape(self, start=axis, end=axis + 1)
 
 
 def _may_be_empty(self: ir.Value, wanted: Sequence[int] | None) -> bool:

@@ -12,6 +12,7 @@ import onnx_ir.passes.common as common_passes
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.graph import weights
+from batch_export.legalise.nested import graphs_of
 
 _MERGED_ELEMENTS = 1024
 """Larger constants are not compared."""
@@ -79,7 +80,7 @@ def separate_outputs(model: ir.Model) -> int:
     that is also its slice), or as the output of a body that it is not made in. NOTE: measured with onnxruntime 1.31.
     """
     copies = 0
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in graphs_of(model.graph):
         seen: set[ir.Value] = set()
         for index, value in enumerate(graph.outputs):
             if value in seen or (graph is not model.graph and _is_from_outside(value, graph)):

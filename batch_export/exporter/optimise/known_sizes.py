@@ -2,9 +2,9 @@
 
 Arrives: an `onnx_ir.Model` whose values know the names of their axes. Leaves: the same model, changed in place. Values
 that hold the same sizes become one; a Reshape that keeps axes in their places copies them (a 0 in a constant shape)
-instead of being told them; an Expand that keeps axes asks for 1 there; and of several steps that only name other axes
-the last remains. Axes of one name are taken for equally large: whoever knows of axes that only may be gives them names
-of their own first.
+instead of being told them; an Expand that keeps axes asks for 1 there, or goes where what reads it repeats by itself; a
+Slice of whole axes goes; and of several steps that only name other axes the last remains. Axes of one name are taken
+for equally large: whoever knows of axes that only may be gives them names of their own first.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.optimise.edits import constant, known
+from batch_export.exporter.optimise.needless_sizes import Content, Shape, Size, negated, repeats_for_nothing, takes_all
+from batch_export.legalise.nested import graphs_of
 
-Size = int | str
-Shape = tuple[Size | None, ...]
-Content = tuple[bool, tuple[Size, ...]]
-"""Whether a value is a scalar, and the sizes in it."""
 _MOST = 64
 
 
 def simplify(model: ir.Model) -> int:
     """Rewrites in place; returns how many nodes became shorter or went."""
-    return sum(_Sizes(model, graph).run() for graph in (model.graph, *model.graph.subgraphs()))
+    return sum(_Sizes(model, graph).run() for graph in graphs_of(model.graph))
 
 
 def _named(shape: Sequence[Any] | ir.Shape | None) -> Shape | None:
@@ -54,7 +52,9 @@ class _Sizes:
             if node.op_type == "Reshape":
                 changes += self._reshape(node)
             elif node.op_type == "Expand":
-                changes += self._expand(node)
+                changes += self._expand(node) or self._repeat(node)
+            elif node.op_type == "Slice":
+                changes += self._slice(node)
             content = self._computed(node)
             if content is not None:
                 changes += self._shared(node.outputs[0], content)
@@ -115,11 +115,13 @@ class _Sizes:
                 return None
             joined = tuple(size for part in parts if part is not None for size in part[1])
             return (False, joined) if len(joined) <= _MOST else None
-        if node.op_type not in ("Squeeze", "Unsqueeze", "Reshape", "Gather") or not node.inputs:
+        if node.op_type not in ("Squeeze", "Unsqueeze", "Reshape", "Gather", "Neg") or not node.inputs:
             return None
         content = self._content(node.inputs[0])
         if content is None:
             return None
+        if node.op_type == "Neg":
+            return content[0], tuple(map(negated, content[1]))
         if node.op_type == "Gather":
             return self._gathered(node, content)
         if len(content[1]) != 1:
@@ -215,6 +217,26 @@ class _Sizes:
         if len(numbers) != len(shape) or known(node.inputs[1]) is not None:
             return 0
         return self._told(node, numbers)
+
+    def _repeat(self, node: ir.Node) -> int:
+        """What reads the Expand repeats its data by itself."""
+        others = {value for user, _ in node.outputs[0].uses() for value in user.inputs if value is not None}
+        shapes = {value: self._shape(value) for value in (node.outputs[0], *others)}
+        if node.inputs[0] is None or not repeats_for_nothing(node, shapes):
+            return 0
+        ir.convenience.replace_all_uses_with(node.outputs[0], node.inputs[0])
+        return 1
+
+    def _slice(self, node: ir.Node) -> int:
+        """Every element is taken, and the result says so: an input's name alone may hold at one of two inputs only."""
+        data, told = node.inputs[0], [self._content(value) for value in node.inputs[1:]]
+        have = self._shape(data)
+        if data is None or node.outputs[0].is_graph_output() or not takes_all(have, told):
+            return 0
+        if _is_input(data) and self._shape(node.outputs[0]) != have:
+            return 0
+        ir.convenience.replace_all_uses_with(node.outputs[0], data)
+        return 1
 
     def _told(self, node: ir.Node, shape: Sequence[int]) -> int:
         node.replace_input_with(1, constant(self._model, np.asarray(shape, dtype=np.int64), "sizes"))

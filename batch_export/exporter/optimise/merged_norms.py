@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise import weight_values
+from batch_export.legalise.nested import graphs_of
 
 _BEFORE = ("Conv", "ConvTranspose", "Gemm")
 
@@ -33,7 +34,7 @@ class _Affine:
 
 def merge(model: ir.Model) -> int:
     """Merges in place; returns how many nodes went."""
-    return sum(_merge(model, node) for graph in (model.graph, *model.graph.subgraphs()) for node in list(graph))
+    return sum(_merge(model, node) for graph in graphs_of(model.graph) for node in list(graph))
 
 
 def _merge(model: ir.Model, node: ir.Node) -> int:

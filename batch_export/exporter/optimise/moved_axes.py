@@ -16,6 +16,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from batch_export.exporter.optimise.edits import constant, insert, known, only_use, same_sizes
+from batch_export.legalise.nested import graphs_of
 
 Factors = tuple[int, tuple[str, ...]]
 """A size as a number times names (or sums of names) in order."""
@@ -25,7 +26,7 @@ def move(model: ir.Model) -> int:
     """Rewrites in place; returns how many chains became shorter."""
     common_passes.RemoveUnusedNodesPass()(model)  # what nothing reads counts as a reader
     changes = 0
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in graphs_of(model.graph):
         for form in (_split_first, _slices_at_once, _split_first, _moved_at_once):
             changes += sum(form(model, node) for node in list(graph) if _still(node, graph))
     return changes

@@ -15,6 +15,7 @@ from batch_export.errors import OpsetError
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET, TORCHLIB_OPSET
 from batch_export.legalise import chain, lagging, newer_forms, random_numbers, schema_dtypes
+from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.versions import ir_version_for
 
 
@@ -56,9 +57,9 @@ def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> No
     lagging.write_out(model, opset_version)
     if native:
         newer_forms.recognise(model, opset_version)
-    for node in list(model.graph.all_nodes()):
+    for node in nodes_of(model.graph):
         if node.domain == "":
-            schema_dtypes.fit(node, opset_version, _source(node))
+            schema_dtypes.fit(node, opset_version, _source)
     common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     model.ir_version = ir_version_for(opset_version)
 

@@ -29,6 +29,7 @@ from batch_export.exporter.optimise import (
     rewriting,
     shorter_forms,
 )
+from batch_export.legalise.nested import graphs_of
 
 _ROUNDS = 3
 
@@ -109,24 +110,9 @@ def _better(shape: ir.Shape | None, known: ir.Shape | None) -> ir.Shape | None:
     return ir.Shape([max(pair, key=says) for pair in zip(known, shape, strict=True)])
 
 
-_WITH_BODIES = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-"""ONNX's operators that have any."""
-
-
 def node_count(model: ir.Model) -> int:
     """The nodes of a model, those of bodies too."""
-    return _count(model.graph)
-
-
-def _count(graph: ir.Graph) -> int:
-    inner = (
-        attribute.value
-        for node in graph
-        if node.domain or node.op_type in _WITH_BODIES
-        for attribute in node.attributes.values()
-        if attribute.type == ir.AttributeType.GRAPH
-    )
-    return len(graph) + sum(map(_count, inner))
+    return sum(map(len, graphs_of(model.graph)))
 
 
 def _with_bodies(

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.optimise.edits import constant, insert, known, only_use, same_sizes
 from batch_export.exporter.optimise.neutral_operators import broadcast, keeps_shape, no_condition, of_one, plus_nothing
+from batch_export.legalise.nested import graphs_of
 
 _SPLIT_DTYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64)
 
@@ -22,7 +23,7 @@ def shorten(model: ir.Model) -> int:
     """Rewrites in place; returns how many forms became shorter."""
     return sum(
         _FORMS[node.op_type](model, node)
-        for graph in (model.graph, *model.graph.subgraphs())
+        for graph in graphs_of(model.graph)
         for node in list(graph)
         if node.domain == "" and node.op_type in _FORMS and node.graph is graph
     )

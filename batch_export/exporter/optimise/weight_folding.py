@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from batch_export.exporter.graph.weights import size
 from batch_export.exporter.optimise import dead_code, equal_parts, merged_norms, passes, rewriting, weight_values
 from batch_export.exporter.optimise.edits import same_sizes
+from batch_export.legalise.nested import graphs_of
 
 GROWTH = 0.1
 """How much larger than the model's own weights the folded ones may be, as a share of them."""
@@ -124,9 +125,7 @@ class _Folding:
         self._opset = model.opset_imports.get("", 18)
         self._known: dict[ir.Value, Tensor | None] = {}
         self._foldable: dict[ir.Node, None] = {}
-        self._names = {
-            value.name for graph in (model.graph, *model.graph.subgraphs()) for value in _values(graph) if value.name
-        }
+        self._names = {value.name for graph in graphs_of(model.graph) for value in _values(graph) if value.name}
 
     def run(self) -> int:
         """Folds in place; returns how many nodes went."""
@@ -280,7 +279,7 @@ class _Folding:
 def _decide(model: ir.Model) -> int:
     """A Where whose condition is the same everywhere is the branch that it takes; returns how many went."""
     gone = 0
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in graphs_of(model.graph):
         for node in list(graph):
             if node.op_type != "Where" or node.domain or node.outputs[0].is_graph_output():
                 continue

@@ -20,6 +20,7 @@ from onnx_ir import tensor_adapters
 from torch import Tensor
 
 from batch_export.exporter.optimise.edits import RANDOM
+from batch_export.exporter.optimise.resized_tables import resized
 from batch_export.numbers.values import raw_dtype
 
 _REFERENCE_ELEMENTS = 1 << 20
@@ -28,7 +29,7 @@ _NOT_COMPUTED = frozenset(
     [
         *RANDOM,
         *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
-        *("Resize", "Upsample", "EyeLike", "Optional", "OptionalGetElement", "OptionalHasElement"),
+        *("Upsample", "EyeLike", "Optional", "OptionalGetElement", "OptionalHasElement"),
         *("If", "Loop", "Scan", "SequenceMap"),
     ]
 )
@@ -59,7 +60,7 @@ def compute(node: ir.Node, inputs: Sequence[Tensor | None], opset: int) -> list[
                 found = _split(len(node.outputs), *given, **attributes)
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None  # left to the runtime, which reports it with the node's name
-    if found is None:
+    if found is None and node.op_type != "Resize":  # of which onnx's reference takes seconds
         found = _by_reference(node, inputs, opset)
     outputs = [found] if isinstance(found, Tensor) else found
     return outputs if outputs is not None and _fits(node, outputs) else None
@@ -220,6 +221,7 @@ _TABLE: Mapping[str, Callable[..., Tensor | None]] = {
     "Expand": _expand,
     "Tile": lambda data, repeats: data.repeat(*_listed(repeats)) if data.dim() else data,
     "Cast": _cast,
+    "Resize": resized,
     "CastLike": lambda data, like, **given: _cast(data, int(tensor_adapters.from_torch_dtype(like.dtype)), **given),
     "Where": lambda condition, one, other: torch.where(condition, one, other),
     "Add": _floats(torch.add),

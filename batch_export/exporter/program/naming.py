@@ -14,6 +14,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise.passes import PassReport
+from batch_export.legalise.nested import graphs_of
 
 
 def rename(model: ir.Model, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> None:
@@ -158,11 +159,13 @@ def _give_shapes(model: ir.Model, names: Collection[str]) -> None:
     known = {value: value.shape for value in all_values(model)}
     if all(shape is not None for shape in known.values()):
         return
-    ShapeInferencePass(check_type=False, strict_mode=False)(model)
+    inferred = model.clone()
+    ShapeInferencePass(check_type=False, strict_mode=False)(inferred)
+    found = {value.name: value.shape for value in all_values(inferred)}
     for value, shape in known.items():
-        words = {word for size in value.shape or () for word in _IDENTIFIER.findall(str(size))}
-        if shape is not None or not words & set(names):
-            value.shape = shape
+        given = found.get(value.name) if shape is None else None
+        if given is not None and any(set(_IDENTIFIER.findall(str(size))) & set(names) for size in given):
+            value.shape = given
 
 
 def replace_words(text: str, names: Mapping[str, str]) -> str:
@@ -179,7 +182,7 @@ def axis_names(model: ir.Model) -> set[str]:
 def all_values(model: ir.Model) -> Iterator[ir.Value]:
     """Every value of the model: inputs, initializers and outputs of nodes, those of bodies and functions included."""
     roots = [model.graph, *(function.graph for function in model.functions.values())]
-    for graph in (one for root in roots for one in (root, *root.subgraphs())):
+    for graph in (one for root in roots for one in graphs_of(root)):
         yield from graph.inputs
         yield from graph.initializers.values()
         for node in graph:

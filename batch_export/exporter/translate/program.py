@@ -191,7 +191,7 @@ def _translate(
         opset_imports={"": TORCHLIB_OPSET},
         name="main_graph",
     )
-    graph.metadata_props[metadata.GRAPH_SIGNATURE] = repr(program.graph_signature)
+    graph.metadata_props[metadata.GRAPH_SIGNATURE] = str(program.graph_signature)
     graph.metadata_props[metadata.RANGE_CONSTRAINTS] = str(program.range_constraints)
     model = ir.Model(graph, ir_version=10, producer_name="batch_export")
     for node in graph.all_nodes():
