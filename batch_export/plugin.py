@@ -5,12 +5,15 @@ An exporter is any callable that writes an ONNX file; what its config says besid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
 if TYPE_CHECKING:
     import torch
+
+
+_Exporter = TypeVar("_Exporter", bound="Callable[..., None]")
 
 
 class Wanted(TypedDict):
@@ -42,3 +45,19 @@ class Exporter(Protocol):
 def options(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """What an exporter was given besides: the arguments of its config."""
     return {name: value for name, value in wanted.items() if name not in Wanted.__annotations__}
+
+
+def passing_on(function: Callable[..., object]) -> Callable[[_Exporter], _Exporter]:
+    """Marks an exporter that hands the arguments of its config on to another function."""
+
+    def mark(exporter: _Exporter) -> _Exporter:
+        vars(exporter)["passes_on"] = function
+        return exporter
+
+    return mark
+
+
+def passed_on(exporter: Callable[..., object]) -> Callable[..., object]:
+    """Returns the function that takes the arguments of an exporter's config: itself, unless it is marked."""
+    found: Callable[..., object] = getattr(exporter, "passes_on", exporter)
+    return found

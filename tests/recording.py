@@ -85,6 +85,7 @@ def write_run(
     expectations: Sequence[Expectation] = (),
     made: Surroundings | None = None,
     baseline: str = "",
+    shard: str = "",
 ) -> RunSpec:
     """Writes a finished run's folder."""
     cells = list(planned) if planned is not None else [record.cell for record in records]
@@ -98,7 +99,7 @@ def write_run(
     )
     spec = RunSpec(
         matrix,
-        RunnerSpec(),
+        RunnerSpec(shard=shard),
         MeasureSpec(),
         {},
         str(folder.parent.parent / "store"),

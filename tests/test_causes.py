@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -113,9 +114,42 @@ def test_a_line_that_announces_is_told_with_what_follows(text: str, line: str) -
         assert class_and_line(ValueError(text)) == f"ValueError: {line}"
 
 
-def _told(records: list[Record], base: list[Record] | None = None, **how: bool) -> str:
+def test_what_an_exporter_is_called_with_wrongly_is_no_question_for_bisect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = failed(cell("a"), "translate", "UsageError", "exporter 'core' has no argument 'guard'")
+    _outputs(tmp_path, bad)
+    assert "next: " not in _told([bad])
+    for verb in ("bisect", "repro"):
+        assert main(["batch-export", verb, bad.cell.name]) == 2
+        said = f"there is nothing to {verb}: exporter 'core' has no argument 'guard'"
+        assert said in capsys.readouterr().err
+
+
+def test_cells_without_a_record_have_one_cause() -> None:
+    text = "the run ended before this cell had a record"
+    lost = [Record(cell(name), "missing", message=text) for name in ("bert", "gpt", "vit")]
+    assert [len(one.records) for one in clusters(lost)] == [3]
+
+
+def test_a_long_sentence_ends_its_lines_between_words_on_a_terminal_and_is_one_line_in_a_log() -> None:
+    words = "so many words that no line of a terminal could hold them all " * 4
+    long = failed(cell("d"), "load", "LoadError", words.strip())
+    assert f"\n  {words.strip()}\n" in _told([long])
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", _told([long], terminal=True))
+    lines = [
+        line.rstrip() for line in shown[shown.index("  so many") :].split("\n\n")[0].splitlines() if "next:" not in line
+    ]
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+    assert all(line.startswith("  ") and not line.startswith("   ") for line in lines)
+    assert " ".join(" ".join(lines).split()) == words.strip()
+
+
+def _told(records: list[Record], base: list[Record] | None = None, *, terminal: bool = False, **how: bool) -> str:
     comparison = compare(base, records) if base is not None else None
-    console = Console(file=io.StringIO(), width=80, force_terminal=False)
+    console = Console(file=io.StringIO(), width=80, force_terminal=terminal)
     tell(console, records, summarise(records, Counts()), Path("run"), comparison, **how)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -280,6 +314,20 @@ def test_verified_cells_count_before_they_are_timed() -> None:
     reporter.finished()
     assert "1/3" in shown
     assert "1 pass, 1 verified" in shown
+
+
+def test_what_starting_does_is_said() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    reporter = LiveReporter(console)
+    reporter.started([cell(), cell("b")])
+    reporter.group_started("bert static core")
+    assert "bert static core  importing torch" in _picture(console, reporter)
+    reporter.working("bert static core", cell(), "Capture")
+    reporter.group_started("b static core")
+    shown = _picture(console, reporter)
+    reporter.finished()
+    assert "Capture 0:00" in shown
+    assert re.search(r"b static core +starting a process", shown)
 
 
 def test_plain_progress_counts_them_too() -> None:

@@ -221,6 +221,10 @@ def test_a_config_may_start_from_another(user_folder: Path) -> None:
         ("inputs: {x: [", "model/broken.yaml is not valid YAML"),
         ("- a\n- b\n", "must be a mapping"),
         ("width: ${nowhere}\n", "model/broken.yaml cannot be resolved"),
+        (
+            "width: ${oc.env:NOT_SET_ANYWHERE}\n",
+            "model/broken.yaml cannot be resolved: width: the environment variable 'NOT_SET_ANYWHERE' is not set. Next",
+        ),
     ],
 )
 def test_a_malformed_file_is_named(user_folder: Path, text: str, said: str) -> None:

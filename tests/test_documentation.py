@@ -1,18 +1,27 @@
-"""The documentation: its site has every page once, its glossary every key, and its commands run as they stand."""
+"""The documentation: its site has every page once, its glossary every key, and its commands run as they stand.
+
+Where commands of a page stand beside one another as examples, each is carried out on made-up runs; sweeps are planned.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+import onnx.parser
 import pytest
 import yaml
+from recording import cell, passed, write_run
 
+from batch_export.cli.known import verbs
+from batch_export.cli.main import main
 from batch_export.config import model as model_config
 
 PROJECT = Path(__file__).parents[1]
@@ -63,6 +72,7 @@ def test_every_page_is_on_the_site_once() -> None:
     site = yaml.load((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"), _Loader)
     assert site["strict"] is True
     assert site["theme"]["font"] is False, "the site asks no other server for anything"
+    assert [page for page in DOCS.rglob("*.md") if "```mermaid" in page.read_text(encoding="utf-8")] == [], "as above"
     there = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
     assert sorted(pages_of(site["nav"])) == there
 
@@ -132,6 +142,73 @@ def typed(page: Path) -> list[tuple[str, int]]:
             lines = block.text.strip().splitlines()
             pieces += [(line, 0) for line in lines[:-1]] + [(lines[-1], block.code)]
     return pieces
+
+
+OTHERS = [
+    page
+    for page in (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
+    if page not in RUN
+]
+"""Pages whose commands stand beside one another, as examples; `commands` are the ones that name a program of ours."""
+_COMMAND = re.compile(r"(?:\.venv\S*/bin/)?(?P<words>(?:python -m (?:batch_export|benchmarks\.)|nox\b)\S*.*)")
+_BUILDS_MUCH = ("sweep=world", "transformers:")
+_INSTALLS = ("create", "doctor", "remove")
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The commands of a page's blocks, without what is said beside them."""
+    lines = [line for block in blocks(page) if block.language in ("text", "bash") for line in block.text.splitlines()]
+    found = [match["words"] for line in lines for part in line.split(" && ") if (match := _COMMAND.match(part.strip()))]
+    return [shlex.split(re.split(r"\s{2,}|\s#", text)[0]) for text in found]
+
+
+def made_small(words: list[str]) -> list[str]:
+    """What a test executes of a command of ours: a sweep is planned, or composed where planning builds much."""
+    if words[0] in verbs() or words[0] == "--help":
+        return [*words, "--help"] if words[0] == "env" and words[1] in _INSTALLS else words
+    overrides = [word for word in words if word not in ("-q", "--last-failed")]
+    if any(sign in word for word in overrides for sign in _BUILDS_MUCH):
+        return [*overrides, "--cfg", "job"]
+    return ["plan", *overrides]
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the pages' examples speak of: runs, shards, a file, a model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for where in ("outputs/2026-11-22/01-00-00-000", "outputs/2026-11-22/02-00-00-000"):
+        write_run(tmp_path / where, [passed(cell("bert"))])
+    for number, name in ((1, "bert"), (2, "cnn")):
+        run = tmp_path / f"shard{number}" / "2026-11-22" / "01-00-00-000"
+        write_run(run, [passed(cell(name))], shard=f"{number}/2")
+        (run.parents[1] / "latest").symlink_to(run)
+    (tmp_path / "outputs" / "latest").symlink_to(tmp_path / "outputs" / "2026-11-22" / "02-00-00-000")
+    graph = '<ir_version: 8, opset_import: ["": 17]> g (float[n] x) => (float[n] y) {y = Relu(x)}'
+    onnx.save(onnx.parser.parse_model(graph), tmp_path / "m.onnx")
+    (shown,) = re.findall(r"^```yaml\n(_target_.*?)^```", (PROJECT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_conf" / "model").mkdir(parents=True)
+    (tmp_path / "my_conf" / "model" / "tiny.yaml").write_text(shown)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [page for page in OTHERS if commands(page)], ids=lambda page: page.stem)
+def test_the_commands_of_every_other_page_can_be_typed(page: Path, prepared: Path) -> None:
+    sessions = re.findall(r"@nox.session(?:\(.*\))?\ndef (\w+)", (PROJECT / "noxfile.py").read_text())
+    for words in commands(page):
+        if words[0] == "nox":
+            assert words[2:3] in [[name] for name in ("", *sessions)] or len(words) == 1, words
+        elif words[2].startswith("benchmarks."):
+            file = PROJECT / "benchmarks" / f"{words[2].partition('.')[2]}.py"
+            assert file.is_file(), words
+            text = file.read_text(encoding="utf-8")
+            assert [flag for flag in words if flag.startswith("--") and f'"{flag}"' not in text] == [], words
+        else:
+            try:
+                code = main(["batch-export", *made_small(words[3:])])
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+            assert code == 0, words
 
 
 @pytest.mark.docs

@@ -14,6 +14,7 @@ from batch_export.cli.main import main
 from batch_export.report.history import HISTORY_FILE, open_history
 from batch_export.report.rerun import only_cell
 from batch_export.report.since import since
+from batch_export.runner.config_folders import folders_of_run
 from batch_export.runner.surroundings import surroundings_of, versions_of
 from batch_export.sources.toolchain import Toolchain
 
@@ -132,3 +133,53 @@ def test_since_when_tells_commits_of_the_models_and_of_batch_export(
     assert found.versions == (f"batch_export's commit {first.own_commit} -> {second.own_commit}",)
     assert found.commits == second.commit
     assert "torch" in versions_of(first)
+
+
+def test_the_commit_is_of_the_models_wherever_a_run_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def repository(name: str) -> tuple[Path, str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", name], check=True)
+        said = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True)
+        return folder, said.stdout.strip()
+
+    (sources, of_sources), (configs, of_configs), (own, of_own), (here, of_here) = map(
+        repository, ("sources", "configs", "own", "here")
+    )
+    (sources / "nets").mkdir()
+    (sources / "nets" / "mine.py").write_text("def build(): ...\n")
+    (here / "weights.pt2").write_text("")
+    (own / "models").mkdir()
+    (own / "models" / "zoo.py").write_text("def build(): ...\n")
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("batch_export.runner.surroundings.models_dir", lambda: own / "models")
+    numbers = iter(range(9))
+
+    def found(target: str, *folders: Path, **named: str) -> tuple[str, str]:
+        run = tmp_path / f"run{next(numbers)}"
+        run.mkdir()
+        roots = (str(sources), str(own))
+        toolchain = Toolchain({}, {}, {target: "d"} if target else {}, {}, roots=roots, named=named)
+        made = surroundings_of(run, toolchain, folders)[0]
+        return made.commit, made.own_commit
+
+    assert found("nets.mine.build", configs) == (of_sources, of_own)
+    assert found("torch.nn.Linear", configs) == (of_configs, of_own)
+    assert found("torch.export.load", **{str(here / "weights.pt2"): "d"}) == (of_here, of_own)
+    assert found("models.zoo.build") == (of_own, "")
+    assert found("models.zoo.build", configs) == (of_configs, of_own)
+    assert found("") == (of_here, of_own)
+
+
+def test_the_config_folders_of_a_run_are_those_of_its_command_line(tmp_path: Path) -> None:
+    assert folders_of_run(tmp_path) == []
+    plan = tmp_path / "run.json"
+    plan.write_text(
+        '{"command": "batch-export --config-dir \'my conf\' -cd /there +sweep=x --config-dir=b", "spec": {}}'
+    )
+    assert folders_of_run(tmp_path) == [Path.cwd() / "my conf", Path("/there"), Path.cwd() / "b"]
+    for text in ("{", '{"command": "batch-export \'"}'):
+        plan.write_text(text)
+        assert folders_of_run(tmp_path) == []

@@ -218,3 +218,44 @@ def test_try_sweeps_over_a_model_without_a_file(capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert main(["batch-export", "explain", "two/full/opset20/cpu/core"]) == 0  # the run's own config folder is found
     assert "cached" in capsys.readouterr().out
+
+
+def test_try_takes_a_module_that_is_there_and_a_function_that_returns_inputs_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = "def pair(width=3):\n    return Two(width), (torch.ones(2, width), torch.ones(1))\n"
+    (tmp_path / "of_mine.py").write_text(f"{MODULE}\n\nthere = torch.nn.Linear(4, 2)\n\n\n{pair}")
+    small = ["runner.n_jobs=1", "measure.enabled=false", "matrix.dynamic=[static]"]
+    for name in ("there", "pair"):
+        assert main(["batch-export", "try", f"of_mine:{name}", *small]) == 0
+        (record,) = read_records(resolve_run("latest", Path("outputs")))
+        assert (record.cell.model, record.verdict) == (name, "pass")
+    assert not list(tmp_path.glob("*_builder.py"))
+    assert str(tmp_path / "outputs" / "tried") not in " ".join(sys.path)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert main(["batch-export", "explain", "pair/static/opset20/cpu/core", "--run", f"{tmp_path}/outputs/latest"]) == 0
+    assert "cached" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_the_model_is_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ran.py").write_text("open('ran', 'w').close()\ndef build():\n    raise ValueError('ran')\n")
+    (tmp_path / "file").write_text("")
+    for folder in ("/proc/nowhere", "file"):
+        assert main(["batch-export", "new", "one", "--from", "ran:build", "--to", folder]) == 2
+        assert f"{folder}/model cannot be made or written to" in capsys.readouterr().err
+    assert not Path("ran").exists()
+
+
+def test_a_plan_refuses_a_store_that_the_sweep_would_refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "version").write_text("1\n")
+    (tmp_path / "file").write_text("")
+    for store, said in (("old", "has format '1'; this program reads"), ("file", "file is no folder")):
+        assert main(["batch-export", "plan", "matrix.models=[cnn]", f"store.path={store}"]) == 3
+        assert said in capsys.readouterr().err
+    assert main(["batch-export", "plan", "matrix.models=[cnn]", "store.path=new"]) == 0
+    assert not (tmp_path / "new").exists()

@@ -18,7 +18,7 @@ from batch_export.errors import LibraryMissingError, TranslationError, UsageErro
 from batch_export.peers import torch_dynamo, torchscript
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec
-from batch_export.stages import check, plugin, reference, run
+from batch_export.stages import check, plugin, reference, run, translate
 from batch_export.stages.built import built
 from batch_export.stages.models_line import models_line
 
@@ -279,3 +279,37 @@ def test_what_a_plug_in_raises_is_a_failure_under_its_own_class(tmp_path: Path) 
 def test_a_target_that_cannot_be_imported_is_a_usage_error(target: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         plugin.resolve(target)
+
+
+@pytest.mark.parametrize(
+    ("target", "argument", "said"),
+    [
+        ("batch_export.peers.torch_dynamo.export", "optimise", "has no argument 'optimise'; did you mean 'optimize'?"),
+        ("batch_export.peers.torchscript.export", "do_constant_foldin", "did you mean 'do_constant_folding'?"),
+        (f"{__name__}.named_alone", "sise", "exporter 'plug' has no argument 'sise'; did you mean 'size'?"),
+        (f"{__name__}.named_alone", "zzz", "has no argument 'zzz'; there are size. Next step: correct its config"),
+    ],
+)
+def test_a_misspelt_argument_of_an_exporter_gets_the_nearest_name(
+    tmp_path: Path, target: str, argument: str, said: str
+) -> None:
+    bench: Any = Bench(tmp_path, target)
+    bench.exporter = ExporterSpec("plug", target, {argument: True})
+    with pytest.raises(UsageError) as caught:
+        plugin.execute(bench, 18)
+    assert said in str(caught.value)
+
+
+def named_alone(
+    module: Any, args: Any, kwargs: Any, *, path: Any, opset_version: Any, dynamic_shapes: Any, input_names: Any,
+    output_names: Any, size: int = 1,
+) -> None:  # fmt: skip
+    """Says each of its arguments."""
+
+
+def test_a_misspelt_argument_of_our_own_exporter_is_found_before_the_translation(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, "batch_export.exporter")
+    bench.exporter = ExporterSpec("mine", "batch_export.exporter", {"optimise": True})
+    bench.captured = object()
+    with pytest.raises(UsageError, match=r"exporter 'mine' has no argument 'optimise'; did you mean 'optimize'\?"):
+        translate.execute(bench, 18)

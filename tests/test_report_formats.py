@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recording import cell, failed, model, passed, write_run
+from recording import cell, circumstances, failed, model, passed, write_run
 from rich.console import Console
 
 from batch_export.cli import main as cli
@@ -554,3 +554,19 @@ def test_the_repro_command_keeps_the_sweep_its_settings_and_the_users_configs(tm
     assert context_of(folder, records, summary).repro == (
         "python -m batch_export +sweep=nightly runner.timeout_s=9 'hydra.searchpath=[y]' --config-dir 'my conf'"
     )
+
+
+def test_a_page_that_is_made_elsewhere_names_and_links_what_it_does_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, records = tmp_path / "home", [passed(cell())]
+    (home / "outputs" / "store").mkdir(parents=True)
+    folder = home / "outputs" / "2026-11-22" / "01-00"
+    spec = write_run(folder, records, made=replace(circumstances("2026-11-22T01:00:00"), folder=str(home)))
+    write_planned(folder, replace(spec, store_path="outputs/store"), [], "")
+    found = []
+    for place in (home, tmp_path):
+        monkeypatch.chdir(place)
+        context = context_of(folder, records, summarise(records, Counts()))
+        found.append((context.run, context.artifacts))
+    assert found == [("outputs/2026-11-22/01-00", "../../store")] * 2

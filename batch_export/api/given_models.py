@@ -30,11 +30,13 @@ class Given:
 
     Attributes:
         configs: content by name.
+        builders: text of a module with a builder by name, where a config needs one.
         notes: sentences to tell.
         has_axes: whether any of them has a free axis.
     """
 
     configs: dict[str, dict[str, Any]]
+    builders: dict[str, str]
     notes: tuple[str, ...]
     has_axes: bool
 
@@ -57,13 +59,15 @@ def configs_of(models: Mapping[str, Any], inputs: Any, axes: Mapping[str, Any] |
     if not isinstance(models, Mapping):
         raise UsageError(f"sweep: models is a {type(models).__name__}. Next step: name them, models={{'mine': module}}")
     configs: dict[str, dict[str, Any]] = {}
+    builders: dict[str, str] = {}
     notes: list[str] = []
     for name, model in models.items():
         require_name(name)
         found = _described(name, model, _own(inputs, name, models), _axes(name, _own(axes, name, models)), outputs)
         configs[name] = config_of(found)
+        builders[name] = found.builder
         notes += [f"{name}: {note}" for note in found.notes]
-    return Given(configs, tuple(notes), any("axes" in config for config in configs.values()))
+    return Given(configs, builders, tuple(notes), any("axes" in config for config in configs.values()))
 
 
 def _own(given: Any, name: str, models: Mapping[str, Any]) -> Any:

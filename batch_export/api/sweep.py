@@ -172,7 +172,8 @@ def _words_for(
     found = configs_of(models, inputs, axes, outputs)
     for note in found.notes:
         warnings.warn(note, stacklevel=3)
-    words = [f"matrix.models=[{','.join(models)}]", "--config-dir", str(keep_config(outputs, found.configs))]
+    folder = keep_config(outputs, found.configs, found.builders)
+    words = [f"matrix.models=[{','.join(models)}]", "--config-dir", str(folder)]
     return (
         words
         if "matrix.dynamic" in given

@@ -8,6 +8,7 @@ there stays as it is.
 from __future__ import annotations
 
 import shlex
+import tempfile
 from pathlib import Path
 
 from batch_export.cli.arguments import VerbParser
@@ -32,6 +33,7 @@ def run(arguments: list[str]) -> int:
     path: Path = asked.to / "model" / f"{asked.name}.yaml"
     builder = Path(f"{builder_module(asked.name)}.py")
     _refuse_existing(path)
+    _require_room(path.parent)
     found = probe(request_of(asked.name, asked.source, asked.input, asked.arg), asked.timeout)
     text = yaml_of(asked.name, config_of(found), found.outputs, found.notes)
     if found.builder:
@@ -51,6 +53,18 @@ def run(arguments: list[str]) -> int:
     words = ["--config-dir", str(asked.to), f"matrix.models=[{asked.name}]", f"matrix.dynamic={dynamic}"]
     print(f"Next:\n  python -m batch_export {shlex.join(words)}")
     return 0
+
+
+def _require_room(folder: Path) -> None:
+    """Refuses a folder that cannot be made or written to, before the model is run; nothing is left behind."""
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be made or written to ({there}: {error.strerror}). Next step: another one with --to"
+        ) from error
 
 
 def _refuse_existing(path: Path) -> None:

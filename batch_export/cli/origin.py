@@ -11,7 +11,8 @@ from pathlib import Path
 
 from batch_export.errors import UsageError
 from batch_export.report import run_folder as files
-from batch_export.report.rerun import config_folders, settings, without_given
+from batch_export.report.rerun import settings, without_given
+from batch_export.runner.config_folders import config_folders
 from batch_export.runner.surroundings import circumstances
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
-from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
+from batch_export.cli.arguments import VerbParser, add_config_dirs
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.nouns import counted
 from batch_export.report.expectations import stale_exclusions
@@ -15,13 +16,15 @@ def run(arguments: list[str]) -> int:
     """Prints a line for each cell; 0 when the configuration can be meant."""
     parser = VerbParser("plan", "The cells that a sweep would run. Overrides may follow.")
     add_config_dirs(parser)
-    asked, overrides = parser.parse_known_args(arguments)
-    return compose_and_call(_plan, [*overrides, *config_words(asked)], leave_no_trace=True)
+    parser.parse_known_args(arguments)  # for `--help`; all words are for the configuration
+    return compose_and_call(_plan, arguments, leave_no_trace=True)
 
 
 def _plan(composed: Composed) -> int:
+    from batch_export.store import require_own_format  # lazy: what needs no store does without it
 
     spec, cells = planned_cells(composed)
+    require_own_format(Path(spec.store_path).expanduser())
     for item in cells:
         print(f"{item.cell.name}  skip: {item.skip}" if item.skip else item.cell.name)
     running = [item for item in cells if not item.skip]

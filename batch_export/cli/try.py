@@ -28,7 +28,7 @@ def run(arguments: list[str]) -> int:
     asked, overrides = parser.parse_known_args(arguments)
     name = name_of(asked.source)
     config, found = described(request_of(name, asked.source, asked.input, asked.arg), asked.timeout)
-    folder = keep_config(asked.outputs, {name: config})
+    folder = keep_config(asked.outputs, {name: config}, {name: found.builder})
     if not asked.quiet:
         print("\n".join([*found.notes, f"{name} gives {'; '.join(found.outputs)}"]))
     given = {word.lstrip("+").partition("=")[0] for word in overrides}

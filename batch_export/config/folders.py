@@ -7,6 +7,7 @@ composed here.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -105,7 +106,7 @@ def taken_out(flags: Sequence[str], overrides: Sequence[str]) -> tuple[list[str]
 
 @contextmanager
 def on_search_path(places: tuple[str, ...]) -> Iterator[None]:
-    """Has Hydra look at these places first, for as long as the context lasts.
+    """Has Hydra look at these places first, for as long as the context lasts; modules that lie there are importable.
 
     Raises:
         UsageError: two of them have a config of the same name.
@@ -113,10 +114,20 @@ def on_search_path(places: tuple[str, ...]) -> Iterator[None]:
     Plugins.instance().register(_OwnFolders)
     refuse_doubles([_source(place) for place in places])
     token = _present.set(places)
+    added = [folder for folder in map(_modules_of, places) if folder and folder not in sys.path]
+    sys.path += added  # behind all others: what is importable already stays what it is
     try:
         yield
     finally:
         _present.reset(token)
+        for folder in added:
+            sys.path.remove(folder)
+
+
+def _modules_of(place: str) -> str:
+    """The folder of a place that holds modules of Python; empty where it holds none."""
+    scheme, _, path = place.partition("://")
+    return path if scheme == _UserFolder.scheme() and next(Path(path).glob("*.py"), None) is not None else ""
 
 
 def refuse_doubles(sources: Sequence[ConfigSource]) -> None:

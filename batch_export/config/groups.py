@@ -22,6 +22,7 @@ from yaml import YAMLError
 
 from batch_export.config import brought_exporters
 from batch_export.config.folders import file_of, is_folder, is_own, refuse_doubles, register_schemes, unread_primary
+from batch_export.config.variables import unset_variable
 from batch_export.errors import UsageError
 from batch_export.words import error_line, nearest
 
@@ -116,7 +117,8 @@ class ConfigGroups:
         except RecursionError as error:
             raise UsageError(f"The config {where}.yaml is nested too deeply, or refers to itself") from error
         except OmegaConfBaseException as error:
-            raise UsageError(f"The config {where}.yaml cannot be resolved: {error_line(error)}") from error
+            said = f"{error.full_key}: {unset_variable(error)}" if unset_variable(error) else error_line(error)
+            raise UsageError(f"The config {where}.yaml cannot be resolved: {said}") from error
         assert isinstance(resolved, dict)
         self._loaded[where] = {str(key): value for key, value in resolved.items()}
         return dict(self._loaded[where])
@@ -155,7 +157,8 @@ class ConfigGroups:
         names = self.own(group)
         if OWN in self.names(group):
             raise UsageError(
-                f"A {group} cannot be called {OWN!r}, which stands for all those of your folders. "
+                f"{'An' if group[0] in 'aeiou' else 'A'} {group} cannot be called {OWN!r}, which stands for all those "
+                "of your folders. "
                 f"Next step: rename {group}/{OWN}.yaml"
             )
         if not names:

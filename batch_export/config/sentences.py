@@ -14,18 +14,17 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
-    InterpolationResolutionError,
     OmegaConfBaseException,
 )
 
 from batch_export.config.groups import unknown
 from batch_export.config.schema import known_keys
+from batch_export.config.variables import unset_variable
 from batch_export.words import first_line, nearest
 
 GROUPS_NOT_CHOSEN = {"model": "matrix.models", "provider": "matrix.providers", "exporter": "matrix.exporters"}
 """Groups that Hydra would offer as `model=...`, and the keys with which the matrix chooses from them."""
 
-_VARIABLE = re.compile(r"Environment variable '([^']*)' not found")
 _QUOTED = re.compile(r"'([^']+)'")
 
 
@@ -49,23 +48,11 @@ def explain(error: BaseException, overrides: Sequence[str] = ()) -> str:
             key = link.full_key or _overridden(str(error))
             file = _quoted(str(error)) if str(error).startswith("In ") else ""
             where = (f"{file}: " if file else "") + (f"{key}: " if key else "")
-            return f"{where}{_unset(link) or first_line(link.msg or str(link))}"
+            return f"{where}{unset_variable(link) or first_line(link.msg or str(link))}"
     text = str(error)
     if "No match in the defaults list" in text:
         return _not_in_defaults(text)
     return first_line(text) or "the configuration could not be read"
-
-
-def _unset(error: OmegaConfBaseException) -> str:
-    """What there is to say of an environment variable that is not set; empty for other errors."""
-    variable = _VARIABLE.search(str(error)) if isinstance(error, InterpolationResolutionError) else None
-    if variable is None:
-        return ""
-    name = variable.group(1)
-    return (
-        f"the environment variable {name!r} is not set. "
-        f"Next step: set it, or say what counts otherwise: ${{oc.env:{name},VALUE}}"
-    )
 
 
 def _unknown_key(error: OmegaConfBaseException, outer: str) -> str:

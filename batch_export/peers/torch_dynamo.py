@@ -12,7 +12,7 @@ import torch
 from torch.onnx._internal.exporter._errors import TorchExportError
 from torch.utils import _pytree as pytree
 
-from batch_export.plugin import Wanted, options
+from batch_export.plugin import Wanted, options, passing_on
 from batch_export.words import class_and_line
 
 
@@ -22,6 +22,7 @@ class TorchCaptureError(RuntimeError):
     stage = "capture"
 
 
+@passing_on(torch.onnx.export)
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **wanted: Unpack[Wanted]) -> None:
     """Writes the file; what is given besides goes to `torch.onnx.export` as it is."""
     try:

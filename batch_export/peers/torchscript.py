@@ -16,7 +16,7 @@ from torch.onnx import export as found_export  # held from now on: ours may be p
 from torch.utils import _pytree as pytree
 
 from batch_export.calling.users_line import users_level
-from batch_export.plugin import Wanted, options
+from batch_export.plugin import Wanted, options, passing_on
 
 _DEPRECATED = "export(): dynamo=False is deprecated; use dynamo=True: TorchScript gets no further development"
 
@@ -42,6 +42,7 @@ class _Flat(torch.nn.Module):
         return tuple(output for output in outputs if output is not None)
 
 
+@passing_on(torch.onnx.export)
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], **wanted: Unpack[Wanted]) -> None:
     """Writes the file; what is given besides goes to `torch.onnx.export` as it is."""
     with warnings.catch_warnings():

@@ -66,7 +66,8 @@ def cluster_key(record: Record) -> tuple[str, ...]:
     if found.operator or found.source:
         return (record.verdict, *found.identity)
     message = without_numbers(_without_names(found.message, record.cell))
-    apart = (record.cell.model, record.cell.exporter) if record.stage in _SYMPTOMS else ()
+    is_symptom = record.stage in _SYMPTOMS and record.verdict != "missing"  # a run that ended is one cause for all
+    apart = (record.cell.model, record.cell.exporter) if is_symptom else ()
     return (record.verdict, found.stage, found.error_class, message, *apart)
 
 

@@ -22,10 +22,11 @@ from batch_export.report.disagreements import sentences
 from batch_export.report.history import HISTORY_FILE, Entry, open_history
 from batch_export.report.html_data import Bisected, ReportContext
 from batch_export.report.redact import shorten
-from batch_export.report.rerun import folder_flags, settings
+from batch_export.report.rerun import settings
 from batch_export.report.rows import rows_of
 from batch_export.report.summary import Summary
 from batch_export.report.terminal import folder_text
+from batch_export.runner.config_folders import folder_flags
 from batch_export.runner.surroundings import circumstances
 from batch_export.spec import RunSpec
 from batch_export.stages.follow_up_request import Answer
@@ -46,7 +47,8 @@ def context_of(
     lines = [("started", made.started), ("commit", made.commit)]
     lines += [(name, made.toolchain.host.get(name, "")) for name in ("name", "cpu", "cores", "system")]
     lines += list(made.toolchain.versions.items())
-    store = Path(spec.store_path)
+    start = Path(made.folder or Path.cwd())  # relative paths are meant from where the run was started
+    store = start / Path(spec.store_path).expanduser()
     return ReportContext(
         models={model.name: model for model in spec.matrix.models},
         realised=_Realised(store),
@@ -59,9 +61,15 @@ def context_of(
         stale=(*summary.stale_expectations, *(f"exclusion: {line}" for line in summary.stale_exclusions)),
         disagreements=sentences(summary.disagreements),
         repro=_repro(spec, summary.command),
-        run=folder_text(folder),
+        run=_from(start, folder),
         bisected=_bisected(folder, rows_of(records)),
     )
+
+
+def _from(start: Path, folder: Path) -> str:
+    """The run's folder as commands name it that are typed where the run was started."""
+    path = folder.absolute()
+    return str(path.relative_to(start)) if path.is_relative_to(start) else folder_text(folder)
 
 
 def _link(target: Path, place: Path) -> str:

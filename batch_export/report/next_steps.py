@@ -11,8 +11,8 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("check", *PROCESS_STAGES), ("repro",)),
 }
 """Verbs that take a failing cell, by stage; a failure of the model or of the machine is not theirs."""
-UNASKED = ("NothingFinite",)
-"""Classes of failures that lie in the model's values alone: nothing differs, so there is nothing to look for."""
+UNASKED = ("NothingFinite", "UsageError")
+"""Classes of failures that lie in the model's values alone, where nothing differs, or in a config."""
 ASKABLE = ("fail", "xfail")
 """Outcomes of cells that they take."""
 

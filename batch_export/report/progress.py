@@ -58,6 +58,7 @@ class _Drawn:
     verified: frozenset[Cell] = frozenset()
     pace: Pace = field(default_factory=Pace)
     places: Mapping[str, _Place] = field(default_factory=dict)
+    has_begun: bool = False
 
 
 class LiveReporter:
@@ -100,7 +101,7 @@ class LiveReporter:
         """Puts cell and action into the unit's line; the action's clock starts."""
         with self._lock:
             places = {**self._drawn.places, name: _Place(cell, mnemonic, self._clock())}
-            self._drawn = replace(self._drawn, places=places)
+            self._drawn = replace(self._drawn, places=places, has_begun=True)
 
     def group_finished(self, name: str) -> None:
         """Removes the unit's line."""
@@ -147,7 +148,7 @@ class LiveReporter:
             Text(", ".join(filter(None, (gone, left))), "dim", no_wrap=True),
         )
         rows = [
-            (_where(name, drawn.places.get(name)), _doing(drawn.places.get(name), now), self._spent(name, began, now))
+            (_where(name, drawn.places.get(name)), _doing(drawn, name, now), self._spent(name, began, now))
             for name, began in drawn.pace.running.items()
         ]
         more = len(rows) - _MOST_UNITS + 1 if len(rows) > _MOST_UNITS else 0
@@ -171,10 +172,11 @@ def _where(unit: str, place: _Place | None) -> str:
     return place.cell.name if place is not None else unit
 
 
-def _doing(place: _Place | None, now: float) -> str:
-    """`Translate 0:07`; a unit whose child has not said anything yet has its process started."""
+def _doing(drawn: _Drawn, name: str, now: float) -> str:
+    """`Translate 0:07`. The first units wait for torch, which is imported once for all; later ones for a process."""
+    place = drawn.places.get(name)
     if place is None:
-        return "starting a process"
+        return "starting a process" if drawn.has_begun else "importing torch"
     return f"{place.mnemonic or 'waiting'} {clock_text(now - place.since)}"
 
 

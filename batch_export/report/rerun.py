@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from pathlib import Path
 
 from batch_export.record import AXES, NUMERIC
+from batch_export.runner.config_folders import folder_flags
 from batch_export.spec import RunSpec
 
-_FOLDER_FLAGS = ("--config-dir", "-cd")
 _OWN = ("matrix.", "runner.shard", "hydra", "baseline")
 _MATRIX = {axis: f"matrix.{axis if axis == 'dynamic' else axis + 's'}" for axis in AXES}
 _SEARCH_PATH = "hydra.searchpath"
@@ -22,21 +20,6 @@ _SEARCH_PATH = "hydra.searchpath"
 def settings(spec: RunSpec) -> list[str]:
     """Returns the run's overrides without its matrix and shard, its baseline and what is Hydra's own."""
     return [word for word in spec.overrides if word.lstrip("+").startswith(_SEARCH_PATH) or not word.startswith(_OWN)]
-
-
-def folder_flags(command: str) -> list[str]:
-    """Returns the flags of a command line that name config folders, as they were typed."""
-    words = shlex.split(command)
-    return [
-        word for before, word in pairwise(["", *words]) if word.startswith(_FOLDER_FLAGS) or before in _FOLDER_FLAGS
-    ]
-
-
-def config_folders(command: str, started_in: Path) -> list[Path]:
-    """Returns the config folders that a command line names, those it names relatively from where it was typed."""
-    flags = folder_flags(command)
-    values = [word.partition("=")[2] if "=" in word else word for word in flags if word not in _FOLDER_FLAGS]
-    return [started_in / Path(value).expanduser() for value in values if value]
 
 
 def only_cell(command: str, cell: str) -> str:

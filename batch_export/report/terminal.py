@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from batch_export.nouns import counted
@@ -111,13 +112,19 @@ def _tell_failures(console: Console, groups: list[FailureGroup], run_folder: Pat
         head.append(group.title, "bold")
         head.append(f": {group.kind}")
         console.print(head)
-        if group.cause:
-            console.print(Text(f"  {group.cause}"), soft_wrap=True)
-        if group.since:
-            console.print(Text(f"  {group.since}"), soft_wrap=True)
+        for sentence in filter(None, (group.cause, group.since)):
+            _tell_indented(console, sentence)
         if group.next:
             console.print(Text(f"  next: {group.next}", "dim"), soft_wrap=True)
         if group.log:
             console.print(Text(f"  log: {folder_text(run_folder / group.log)}", "dim"), soft_wrap=True)
     if len(groups) > _MOST_FAILURES:
         console.print(Text(f"\n... and {len(groups) - _MOST_FAILURES} more causes, all in summary.md"))
+
+
+def _tell_indented(console: Console, sentence: str) -> None:
+    """A sentence below its heading: on a terminal its lines end between words; in a log it is one line."""
+    if console.is_terminal:
+        console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False))
+    else:
+        console.print(Text(f"  {sentence}"), soft_wrap=True)

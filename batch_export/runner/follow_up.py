@@ -66,6 +66,10 @@ def ask(
     record = judge(record, planned.model, spec.tolerances, ())
     if record.verdict == "pass":
         raise UsageError(f"{name} passes in {run_folder}; there is nothing to {question}")
+    if record.error_class == UsageError.__name__:
+        raise UsageError(
+            f"{name} fails at what its exporter is called with, so there is nothing to {question}: {record.message}"
+        )
     if record.error_class == "NothingFinite":
         raise UsageError(
             f"{name} does what eager does, without one finite value, so there is nothing to {question}. "

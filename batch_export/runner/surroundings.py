@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,8 @@ import msgspec
 
 from batch_export.errors import RunError
 from batch_export.files import whole_file
-from batch_export.sources.places import models_dir
+from batch_export.sources.closure import find_module
+from batch_export.sources.places import models_dir, resolve_target
 from batch_export.sources.toolchain import Toolchain
 
 ENVIRONMENT_NAME = "environment.json"
@@ -37,7 +39,8 @@ class Surroundings:
         folder: the current folder when it was started.
         split: names of the capture groups whose cells are split by opset; None until that is decided.
         started: when the run began, UTC, ISO 8601; a resumed run keeps it.
-        commit: of the repository that holds the models, `-dirty` when it has changes; empty outside git.
+        commit: of the repository that holds the models or their configs, `-dirty` when it has changes; empty outside
+            git.
         own_commit: of the repository that holds batch_export itself, where that is another one.
     """
 
@@ -51,8 +54,13 @@ class Surroundings:
     schema_version: int = SCHEMA_VERSION
 
 
-def surroundings_of(folder: Path, toolchain: Toolchain) -> tuple[Surroundings, list[str]]:
+def surroundings_of(folder: Path, toolchain: Toolchain, configs: Sequence[Path] = ()) -> tuple[Surroundings, list[str]]:
     """Returns the run's surroundings, written down when they are not yet, and what has changed since they were.
+
+    Args:
+        folder: of the run.
+        toolchain: of the run.
+        configs: the user's folders with configs.
 
     Raises:
         RunError: the file cannot be written.
@@ -61,14 +69,15 @@ def surroundings_of(folder: Path, toolchain: Toolchain) -> tuple[Surroundings, l
     if before is not None:
         return replace(before, toolchain=toolchain), changes(before.toolchain, toolchain)
     began = datetime.now(UTC).isoformat(timespec="milliseconds")
-    commit, own = _commit(Path.cwd()), _commit(models_dir())
+    ours, theirs = _top(models_dir()), _project(toolchain, configs)
+    own = _commit(models_dir())
     made = Surroundings(
         uuid.uuid4().hex,
         toolchain,
         os.getcwd(),
         started=began,
-        commit=commit or own,
-        own_commit=own if commit and _top(Path.cwd()) != _top(models_dir()) else "",
+        commit=_commit(theirs) if theirs is not None else own,
+        own_commit=own if theirs is not None and _top(theirs) != ours else "",
     )
     write_surroundings(folder, made)
     return made, []
@@ -123,6 +132,21 @@ def changes(before: Toolchain, now: Toolchain) -> list[str]:
 def versions_of(made: Surroundings) -> dict[str, str]:
     """Versions by name, with batch_export's own commit where it is known and not the models' as well."""
     return {**made.toolchain.versions, **({_OWN_COMMIT: made.own_commit} if made.own_commit else {})}
+
+
+def _project(toolchain: Toolchain, configs: Sequence[Path]) -> Path | None:
+    """A folder in the repository that the models are of; None where none of them is in any.
+
+    The sources of models and exporters come before the files that they name, and these before configs; a repository
+    that is not batch_export's own comes before that one. Where a run started counts only where nothing is known.
+    """
+    roots = tuple(map(Path, toolchain.roots))
+    modules = (find_module(resolve_target(target)[0], roots) for target in toolchain.targets)
+    files = [*filter(None, modules), *(Path(text) for text in toolchain.named)]
+    folders = [path if path.is_dir() else path.parent for path in (*files, *configs) if path.exists()]
+    tops = {folder: top for folder in dict.fromkeys(folders or [Path.cwd()]) if (top := _top(folder))}
+    others = [folder for folder, top in tops.items() if top != _top(models_dir())]
+    return next(iter([*others, *tops]), None)
 
 
 def _commit(folder: Path) -> str:

@@ -20,6 +20,7 @@ from batch_export.errors import BatchExportError
 from batch_export.plan import walk as plan
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
+from batch_export.runner.config_folders import folders_of_run
 from batch_export.runner.interruption import stopping_on_interrupt
 from batch_export.runner.launcher import Launcher, Staying, can_fork
 from batch_export.runner.predecessors import wait_for_their_end
@@ -104,7 +105,7 @@ def run_sweep(
     launcher = Launcher(logs, preload, toolchain.roots, stop, _staying(spec.runner, toolchain, warnings.tell))
     with RecordsFile(run_folder) as records, contextlib.closing(launcher):
         wait_for_their_end(launcher.log)  # whoever had the records before us may have been killed a moment ago
-        surroundings, changed = surroundings_of(run_folder, toolchain)
+        surroundings, changed = surroundings_of(run_folder, toolchain, folders_of_run(run_folder))
         store = open_store(
             place,
             tuple(map(Path, toolchain.roots)),

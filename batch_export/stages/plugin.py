@@ -26,6 +26,7 @@ from batch_export.plugin import Wanted
 from batch_export.record import Failure, Stage
 from batch_export.spec import ExporterSpec
 from batch_export.stages import model as model_room
+from batch_export.stages.exporter_arguments import require_known
 from batch_export.stages.failures import formatted, short_line
 from batch_export.stages.models_line import models_line
 from batch_export.stages.output import ModelFiles, StageOutput
@@ -54,6 +55,8 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
         "output_names": list(bench.model.output_names) or None,
     }
     options = {**wanted, **bench.exporter.arguments}
+    ours = ("module", "model", "args", "f", "kwargs", "dynamo", "external_data", "verbose", *wanted)
+    require_known(bench.exporter.name, exporter, bench.exporter.arguments, ours)
     _require_takes(bench.exporter, exporter, (module, (), kwargs), options)
     start = perf_counter()
     try:

@@ -28,10 +28,13 @@ from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture import fingerprint
 from batch_export.exporter.graph import weights
 from batch_export.exporter.graph.metadata import STACK_TRACE
+from batch_export.stages.exporter_arguments import require_known
 from batch_export.stages.output import ModelFiles, StageOutput
 from batch_export.stages.tensor_files import TensorFiles
 from batch_export.stages.workbench import Workbench
 
+_OURS = ("captured", "opset_version", "input_names", "output_names", "registry", "journal", "reusable")
+"""Parameters that no config says."""
 EXTERNAL_BYTES = 16 * 1024
 """Tensors up to this size stay inside the ONNX file."""
 
@@ -48,6 +51,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
     """
     if bench.captured is None:
         raise TranslationError("nothing was captured before the translation", next_step="run Capture first")
+    require_known(bench.exporter.name, to_onnx, bench.exporter.arguments, _OURS)
     program = to_onnx(
         bench.captured,
         opset,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batch_export.store.collection import Collected
 from batch_export.store.entry import Entry, read_entry
-from batch_export.store.store import Found, Store, StoreInfo, digests_memo, imports_memo, open_store
+from batch_export.store.store import Found, Store, StoreInfo, digests_memo, imports_memo, open_store, require_own_format
 
 __all__ = [
     "Collected",
@@ -16,4 +16,5 @@ __all__ = [
     "imports_memo",
     "open_store",
     "read_entry",
+    "require_own_format",
 ]

@@ -59,6 +59,27 @@ class Found:
     own: bool
 
 
+_VERSION = "version"
+
+
+def require_own_format(path: Path) -> None:
+    """Refuses what cannot be this program's store; nothing is made, and a folder that is not there yet is fine.
+
+    Raises:
+        StoreError: it is no folder, or another version of the program made it.
+    """
+    root = Path(os.path.abspath(path))
+    if root.exists() and not root.is_dir():
+        raise StoreError(f"the store {root} is no folder. Next step: name another one with `store.path=...`")
+    version = root / _VERSION
+    found = version.read_text(encoding="utf-8", errors="replace").strip() if version.is_file() else str(STORE_FORMAT)
+    if found != str(STORE_FORMAT):
+        raise StoreError(
+            f"the store at {root} has format {found!r}; this program reads and writes {STORE_FORMAT}. "
+            "Next step: name another folder with `store.path=...`, or remove that one"
+        )
+
+
 def open_store(
     path: Path,
     source_roots: Sequence[Path] = (),
@@ -86,15 +107,10 @@ def open_store(
         handle, probe = tempfile.mkstemp(dir=root / "tmp", prefix="probe-")
         os.close(handle)
         os.unlink(probe)
-    version = root / "version"
+    version = root / _VERSION
     if not version.exists():
         write_atomic(version, f"{STORE_FORMAT}\n".encode(), root / "tmp")
-    found = version.read_text(encoding="utf-8", errors="replace").strip()
-    if found != str(STORE_FORMAT):
-        raise StoreError(
-            f"the store at {root} has format {found!r}; this program reads and writes {STORE_FORMAT}. "
-            "Next step: name another folder with `store.path=...`, or remove that one"
-        )
+    require_own_format(root)
     file_digests.remember_in(digests_memo(root))
     chosen = settings or StoreSpec()
     remote = open_remote(chosen.remote, warn or (lambda _: None)) if chosen.remote else None

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.digest import digest_value
-from batch_export.errors import UsageError
 from batch_export.report import run_folder as files
 from batch_export.runner.probe import probe
-from batch_export.stages.probe_request import Probed, ProbeRequest
+from batch_export.stages.probe_request import Probed, ProbeRequest, builder_module
 from batch_export.sweeps.model_yaml import config_of, yaml_of
 
 
@@ -22,29 +21,34 @@ def described(request: ProbeRequest, timeout_s: float) -> tuple[dict[str, Any], 
     """Returns the content of a model's config, and what a child found.
 
     Raises:
-        UsageError: there is no such model, it does not run, or it needs a builder that has to be written first.
+        UsageError: there is no such model, or it does not run.
         RunError: the child died, or took too long.
     """
     found = probe(request, timeout_s)
-    if found.builder:
-        source = request.target.rpartition(".")
-        raise UsageError(
-            f"{request.target} is no function that returns a module alone, so it needs a builder. "
-            f"Next step: `new {request.name} --from {source[0]}:{source[2]}` writes one, and a config"
-        )
     return config_of(found), found
 
 
-def keep_config(outputs: Path, configs: Mapping[str, Mapping[str, Any]]) -> Path:
+def keep_config(
+    outputs: Path, configs: Mapping[str, Mapping[str, Any]], builders: Mapping[str, str] | None = None
+) -> Path:
     """Writes configs of models by name below the outputs; returns the folder for `--config-dir`.
+
+    Args:
+        outputs: the folder of runs.
+        configs: by name of the model.
+        builders: by name of the model, text of the module that its config's target is in, where it has one; modules
+            in a config folder are importable.
 
     Raises:
         UsageError: a config cannot be meant.
         RunError: the folder cannot be written.
     """
     texts = {name: yaml_of(name, config) for name, config in configs.items()}
-    folder = outputs / files.TRIED / digest_value(texts)[:12]
+    modules = {builder_module(name): text for name, text in (builders or {}).items() if text}
+    folder = outputs / files.TRIED / digest_value([texts, modules] if modules else texts)[:12]
     files.require_writable(folder / "model", "--outputs")
+    for module, text in modules.items():
+        files.write_whole(folder / f"{module}.py", text.encode())
     for name, text in texts.items():
         files.write_whole(folder / "model" / f"{name}.yaml", text.encode())
     return folder

@@ -122,9 +122,8 @@ def _in_order(module: torch.nn.Module, given: Sequence[InputSpec]) -> list[Input
     if names and "**" not in signature:
         for name in first:
             if name not in names:
-                raise ModelError(
-                    f"{signature} has no parameter {name!r}{did_you_mean(name, names)}. Next step: rename it"
-                )
+                near = did_you_mean(name, names) or "."
+                raise ModelError(f"{signature} has no parameter {name!r}{near} Next step: rename it")
     missing = [name for name in examples.required(module) if name not in first]
     if missing:
         raise ModelError(

@@ -102,7 +102,7 @@ def _builder_text(request: ProbeRequest, parameters: str, body: str) -> str:
     module, _, attribute = request.target.rpartition(".")
     return "\n".join(
         [
-            f'"""Builder of the model {request.name}, written by `batch_export new`."""',
+            f'"""Builder of the model {request.name}, written by batch_export."""',
             "",
             "from typing import Any",
             "",
@@ -118,7 +118,7 @@ def _builder_text(request: ProbeRequest, parameters: str, body: str) -> str:
         ]
         if "Any" in parameters
         else [
-            f'"""Builder of the model {request.name}, written by `batch_export new`."""',
+            f'"""Builder of the model {request.name}, written by batch_export."""',
             "",
             "import torch",
             "",
