@@ -1,13 +1,25 @@
-"""What sentences for people are made of: the first line of an error, a text cut to one line, the nearest known word."""
+"""What sentences for people are made of: the lines of an error that tell, a text in one line, the nearest word."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 _READ_CHARACTERS = 100_000
 _CUTOFF = 0.5
 _MOST_ANNOUNCEMENTS = 3
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
+_TRACEBACK = "Traceback (most recent call last):"
+_CLASS = re.compile(r"<class '(?:[\w.<>]+\.)?(\w+)'>")
+"""A class as Python prints it, as some errors show the class of what they came from."""
+_ADVICE = re.compile(
+    r"(?:^|(?<=[.!?] ))(?:next steps?|suggest(?:ions?|ed fix(?:es)?)|hints?|to fix this)\s*:\s*$", re.IGNORECASE
+)
+_BELOW = re.compile(r"(?:[-*\u2022]|\d+[.)])\s|(?:explanation|reason|cause|caused by|details?)\s*:\s*\w", re.IGNORECASE)
+"""How an item of a list begins, or an explanation of the line above."""
+_HEADING = "\0"
+"""Stands at the end of a line that was a heading."""
 
 
 def first_line(text: str) -> str:
@@ -19,22 +31,67 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text[:_READ_CHARACTERS].splitlines() if line.strip()), "")
 
 
-def telling_line(text: str) -> str:
-    """Returns the first line, and where it only announces what follows, that as well.
+def without_colours(text: str) -> str:
+    """Returns the text without what colours it, or moves the cursor, on a terminal."""
+    return _ANSI.sub("", text)
 
-    A line announces when it ends with a colon: `Found the following conflicts:` says nothing without the next one.
+
+def telling_lines(text: str) -> list[str]:
+    """Returns the lines of an error that say what is wrong, of which the last says it most exactly.
+
+    These are the first line and what it only announces: `Found the following conflicts:` says nothing without the next
+    one. A line announces when it ends with a colon, is a heading, or a list or an explanation stands below it. Left out
+    are advice (`Next steps:` with its list), lines without a word, and of tracebacks all but the error.
     """
-    lines = (line.strip() for line in text[:_READ_CHARACTERS].splitlines())
+    lines = [line for line in without_colours(text[:_READ_CHARACTERS]).splitlines() if any(map(str.isalnum, line))]
     said: list[str] = []
-    for line in filter(None, lines):
-        said.append(line)
-        if not line.endswith(":") or len(said) > _MOST_ANNOUNCEMENTS:
+    for line in _without_advice(_without_frames(lines)):
+        if said and not said[-1].endswith(":") and not line.endswith(_HEADING) and not _BELOW.match(line):
             break
-    return " ".join(said)
+        said.append(line.removesuffix(_HEADING))
+        if len(said) > _MOST_ANNOUNCEMENTS or _BELOW.match(line):
+            break
+    return said or [line.strip() for line in lines[:1]]
+
+
+def telling_line(text: str) -> str:
+    """Returns `telling_lines` as one line."""
+    return joined(telling_lines(text))
+
+
+def joined(lines: Sequence[str]) -> str:
+    """Returns lines as sentences: a full stop comes after one that ends with a word."""
+    return " ".join([*(f"{line}." if line[-1:].isalnum() else line for line in lines[:-1]), *lines[-1:]])
+
+
+def _without_frames(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without indentation, and without those between the beginning of a traceback and its error."""
+    depth: int | None = None
+    for line in lines:
+        indented = len(line) - len(line.lstrip())
+        if line.strip() == _TRACEBACK:
+            depth = indented
+        elif depth is None or indented <= depth:
+            depth = None
+            yield _CLASS.sub(r"\1", line.strip())
+
+
+def _without_advice(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without those that announce advice, and without the advice; a heading ends it."""
+    advised = False
+    for line in lines:
+        advised = advised and not line.startswith("#")
+        if advised:
+            continue
+        found = _ADVICE.search(line)
+        advised = found is not None
+        left = line[: found.start()].rstrip() if found else line
+        if left.strip("# "):
+            yield f"{left.strip('# ').removesuffix(':')}:{_HEADING}" if left.startswith("#") else left
 
 
 def error_line(error: BaseException) -> str:
-    """Returns the first line of what an error says (see `telling_line`), or else its class."""
+    """Returns what an error says in a line (see `telling_lines`), or else its class."""
     return telling_line(str(error)) or f"{type(error).__name__} without a message"
 
 
@@ -45,8 +102,8 @@ def class_and_line(error: BaseException) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns the first line that is not blank when control characters are; each of them becomes a blank."""
-    lines = text.splitlines()
+    """Returns the first line that is not blank when control characters are; colours go, each other becomes a blank."""
+    lines = without_colours(text).splitlines()
     cleaned = ("".join(one if one.isprintable() else " " for one in line).strip() for line in lines)
     return next(filter(None, cleaned), "")
 

@@ -1,8 +1,9 @@
-"""What all tests share: markers, and one thread per process."""
+"""What all tests share: markers, one thread per process, and settings of torch that no test leaves to the next one."""
 
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
@@ -40,3 +41,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[item for item in items if any(map(item.get_closest_marker, left_out))])
     slow = {item.path for item in kept if item.get_closest_marker("slow")}
     items[:] = sorted(kept, key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(autouse=True)
+def fast_path_of_attention() -> None:
+    """Every test begins with torch's fast path of attention, which steps switch off for good in a child.
+
+    On an empty input it gives no weights, so that a model's limits go by it.
+    """
+    if "torch" in sys.modules:
+        sys.modules["torch"].backends.mha.set_fastpath_enabled(True)

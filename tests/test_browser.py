@@ -19,7 +19,9 @@ from batch_export.report.html_data import Bisected, ReportContext
 from batch_export.report.nights import nights_html
 from batch_export.report.summary import Counts, summarise
 
-CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path (Debian: apt-get install chromium)")
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (dependency group browser)")
 
@@ -37,7 +39,10 @@ def page_text() -> str:
     new[5] = failed(cells[5], "mismatch", "ValueMismatch", "off")
     base[6] = failed(cells[6])
     past = [
-        Entry(f"r{n}", f"2026-11-0{n}T01:00", "c", "h", "{}", "pass", "", "", 1e-7, n, 1, 1, False, 3, 1, 1, 1, "")
+        Entry(
+            *(f"r{n}", f"2026-11-0{n}T01:00", "c", "h", "{}", "fail" if n == 3 else "pass", "", ""),
+            *(n * 1e-7, n, 1, 1, n == 4, 3, 2048, 1, n / 4, ""),
+        )
         for n in range(1, 6)
     ]
     context = ReportContext(
@@ -186,6 +191,96 @@ def test_a_cell_has_everything_and_an_address(page: Any) -> None:
     assert page.locator("#cell-name").inner_text().startswith("bert/")
 
 
+def test_a_cell_shows_its_outcomes_and_a_small_trend_of_each_quantity(page: Any) -> None:
+    page.goto(page.url.partition("#")[0] + "#cell=" + cell("gpt", "full", 18).name)
+    page.wait_for_selector("#cell[open]")
+    captions = page.locator("#cell h3:text('History') ~ figure figcaption, #cell .trends figcaption").all_inner_texts()
+    trends = [
+        "Largest error: 5.0e-7 (1.0e-7 to 5.0e-7)",
+        "Latency: 5 ms (1 ms to 5 ms)",
+        "Capture and translation: 1.25 s (0.25 s to 1.25 s)",
+        "File size: 2 KiB, always",
+    ]
+    assert [one for one in captions if one] == ["Last 5 runs: 1 bad", *trends]
+    assert page.locator("#cell .dot.bad").count() == 1
+    latency = page.locator("#cell figure", has_text="Latency: 5 ms").first
+    assert latency.locator("circle").count() == 4, "what a busy machine measured is left out"
+    page.locator("#cell summary", has_text="Median of the 4 cells of gpt").click()
+    assert page.locator("#cell details .trends figcaption").all_inner_texts() == trends
+
+
+def test_a_suspicion_names_the_command_that_decides(browser: Any, tmp_path: Path) -> None:
+    base, new = [passed(cell(), ms=1.0, contended=True)], [passed(cell(), ms=2.4)]
+    found = compare(base, new, base_name="latest~1", new_name="latest")
+    path = tmp_path / "report.html"
+    path.write_text(html_report(new, summarise(new, Counts()), ReportContext(comparison=found)), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    assert "Perhaps slower, measured on a busy machine (1)" in page.locator("#changes").inner_text()
+    assert page.locator("#changes .command pre").inner_text() == (
+        "python -m batch_export compare 'latest~1' latest --busy"
+    )
+    page.close()
+
+
+def _of_many_models(browser: Any, path: Path, count: int, columns: tuple[int, ...], width: int) -> Any:
+    """A report whose last model is a thousand times as slow as the others and has a file a thousand times as large."""
+    records = []
+    for number in range(count):
+        scale = 1000 if number == count - 1 else 1 + number / count
+        for opset in columns:
+            made = passed(cell(f"model_{number:02}", opset=opset), ms=scale)
+            assert made.onnx is not None
+            records.append(replace(made, onnx=replace(made.onnx, bytes=int(10_000 * scale)), eager_ms=3.0))
+    path.write_text(html_report(records, summarise(records, Counts()), ReportContext()), encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    return page
+
+
+def test_forty_models_need_no_box_that_scrolls_inside_the_page(browser: Any, tmp_path: Path) -> None:
+    page = _of_many_models(browser, tmp_path / "report.html", 40, (18, 19, 20), 1280)
+    box = page.locator(".scroll")
+    assert page.locator("#grid tbody tr").count() == 40
+    assert box.evaluate("e => e.scrollHeight - e.clientHeight") <= 1
+    assert box.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+    page.close()
+
+
+@pytest.mark.parametrize(("columns", "width"), [(1, 1280), (45, 1920)])
+def test_the_matrix_takes_the_width_that_is_there(browser: Any, tmp_path: Path, columns: int, width: int) -> None:
+    page = _of_many_models(browser, tmp_path / "report.html", 4, tuple(range(13, 13 + columns)), width)
+    grid, box = page.locator("#grid"), page.locator(".scroll")
+    assert grid.evaluate("e => e.offsetWidth") >= 0.85 * width
+    assert box.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
+    page.close()
+
+
+def test_one_model_does_not_hide_the_others(browser: Any, tmp_path: Path) -> None:
+    page = _of_many_models(browser, tmp_path / "report.html", 6, (18,), 1280)
+    for title in (
+        "Latency, median (logarithmic)",
+        "File size (logarithmic)",
+        "Speed-up over eager, median (logarithmic)",
+    ):
+        figure = page.locator("#plots figure", has_text=title)
+        widths = figure.locator("rect").evaluate_all("bars => bars.map((bar) => +bar.getAttribute('width'))")
+        assert len(widths) == 6, title
+        assert min(widths) > max(widths) / 20, title
+    page.close()
+    path = tmp_path / "alike.html"
+    alike = [passed(cell(name), ms=ms) for name, ms in (("a", 1.0), ("b", 3.0))]
+    path.write_text(html_report(alike, summarise(alike, Counts()), ReportContext()), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    captions = page.locator("#plots figcaption").all_inner_texts()
+    assert "Latency, median" in captions, "where all can be seen the bars are plain"
+    page.close()
+
+
 @pytest.mark.parametrize("page", [{"width": 400}, {"width": 400, "scheme": "dark"}, {"width": 1280}], indirect=True)
 def test_nothing_is_wider_than_the_window(page: Any) -> None:
     width = page.viewport_size["width"]
@@ -207,6 +302,7 @@ def test_axe_finds_nothing_to_complain_of(page: Any, tmp_path: Path) -> None:
     assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []
     page.locator("#grid td.v-fail").first.click()
     page.wait_for_selector("#cell[open]")
+    page.evaluate("document.querySelectorAll('#cell details').forEach((d) => { d.open = true; })")
     page.screenshot(path=tmp_path / "cell.png")
     found = axe.Axe().run(page, context="#cell").response["violations"]
     assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []

@@ -17,12 +17,14 @@ from batch_export.cli.sweep_flags import taken_out
 from batch_export.errors import UsageError
 from batch_export.findings.diagnostic import OTHERWISE, without_numbers
 from batch_export.record import Record
+from batch_export.report.annotations import github_lines
 from batch_export.report.clusters import clusters
 from batch_export.report.compare import compare, confirmed, suspects
 from batch_export.report.compare_text import comparison_markdown
+from batch_export.report.markdown import markdown
 from batch_export.report.progress import LineReporter, LiveReporter
 from batch_export.report.summary import Counts, summarise
-from batch_export.report.terminal import tell
+from batch_export.report.terminal import counts_line, tell
 from batch_export.report.wording import GLYPHS, cell_text
 from batch_export.runtime.paired import PairedFacts
 from batch_export.stages.failures import short_line
@@ -69,6 +71,26 @@ def test_symptoms_of_two_models_or_exporters_are_not_taken_for_one_cause(stage: 
     assert len(clusters([apart[0], _raised("a", "off by 3", opset=18, stage=stage)])) == 1
 
 
+def _at_line(exporter: str, error_class: str, source: str, operator: str = "", stage: str = "capture") -> Record:
+    found = failed(cell("m", exporter=exporter), stage, error_class, f"{exporter} says it so")
+    assert found.failure is not None
+    return replace(found, failure=replace(found.failure, source=source, operator=operator or None))
+
+
+def test_one_source_line_is_one_cause_in_the_words_of_every_exporter() -> None:
+    core = _at_line("core", "CaptureError", "/home/a/net.py:7")
+    torch = _at_line("torch", "TorchCaptureError", "/home/a/net.py:7")
+    script = _at_line("torchscript", "RuntimeError", "/home/a/net.py:7")
+    assert [len(one.records) for one in clusters([core, torch, script])] == [3]
+    elsewhere = _at_line("torch", "TorchCaptureError", "/home/a/net.py:8")
+    assert len(clusters([core, elsewhere])) == 2
+    assert len(clusters([core, _at_line("core", "DynamicShapeError", "/home/a/net.py:7")])) == 2
+    two = [_at_line(one, "X" + one, "/home/a/net.py:7", f"aten::{one}") for one in ("core", "torch")]
+    assert len(clusters(two)) == 2, "two operators of one line are two causes"
+    wrong = [_at_line(one, "X" + one, "/home/a/net.py:7", stage="mismatch") for one in ("core", "torch")]
+    assert len(clusters(wrong)) == 2
+
+
 def test_other_words_are_another_cause() -> None:
     assert len(clusters([_raised("a", "needs the argument 'width'"), _raised("b", "needs the argument 'depth'")])) == 2
 
@@ -110,6 +132,26 @@ def test_the_terminal_tells_each_failure_once_and_new_ones_first() -> None:
     assert "✗ new load" in text  # the table keeps the stage
     assert "new, fixed: against the base" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_new_causes_come_first_in_markdown_and_annotations_too() -> None:
+    old = [_raised(name, "an old cause") for name in ("a", "b", "c")]
+    new = failed(cell("d"), "load", "LoadError", "a new cause")
+    records = [*old, new]
+    marks = compare([*old, passed(cell("d"))], records).marks()
+    text = markdown(records, summarise(records, Counts()), marks=marks)
+    assert text.index("a new cause") < text.index("an old cause")
+    assert "- ✗ **new** **d static opset 20 cpu core**: load LoadError" in text
+    first, second = github_lines(records, marks)
+    assert first.startswith("::error title=new d static opset 20 cpu%3A load LoadError::a new cause")
+    assert second.startswith("::warning title=3 cells")
+
+
+def test_a_failure_that_no_store_keeps_is_not_called_an_earlier_one() -> None:
+    record = failed(cell("d"), "crash", "Crash")
+    counted = summarise([record], Counts(ran=2, rerun_failures=1))
+    assert "ran 2 actions, 0 cached, 1 failure of a kind that is never cached" in counts_line(counted).plain
+    assert "Ran 2 actions, 0 cached, 1 failure of a kind that is never cached, 0.0 s." in markdown([record], counted)
 
 
 def test_a_failure_keeps_its_stage_beside_the_mark_and_an_old_one_has_none() -> None:

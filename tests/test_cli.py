@@ -445,6 +445,23 @@ def test_completion_offers_verbs_beside_keys_and_leaves_the_verb_out_of_hydras_l
 
 
 @pytest.mark.parametrize(
+    ("line", "rest"),
+    [
+        ("batch-export plan matrix.mo", "batch-export matrix.mo"),
+        ("batch-export -q --last-failed matrix.mo", "batch-export matrix.mo"),
+        ("batch-export try a:b --input x=float32[2] runner=dask ru", "batch-export runner=dask ru"),
+        ("batch-export explain bert/full -cd here measure.", "batch-export -cd here measure."),
+        ("batch-export cache gc --max-size 1G st", "batch-export st"),
+        ("batch-export cache gc --max-size st", "batch-export -"),
+        ("batch-export compare latest ma", "batch-export -"),
+        ("batch-export plan --co", "batch-export -"),
+    ],
+)
+def test_hydra_gets_of_a_line_what_it_knows_of(line: str, rest: str) -> None:
+    assert completion.rest_of(line) == rest
+
+
+@pytest.mark.parametrize(
     ("line", "words"),
     [
         ("batch-export list ", ["models", "tags", "sweeps", "cells", "providers", "exporters", "runs", "verbs"]),
@@ -459,6 +476,14 @@ def test_completion_offers_verbs_beside_keys_and_leaves_the_verb_out_of_hydras_l
         ("batch-export matrix.models=[tag:control_f", ["matrix.models=[tag:control_flow"]),
         ("batch-export bisect b", ["bert/static/opset18/cpu/core"]),
         ("batch-export bisect bert/static/opset18/cpu/core b", []),
+        ("batch-export cache gc --", ["--config-dir", "--help", "--max-size", "--older-than"]),
+        ("batch-export cache --", []),
+        ("batch-export plan --c", ["--config-dir"]),
+        ("batch-export report latest --format j", ["json", "junit"]),
+        ("batch-export report merge --p", ["--partial"]),
+        ("batch-export --l", ["--last-failed", "--lf"]),
+        ("batch-export matrix.models=[cnn] --q", ["--quiet"]),
+        ("batch-export bisect --outputs ma", []),
     ],
 )
 def test_completion_knows_what_a_verb_takes(

@@ -169,3 +169,12 @@ def test_volumes_sampled_between_their_elements(mode: str) -> None:
     torch.testing.assert_close(actual, Samples()(*inputs), rtol=1e-5, atol=1e-5)
     with pytest.raises(TranslationError, match=r"takes volumes from opset 20 on .*opset_version=20 or higher"):
         export(Samples(), inputs, opset_version=18)
+
+
+def test_a_single_number_is_its_own_sum_and_mean() -> None:
+    def both(z: Tensor) -> tuple[Tensor, ...]:
+        return z.sum(), z.mean(), z[0].sum(), z[0, 0].sum(), z[0, 0].mean(), z.sum(dtype=torch.complex64)
+
+    program = export(both, (Z[0],))
+    for actual, expected in zip(program(Z[0]), both(Z[0]), strict=True):
+        torch.testing.assert_close(actual, torch.view_as_real(expected))

@@ -292,3 +292,39 @@ def test_torchs_own_books_of_a_layer_are_no_changed_attributes() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ExportWarning)
         export(torch.nn.LSTM(3, 4), (torch.ones(5, 2, 3),))
+
+
+def repeated_to_what_the_data_say(v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    numbers = torch.arange(v.flatten()[0].clamp(1, 4).item())
+    return v + numbers, numbers
+
+
+@pytest.mark.parametrize(("value", "where"), [(-2, "at the example inputs"), (2, "at random inputs")])
+@pytest.mark.parametrize("allow", [True, False])
+def test_a_size_of_the_data_that_torch_took_for_a_number_is_refused(value: int, where: str, allow: bool) -> None:
+    with pytest.raises(CaptureError, match=rf"is not the model: {where}.*took for granted `Eq\(u0, 2\)`"):
+        export(repeated_to_what_the_data_say, (torch.full((2, 2), value),), allow_guards=allow)
+
+
+def test_a_size_of_the_data_that_the_model_checks_is_a_number() -> None:
+    def checked(v: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        size = int(n.item())
+        torch._check(size == 2)
+        return v + torch.arange(size)
+
+    program = export(checked, (torch.ones(2, 2), torch.tensor(2)))
+    torch.testing.assert_close(program(torch.ones(2, 2), torch.tensor(2))[0], torch.tensor([[1.0, 2.0]] * 2))
+
+
+def test_a_mask_of_one_truth_value_decides_nothing() -> None:
+    def written(v: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scalar, rows = v.sum(), v * 1
+        scalar[scalar > 0] = 7
+        rows[n > 0] = rows[0] + 1
+        rows[(rows > 9).any()] = 0.5
+        return scalar, rows
+
+    program = export(written, (ONES, torch.tensor(1)), dynamic_shapes=({0: "rows"}, None))
+    for given in ((ONES, torch.tensor(0)), (-ONES[:2], torch.tensor(1)), (ONES * 10, torch.tensor(0))):
+        for actual, expected in zip(program(*given), written(*given), strict=True):
+            torch.testing.assert_close(actual, expected)

@@ -300,6 +300,41 @@ def test_a_program_with_blocks_is_tried_with_the_sizes_that_they_read() -> None:
     torch.testing.assert_close(program(X[:1]), model(X[:1]))
 
 
+class Hooking(nn.Module):
+    """Registers hooks in its first call, and returns what they collected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers(Layer))
+        self.collected: list[torch.Tensor] | None = None
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if not getattr(self, "hooked", False):
+            for layer in self.layers:
+                layer.register_forward_hook(self.collect)
+            self.hooked = True
+        found: list[torch.Tensor] = []
+        self.collected = found
+        for layer in self.layers:
+            x = layer(x)
+        self.collected = None
+        return (x, *found)
+
+    def collect(self, layer: nn.Module, given: object, result: torch.Tensor) -> None:
+        del layer, given
+        if self.collected is not None:
+            self.collected.append(result)
+
+
+def test_hooks_that_forward_registers_are_called_for_each_block_and_do_not_outlive_the_capture() -> None:
+    model = Hooking()
+    captured = capture(model, (X,))
+    assert stamped(captured.blocks) == 0
+    eager = model(X)
+    assert len(eager) == DEPTH + 1
+    torch.testing.assert_close(captured.program.module()(X), eager)
+
+
 def test_classes_are_as_before() -> None:
     before = dict(vars(Scaled))
     capture(Stack(*layers(Scaled, float)), (X,))

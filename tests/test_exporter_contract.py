@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import subprocess
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -379,6 +382,68 @@ def test_our_verification_is_public_and_compares_every_kind_of_node_argument() -
     assert {"cat", "split_0"} <= {info.name for info in infos}
     assert max(info.max_abs_diff for info in infos) < 1e-5
     assert all(isinstance(info, batch_export.VerificationInfo) for info in infos)
+
+
+def test_a_constant_that_is_returned_has_its_operators_name() -> None:
+    class Steps(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x + 1, torch.linspace(0, 1, 5)
+
+    program = export(Steps(), (torch.ones(2),))
+    assert [value.name for value in program.model.graph.outputs] == ["add", "linspace"]
+
+
+def _saved(path: Path) -> Path:
+    shapes = ({0: torch.export.Dim("rows")},)
+    torch.export.save(torch.export.export(torch.nn.Linear(2, 3), (torch.ones(2, 2),), dynamic_shapes=shapes), path)
+    return path
+
+
+@pytest.mark.parametrize("form", [str, Path], ids=["words", "path"])
+def test_a_program_in_a_file_is_a_model(tmp_path: Path, form: Any) -> None:
+    path = _saved(tmp_path / "held.pt2")
+    program = export(form(path), input_names=["x"], verify=True)
+    x = torch.randn(5, 2)
+    torch.testing.assert_close(program(x)[0], torch.export.load(path).module()(x))
+
+
+def test_files_without_a_program_that_torch_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refusal(path: Path | str) -> str:
+        with pytest.raises(CaptureError) as raised:
+            export(path)
+        return str(raised.value)
+
+    path = _saved(tmp_path / "held.pt2")
+    with zipfile.ZipFile(path) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    (document,) = (name for name in held if "/models/" in name)
+    for change, sentence in (
+        (
+            {"schema_version": {"major": 99, "minor": 1}, "torch_version": "9.9"},
+            r"was saved by torch 9\.9 \(schema 99\.1\)",
+        ),
+        ({"graph_module": {}}, "cannot read the program in"),
+    ):
+        other = tmp_path / "other.pt2"
+        with zipfile.ZipFile(other, "w") as archive:
+            for name, content in held.items():
+                changed = json.dumps({**json.loads(content), **change}).encode() if name == document else content
+                archive.writestr(name, changed)
+        assert re.search(sentence, refusal(other))
+    scripted = tmp_path / "scripted.pt2"
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 3)), scripted)
+    assert "holds a TorchScript module, and no exported program. Next step: pass torch.jit.load(path)" in refusal(
+        scripted
+    )
+    torch.save({"weight": torch.ones(2)}, tmp_path / "weights.pt2")
+    assert "holds a pickled object, and no exported program" in refusal(tmp_path / "weights.pt2")
+    (tmp_path / "junk.pt2").write_bytes(b"hello")
+    assert "is no archive of torch.export.save" in refusal(tmp_path / "junk.pt2")
+    assert "there is no file" in refusal(tmp_path / "none.pt2")
+    assert "does not end in .pt2" in refusal("resnet50")
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.skipif(not hasattr(torch.onnx, "ExportableModule"), reason="this torch has no ExportableModule")

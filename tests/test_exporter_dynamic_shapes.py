@@ -17,6 +17,7 @@ from batch_export.calling.axis_words import AxisExpression
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.capture.guard_trials import without_assertions
 from batch_export.exporter.translate import program as translate
 
 
@@ -417,3 +418,19 @@ def test_keywords_that_forward_gathers_leave_no_axis_free() -> None:
     with pytest.raises(DynamicShapeError, match=r"forward takes y by \*\*more.*name these inputs"):
         export(Gathering(), (x,), kwargs={"y": x}, dynamic_shapes={"x": {0: "n"}, "y": {0: "n"}})
     torch.testing.assert_close(export(Gathering(), (x,), kwargs={"y": x})(x, y=x)[0], x + x)
+
+
+class FirstRows(torch.nn.Module):
+    def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        rows: Any = count.item()
+        torch._check(rows >= 2)
+        torch._check(rows <= x.shape[0])
+        return x[:rows].sum()
+
+
+def test_the_program_that_guards_are_tried_with_asserts_as_little_as_the_file() -> None:
+    program = torch.export.export(FirstRows(), (torch.ones(4), torch.tensor(3))).module(check_guards=False)
+    below = (torch.ones(4), torch.tensor(1))
+    with pytest.raises(RuntimeError, match=">= 2"):
+        program(*below)
+    assert float(without_assertions(program)(*below)) == 1.0

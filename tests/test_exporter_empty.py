@@ -169,3 +169,20 @@ def test_any_number_of_channels(count: int) -> None:
     program = export(Calls(pooled), (torch.randn(2, 4, 3),), dynamic_shapes=({1: "channels"},))
     x = torch.randn(2, count, 3)
     torch.testing.assert_close(torch.as_tensor(program(x)[0]), pooled(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_normalisation_over_axes_of_free_size(dtype: torch.dtype) -> None:
+    module = Calls(
+        lambda x: (
+            functional.layer_norm(x, x.shape[1:]),
+            functional.layer_norm(x, x.shape[-1:], x[0, 0], x[0, -1]),
+            functional.layer_norm(x[:, :0], (0, x.shape[2])),
+            functional.layer_norm(x[..., :0], (0,)),
+        )
+    )
+    program = export(module, (torch.randn(2, 3, 4).to(dtype),), dynamic_shapes=({2: "n"},))
+    for count in (0, 1, 2, 5):
+        x = torch.randn(2, 3, count).to(dtype)
+        for actual, expected in zip(program(x), module(x), strict=True):
+            torch.testing.assert_close(actual, expected, equal_nan=True)

@@ -215,6 +215,24 @@ class Custom(torch.nn.Module):
         return torch.ops.batch_export_tests.double(x) + 1
 
 
+@torch.library.custom_op("batch_export_tests::summed", mutates_args=())
+def summed(x: torch.Tensor, factor: float, axes: list[int], keepdim: bool = False) -> torch.Tensor:
+    return (x * factor).sum(axes, keepdim)
+
+
+@summed.register_fake
+def _(x: torch.Tensor, factor: float, axes: list[int], keepdim: bool = False) -> torch.Tensor:
+    return x.new_empty(x.sum(axes, keepdim).shape)
+
+
+SUMMED = torch.ops.batch_export_tests.summed.default
+
+
+class Summed(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.batch_export_tests.summed(x, 2.5, [1], True)
+
+
 def test_a_custom_operator_uses_its_translation() -> None:
     def by_adding(x: Any) -> Any:
         return op.Add(x, x)
@@ -232,6 +250,18 @@ def test_a_custom_operator_uses_its_translation() -> None:
     assert one.operators["batch_export_tests::double"] == (1, "custom")
     for program in (one, several):
         torch.testing.assert_close(program(x)[0], x * 2 + 1)
+
+
+def test_a_plain_function_gets_numbers_and_lists_as_they_are() -> None:
+    seen: list[object] = []
+
+    def scaled(x: Any, factor: Any, axes: Any, keepdim: Any = False) -> Any:
+        seen.extend([factor, axes, keepdim])
+        return op.ReduceSum(op.Mul(x, factor * 2 / 2), [len(axes), *axes[1:]], keepdims=int(keepdim))
+
+    program = export(Summed(), (torch.ones(2, 3),), custom_translation_table={SUMMED: scaled})
+    assert seen == [2.5, [1], True]
+    torch.testing.assert_close(program(torch.ones(2, 3))[0], torch.full((2, 1), 7.5))
 
 
 def test_a_custom_operator_without_a_translation_is_named() -> None:

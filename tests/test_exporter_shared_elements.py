@@ -128,10 +128,17 @@ def test_a_mask_of_columns_is_repeated_over_a_free_axis() -> None:
     export_and_compare(module, (torch.randn(3, 2),), *more, dynamic_shapes=({1: "n"},))
 
 
-@pytest.mark.parametrize("columns", [1, 4])
-def test_vander_of_a_free_number_of_elements(columns: int) -> None:
-    module = Calls(lambda x: torch.vander(x, columns))
-    export_and_compare(module, (torch.randn(4),), (torch.randn(0),), (torch.randn(1),), dynamic_shapes=({0: "n"},))
+@pytest.mark.parametrize("columns", [0, 1, 4, None])
+def test_vander_of_a_free_number_of_elements(columns: int | None) -> None:
+    module = Calls(lambda x: (torch.vander(x, columns), torch.vander(x.to(torch.int32), columns, increasing=True)))
+    more = [(torch.arange(size) - 1.5,) for size in (0, 1, 2, 5)]
+    export_and_compare(module, (torch.randn(4),), *more, dynamic_shapes=({0: "n"},))
+
+
+def test_vander_of_a_free_number_of_columns() -> None:
+    module = Calls(lambda x: torch.vander(x[:, 0], x.shape[1]))
+    more = [(torch.randn(size),) for size in ((1, 1), (2, 5), (0, 3))]
+    export_and_compare(module, (torch.randn(4, 3),), *more, dynamic_shapes=({0: "n", 1: "m"},))
 
 
 def halves(x: Tensor) -> Any:

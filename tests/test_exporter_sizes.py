@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import onnx
+import onnx_ir as ir
 import pytest
 import torch
 from torch import nn
@@ -21,6 +23,7 @@ from batch_export.exporter import ONNXProgram, export
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.trial import Outcome
+from batch_export.exporter.program import naming
 from tests.exporting import assert_same, eager
 
 Sizes = tuple[int, ...]
@@ -200,6 +203,26 @@ def test_values_of_axes_that_broadcast_keep_sizes_of_their_own(module: nn.Module
     assert right_at(program, module, twice, itertools.product((0, 1, 2, 5), repeat=2)) == count
 
 
+def test_values_without_a_shape_keep_sizes_of_their_own_too() -> None:
+    text = (
+        '<ir_version: 10, opset_import: ["": 20]> g (float[n] x, float[n] y, float[m] z) => (float[n] out, float[m] o)'
+    )
+    model = ir.from_proto(
+        onnx.parser.parse_model(text + "{ sum = Add(x, y)  out = Neg(sum)  half = Neg(z)  o = Abs(half) }")
+    )
+    naming.keep_apart(model, ["n"])
+    shapes = {value.name: value.shape for value in naming.all_values(model)}
+    assert shapes == {
+        "x": ("n",),
+        "y": ("n",),
+        "z": ("m",),
+        "sum": ("inner_1",),
+        "out": ("n",),
+        "half": None,
+        "o": ("m",),
+    }
+
+
 def test_axes_that_have_to_be_equal_are_one_axis() -> None:
     module = Function(lambda x, y: torch.cat([x, y], 1))
     with pytest.warns(ExportWarning, match=r"the axes n and k equal .*they are one axis in the file, n"):
@@ -326,6 +349,15 @@ def test_guards_that_are_true_by_construction_or_the_models_own_are_none(name: s
     assert right_at(program, module, make, itertools.product(SMALL[len(example)], repeat=len(example))) >= count
 
 
+def test_a_limit_beyond_what_can_be_made_is_tried_without_numbers() -> None:
+    """torch's quantile takes 2**24 numbers at most, of which no example is made."""
+    module = Function(lambda x: (torch.quantile(x, 0.3), torch.nanquantile(x, 0.5)))
+    with warnings.catch_warnings():
+        warnings.simplefilter(NO_WARNING, ExportWarning)
+        program = export(module, twice(3, 3)[:1], dynamic_shapes=({0: "n", 1: "k"},), guards="error")
+    assert right_at(program, module, lambda n, k: (torch.randn(n, k),), itertools.product((1, 2, 7), repeat=2)) == 9
+
+
 class Resized(nn.Module):
     """Positions that are used as they are at their native size, and resized at any other."""
 
@@ -404,7 +436,8 @@ def test_where_an_axis_is_empty_nothing_is_proven_and_little_is_lost() -> None:
     assert right_at(program, Pooled(), sequences, [(1, 1), (2, 1), (0, 3), (3, 7)]) == 4
 
 
-def test_what_another_guard_says_of_an_empty_axis_takes_no_other_size_away() -> None:
+@pytest.mark.parametrize("fast_path", [True, False])
+def test_what_another_guard_says_of_an_empty_axis_takes_no_other_size_away(fast_path: bool) -> None:
     attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
 
     class Itself(nn.Module):
@@ -415,10 +448,11 @@ def test_what_another_guard_says_of_an_empty_axis_takes_no_other_size_away() -> 
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
             return self.attention(x, x, x)  # type: ignore[no-any-return]  # no weights of an empty input
 
+    torch.backends.mha.set_fastpath_enabled(fast_path)
     module = Itself().eval()
     program = export(module, sequences(2, 5), dynamic_shapes=({0: "b", 1: "n"},))
     limits = program.captured.restrictions
-    assert [set(limit.axes) for limit in limits] in ([], [{"b", "n"}])  # whether one stays is what empty inputs came to
+    assert [set(limit.axes) for limit in limits] == ([{"b", "n"}] if fast_path else [])  # it gives no weights there
     assert right_at(program, module, sequences, [(1, 1), (2, 1), (1, 4), (3, 7)]) == 4
 
 

@@ -74,6 +74,18 @@ def test_an_associative_scan_with_a_free_batch() -> None:
         torch.testing.assert_close(program(x)[0], module(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_associative_scan_over_a_free_axis(reverse: bool) -> None:
+    def scanned(x: torch.Tensor) -> torch.Tensor:
+        return associative_scan(combine, (x, x.sin()), 1, reverse=reverse, combine_mode="generic")[1]
+
+    module = Applied(scanned)
+    program = export(module, (torch.randn(2, 6),), dynamic_shapes=({0: "batch", 1: "steps"},))
+    for shape in ((1, 1), (3, 2), (2, 7), (4, 13)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x)[0], module(x), rtol=1e-4, atol=1e-4)
+
+
 def test_a_capture_that_fails_leaves_no_level_open() -> None:
     def unsortable(x: torch.Tensor) -> torch.Tensor:
         raise ValueError("in the middle of a transform")

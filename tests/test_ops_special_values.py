@@ -119,6 +119,12 @@ def test_signs_of_zeros_stay() -> None:
         "angle below": lambda x: torch.atan2(x, -torch.ones_like(x)),
         "erfinv": lambda x: torch.erfinv(x / 4),
         "erfinv of float64": lambda x: torch.erfinv(x.double() / 4),
+        "atanh of float64": lambda x: torch.atanh(x.double() / 4),
+        "asinh of float64": lambda x: torch.asinh(x.double()),
+        "sinh of float64": lambda x: torch.sinh(x.double()),
+        "atan of float64": lambda x: torch.atan(x.double()),
+        "softshrink": lambda x: F.softshrink(x, 1.0),
+        "nothing above 0": lambda x: F.relu(x.clamp(-1.5, -0.5)),
     }
     module = Calls(functions).eval()
     program = export(module, (x,), None)
@@ -208,3 +214,29 @@ def test_one_bound_leaves_infinities_on_the_other_side(dtype: torch.dtype) -> No
     functions: dict[str, Function] = {"max": lambda x: x.clamp(max=2.0), "min": lambda x: x.clamp(min=-1.0)}
     functions |= {"from 0": lambda x: x.clamp(min=0.0), "to 0": lambda x: x.clamp(max=0.0), "relu6": F.relu6}
     check(functions, (torch.tensor([-INF, -3.0, 0.5, 7.0, INF], dtype=dtype),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_numbers_beside_half_precision_are_rounded_where_torch_rounds_them(dtype: torch.dtype) -> None:
+    x = torch.linspace(-3, 3, 301).to(dtype)
+    functions: dict[str, Function] = {
+        "floor": lambda x: torch.div(x, 0.1, rounding_mode="floor"),
+        "truncated": lambda x: torch.div(x, 0.1, rounding_mode="trunc"),
+        "floor of a number": lambda x: 3.1 // x,
+        "floor of tensors": lambda x: torch.div(x, x + 1, rounding_mode="floor"),
+        "remainder": lambda x: x % 0.1,
+        "remainder of a number": lambda x: torch.remainder(3.1, x),
+        "fmod": lambda x: torch.fmod(x, 0.1),
+        "plus": lambda x: x + 0.1,
+        "from a number": lambda x: 0.1 - x,
+        "power of a number": lambda x: 0.1**x,
+    }
+    check(functions, (x,))
+
+
+def test_the_smallest_integer_has_a_greatest_common_divisor() -> None:
+    for dtype in (torch.int32, torch.int64):
+        least = torch.iinfo(dtype).min
+        left = torch.tensor([least, least, least, -(least + 1), 6, 0, least, -1, 12], dtype=dtype)
+        right = torch.tensor([-1, least, -(least + 1), least, 4, 0, 0, least, -18], dtype=dtype)
+        check({"gcd": torch.gcd}, (left, right))

@@ -20,6 +20,7 @@ from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec
 from batch_export.stages import check, plugin, reference, run
 from batch_export.stages.built import built
+from batch_export.stages.models_line import models_line
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 INPUTS = (
@@ -136,6 +137,41 @@ def test_a_capture_that_torch_refuses_is_a_capture_failure(tmp_path: Path) -> No
     assert failure is not None
     assert (failure.stage, failure.error_class) == ("capture", "TorchCaptureError")
     assert "Traceback" in failure.details
+    assert failure.source == f"{__file__}:{_line_of('return x if float(')}"
+
+
+def _line_of(text: str) -> int:
+    lines = Path(__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.strip().startswith(text))
+
+
+class Broken(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return self._inner(x)
+
+    def _inner(self, x: Tensor) -> Tensor:
+        raise ValueError("never")
+
+
+def calls(module: Any, error: type[Exception] | None = None) -> None:
+    """An exporter of a user's own: its lines are not the model's."""
+    try:
+        module(torch.ones(2))
+    except ValueError as raised:
+        if error is None:
+            raise
+        raise error("could not export") from raised
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError])
+def test_the_line_is_the_models_and_not_the_exporters(error: type[Exception] | None) -> None:
+    with pytest.raises(Exception, match=r"never|could not") as raised:
+        calls(Broken(), error)
+    assert models_line(raised.value, Broken()) == f"{__file__}:{_line_of('raise ValueError(')}"
+    assert models_line(raised.value, torch.nn.Linear(2, 2)) == ""
+    quoted = ValueError(f'from user code:\n   File "{__file__}", line 7, in forward\n    x')
+    assert models_line(quoted, Broken()) == f"{__file__}:7"
+    assert models_line(quoted, torch.nn.Linear(2, 2)) == ""
 
 
 def writes_with_data(module: Any, args: Any, kwargs: Any, *, path: Path, opset_version: int, **rest: Any) -> None:

@@ -13,6 +13,7 @@ from batch_export.errors import ModelError
 from batch_export.spec import InputSpec
 from batch_export.stages.probe.answer import probed
 from batch_export.stages.probe_request import Probed, ProbeRequest
+from batch_export.sweeps.model_words import request_of
 
 MODULE = """
 import torch
@@ -40,6 +41,10 @@ def patches():
 def fixed():
     return torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(2 * 26 * 26, 5))
 
+class Rows(torch.nn.Module):
+    def forward(self, x, y):
+        return x.reshape(x.shape[0], 4, 8) + y[:, None, :8]
+
 def with_inputs():
     return torch.nn.Linear(4, 2), (torch.ones(3, 4),)
 
@@ -63,6 +68,10 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked(name: str, *inputs: InputSpec, **sizes: int) -> Probed:
     return probed(ProbeRequest("mine", f"to_probe.{name}", inputs=inputs, sizes=sizes))
+
+
+def unsized(name: str, *words: str) -> Probed:
+    return probed(request_of("mine", f"to_probe:{name}", words, []))
 
 
 def shapes(found: Probed) -> dict[str, tuple[int | str, ...]]:
@@ -102,6 +111,34 @@ def test_what_is_fixed_stays_a_number() -> None:
     found = asked("fixed", InputSpec(("input",), "float32", ("batch", 1, "side", "side")), batch=2, side=28)
     assert shapes(found) == {"input": ("batch", 1, 28, 28)}
     assert any(note.startswith("side stays 28: the model runs at no other size") for note in found.notes)
+
+
+def test_sizes_that_nobody_gave_are_found_by_trying_and_told() -> None:
+    found = unsized("patches", "input=float32[batch,3,H,W]")
+    assert {axis.name: axis.example for axis in found.axes} == {"batch": 2, "H": 64, "W": 64}
+    assert found.notes[0] == "Sizes found by running the model: batch=2, H=64, W=64."
+    found = unsized("fixed", "input=float32[batch,1,H,W]")
+    assert shapes(found) == {"input": ("batch", 1, 28, 28)}
+    assert found.notes[0].startswith("Sizes found by running the model: batch=2, H=28, W=28 (at batch=2, H=64, W=64: ")
+    assert "mat1 and mat2 shapes cannot be multiplied" in found.notes[0]
+
+
+def test_lengths_are_tried_each_on_its_own() -> None:
+    found = unsized("Rows", "x=float32[batch,n]", "y=float32[batch,m]")
+    assert shapes(found)["x"] == ("batch", 32)
+    assert found.notes[0].startswith("Sizes found by running the model: batch=2, n=32, m=")
+
+
+def test_sizes_that_are_not_found_are_one_sentence() -> None:
+    with pytest.raises(ModelError) as raised:
+        unsized("fixed", "input=float32[batch,2,H,W]")
+    assert "does not run at input=float32[2, 2, 64, 64]: RuntimeError" in str(raised.value)
+    assert "other sizes of batch, H, W that were tried). Next step: give other sizes" in str(raised.value)
+
+
+def test_a_size_that_was_given_stays() -> None:
+    with pytest.raises(ModelError, match=r"does not run at input=float32\[2, 1, 20, 64\]"):
+        unsized("fixed", "input=float32[batch,1,H=20,W]")
 
 
 def test_dimensions_that_change_together_are_one_axis() -> None:

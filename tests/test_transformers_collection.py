@@ -13,6 +13,8 @@ import torch  # noqa: E402  # after the check that the zoo's extra is there
 
 from batch_export.collections.transformers.building import build, config_of  # noqa: E402
 from batch_export.collections.transformers.describing import UndescribedError, describe  # noqa: E402
+from batch_export.collections.transformers.errors_read import arguments_missed, settings_said  # noqa: E402
+from batch_export.collections.transformers.layers import places_among, pointed_at  # noqa: E402
 from batch_export.collections.transformers.names import names, split  # noqa: E402
 from batch_export.collections.transformers.shrinking import WIDTH, shrink  # noqa: E402
 from batch_export.config.model import model_spec  # noqa: E402
@@ -61,6 +63,51 @@ def test_sections_of_a_rotation_share_out_half_of_a_narrow_head() -> None:
     assert min(sections) >= 1
 
 
+@pytest.mark.parametrize("model_type", ["lw_detr", "depth_anything", "mask2former"])
+def test_a_backbone_gives_out_as_many_stages_as_it_did(model_type: str) -> None:
+    whole = transformers.CONFIG_MAPPING[model_type]().backbone_config
+    config = small(model_type).backbone_config
+    assert len(config.out_features) == len(whole.out_features) > 1
+    assert set(config.out_features) <= set(config.stage_names)
+
+
+def test_layers_that_are_pointed_at_stay_apart() -> None:
+    fields = {"num_hidden_layers": 12, "out_indices": [3, 5, 7, 11], "global_attn_indexes": [2, 5, 8]}
+    assert pointed_at(fields) == 4
+    assert places_among([3, 5, 7, 11], 4, 12) == [0, 1, 2, 3]
+    assert places_among([9, 10, 11, 12], 4, 12) == [1, 2, 3, 4]
+    assert places_among((2, 5, 8), 2, 12) == (1,)
+    assert places_among(-2, 2) == -2
+
+
+def test_an_error_tells_what_a_model_was_not_given() -> None:
+    def inner(mask: torch.Tensor | None) -> torch.Tensor:
+        return mask.sum()  # type: ignore[union-attr]
+
+    def forward(x: torch.Tensor, sound_mask: torch.Tensor | None = None) -> torch.Tensor:
+        return x + inner(
+            sound_mask,
+        )
+
+    parameters = ["x", "sound_mask", "inputs_embeds"]
+    with pytest.raises(AttributeError) as raised:
+        forward(torch.ones(1))
+    assert arguments_missed(raised.value, parameters) == ["sound_mask"]
+    assert arguments_missed(ValueError("give `inputs_embeds`, please"), parameters) == ["inputs_embeds"]
+    assert arguments_missed(ValueError("a size of 3"), parameters) == []
+    assert settings_said("make sure that `is_decoder=True` and `other = False`") == {"is_decoder": True, "other": False}
+
+
+def test_a_model_that_reads_where_its_text_ends_is_given_an_end() -> None:
+    config = describe("bart", "BartForSequenceClassification")
+    assert list(config["inputs"]) == ["input_ids", "attention_mask"]
+    assert config["prefix"] == [small("bart").eos_token_id]
+
+
+def test_a_class_with_a_config_within_that_of_its_type_is_made_with_it() -> None:
+    assert describe("musicgen", "MusicgenForCausalLM")["model_type"] == "musicgen_decoder"
+
+
 def test_a_module_is_the_same_twice_and_no_parameter_is_constant() -> None:
     arguments = shrink(transformers.CONFIG_MAPPING["resnet"](), "narrow")
     made = []
@@ -103,9 +150,15 @@ def test_places_of_an_image_go_before_the_text() -> None:
     assert logits.shape[1] == image.numel() + 9
 
 
-def test_what_cannot_be_built_says_why_at_each_degree() -> None:
-    with pytest.raises(UndescribedError, match=r"narrow: .*timm"):
+def test_a_library_that_is_not_there_is_the_reason() -> None:
+    with pytest.raises(UndescribedError, match=r"^it needs a library that is not installed: .*timm"):
         describe("timm_backbone", "TimmBackbone")
+
+
+def test_what_cannot_be_built_says_why_at_each_degree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batch_export.collections.transformers.describing.MOST_PARAMETERS", 1000)
+    with pytest.raises(UndescribedError, match=r"narrow: it has [\d,]+ parameters.*; whole: it has"):
+        describe("bert", "BertModel")
 
 
 @pytest.mark.world

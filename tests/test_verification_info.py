@@ -81,6 +81,21 @@ def test_intermediates_have_the_exported_program_s_names(program: ONNXProgram) -
     assert [info.name for info in infos] == ["linear", "relu", "mul", "sum_1"]
 
 
+def test_constants_and_merged_normalisations_are_compared_too() -> None:
+    class Masked(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.Sequential(torch.nn.Conv1d(4, 4, 1), torch.nn.BatchNorm1d(4), torch.nn.ReLU())
+            self.relu = torch.nn.Parameter(torch.ones(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layers(x) @ torch.tril(torch.ones(4, 4)) + self.relu
+
+    infos = verify_onnx_program(export(Masked().eval(), (torch.randn(2, 4, 4),)), compare_intermediates=True)
+    assert [info.name for info in infos] == ["tril", "batch_norm", "matmul", "add"]
+    require(infos)
+
+
 def test_a_missing_output_is_an_error(program: ONNXProgram) -> None:
     program.model.graph.outputs.pop()
     program.provenance = replace(program.provenance, output_kinds=program.output_kinds[:-1])

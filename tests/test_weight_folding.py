@@ -299,6 +299,22 @@ def test_weights_that_others_may_replace_are_not_folded(tmp_path: Path) -> None:
         assert operators(onnx.load(tmp_path / "model.onnx"))["BatchNormalization"] == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+def test_a_cast_of_weights_of_eight_bits_stays(dtype: torch.dtype) -> None:
+    class Small(torch.nn.Module):
+        weight: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", torch.randn(4, 4).to(dtype))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight.to(x.dtype)
+
+    module, x = Small(), torch.randn(2, 4)
+    torch.testing.assert_close(export(module, (x,))(x)[0], module(x))
+
+
 def test_fake_weights_leave_the_graph_whole_and_given_ones_are_folded(tmp_path: Path) -> None:
     with enable_fake_mode():
         fake, x = CASES["conv"][0]().eval(), torch.randn(2, 4, 6, 6)

@@ -32,7 +32,7 @@ def test_an_error_in_a_line() -> None:
 
 
 def test_one_line_has_no_control_characters() -> None:
-    assert words.one_line("\x00\n\x1b[31mred\tand blue\n") == "[31mred and blue"
+    assert words.one_line("\x00\n\x1b[31mred\tand blue\n") == "red and blue"
 
 
 def test_the_nearest_word() -> None:

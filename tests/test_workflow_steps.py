@@ -1,8 +1,9 @@
 """The shell steps of the workflows, of the GitLab example and of the pre-commit hook, as their runners execute them.
 
-nox's sessions are run for real, in this environment; only the matrix is made small, sessions that are tested elsewhere
-(lint, the tests themselves, ...) are looked up and not run, and pip is left out: `python`, `nox` and `pip` are scripts
-of this test, first on the path.
+nox's sessions are run for real, in this environment; only the matrix and the hunt are made small. Sessions that run
+this test or need other packages (the tests themselves, types, the site, ...) are looked up and not run. pip and apt-get
+are left out: `python`, `nox`, `pip` and `apt-get` are scripts of this test, first on the path, as are tools of lint that
+are not installed here.
 """
 
 from __future__ import annotations
@@ -31,14 +32,24 @@ exec {sys.executable} "$@"
 """
 NOX = f"""#!/bin/sh
 echo "nox $*" >> "$TOOL_LOG"
+case "$*" in *"-s hunt"*) set -- $(echo "$*" | sed "s/--minutes 10/--count 2 --workers 1 --opsets 1/");; esac
 case "$*" in
-    *"-s sweep"*) exec {sys.executable} -m nox --no-venv --no-install "$@";;
+    *"-s sweep"*|*"-s hunt"*|*"-s lint"*) exec {sys.executable} -m nox --no-venv --no-install "$@";;
     *) exec {sys.executable} -m nox --list "$@";;
 esac
 """
-PIP = """#!/bin/sh
-echo "pip $*" >> "$TOOL_LOG"
+NOTED = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$TOOL_LOG"
 """
+LINT = ("ruff", "lint-imports", "check-jsonschema", "pre-commit")
+
+
+EXECUTED = ("sweep", "hunt", "lint")
+"""Sessions of the workflows that these tests execute."""
+LOOKED_UP = ("types", "tests", "docs", "browser", "page")
+"""Those that are only looked up: they run this test, or need what is not installed with it."""
+BY_HAND = ("nightly", "compare", "bench", "faults", "world", "ops", "runtimes")
+"""Sessions that no workflow calls."""
 
 
 class Runner:
@@ -48,7 +59,9 @@ class Runner:
         self.folder = folder
         tools = folder / "tools"
         tools.mkdir()
-        for name, text in (("python", PYTHON), ("nox", NOX), ("pip", PIP)):
+        own = Path(sys.executable).parent
+        noted = ("pip", "apt-get", *(name for name in LINT if not (own / name).exists()))
+        for name, text in (("python", PYTHON), ("nox", NOX), *((name, NOTED) for name in noted)):
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
         for name in ("noxfile.py", "pyproject.toml", "constraints.txt"):
@@ -56,7 +69,7 @@ class Runner:
         self.log = folder / "tools.log"
         self.environment = {
             **os.environ,
-            "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join((str(tools), str(own), os.environ["PATH"])),
             "PYTHONPATH": str(PROJECT),
             "OMP_NUM_THREADS": "1",
             "COLUMNS": "100",
@@ -161,11 +174,38 @@ def test_every_other_session_that_a_workflow_calls_is_there(tmp_path: Path) -> N
                 for word in words:
                     filled = script.replace("${{ matrix.session }}", word)
                     for session in sessions_of(filled):
-                        if session != "sweep":
+                        if session not in EXECUTED:
                             said = runner.shell(filled, GITHUB_RUN_NUMBER="7")
                             assert re.search(rf"^\* {session}\b", said, re.MULTILINE), said
+    assert {f"nox -s {name}" for name in LOOKED_UP} <= set(runner.log.read_text().splitlines())
+    names = re.findall(r"@nox.session(?:\(.*\))?\ndef (\w+)", (PROJECT / "noxfile.py").read_text())
+    assert {*EXECUTED, *LOOKED_UP, *BY_HAND} == set(names), "every session is somewhere, or said to be a person's"
+
+
+def hunting(runner: Runner, script: str, **number: str) -> None:
+    """Runs the step of a hunt over two programs."""
+    shutil.copytree(PROJECT / "tests", runner.folder / "tests", ignore=shutil.ignore_patterns("golden", "__pycache__"))
+    said = runner.shell(script, **number)
     assert "nox -s hunt -- --minutes 10 --seed 700000" in runner.log.read_text()
-    assert {f"nox -s {name}" for name in ("lint", "types", "tests", "docs")} <= set(runner.log.read_text().splitlines())
+    assert "Session hunt was successful" in said
+    assert (runner.folder / "outputs" / "hunt").is_dir(), "the artifact is where the workflow looks for it"
+
+
+@pytest.mark.slow
+def test_the_hunt_of_the_nightly_workflow_runs(tmp_path: Path) -> None:
+    steps = loaded(".github/workflows/nightly.yml")["jobs"]["hunt"]["steps"]
+    (findings,) = (step["with"]["path"] for step in steps if step.get("name") == "Findings")
+    assert findings == "outputs/hunt"
+    hunting(Runner(tmp_path), scripts_of(steps)["Hunt"], GITHUB_RUN_NUMBER="7")
+
+
+def test_the_lint_of_the_workflow_of_pushes_runs(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    for name in ("examples", ".github", "batch_export"):
+        (tmp_path / name).symlink_to(PROJECT / name)
+    step = scripts_of(loaded(".github/workflows/checks.yml")["jobs"]["code"]["steps"])["Session"]
+    said = runner.shell(step.replace("${{ matrix.session }}", "lint"), GITHUB_ACTIONS="true")
+    assert "Session lint was successful" in said
 
 
 def gitlab_job(jobs: dict[str, Any], name: str) -> dict[str, Any]:
@@ -193,11 +233,21 @@ def test_the_script_of_the_gitlab_example_leaves_its_artifacts(tmp_path: Path) -
 def test_the_other_jobs_of_the_gitlab_example_call_sessions_that_are_there(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     jobs = loaded("examples/gitlab/gitlab-ci.yml")
-    (matrix,) = jobs["code"]["parallel"]["matrix"]
-    for session in matrix["SESSION"]:
-        assert f"* {session} " in runner.shell("\n".join(gitlab_job(jobs, "code")["script"]), SESSION=session)
-    assert "* hunt " in runner.shell("\n".join(gitlab_job(jobs, "hunt")["script"]), CI_PIPELINE_IID="7")
-    assert "--seed 700000" in runner.log.read_text()
+    called = []
+    for name in ("code", "report"):
+        job = gitlab_job(jobs, name)
+        (matrix,) = job["parallel"]["matrix"]
+        runner.shell("\n".join(job["before_script"]))
+        for session in matrix["SESSION"]:
+            called.append(session)
+            if session not in EXECUTED:
+                assert f"* {session} " in runner.shell("\n".join(job["script"]), SESSION=session)
+    assert "apt-get install -y chromium npm" in runner.log.read_text()
+    assert sorted(called) == sorted(["lint", *LOOKED_UP])
+    scripts = scripts_of(loaded(".github/workflows/nightly.yml")["jobs"]["hunt"]["steps"])
+    (hunt,) = gitlab_job(jobs, "hunt")["script"]
+    number = r'"\$.*"$'
+    assert re.sub(number, "", hunt) == re.sub(number, "", scripts["Hunt"]), "which a test above runs"
 
 
 @pytest.mark.slow

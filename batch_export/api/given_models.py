@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ def _described(name: str, model: Any, inputs: Any, axes: Mapping[str, Mapping[in
     request = _with(ProbeRequest(name), model, inputs, axes, words)
     if not request.inputs:
         raise UsageError(f"model {name!r} is a module, and needs inputs: sweep(models=..., inputs=(tensor,))")
-    return sent_module.sent(name, model, request.inputs, request.sizes, outputs / files.TRIED)
+    return sent_module.sent(model, request, outputs / files.TRIED)
 
 
 def _no_model(name: str, model: Any) -> UsageError:
@@ -126,9 +126,10 @@ def _with(
 ) -> ProbeRequest:
     """The question with the inputs in it."""
     leaves: tuple[InputSpec, ...]
+    unsized: tuple[str, ...] = ()
     if words:
         read = inputs_of(words)
-        leaves, sizes = read.inputs, read.sizes
+        leaves, sizes, unsized = read.inputs, read.sizes, read.unsized
     elif inputs is None:
         if axes:
             raise UsageError(f"model {request.name!r}: axes name dimensions of inputs, and there are no inputs")
@@ -141,7 +142,7 @@ def _with(
             leaves, sizes = sent_module.described_inputs(None if module is None else accepted(module), inputs, axes)
         except BatchExportError as error:
             raise UsageError(f"model {request.name!r}: {error}") from error
-    return ProbeRequest(request.name, request.target, request.path, request.arguments, leaves, dict(sizes))
+    return replace(request, inputs=leaves, sizes=dict(sizes), unsized=unsized)
 
 
 def _importable(model: Any) -> str:

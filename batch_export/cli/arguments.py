@@ -14,6 +14,25 @@ from batch_export.errors import BatchExportError, UsageError
 from batch_export.report import run_folder
 from batch_export.report.runs import all_runs, resolve_run
 
+SHOW_PARSER = "--show-parser"
+"""The word at which a verb's parser ends the verb by raising itself, for whoever wants to know its flags."""
+
+
+class ShownParser(Exception):  # noqa: N818  # nothing went wrong
+    """Carries the parser of a verb."""
+
+    def __init__(self, parser: VerbParser) -> None:
+        super().__init__(parser.prog)
+        self.parser = parser
+
+
+class _Show(argparse.Action):
+    """Raises the parser."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        assert isinstance(parser, VerbParser)
+        raise ShownParser(parser)
+
 
 class VerbParser(argparse.ArgumentParser):
     """A parser for one verb; `--help` prints and ends with exit code 0 as usual."""
@@ -21,6 +40,12 @@ class VerbParser(argparse.ArgumentParser):
     def __init__(self, verb: str, description: str) -> None:
         super().__init__(prog=f"python -m batch_export {verb}", description=description, allow_abbrev=False)
         self._verb = verb
+        self.add_argument(SHOW_PARSER, action=_Show, nargs=0, help=argparse.SUPPRESS)
+
+    def flags(self) -> dict[str, argparse.Action]:
+        """Returns the flags that help tells of, with what each takes."""
+        shown = [one for one in self._actions if one.help is not argparse.SUPPRESS]
+        return {flag: action for action in shown for flag in action.option_strings}
 
     def error(self, message: str) -> NoReturn:
         """Raises instead of ending the process."""

@@ -1,4 +1,4 @@
-"""What a shell may offer for the word at the cursor: verbs, what a verb takes next, and names in the matrix' lists.
+"""What a shell may offer for the word at the cursor: verbs, their flags, what a verb takes next, names in lists.
 
 A command line that is being typed arrives, as shells hand it over (`COMP_LINE`); words leave. The keys and groups of
 the configuration are Hydra's to offer; its functions for bash, zsh and fish (`-sc install=bash`) are what asks.
@@ -6,6 +6,7 @@ the configuration are Hydra's to offer; its functions for bash, zsh and fish (`-
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import re
@@ -17,13 +18,26 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from batch_export.cli.arguments import offered_runs
-from batch_export.cli.known import verbs
+from batch_export.cli.arguments import SHOW_PARSER, ShownParser, offered_runs
+from batch_export.cli.known import BRIEF, LAST_FAILED, verbs
 from batch_export.config import brought_exporters
 from batch_export.config.groups import TAG
+from batch_export.errors import BatchExportError
 from batch_export.sources.places import conf_dir
 
 FLAGS = ("-sc", "--shell-completion")
+_SWEEP_FLAGS = (
+    *BRIEF,
+    *LAST_FAILED,
+    "--cfg",
+    "--config-dir",
+    "--help",
+    "--info",
+    "--package",
+    "--resolve",
+    "--version",
+)
+_FOLDER_FLAGS = ("--config-dir", "-cd")
 _RUN_FLAGS = ("--run", "--baseline")
 _LISTS = {"models": "model", "providers": "provider", "exporters": "exporter"}
 _IN_A_LIST = re.compile(rf"(?P<start>matrix\.(?P<key>{'|'.join(_LISTS)})=\[?(?:[^\[\]]*,)?)(?P<word>[^,\[\]]*)")
@@ -58,7 +72,10 @@ def offered(before: Sequence[str], word: str) -> list[str]:
         before: the words between the program and the cursor.
         word: what of the word at the cursor is there already.
     """
-    if not before and ("=" not in word):
+    if word.startswith("-"):
+        known = _flags(before) if before and before[0] in verbs() else _SWEEP_FLAGS
+        return sorted(flag for flag in known if flag.startswith(word))
+    if not before and "=" not in word:
         return [name for name in verbs() if name.startswith(word)]
     inside = _IN_A_LIST.fullmatch(word)
     if inside is not None:
@@ -66,8 +83,12 @@ def offered(before: Sequence[str], word: str) -> list[str]:
         if inside["word"].startswith(TAG[:1]) and inside["key"] == "models":
             names = [*names, *_tags(before)]
         return [inside["start"] + name for name in names if name.startswith(inside["word"])]
-    if before and before[-1] in _RUN_FLAGS:
-        return [run for run in offered_runs(before) if run.startswith(word)]
+    flags = _flags(before)
+    if before and before[-1] in flags:
+        action = flags[before[-1]]
+        runs = offered_runs(before) if before[-1] in _RUN_FLAGS else []
+        if _takes_value(action):
+            return [name for name in (*map(str, action.choices or ()), *runs) if name.startswith(word)]
     if before and before[0] in verbs() and "=" not in word:
         verb = importlib.import_module(f"batch_export.cli.{before[0]}")  # lazy: only the one that is typed
         next_words: Iterable[str] = verb.offers(before[1:]) if hasattr(verb, "offers") else ()
@@ -76,11 +97,40 @@ def offered(before: Sequence[str], word: str) -> list[str]:
 
 
 def rest_of(line: str) -> str:
-    """Returns the line without its verb, which Hydra knows nothing of."""
+    """Returns of the line what Hydra knows of: overrides, config folders and the word at the cursor.
+
+    Left out are the verb with its own words and flags, and the flags of a sweep; of a flag's value Hydra knows nothing.
+    """
     before, word = split(line)
-    if before and before[0] in verbs():
-        return " ".join(["batch-export", *before[1:], word])
-    return line
+    flags = _flags(before)
+    kept = ["batch-export"]
+    for last, one in pairwise(["", *before]):
+        is_folder = last in _FOLDER_FLAGS or one in _FOLDER_FLAGS or one.startswith(f"{_FOLDER_FLAGS[0]}=")
+        is_value = last in flags and _takes_value(flags[last])
+        if is_folder or ("=" in one and not is_value and not one.startswith("-")):
+            kept.append(one)
+    is_value = bool(before) and before[-1] in flags and _takes_value(flags[before[-1]])
+    takes_overrides = _FOLDER_FLAGS[0] in flags or not before or before[0] not in verbs()
+    return " ".join([*kept, word if takes_overrides and not is_value and not word.startswith("-") else "-"])
+
+
+def _flags(before: Sequence[str]) -> dict[str, argparse.Action]:
+    """The flags of the verb that is typed, as its parser tells them; none without a verb."""
+    if not before or before[0] not in verbs():
+        return {}
+    verb = importlib.import_module(f"batch_export.cli.{before[0]}")  # lazy: only the one that is typed
+    for words in ([*before[1:2], SHOW_PARSER], [SHOW_PARSER]):  # the first word may be a command of the verb's
+        try:
+            verb.run(words)
+        except ShownParser as shown:
+            return shown.parser.flags()
+        except (BatchExportError, SystemExit):
+            continue
+    return {}
+
+
+def _takes_value(action: argparse.Action) -> bool:
+    return action.nargs != 0
 
 
 def models(before: Sequence[str]) -> list[str]:
@@ -107,6 +157,6 @@ def _tags(before: Sequence[str]) -> list[str]:
 
 
 def _configs(group: str, before: Sequence[str]) -> list[Path]:
-    own = [Path(after) for flag, after in pairwise(before) if flag in ("--config-dir", "-cd")]
+    own = [Path(after) for flag, after in pairwise(before) if flag in _FOLDER_FLAGS]
     own += [Path(word.partition("=")[2]) for word in before if word.startswith("--config-dir=")]
     return [path for folder in (*own, conf_dir()) for path in (folder / group).glob("*.yaml")]

@@ -14,6 +14,9 @@ from pathlib import Path
 LAST_FAILED = ("--last-failed", "--lf")
 """The flag of a sweep that no verb takes."""
 
+BRIEF = ("-q", "--quiet")
+"""The flag of a sweep, and of some verbs, that leaves out what is as expected."""
+
 _FIRST_LINE = re.compile(r'"""`(?P<usage>(?P<name>\w+)[^`]*)`: (?P<summary>.*?)(?:""")?\n')
 
 

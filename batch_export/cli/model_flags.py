@@ -14,7 +14,8 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=DTYPE[SIZES]",
-        help="an argument of forward, e.g. 'x=float32[batch,3,H=64,W=64]': a word is a free axis, 64 its example size; "
+        help="an argument of forward, e.g. 'x=float32[batch,3,H=64,W=64]': a word is a free axis, 64 its example size "
+        "(found by running the model when left out); "
         "'ids=int64[batch,seq]:0..1000' has a range, 'd.x=...' stands in a dict, 'flag=true' is a constant. "
         "Without any the inputs are found by running the model",
     )

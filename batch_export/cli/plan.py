@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.nouns import counted
 from batch_export.report.expectations import stale_exclusions
@@ -12,7 +13,10 @@ from batch_export.sweeps.planned import planned_cells
 
 def run(arguments: list[str]) -> int:
     """Prints a line for each cell; 0 when the configuration can be meant."""
-    return compose_and_call(_plan, arguments, leave_no_trace=True)
+    parser = VerbParser("plan", "The cells that a sweep would run. Overrides may follow.")
+    add_config_dirs(parser)
+    asked, overrides = parser.parse_known_args(arguments)
+    return compose_and_call(_plan, [*overrides, *config_words(asked)], leave_no_trace=True)
 
 
 def _plan(composed: Composed) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from batch_export.cli.known import LAST_FAILED, is_last_failed
+from batch_export.cli.known import BRIEF, LAST_FAILED, is_last_failed
 from batch_export.cli.origin import enter
 from batch_export.errors import UsageError
 from batch_export.record import Cell
@@ -18,8 +18,6 @@ from batch_export.report import run_folder as files
 from batch_export.report.runs import all_runs, records_of, resolve_run
 from batch_export.report.terminal import folder_text
 from batch_export.report.wording import UNEXPECTED
-
-BRIEF = ("-q", "--quiet")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
+from batch_export.exporter.capture.saved_programs import loaded
 from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.functions import calls
 from batch_export.exporter.functions.making import make_functions
@@ -89,8 +90,8 @@ def export(
     """Exports a model to ONNX.
 
     Args:
-        model: a module, a callable, an exported program (taken as it is), or a scripted module or function. A
-            `torch.onnx.ExportableModule` brings its inputs, shapes and names along.
+        model: a module, a callable, an exported program (taken as it is) or the path of a `.pt2` file with one, or a
+            scripted module or function. A `torch.onnx.ExportableModule` brings its inputs, shapes and names along.
         args: positional example inputs, or a single one; tensors become inputs of the ONNX model, other values are
             fixed. A dict of parameter names at the end stands for `kwargs` when those are not given.
         f: where to write the model, a path (or a binary file object, without external data); nothing when None.
@@ -161,6 +162,7 @@ def export(
     if mutations not in MUTATIONS:
         raise ValueError(f"mutations={mutations!r}: choose {', '.join(MUTATIONS)}")
     warn_of_older_ways(f, dynamic_axes, dynamo)
+    model = loaded(model)
     args, kwargs, dynamic_shapes, input_names, output_names = of_exportable_module(
         model, args, kwargs, dynamic_shapes, input_names, output_names
     )

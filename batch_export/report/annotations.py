@@ -13,15 +13,15 @@ MOST = 10
 
 
 def github_lines(records: Sequence[Record], marks: dict[Cell, str] | None = None) -> list[str]:
-    """Lines such as `::error title=...::...`, one per cause, at most ten; what still fails is a warning."""
+    """Lines such as `::error title=...::...`, a cause each, new ones first, at most ten; old ones are warnings."""
     lines = []
     several = len({record.cell.exporter for record in records}) > 1
     by_cell = {record.cell: record for record in records}
-    for group in group_failures(records, name_exporter=several)[:MOST]:
+    for group in group_failures(records, name_exporter=several, marks=marks)[:MOST]:
         still = bool(marks) and all((marks or {}).get(cell) == "still" for cell in group.cells)
         first = by_cell[group.cells[0]]
         place = _place(first.failure.source) if first.failure and first.failure.source else ""
-        title = f"{group.title}: {group.kind}"
+        title = " ".join(filter(None, (group.news, f"{group.title}: {group.kind}")))
         lines.append(
             f"::{'warning' if still else 'error'} {place}title={_property(title)}::"
             f"{_data(shorten(group.cause or group.kind))}"

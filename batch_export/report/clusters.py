@@ -1,8 +1,9 @@
 """Which failing cells share a defect. Records arrive, clusters leave; nothing is printed or judged.
 
 Where an operator or a source line is known, it makes the defect; otherwise the stage, the class and the message do,
-without its numbers and without the cell's own names. What was raised is one defect whatever the model and the exporter;
-a symptom (values that differ, a process that ended) says nothing of its cause, so models and exporters stay apart.
+without its numbers and without the cell's own names. What was raised is one defect whatever the model and the exporter,
+and so is what several exporters raise at one source line, each in its own words; a symptom (values that differ, a
+process that ended) says nothing of its cause, so models and exporters stay apart.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from batch_export.findings.diagnostic import Diagnostic, without_numbers
+from batch_export.findings.diagnostic import Diagnostic, stable_source, without_numbers
 from batch_export.record import PROCESS_STAGES, Cell, Record
 from batch_export.report.wording import UNEXPECTED
 from batch_export.words import one_line
@@ -84,6 +85,32 @@ def clusters(records: Iterable[Record]) -> list[Cluster]:
             together.setdefault(cluster_key(record), []).append(record)
     found = [
         Cluster(diagnostic(members[0]).fingerprint, diagnostic(members[0]), tuple(members))
-        for members in together.values()
+        for members in _over_exporters(together.values())
     ]
     return sorted(found, key=lambda one: -len(one.cells))
+
+
+def _over_exporters(groups: Iterable[list[Record]]) -> list[list[Record]]:
+    """Joins what exporters raised at one source line: each has classes and words of its own for it, few an operator."""
+    joined: list[list[Record]] = []
+    for members in groups:
+        same = next((one for one in joined if _is_one_line(one, members)), None)
+        if same is not None:
+            same.extend(members)
+        else:
+            joined.append(list(members))
+    return joined
+
+
+def _is_one_line(known: list[Record], other: list[Record]) -> bool:
+    """Whether two groups failed at one line, in exporters that they do not share, and at no two operators."""
+    first, second = diagnostic(known[0]), diagnostic(other[0])
+    if not first.source or first.stage in _SYMPTOMS or known[0].verdict != other[0].verdict:
+        return False
+    operators = {diagnostic(record).operator for record in (*known, *other)} - {""}
+    return (
+        first.stage == second.stage
+        and stable_source(first.source) == stable_source(second.source)
+        and {record.cell.exporter for record in known}.isdisjoint(record.cell.exporter for record in other)
+        and len(operators) < 2
+    )

@@ -40,6 +40,13 @@ class FailureGroup:
     new: int = 0
     since: str = ""
 
+    @property
+    def news(self) -> str:
+        """`new`, or `2 new of` where others were there before; empty where none is new."""
+        if not self.new:
+            return ""
+        return "new" if self.new == len(self.cells) else f"{self.new} new of"
+
 
 def group_failures(
     records: Iterable[Record],

@@ -83,7 +83,8 @@ def _html(subject: Subject) -> bytes:
 
 
 def _markdown(subject: Subject) -> bytes:
-    return markdown(rows_of(subject.records), subject.summary, subject.since).encode()
+    marks = subject.comparison.marks() if subject.comparison is not None else None
+    return markdown(rows_of(subject.records), subject.summary, subject.since, marks).encode()
 
 
 def _json(subject: Subject) -> bytes:

@@ -15,7 +15,7 @@ from batch_export import axes
 from batch_export.numbers.facts import OutputFacts
 from batch_export.record import NUMERIC, Cell, Record, RunFacts, holds_for
 from batch_export.report.compare import TITLES, Comparison
-from batch_export.report.compare_text import not_compared
+from batch_export.report.compare_text import deciding, not_compared
 from batch_export.report.failures import group_failures
 from batch_export.report.history import Entry
 from batch_export.report.next_steps import QUESTIONS, UNASKED
@@ -141,6 +141,7 @@ def report_data(
         "when": _when(summary, context),
         "titles": dict(TITLES),
         "contended": not_compared(context.comparison) if context.comparison else "",
+        "decides": deciding(context.comparison) if context.comparison and context.comparison.of("busy") else "",
         "provenance": [[name, shorten(value)] for name, value in context.provenance],
         "artifacts": shorten(context.artifacts),
         "logs": shorten(context.logs),
@@ -294,15 +295,23 @@ def _thinned(hull: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float
 
 
 def _past(entries: Sequence[Entry], text: _Texts) -> list[Any] | int:
-    """Verdicts (a digit each), latencies and times of earlier runs; 0 when there are none."""
+    """Verdicts (a digit each), times, latencies, errors, bytes and seconds of earlier runs; 0 when there are none."""
     if not entries:
         return 0
     entries = entries[-_HISTORY_RUNS:]
     return [
         "".join(str(OUTCOMES.index(entry.verdict)) for entry in entries),
-        [None if entry.contended else digits(entry.latency) for entry in entries],
         text(" ".join(entry.started[:16] for entry in entries)),
+        _series([None if entry.contended else digits(entry.latency) for entry in entries]),
+        _series([digits(entry.max_abs) for entry in entries]),
+        _series([entry.bytes for entry in entries]),
+        _series([digits(entry.export_s) for entry in entries]),
     ]
+
+
+def _series(values: list[float | int | None]) -> list[float | int | None]:
+    """The values; a single one where all are alike, as sizes of files mostly are."""
+    return values[:1] if len(set(values)) == 1 else values
 
 
 def _contract(record: Record, context: ReportContext, text: _Texts) -> list[list[int]]:

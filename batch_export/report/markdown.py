@@ -23,16 +23,20 @@ _MOST_BYTES = 1_000_000
 """GitHub refuses a job summary of more than 1 MiB."""
 
 
-def markdown(records: Sequence[Record], summary: Summary, since: Mapping[Cell, Since] | None = None) -> str:
-    """Returns the whole document; `since` says since when cells fail."""
+def markdown(
+    records: Sequence[Record],
+    summary: Summary,
+    since: Mapping[Cell, Since] | None = None,
+    marks: Mapping[Cell, str] | None = None,
+) -> str:
+    """Returns the whole document; `since` says since when cells fail, `marks` which are new (`Comparison.marks`)."""
     counts = ", ".join(f"{summary.outcomes[outcome]} {outcome}" for outcome in OUTCOMES if summary.outcomes[outcome])
     lines = [
         "# batch_export",
         "",
         f"{counted(summary.planned, 'cell')}: {counts or 'none'}. "
-        f"Ran {counted(summary.counts.ran, 'action')}, {summary.counts.cached} cached, "
-        f"{counted(summary.counts.rerun_failures, 'earlier failure')} tried again, {summary.counts.wall_s:.1f} s."
-        + (" **Interrupted.**" if summary.counts.interrupted else ""),
+        f"Ran {counted(summary.counts.ran, 'action')}, {summary.counts.cached} cached{summary.counts.uncached_text()}, "
+        f"{summary.counts.wall_s:.1f} s." + (" **Interrupted.**" if summary.counts.interrupted else ""),
         "",
     ]
     if summary.command:
@@ -55,11 +59,12 @@ def markdown(records: Sequence[Record], summary: Summary, since: Mapping[Cell, S
         lines += [escape(note), ""]
     if summary.nothing_tested:
         lines += [f"**{summary.nothing_tested[:1].upper()}{summary.nothing_tested[1:]}.**", ""]
-    failures = group_failures(records, name_exporter=True, since=since)
+    failures = group_failures(records, name_exporter=True, marks=marks, since=since)
     if failures:
         lines += ["## Unexpected", ""]
         for group in failures:
-            lines.append(f"- {GLYPHS[group.verdict]} **{escape(group.title)}**: {escape(group.kind)}")
+            new = f"**{group.news}** " if group.news else ""
+            lines.append(f"- {GLYPHS[group.verdict]} {new}**{escape(group.title)}**: {escape(group.kind)}")
             lines += [
                 f"  {escape(text)}"
                 for text in (group.cause, group.since, f"log: {group.log}" if group.log else "")

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from batch_export.judge.vote import Disagreement
+from batch_export.nouns import counted
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import SCHEMA_VERSION, Cell, Record
 from batch_export.report.disagreements import plain
@@ -23,7 +24,7 @@ class Counts:
     Attributes:
         wall_s: seconds from the start of the run to its end.
         ran, cached: actions that were executed in this run, and actions served from the cache.
-        rerun_failures: actions executed because failures of their kind are never cached.
+        rerun_failures: actions that failed in a way that is never cached, so that they are executed in every run.
     """
 
     wall_s: float = 0.0
@@ -31,6 +32,10 @@ class Counts:
     cached: int = 0
     rerun_failures: int = 0
     interrupted: bool = False
+
+    def uncached_text(self) -> str:
+        """`, 2 failures of a kind that is never cached`; empty where there are none."""
+        return f", {counted(self.rerun_failures, 'failure')} of a kind that is never cached" * bool(self.rerun_failures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,7 @@ def counts_line(summary: Summary) -> Text:
         line.append(", " if index else "")
         line.append(f"{summary.outcomes[outcome]} {outcome}", STYLES[outcome])
     line.append(f"; ran {counted(summary.counts.ran, 'action')}, {summary.counts.cached} cached")
-    if summary.counts.rerun_failures:
-        line.append(f", {counted(summary.counts.rerun_failures, 'earlier failure')} tried again")
+    line.append(summary.counts.uncached_text())
     line.append(f"; {summary.counts.wall_s:.1f} s")
     return line
 
@@ -107,8 +106,8 @@ def _tell_failures(console: Console, groups: list[FailureGroup], run_folder: Pat
     for group in groups[:_MOST_FAILURES]:
         console.print()
         head = Text(f"{glyphs[group.verdict]} ", STYLES[group.verdict])
-        if group.new:
-            head.append("new " if group.new == len(group.cells) else f"{group.new} new of ", "bold red")
+        if group.news:
+            head.append(f"{group.news} ", "bold red")
         head.append(group.title, "bold")
         head.append(f": {group.kind}")
         console.print(head)

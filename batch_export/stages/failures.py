@@ -15,13 +15,17 @@ from batch_export.errors import LibraryMissingError, ModelError, OnnxExporterErr
 from batch_export.record import Failure, Stage
 from batch_export.runtime.worker.failures import WorkerEndedError
 from batch_export.steps import FAILURE_STAGE
-from batch_export.words import telling_line
+from batch_export.words import joined, telling_lines, without_colours
 
 _ENVIRONMENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS})
 _STAGES: frozenset[str] = frozenset(get_args(Stage))
 _MESSAGE_CHARACTERS = 400
 _LEAST_CHARACTERS = 150
 _LINE_CHARACTERS = 160
+_ANNOUNCED_CHARACTERS = 60
+"""What is left at least of lines that announce another."""
+_PARENTHESIS_CHARACTERS = 80
+"""By how much a message may grow for the end of a parenthesis."""
 _LINE_OF_THE_MODEL = re.compile(r"\(at [^()]+:\d+\)")
 _DETAILS_CHARACTERS = 20_000
 _READ_CHARACTERS = 100_000
@@ -40,7 +44,7 @@ def failure_from(error: BaseException, mnemonic: Mnemonic) -> Failure:
         stage=_stage(error, mnemonic),
         error_class=type(error).__name__,
         message=short_line(_text(error)),
-        details=_plain(details[-_DETAILS_CHARACTERS:]),
+        details=_plain(without_colours(details[-_DETAILS_CHARACTERS:])),
         source=core.source if core else None,
         node=core.node if core else None,
         operator=core.operator if core else None,
@@ -100,21 +104,62 @@ def _text(error: BaseException) -> str:
 
 
 def short_line(text: str) -> str:
-    """Returns the first line, with what it announces, cut to 400 characters; the model's line and what to do next are
-    never cut.
+    """Returns what an error says (`telling_lines`) in 400 characters or so.
+
+    The model's line and what to do next are never cut, the last line that tells is cut after those that announce it,
+    and no cut is made inside parentheses.
     """
-    first = _plain(telling_line(text)) or "(no message)"
-    if len(first) <= _MESSAGE_CHARACTERS:
-        return first
-    before, word, step = first.rpartition("Next step: ")
+    lines = [_plain(line) for line in telling_lines(text) or ["(no message)"]]
+    whole = joined(lines)
+    if len(whole) <= _MESSAGE_CHARACTERS:
+        return whole
+    last = lines[-1]
+    announced = whole.removesuffix(last).rstrip()
+    room = max(_MESSAGE_CHARACTERS - len(last) - 1, _ANNOUNCED_CHARACTERS)
+    announced = f"{_cut(announced, room)} " if announced else ""
+    return announced + _shortened(last, _MESSAGE_CHARACTERS)
+
+
+def _shortened(line: str, most: int) -> str:
+    if len(line) <= most:
+        return line
+    before, word, step = line.rpartition("Next step: ")
     step = f" {word}{step}" if word and len(step) <= _MESSAGE_CHARACTERS else ""
-    *_, line = ["", *_LINE_OF_THE_MODEL.findall(before or first)]
-    line = f" {line}" if len(line) <= _LINE_CHARACTERS else ""
-    room = max(_MESSAGE_CHARACTERS - len(line) - len(step) - len("..."), _LEAST_CHARACTERS)
-    if line.strip() in first[:room]:
-        line = ""
-        room = max(_MESSAGE_CHARACTERS - len(step) - len("..."), _LEAST_CHARACTERS)
-    return f"{first[:room].rstrip()}...{line}{step}"
+    *_, place = ["", *_LINE_OF_THE_MODEL.findall(before or line)]
+    place = f" {place}" if len(place) <= _LINE_CHARACTERS else ""
+    cut = _cut(line, max(most - len(place) - len(step), _LEAST_CHARACTERS))
+    if place.strip() in cut:
+        place, cut = "", _cut(line, max(most - len(step), _LEAST_CHARACTERS))
+    return f"{cut}{place}{step}"
+
+
+def _cut(text: str, room: int) -> str:
+    """The text in that many characters, a few more or less where a parenthesis would be left open."""
+    if len(text) <= room:
+        return text
+    kept = text[: room - len("...")]
+    opened: list[int] = []
+    for place, one in enumerate(kept):
+        if one == "(":
+            opened.append(place)
+        elif one == ")" and opened:
+            opened.pop()
+    if opened:
+        closed = _closing(text, len(kept), len(opened))
+        if closed <= len(kept) + _PARENTHESIS_CHARACTERS:
+            kept = text[:closed]
+        elif opened[0] > len(kept) // 2:
+            kept = text[: opened[0]]
+    return f"{kept.rstrip()}..." if len(kept) < len(text) else kept
+
+
+def _closing(text: str, start: int, depth: int) -> int:
+    """The place after the one that closes all of `depth` open ones; beyond the text where none does."""
+    for place in range(start, min(len(text), start + _PARENTHESIS_CHARACTERS)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if depth == 0:
+            return place + 1
+    return len(text) + _PARENTHESIS_CHARACTERS
 
 
 def _plain(text: str) -> str:

@@ -22,7 +22,8 @@ from batch_export.calling import caches, exported_inputs
 from batch_export.calling.axis_words import AxisExpression
 from batch_export.config.model import RESERVED_KEYS
 from batch_export.digest import digest_value
-from batch_export.errors import BatchExportError, LibraryMissingError, ModelError
+from batch_export.errors import BatchExportError, CaptureError, LibraryMissingError, ModelError
+from batch_export.exporter.capture import saved_programs
 from batch_export.numbers.tolerances import LARGE_SCALE
 from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
@@ -103,7 +104,10 @@ def prepared(spec: ModelSpec, module: Any) -> torch.nn.Module:
 def _as_module(made: Any) -> Any:
     """What the builder returned; an exported program, given or in a file, as a module that remembers it."""
     if isinstance(made, (str, os.PathLike)) and os.fspath(made).endswith(".pt2"):
-        made = torch.export.load(os.fspath(made))
+        try:
+            made = saved_programs.loaded(made)
+        except CaptureError as error:
+            raise ModelError(str(error)) from error
     if not isinstance(made, torch.export.ExportedProgram):
         return made
     module = exported_inputs.as_module(made)

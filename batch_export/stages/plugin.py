@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any, get_args
 
 import onnx
+import torch
 
 from batch_export import axes
 from batch_export.errors import LibraryMissingError, TranslationError, UsageError
@@ -25,11 +26,12 @@ from batch_export.plugin import Wanted
 from batch_export.record import Failure, Stage
 from batch_export.spec import ExporterSpec
 from batch_export.stages import model as model_room
-from batch_export.stages.failures import formatted
+from batch_export.stages.failures import formatted, short_line
+from batch_export.stages.models_line import models_line
 from batch_export.stages.output import ModelFiles, StageOutput
 from batch_export.stages.state import ModuleState
 from batch_export.stages.workbench import Workbench
-from batch_export.words import error_line
+from batch_export.words import error_line, without_colours
 
 
 def execute(bench: Workbench, opset: int) -> StageOutput:
@@ -59,7 +61,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
     except (MemoryError, LibraryMissingError):
         raise
     except Exception as error:
-        return StageOutput(failure=_failure(error))
+        return StageOutput(failure=_failure(error, module))
     finally:
         state.restore()
         module.train(training)
@@ -117,15 +119,16 @@ def _require_takes(
         ) from error
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: Exception, module: torch.nn.Module) -> Failure:
     """The exception's class may name its stage in an attribute `stage`, as our own exporter's errors do."""
     named = getattr(error, "stage", "translate")
     stage: Any = named if named in get_args(Stage) else "translate"
     return Failure(
         stage,
         type(error).__name__,
-        error_line(error),
-        details=formatted(error),
+        short_line(error_line(error)),
+        details=without_colours(formatted(error)),
+        source=models_line(error, module) or None,
     )
 
 

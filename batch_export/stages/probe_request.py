@@ -22,6 +22,7 @@ class ProbeRequest:
         arguments: of the builder.
         inputs: those that were described; empty: they are to be found.
         sizes: example sizes of the axes that `inputs` names.
+        unsized: those of them whose size nobody gave, so that it is to be found.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ProbeRequest:
     arguments: dict[str, Any] = field(default_factory=dict)
     inputs: tuple[InputSpec, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
+    unsized: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from batch_export.errors import UsageError
 from batch_export.spec import InputSpec, ModelSpec
 from batch_export.stages.built import built
 from batch_export.stages.model import dynamic_shapes, example_inputs
-from batch_export.stages.probe import examples, free_axes
+from batch_export.stages.probe import example_sizes, examples, free_axes
 from batch_export.stages.probe.trial import Trial, run, signature_of
-from batch_export.stages.probe_request import Probed
+from batch_export.stages.probe_request import Probed, ProbeRequest
 from batch_export.words import class_and_line
 
 _ALIKE = 1e-3
@@ -75,40 +75,40 @@ def described_inputs(names: Sequence[str] | None, example: Any, axes: Mapping[st
     return tuple(leaves), sizes
 
 
-def sent(
-    name: str, module: torch.nn.Module, inputs: Sequence[InputSpec], sizes: Mapping[str, int], folder: Path
-) -> Probed:
+def sent(module: torch.nn.Module, request: ProbeRequest, folder: Path) -> Probed:
     """Writes a module below the folder; returns what its config says.
 
     Args:
-        name: the model's.
         module: the module.
-        inputs: leaves, with names of axes in their shapes.
-        sizes: example sizes of these axes; empty: axes are found by trying other sizes.
+        request: its name and inputs; where no axis is named, axes are found by trying other sizes.
         folder: is made where it is not there.
 
     Raises:
         UsageError: the module does not run at these inputs, cannot be captured, or the program computes something
             else; one sentence.
     """
+    name, inputs = request.name, request.inputs
     with _in_eval_mode(module):
-        base = run(module, free_axes.at(inputs, sizes))
-        if not base.ran:
-            raise UsageError(f"model {name!r}: {signature_of(module)} does not run at its inputs: {base.error}")
 
         def runs(leaves: Sequence[InputSpec]) -> Trial:
             return run(module, leaves)
 
+        known = example_sizes.chosen(inputs, request.sizes, request.unsized, runs)
+        base, sizes = known.base, known.sizes
+        if not base.ran:
+            more = f" ({known.note})" if known.note else ""
+            raise UsageError(f"model {name!r}: {signature_of(module)} does not run at its inputs: {base.error}{more}")
         found = free_axes.checked(inputs, sizes, runs, base) if sizes else free_axes.found(inputs, runs, base)
+        told = (*filter(None, [known.note]), *found.notes)
         if isinstance(module, torch.jit.ScriptModule):
             path = folder / f"{name}_{digest_value([built(module), str(module.inlined_graph)])[:12]}.pt"
             _save(path, module)
             arguments = {"f": str(path.absolute()), "map_location": "cpu"}
-            return Probed("", "torch.jit.load", arguments, (), found.leaves, found.axes, notes=found.notes)
+            return Probed("", "torch.jit.load", arguments, (), found.leaves, found.axes, notes=told)
         spec = ModelSpec(name, "", {}, found.leaves, found.axes)
         example = {axis.name: axis.example for axis in found.axes}
         fixed = replace(spec, inputs=tuple(free_axes.at(found.leaves, example)), axes=())
-        notes, why = list(found.notes), ""
+        notes, why = list(told), ""
         for tried, is_auto in ((spec, False), (spec, True), (fixed, False)):
             try:
                 program = _captured(tried, module, is_auto)

@@ -29,7 +29,7 @@ _CONSTANT = re.compile(r"(?P<name>[^=\[\]]+)=(?P<value>true|false|null|-?\d+(?:\
 _SIZE = re.compile(r"(?P<axis>[A-Za-z_]\w*)(?:=(?P<size>[1-9]\d*))?|(?P<fixed>\d+)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _EXAMPLE = 2
-"""Size of an axis that has none of its own."""
+"""Stands for the size of an axis that was given none, until one is found at which the model runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,12 @@ class Described:
     Attributes:
         inputs: the leaves, with names of axes in their shapes.
         sizes: an example size for each axis.
+        unsized: axes that were given none.
     """
 
     inputs: tuple[InputSpec, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
+    unsized: tuple[str, ...] = ()
 
 
 def request_of(name: str, source: str, inputs: Sequence[str], arguments: Sequence[str]) -> ProbeRequest:
@@ -63,7 +65,7 @@ def request_of(name: str, source: str, inputs: Sequence[str], arguments: Sequenc
     target, path = _source(source)
     if path and given and not Path(path).is_dir():
         raise UsageError(f"{path} is a file, and takes no --arg. Next step: leave {', '.join(given)} out")
-    return ProbeRequest(name, target, path, given, described.inputs, described.sizes)
+    return ProbeRequest(name, target, path, given, described.inputs, described.sizes, described.unsized)
 
 
 def name_of(source: str) -> str:
@@ -87,7 +89,8 @@ def inputs_of(words: Sequence[str]) -> Described:
         if any(leaf.path == other.path for other in leaves):
             raise UsageError(f"--input {word!r}: this input is described twice")
         leaves.append(leaf)
-    return Described(tuple(leaves), {axis: size or _EXAMPLE for axis, size in sizes.items()})
+    unsized = tuple(axis for axis, size in sizes.items() if size is None)
+    return Described(tuple(leaves), {axis: size or _EXAMPLE for axis, size in sizes.items()}, unsized)
 
 
 def _source(word: str) -> tuple[str, str]:

@@ -72,7 +72,8 @@ function changesOf(kind: string, title: string): string {
   if (kind === "still") return `<details><summary>${title} (${own.length})</summary>${list(own)}</details>`; // no news
   const rest = own.slice(MOST_CHANGES);
   const folded = rest.length ? `<details><summary>${rest.length} more</summary>${list(rest)}</details>` : "";
-  return `<h3>${title} (${own.length})</h3>${list(own.slice(0, MOST_CHANGES))}${folded}`;
+  const decides = kind === "busy" && wire.decides ? `<p class="note">What decides:</p>${commandLine(wire.decides)}` : "";
+  return `<h3>${title} (${own.length})</h3>${decides}${list(own.slice(0, MOST_CHANGES))}${folded}`;
 }
 
 function change([, cell, index, said]: (typeof wire.changes)[number]): string {

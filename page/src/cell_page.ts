@@ -1,7 +1,7 @@
 // Everything that is known of one cell, as HTML.
 
-import { axes, wire, type Cell, type Measured } from "./cells";
-import { histogram, hull, latencyFigure, sparkline } from "./figures";
+import { axes, axisNamed, cells, wire, type Cell, type Measured } from "./cells";
+import { histogram, hull, latencyFigure, outcomes, together, trends } from "./figures";
 import { bytes, commandLine, escape, num, relativeAddress, shellWord } from "./text";
 
 /** A table of facts; a heading that begins with `>` is of numbers. */
@@ -19,7 +19,6 @@ const list = (lines: string[]): string =>
 
 export function cellPage(cell: Cell): string {
   const repro = [wire.repro, ...axes.map((axis) => shellWord(`matrix.${axis.key}=[${axis.of(cell)}]`))].join(" ");
-  const past = cell.past;
   return [
     `<div class="top"><h2 id="cell-name">${escape(cell.name)}</h2><button type="button" data-close>Close</button></div>`,
     outcome(cell),
@@ -34,7 +33,7 @@ export function cellPage(cell: Cell): string {
     part("Contract", contract(cell)),
     part("Error against eager", errors(cell)),
     part("Latency", cell.latency ? latencyFigure(cell.latency, cell.eager) : ""),
-    part("History", past.length > 1 ? sparkline(past) : ""),
+    part("History", history(cell)),
     part("File", file(cell)),
     cell.log && wire.logs ? `<p><a href="${relativeAddress(wire.logs, cell.log)}">Log</a></p>` : "",
   ].join("");
@@ -108,6 +107,17 @@ function worstElement(run: Measured): string {
     `eager <code>${escape(worst.eager)}</code>, file <code>${escape(worst.file)}</code>${apart}; ` +
     `${worst.outside} of ${run.count} elements beyond the default tolerance of ${escape(run.dtype)}.</p>`
   );
+}
+
+function history(cell: Cell): string {
+  const past = cell.past;
+  if (past.length < 2) return "";
+  const model = axisNamed("model"), name = model.of(cell);
+  const own = cells.filter((one) => model.of(one) === name && one.past.length > 1);
+  const all = own.length > 1
+    ? `<details><summary>Median of the ${own.length} cells of ${escape(name)}</summary>${trends(together(own.map((one) => one.past)))}</details>`
+    : "";
+  return outcomes(past) + trends(past) + all;
 }
 
 function file(cell: Cell): string {

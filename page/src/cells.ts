@@ -55,11 +55,11 @@ export interface Latency {
   isBusy: boolean;
 }
 
-export interface Earlier {
-  verdict: string;
-  latency: number | null;
-  started: string;
-}
+/** A quantity of which runs have a history. */
+export type Quantity = "latency" | "error" | "bytes" | "seconds";
+
+/** A cell in an earlier run. */
+export type Earlier = { verdict: string; started: string } & Record<Quantity, number | null>;
 
 export class Cell {
   private readonly facts: WireFacts;
@@ -116,9 +116,10 @@ export class Cell {
   get past(): Earlier[] {
     const found = this.facts[16];
     if (!found) return [];
-    const [digits, latencies, starts] = found;
+    const [digits, starts, ...series] = found;
+    const [latency, error, bytes, seconds] = series.map((one) => (at: number) => (one.length > 1 ? one[at] : one[0]));
     return texts[starts].split(" ").map((started, at) => ({
-      verdict: verdicts[+digits[at]], latency: latencies[at], started,
+      verdict: verdicts[+digits[at]], started, latency: latency(at), error: error(at), bytes: bytes(at), seconds: seconds(at),
     }));
   }
 

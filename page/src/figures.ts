@@ -1,6 +1,6 @@
 // Plots, as plain SVG.
 
-import { cells, unexpected, wire, type Cell, type Earlier, type Latency, type Measured } from "./cells";
+import { cells, unexpected, wire, type Cell, type Earlier, type Latency, type Measured, type Quantity } from "./cells";
 import { rows } from "./matrix";
 import { bytes, element, escape, median, milliseconds, num } from "./text";
 
@@ -108,21 +108,59 @@ export function latencyFigure(latency: Latency, eager: number | null): string {
   return `${figure("Median and its 95 % interval", 700, 60, inner.join(""), said)}<p class="note">${said}</p>`;
 }
 
-/** Latencies and outcomes of earlier runs. */
-export function sparkline(past: Earlier[]): string {
-  const timed = past.flatMap((one) => (one.latency ? [one.latency] : []));
-  const most = Math.max(...timed, 0), low = Math.min(...timed, most);
-  const toX = (at: number): number => 20 + (640 * at) / Math.max(1, past.length - 1);
-  const toY = (value: number): number => 42 - (32 * (value - low)) / (most - low || 1);
-  const points = past.flatMap((one, at): [number, number][] => (one.latency ? [[toX(at), toY(one.latency)]] : []));
+/** Outcomes of earlier runs, a dot each. */
+export function outcomes(past: Earlier[]): string {
   const dots = past.map((one, at) => {
-    const said = `${one.started} ${one.verdict} ${one.latency ? milliseconds(one.latency) : ""}`;
     const kind = unexpected.has(one.verdict) ? "dot bad" : "dot";
-    return `<circle cx="${fixed(toX(at))}" cy="56" r="4" class="${kind}"><title>${said}</title></circle>`;
+    const x = 10 + (660 * at) / Math.max(1, past.length - 1);
+    return `<circle cx="${fixed(x)}" cy="8" r="5" class="${kind}"><title>${escape(one.started)} ${one.verdict}</title></circle>`;
   });
   const bad = past.filter((one) => unexpected.has(one.verdict)).length;
-  const span = timed.length ? `${milliseconds(low)} to ${milliseconds(most)}` : "not measured";
-  return figure(`Last ${past.length} runs: latency ${span}, ${bad} bad`, 680, 64, curve(points, "curve") + dots.join(""));
+  return figure(`Last ${past.length} runs: ${bad ? `${bad} bad` : "all good"}`, 680, 16, dots.join(""));
+}
+
+const QUANTITIES: [quantity: Quantity, name: string, text: (value: number) => string][] = [
+  ["error", "Largest error", num],
+  ["latency", "Latency", milliseconds],
+  ["seconds", "Capture and translation", (value) => `${num(value)} s`],
+  ["bytes", "File size", bytes],
+];
+
+/** Error, latency, seconds and bytes of earlier runs, a small curve each; what never changed is said in words. */
+export function trends(past: Earlier[]): string {
+  const curves = QUANTITIES.map(([quantity, name, text]) => {
+    const known = past.flatMap((one, at): [number, number][] => {
+      const value = one[quantity];
+      return value === null ? [] : [[at, value]];
+    });
+    const last = known.at(-1);
+    if (!last) return "";
+    const values = known.map(([, value]) => value), low = Math.min(...values), high = Math.max(...values);
+    const toX = (at: number): number => 6 + (198 * at) / Math.max(1, past.length - 1);
+    const toY = (value: number): number => (high > low ? 38 - (32 * (value - low)) / (high - low) : 22);
+    const dots = known.map(([at, value]) =>
+      `<circle cx="${fixed(toX(at))}" cy="${fixed(toY(value))}" r="2.5" class="dot"><title>${escape(past[at].started)} ${text(value)}</title></circle>`);
+    const points = known.map(([at, value]): [number, number] => [toX(at), toY(value)]);
+    const span = high > low ? `${text(last[1])} (${text(low)} to ${text(high)})` : `${text(last[1])}, always`;
+    return figure(`${name}: ${span}`, 210, 44, line(0, 43, 210, 43, "axis") + curve(points, "curve") + dots.join(""));
+  });
+  return curves.some(Boolean) ? `<div class="trends">${curves.join("")}</div>` : "";
+}
+
+/** The history of several cells as one: medians run by run, bad where one of them was. */
+export function together(pasts: Earlier[][]): Earlier[] {
+  const byStart = new Map<string, Earlier[]>();
+  for (const one of pasts.flat()) byStart.set(one.started, [...(byStart.get(one.started) ?? []), one]);
+  return [...byStart].sort(([one], [other]) => (one < other ? -1 : 1)).map(([started, own]) => {
+    const middle = (quantity: Quantity): number | null => {
+      const known = own.flatMap((one) => one[quantity] ?? []);
+      return known.length ? median(known) : null;
+    };
+    const { verdict } = own.find((one) => unexpected.has(one.verdict)) ?? own[0];
+    return {
+      verdict, started, latency: middle("latency"), error: middle("error"), bytes: middle("bytes"), seconds: middle("seconds"),
+    };
+  });
 }
 
 function bars(title: string, values: [string, number][], text: (value: number) => string): string {

@@ -17,7 +17,10 @@ export type WireRun =
 export type WireLatency = [median: number, p95: number, low: number, high: number, runs: number, busy: number];
 export type WireFile = [path: TextNumber, sha256: TextNumber, bytes: number, nodes: number];
 export type WireAction = [name: TextNumber, cached: number, seconds: number];
-export type WirePast = [verdicts: string, latencies: Maybe[], starts: TextNumber];
+/** Each list has a value for every run, or a single one where all are alike. */
+export type WirePast = [
+  verdicts: string, starts: TextNumber, latencies: Maybe[], errors: Maybe[], bytes: Maybe[], seconds: Maybe[],
+];
 
 /** What follows a cell's values on the axes. */
 export type WireFacts = [
@@ -35,6 +38,8 @@ export interface Wire {
   unexpected: string[];
   titles: Record<string, string>;
   contended: string;
+  /** The command that decides what was measured on a busy machine; empty where nothing was. */
+  decides: string;
   artifacts: string;
   logs: string;
   tolerances: Record<string, [atol: number, rtol: number]>;

@@ -19,9 +19,12 @@ from torch.utils import _pytree as pytree
 
 from batch_export.collections.transformers import hints
 from batch_export.collections.transformers.building import build, config_of
-from batch_export.collections.transformers.inputs import Attempt, Guesser, Leaf
+from batch_export.collections.transformers.configs import nested
+from batch_export.collections.transformers.errors_read import arguments_missed, settings_said
+from batch_export.collections.transformers.inputs import Guesser
+from batch_export.collections.transformers.leaves import Attempt, Leaf
 from batch_export.collections.transformers.names import split
-from batch_export.collections.transformers.shrinking import DEGREES, nested, shrink
+from batch_export.collections.transformers.shrinking import DEGREES, shrink
 from batch_export.words import class_and_line
 
 TARGET = "batch_export.collections.transformers.building.build"
@@ -56,18 +59,41 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
     import transformers  # lazy: this package is imported by what lists names, too
 
     reasons: dict[str, str] = {}
+    model_type = _own_type(transformers, model_type, architecture)
     default = transformers.CONFIG_MAPPING[model_type]
+    said: dict[str, bool] = {}
     for degree in DEGREES:
         try:
             arguments = _arguments(default, model_type, degree)
-            _refuse_large(transformers, model_type, architecture, arguments)
-            made = _called(transformers, model_type, architecture, arguments)
+            try:
+                _refuse_large(transformers, model_type, architecture, {**arguments, **said})
+            except (AssertionError, ValueError) as error:
+                said |= settings_said(str(error))
+                if not said:
+                    raise
+                _refuse_large(transformers, model_type, architecture, {**arguments, **said})
+            made = _called(transformers, model_type, architecture, {**arguments, **said})
             return _written(model_type, architecture, made, degree)
+        except ImportError as error:
+            first = " ".join(str(error).split()).partition(". ")[0]
+            raise UndescribedError(f"it needs a library that is not installed: {first}") from error
         except Exception as error:
             reasons.setdefault(
                 " ".join(str(error).split()) if isinstance(error, UndescribedError) else class_and_line(error), degree
             )
     raise UndescribedError("; ".join(f"{degree}: {reason[:300]}" for reason, degree in reasons.items()))
+
+
+def _own_type(transformers: Any, model_type: str, architecture: str) -> str:
+    """The type of the config that a class is made with: one within that of the type, where it says so itself."""
+    own = getattr(getattr(transformers, architecture), "config_class", None)
+    mapped = transformers.CONFIG_MAPPING
+    if own is None or own is mapped[model_type] or getattr(own, "model_type", "") not in mapped:
+        return model_type
+    with contextlib.suppress(Exception):  # a class that needs arguments
+        if any(type(inner) is own for _, inner in nested(mapped[model_type]())):
+            return str(own.model_type)
+    return model_type
 
 
 def _arguments(config_class: Any, model_type: str, degree: str) -> dict[str, Any]:
@@ -136,7 +162,7 @@ def _called(transformers: Any, model_type: str, architecture: str, arguments: di
             except Exception as error:
                 words = class_and_line(error)
                 first = first or words
-                named += [name for name in parameters if name not in attempt.leaves and _names(str(error), name)]
+                named += [name for name in arguments_missed(error, parameters) if name not in attempt.leaves]
         fresh = [name for name in dict.fromkeys(named) if name not in also and name not in _NEVER]
         if not fresh:
             break
@@ -147,18 +173,14 @@ def _called(transformers: Any, model_type: str, architecture: str, arguments: di
 _NEVER = ("inputs_embeds", "decoder_inputs_embeds", "labels", "use_cache", "past_key_values", "return_dict", "kwargs")
 
 
-def _names(text: str, name: str) -> bool:
-    return (
-        len(name) > 3 and name in text.replace("`", " ").replace("'", " ").replace(",", " ").replace(".", " ").split()
-    )
-
-
 def _with_places(model: nn.Module, guesser: Guesser, attempt: Attempt) -> dict[str, Any]:
     """Places before the text for what the model makes of an image or a sound."""
+    if attempt.prefix:
+        return {"prefix": list(attempt.prefix), "along": {"attention_mask": 1} if _is_masked(attempt) else {}}
     if not attempt.modality:
         return {}
     features = getattr(model, f"get_{attempt.modality}_features", None)
-    token = guesser._token(attempt.modality)
+    token = guesser.found.token(attempt.modality)
     if features is None or token is None:
         return {}
     given = {**_tensors(attempt.leaves, attempt.sizes), **{k: torch.tensor(v) for k, v in attempt.fixed.items()}}
@@ -171,12 +193,16 @@ def _with_places(model: nn.Module, guesser: Guesser, attempt: Attempt) -> dict[s
     rows = attempt.leaves["input_ids"].shape[0]
     batch = attempt.sizes["batch"] if rows == "batch" else 1
     count = sum(part.numel() for part in parts if isinstance(part, torch.Tensor)) // wide // batch
-    along = {"attention_mask": 1} if "attention_mask" in attempt.leaves else {}
+    along = {"attention_mask": 1} if _is_masked(attempt) else {}
     if "mm_token_type_ids" in guesser.parameters:
         along["mm_token_type_ids"] = 1
     if "token_type_ids" in guesser.parameters:
         along["token_type_ids"] = 1
     return {"prefix": [token] * count, "along": along}
+
+
+def _is_masked(attempt: Attempt) -> bool:
+    return "attention_mask" in attempt.leaves
 
 
 def _tensors(leaves: Mapping[str, Leaf], sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:

@@ -51,7 +51,7 @@ def groups(model: torch.nn.Module) -> dict[int, Alike]:
     result: dict[int, Alike] = {}
     for one in found.values():
         modules = list(one.members.values())
-        one.reason = next((reason for module in modules if (reason := _changed_call(module))), "")
+        one.reason = next((reason for module in modules if (reason := changed_call(module))), "")
         if not one.reason:
             one.differing = _differing(modules)
         result.update({id(module): one for module in modules})
@@ -72,7 +72,7 @@ def _signature(module: torch.nn.Module, known: dict[int, Hashable]) -> Hashable:
     return known[id(module)]
 
 
-def _changed_call(block: torch.nn.Module) -> str:
+def changed_call(block: torch.nn.Module) -> str:
     """Why calling a block is more than calling its class's forward; empty when it is not."""
     for path, module in block.named_modules():
         where = f"{type(module).__name__} {path}".strip()

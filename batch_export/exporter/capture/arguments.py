@@ -105,8 +105,13 @@ def example_inputs(
     """Positional and keyword inputs: a single value becomes a tuple, a trailing dict of parameter names keywords.
 
     A dict at the end of `args` is taken as keyword inputs when no `kwargs` are given and all its keys are parameters
-    that the other arguments leave open; otherwise it is an ordinary input of that type.
+    that the other arguments leave open; otherwise it is an ordinary input of that type. An exported program for which
+    none are given brings its own.
     """
+    is_given = bool(kwargs) or not isinstance(args, (tuple, list)) or bool(args)
+    if isinstance(model, torch.export.ExportedProgram) and model.example_inputs is not None and not is_given:
+        own, keywords = model.example_inputs
+        return tuple(own), dict(keywords)
     arguments = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     if kwargs or not arguments or not isinstance(arguments[-1], dict):
         return arguments, dict(kwargs or {})

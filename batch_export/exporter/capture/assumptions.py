@@ -6,6 +6,7 @@ model agree at the example inputs and at others of the same sizes; an error that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -71,4 +72,52 @@ def check(
                 f"the program that {strategy} captured is not the model: at {where} {problem}{because}",
                 source=source or None,
                 next_step=_ADVICE,
+            )
+
+
+def of_assertions(program: torch.export.ExportedProgram) -> Assumption | None:
+    """A size that goes by the data and that torch took for a certain number, to repeat a tensor or not to.
+
+    torch asserts it when its own program runs; a file has no assertions, and the model may take other numbers too.
+    """
+    for node in program.graph.nodes:
+        if node.target is not torch.ops.aten._assert_scalar.default or len(node.args) < 2:
+            continue
+        told = _OF_TORCH.match(str(node.args[1]))
+        if told is not None and _EQUALITY.match(told[1]):
+            return Assumption(f"`{told[1]}` of a size that the data decide")
+    return None
+
+
+_OF_TORCH = re.compile(r"Runtime assertion failed for expression (.+) on node ")
+_EQUALITY = re.compile(r"(Eq|Ne)\([^,]+, \d+\)$")
+"""Between two such sizes runtimes repeat a tensor of one element as torch does."""
+
+
+def check_assertion(
+    strategy: str,
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    taken: Assumption,
+) -> None:
+    """Runs a program with such an assertion, and the model, at the example inputs and at others like them.
+
+    Raises:
+        CaptureError: where the model runs, and the program does not or gives something else.
+    """
+    if is_fake(module, args, kwargs):
+        return
+    candidates = [("the example inputs", (args, dict(kwargs)))]
+    others = other_values(args, kwargs, _OTHERS)
+    candidates += [(f"random inputs like the example's (number {turn})", one) for turn, one in enumerate(others, 1)]
+    as_module = program.module(check_guards=False)
+    for where, (given, keywords) in candidates:
+        trial = tried(as_module, module, given, keywords)
+        if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):
+            raise CaptureError(
+                f"the program that {strategy} captured is not the model: at {where} {trial.problem}; it took for "
+                f"granted {taken.condition}",
+                next_step="name the size by torch._check, or give the tensor a size that does not go by the data",
             )

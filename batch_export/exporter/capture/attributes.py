@@ -1,7 +1,8 @@
 """Plain attributes that forward changes: a file has no memory, so it computes for ever what the first call computes.
 
 Arrives: a module, while a strategy captures it. Leaves: the dotted names of attributes (tensors that are not buffers,
-numbers, lists, dicts) that were other ones after forward, and the module with the attributes that it had before.
+numbers, lists, dicts) that were other ones after forward, and the module with the attributes and the hooks that it had
+before.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+_HOOKS = tuple(sorted(name for name in _OF_EVERY_MODULE if "hooks" in name))
 _DEPTH = 3
 """Containers in containers are compared down to here."""
 
@@ -73,6 +75,22 @@ def _forget_new(module: torch.nn.Module, before: Mapping[str, Mapping[str, objec
                 delattr(one, name)
 
 
+def _hooks(module: torch.nn.Module) -> dict[str, dict[str, set[Hashable]]]:
+    """By module and kind of hook, the keys of the hooks that it has."""
+    return {
+        path: {kind: set(found) for kind in _HOOKS if isinstance(found := vars(one).get(kind), dict)}
+        for path, one in module.named_modules()
+    }
+
+
+def _unhook_new(module: torch.nn.Module, before: Mapping[str, Mapping[str, set[Hashable]]]) -> None:
+    """Takes away the hooks that forward registered: the attributes go by which it would know that they are there."""
+    for path, kinds in _hooks(module).items():
+        for kind, keys in kinds.items():
+            for key in keys - before.get(path, {}).get(kind, keys):
+                del vars(module.get_submodule(path))[kind][key]
+
+
 @contextlib.contextmanager
 def watching(module: torch.nn.Module) -> Iterator[list[str]]:
     """While open, forward's changes to plain attributes of the module are noted in the list that is yielded.
@@ -82,6 +100,7 @@ def watching(module: torch.nn.Module) -> Iterator[list[str]]:
     """
     changed: list[str] = []
     before = {path: {k: _frozen(v) for k, v in found.items()} for path, found in _attributes(module).items()}
+    hooked = _hooks(module)
     trace: Any = importlib.import_module("torch.export._trace")
     original: Callable[..., Any] | None = getattr(trace, "_detect_attribute_assignment", None)
 
@@ -105,3 +124,4 @@ def watching(module: torch.nn.Module) -> Iterator[list[str]]:
         changed.extend(_changed(module, before))
         changed[:] = dict.fromkeys(changed)
         _forget_new(module, before)
+        _unhook_new(module, hooked)

@@ -95,6 +95,7 @@ class _Sharing:
             return proceed()
         block = self.blocks.setdefault(id(group), Block(type(base).__name__))
         try:
+            group.reason = group.reason or alike.changed_call(base)  # a forward may register hooks on its way
             if group.reason:
                 raise NotSharedError(group.reason)
             call = block_recording.described_call(args, kwargs, tracer)

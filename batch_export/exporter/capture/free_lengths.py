@@ -54,12 +54,12 @@ def _tensor_split(tensor: torch.Tensor, pieces: int, dim: int = 0) -> tuple[torc
     return tuple(tensor.narrow(dim, start, size) for start, size in zip(starts, sizes, strict=True))
 
 
-def _vander(x: torch.Tensor, count: int, increasing: bool = False) -> torch.Tensor:
-    """The powers of a free number of elements; torch's own is written for a fixed one."""
+def _vander(x: torch.Tensor, count: int | torch.SymInt, increasing: bool = False) -> torch.Tensor:
+    """The powers of a free number of elements, or free powers; torch's own is written for fixed ones."""
     number = torch.int64 if not (x.dtype.is_floating_point or x.is_complex()) else x.dtype
-    first = torch.ones(x.shape[0], 1, dtype=number)
-    rest = x.to(number).unsqueeze(1).expand(x.shape[0], max(count - 1, 0)).cumprod(1)
-    powers = torch.cat([first, rest], 1)[:, :count]
+    factors = x.to(number).unsqueeze(1).expand(x.shape[0], count)
+    first = torch.arange(count).eq(0)
+    powers = torch.where(first, torch.ones((), dtype=number), factors).cumprod(1)
     return powers if increasing else powers.flip(1)
 
 
@@ -77,9 +77,9 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
             return _tensor_split(tensor, pieces, dim)
     if func is torch.vander:
         bound = {**dict(zip(("x", "N", "increasing"), args, strict=False)), **given}
-        count = bound.get("N")
-        if isinstance(count, int) and _is_free(bound["x"], 0):
-            return _vander(bound["x"], count, bool(bound.get("increasing", False)))
+        x, count = bound["x"], bound.get("N")
+        if x.dim() == 1 and (_is_free(x, 0) or isinstance(count, torch.SymInt)):
+            return _vander(x, x.shape[0] if count is None else count, bool(bound.get("increasing", False)))
     return None
 
 

@@ -24,6 +24,7 @@ from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.free_lengths import free_lengths
+from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
@@ -33,6 +34,7 @@ from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, hold_against_given, narrower, other_rank
+from batch_export.exporter.capture.scalar_masks import masks_of_one
 from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.transforms import own_levels
@@ -91,8 +93,9 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             try:
                 mode = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()
                 lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
+                scans = free_scans() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
-                with mode as is_oblivious, lengths, checks, known_constants():
+                with mode as is_oblivious, lengths, scans, checks, known_constants(), masks_of_one():
                     program = _run(strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
@@ -122,6 +125,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             if captured.assumptions and not allow_assumptions:
                 raise assumptions.refused(captured.assumptions, attempts)
             assumptions.check(name, program, module, args, kwargs, captured.assumptions)
+        elif (taken := assumptions.of_assertions(program)) is not None:
+            assumptions.check_assertion(name, program, module, args, kwargs, taken)
         return captured
     if held is not None:
         return held.result()

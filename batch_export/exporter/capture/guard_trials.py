@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import sympy
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.captured import Captured
@@ -76,7 +77,10 @@ class Trials:
             spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
             inputs = self.resizing.at(sizes, spread=spread)
             if inputs is None:
-                return None
+                refused = self._refused_unmade(sizes)
+                if refused:
+                    self._known[key] = Trial(Outcome.REFUSED, refused)
+                return self._known.get(key)
             trial = self._run(*inputs, is_large=self._is_large(sizes))
             if trial.outcome is Outcome.AGREES:
                 trial = self._shown(sizes, inputs) or trial
@@ -106,6 +110,14 @@ class Trials:
             return Trial(Outcome.SHAPES, found) if found else None
         return None
 
+    def _refused_unmade(self, sizes: Point) -> str:
+        """Why the model does not take sizes that are too large to be made; empty where it may take them."""
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        inputs, example = (self.resizing.without_numbers(at, mode) for at in (sizes, self.resizing.example))
+        if inputs is None or example is None or refusal(self._module, *example, mode):
+            return ""  # what it refuses without numbers at the example's sizes too is not because of sizes
+        return refusal(self._module, *inputs, mode)
+
     def _is_large(self, sizes: Point) -> bool:
         return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
 
@@ -113,7 +125,7 @@ class Trials:
         if is_large and (refused := refusal(self._module, args, kwargs)):
             return Trial(Outcome.REFUSED, refused)
         if self._program is None:
-            self._program = self._exported.module(check_guards=False)
+            self._program = without_assertions(self._exported.module(check_guards=False))
         return tried(self._program, self._module, args, kwargs)
 
     def at_some(self, points: Sequence[Point]) -> list[tuple[Point, Trial]]:
@@ -125,6 +137,21 @@ class Trials:
 
     def _key(self, point: Point) -> tuple[tuple[str, int], ...]:
         return tuple(sorted({**self.resizing.example, **point}.items()))
+
+
+def without_assertions(program: torch.nn.Module) -> torch.nn.Module:
+    """Returns the program as the file is, which asserts nothing; it is changed in place.
+
+    torch's bounds of a size by data (`u0 >= 2`) may be those of a size of the example that it was compared with. A
+    bound that matters shows in what the program gives.
+    """
+    graph = getattr(program, "graph", None)
+    if isinstance(graph, torch.fx.Graph) and isinstance(program, torch.fx.GraphModule):
+        for node in reversed(list(graph.nodes)):
+            if node.target is torch.ops.aten._assert_scalar.default and not node.users:
+                graph.erase_node(node)
+        program.recompile()
+    return program
 
 
 def judge(captured: Captured, trials: Trials) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.dynamic_shapes import user_tensors
@@ -72,11 +73,8 @@ class Resizing:
             anew: whether inputs that keep their sizes get other values too.
             spread: whether floats that are all one value in the example get others beside it.
         """
-        values = {**self.example, **sizes}
-        shapes = [[self._size(axis, values) for axis in axes] for axes in self._expressions]
-        if min(size for shape in shapes for size in (*shape, 0)) < 0:
-            return None
-        if max((math.prod(shape) for shape in shapes), default=0) > _ELEMENTS:
+        shapes = self._shapes(sizes)
+        if shapes is None or max((math.prod(shape) for shape in shapes), default=0) > _ELEMENTS:
             return None
         made = list(self._leaves)
         for position, shape in zip(self._positions, shapes, strict=True):
@@ -86,6 +84,24 @@ class Resizing:
                 made[position] = within(leaf, shape, self._generator, widened)
         inputs: Inputs = pytree.tree_unflatten(made, self._tree)
         return inputs
+
+    def without_numbers(self, sizes: Mapping[str, int], mode: FakeTensorMode) -> Inputs | None:
+        """The inputs at other sizes as tensors of a fake mode, which are never too large to be made."""
+        shapes = self._shapes(sizes)
+        if shapes is None:
+            return None
+        made = list(self._leaves)
+        with mode:
+            for position, shape in zip(self._positions, shapes, strict=True):
+                made[position] = torch.empty(shape, dtype=self._leaves[position].dtype)
+        inputs: Inputs = pytree.tree_unflatten(made, self._tree)
+        return inputs
+
+    def _shapes(self, sizes: Mapping[str, int]) -> list[list[int]] | None:
+        """The shape of each input at other sizes of some axes; None where an axis would have less than nothing."""
+        values = {**self.example, **sizes}
+        shapes = [[self._size(axis, values) for axis in axes] for axes in self._expressions]
+        return None if min(size for shape in shapes for size in (*shape, 0)) < 0 else shapes
 
     @property
     def is_uniform(self) -> bool:

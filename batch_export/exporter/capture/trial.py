@@ -123,19 +123,29 @@ def accepts(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[s
     return True
 
 
-def refusal(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+def refusal(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: FakeTensorMode | None = None
+) -> str:
     """Why the model does not take some inputs, found without computing numbers; empty where it takes them.
 
     What depends on numbers, such as an index beyond a table, is not seen.
+
+    Args:
+        module: the model.
+        args: positional inputs.
+        kwargs: keyword inputs.
+        mode: that of inputs which are fake, beside weights that are not.
     """
     held = [(one, dict(one._buffers)) for one in module.modules()]
     try:
         with torch.no_grad(), quiet():
-            if is_fake(module, args, kwargs):
-                module(*args, **kwargs)
+            given, keywords = args, dict(kwargs)
+            if mode is None and is_fake(module, args, kwargs):
+                module(*given, **keywords)
                 return ""
-            mode = FakeTensorMode(allow_non_fake_inputs=True)
-            given, keywords = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, dict(kwargs)))
+            if mode is None:
+                mode = FakeTensorMode(allow_non_fake_inputs=True)
+                given, keywords = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (given, keywords))
             with mode:
                 module(*given, **keywords)
     except _UNDECIDED:

@@ -37,6 +37,7 @@ class SlicedFile:
     Attributes:
         model: the file's proto, weights in external data not loaded.
         inputs, outputs: names of the main graph's, initializers left out of the inputs.
+        constants: names of weights and constants of the main graph.
         order: names of all values that nodes of the main graph make, in topological order.
         folder: where parts, and a copy of the weights, are written.
         sessions: how many sessions were opened.
@@ -49,6 +50,7 @@ class SlicedFile:
         self.folder = folder
         graph = self.model.graph
         self._initializers = {tensor.name: tensor for tensor in graph.initializer}
+        self.constants = list(self._initializers)
         self.inputs = [value.name for value in graph.input if value.name not in self._initializers]
         self.outputs = [value.name for value in graph.output]
         self._input_infos = {value.name: value for value in graph.input}

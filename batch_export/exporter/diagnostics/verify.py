@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import torch
 
 from batch_export.errors import VerificationError
@@ -26,6 +27,7 @@ from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.search import Search
 from batch_export.exporter.diagnostics.slices import SlicedFile
 from batch_export.exporter.graph.agreement import require_one
+from batch_export.exporter.graph.metadata import KIND
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.numbers.compare import compare
@@ -137,7 +139,8 @@ def verify_onnx_program(
         compare_intermediates: whether inner values are compared as well, a few at a time, so that memory stays bounded.
 
     Returns:
-        One entry per value, in the graph's order, outputs in theirs at the end.
+        One entry per value, outputs in their order at the end; the values before them are those that the file has by a
+        name of the exported program: constants that were computed, then results of nodes in the graph's order.
 
     Raises:
         ValueError: there is no exported program, or it has no example inputs and none are given.
@@ -183,7 +186,9 @@ def _intermediates(
         parts = Path(folder) / "parts"
         parts.mkdir()
         file = SlicedFile(path, parts)
-        matched = Search(file, eager, feeds, _PLAIN).fx_names
+        found = Search(file, eager, feeds, _PLAIN).fx_names
+        weights = {name for name, value in program.model.graph.initializers.items() if _is_weight(value)}
+        matched = {name: name for name in file.constants if name in eager.nodes and name not in weights} | found
         inner = [name for name in matched if name not in file.outputs]
         for start in range(0, len(inner), _AT_ONCE):
             some = inner[start : start + _AT_ONCE]
@@ -193,6 +198,11 @@ def _intermediates(
                 if matched[name] in expected:
                     one, other = to_tensor(expected[matched[name]]), to_tensor(actual[name])
                     yield VerificationInfo.from_tensors(matched[name], one, other)
+
+
+def _is_weight(value: ir.Value) -> bool:
+    """Whether an initializer is a weight of the module, and no value that was computed."""
+    return KIND.format(side="Input") in value.metadata_props
 
 
 def verify_program(

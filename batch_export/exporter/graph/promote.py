@@ -152,9 +152,25 @@ def promote(qualified: str, arguments: Sequence[object], result: ir.DataType | N
     bfloat16 is computed in float32 and rounded once, at the end, as torch does it.
     """
     converted = _promoted(qualified, arguments, result)
-    if qualified.startswith(("aten::", "prims::", "_operator::")) and base_name(qualified) not in _MOVES:
+    name = base_name(qualified)
+    if qualified.startswith(("aten::", "prims::", "_operator::")) and name not in _MOVES:
+        if any(isinstance(value, ir.Value) and value.dtype == ir.DataType.BFLOAT16 for value in converted):
+            ends = [place for place in (0, 1) if place == 0 or name in _NUMBERS_OF_BFLOAT16]
+            converted = [_rounded(value) if place in ends else value for place, value in enumerate(converted)]
         return [_computed_in_float32(value) for value in converted]
     return converted
+
+
+_NUMBERS_OF_BFLOAT16 = frozenset({"add", "sub", "subtract", "rsub", "remainder", "fmod", "pow"})
+"""Operators for which torch rounds a number that stands second beside bfloat16, as every one that stands first.
+
+A number to multiply with, or to divide by, is one of float32.
+"""
+
+
+def _rounded(value: object) -> object:
+    """A Python number as the nearest one of bfloat16; everything else as it is."""
+    return float(ir.tensor(value, dtype=ir.DataType.BFLOAT16).numpy()) if isinstance(value, float) else value
 
 
 def _narrowed(value: object, common: ir.DataType | None) -> object:

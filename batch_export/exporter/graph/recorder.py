@@ -25,6 +25,10 @@ from batch_export.exporter.graph.signatures import signature_of
 from batch_export.exporter.graph.writer import NodeWriter
 
 
+class PythonTranslation(values.TracedOnnxFunction):
+    """A translation that is a plain Python function: it gets numbers and lists as they are, and tensors as values."""
+
+
 class Recorder(NodeWriter, evaluator.Evaluator):
     """The evaluator under which torchlib functions run; use it through `recording()`.
 
@@ -123,6 +127,8 @@ class Recorder(NodeWriter, evaluator.Evaluator):
     def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> object:
         """Calls a torchlib function with translated arguments; numbers become constants of the right dtype.
 
+        A `PythonTranslation` gets numbers as they are.
+
         Raises:
             TranslationError: if a required parameter is missing.
         """
@@ -153,7 +159,7 @@ class Recorder(NodeWriter, evaluator.Evaluator):
             if parameter.name not in bound:
                 continue
             value = bound[parameter.name]
-            if parameter.name in plain:
+            if parameter.name in plain or (isinstance(function, PythonTranslation) and value is not None):
                 call_arguments[parameter.name] = value
             elif isinstance(parameter, ir.schemas.Parameter):
                 call_arguments[parameter.name] = arguments.for_function(self, parameter, value, binding)

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from batch_export.exporter.graph.complex_parts import is_pair, joined, paired, part
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import ComplexNumber, RecordedValue
-from batch_export.exporter.ops import signs
+from batch_export.exporter.ops import axes, signs
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -39,6 +39,30 @@ def _times(pairs: ir.Value, number: ComplexNumber) -> RecordedValue:
 
 def _is_real(value: object) -> TypeGuard[float | ir.Value]:
     return not is_pair(value) and not isinstance(value, complex)
+
+
+@lowering("aten::sum", is_complex=True)
+def total(self: ir.Value, dtype: int = -1) -> RecordedValue:
+    """The sum of all; a single number is its own, and its two parts are no axis to add up."""
+    whole = _in_dtype(self, dtype)
+    count = axes.rank(whole) - 1
+    return op.ReduceSum(whole, list(range(count)), keepdims=0) if count else op.Identity(whole)
+
+
+@lowering("aten::mean", is_complex=True)
+def mean(self: ir.Value, dtype: int = -1) -> RecordedValue:
+    """The mean of all, as `total`."""
+    whole = _in_dtype(self, dtype)
+    count = axes.rank(whole) - 1
+    return op.ReduceMean(whole, list(range(count)), keepdims=0) if count else op.Identity(whole)
+
+
+def _in_dtype(pairs: ir.Value, dtype: int) -> ir.Value:
+    """Pairs of the parts of another complex dtype."""
+    if dtype in (-1, None):
+        return pairs
+    wide = ir.DataType.DOUBLE if dtype == ir.DataType.COMPLEX128 else ir.DataType.FLOAT
+    return axes.shaped(op.Cast(pairs, to=wide), pairs.shape)
 
 
 @lowering("aten::add.Tensor", "aten::add.Scalar", is_complex=True)

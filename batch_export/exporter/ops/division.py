@@ -24,6 +24,13 @@ def operands(self: Number, other: Number) -> tuple[ir.Value, ir.Value]:
     return self, other if isinstance(other, ir.Value) else axes.like(other, self)
 
 
+def _in_float32(self: Number, other: Number) -> tuple[ir.Value, ir.Value]:
+    """Both operands of a quotient that is rounded, as torch computes it of float16: a divisor is any number then."""
+    left, right = operands(self, other)
+    wide = [axes.shaped(op.Cast(value, to=ir.DataType.FLOAT), value.shape) for value in (left, right)]
+    return wide[0], wide[1] if isinstance(other, ir.Value) else axes.like(other, wide[0])
+
+
 def _no_zero(self: ir.Value, other: ir.Value) -> ir.Value:
     """A scalar that divides integers and may be a free size of 0, by which torch divides only what has no elements."""
     if not isinstance(other, ir.Value) or other.shape != () or loops.recorder().known(other) is not None:
@@ -100,7 +107,9 @@ def divide(self: Number, other: Number, rounding_mode: str | None = "floor") -> 
     if rounding_mode is None:
         return op.Div(left, right)
     if axes.is_float(left):
-        return truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
+        left, right = _in_float32(self, other) if left.dtype == ir.DataType.FLOAT16 else (left, right)
+        quotient = truncated(op.Div(left, right)) if rounding_mode == "trunc" else _floored_float(left, right)
+        return op.CastLike(quotient, self if isinstance(self, ir.Value) else other)
     divisor = _no_zero(left, right)
     return quotient_of(left, divisor) if rounding_mode == "trunc" else floored(left, divisor)
 

@@ -32,7 +32,9 @@ def is_double(value: ir.Value) -> bool:
 
 
 def _with_sign_of(x: RecordedValue, size: ir.Value) -> RecordedValue:
-    return op.Where(op.Greater(x, _number(0.0)), size, op.Neg(size))
+    """What has the size that is given and the sign of x; of a zero it is x, in the branch that keeps its sign."""
+    signed = op.Where(op.Greater(x, _number(0.0)), size, op.Neg(size))
+    return op.Where(op.Greater(op.Abs(x), _number(0.0)), signed, x)
 
 
 def arctangent(x: RecordedValue) -> RecordedValue:

@@ -52,27 +52,30 @@ def lerp(self: ir.Value, end: ir.Value, weight: Number) -> RecordedValue:
 
 @lowering("aten::softshrink")
 def softshrink(self: ir.Value, lambd: float = 0.5) -> RecordedValue:
-    """What is left when a number moves by lambd towards 0; 0 within lambd of it, and NaN stays."""
+    """What is left when a number moves by lambd towards 0; 0 of its sign within lambd of it, and NaN stays."""
     edge = axes.like(lambd, self)
-    below = op.Where(
-        op.Less(self, op.Neg(edge)), op.Add(self, edge), op.Where(op.IsNaN(self), self, axes.like(0.0, self))
-    )
+    below = op.Where(op.Less(self, op.Neg(edge)), op.Add(self, edge), op.Mul(self, axes.like(0.0, self)))
     return op.Where(op.Greater(self, edge), op.Sub(self, edge), below)
 
 
 @lowering("aten::gcd", "prims::gcd")
 def gcd(self: ir.Value, other: ir.Value) -> ir.Value:
-    """The greatest common divisor by Euclid's algorithm; 92 steps suffice for 64 bits (Lame's theorem)."""
+    """The greatest common divisor by Euclid's algorithm; 92 steps suffice for 64 bits (Lame's theorem).
+
+    The smallest integer has no absolute value: in torch's order, and with remainders of the dividend's sign, it is
+    never divided by -1, which ends the process that runs onnxruntime, and signs come out as in torch.
+    """
     total = op.Add(self, other)
     zero = op.CastLike(0, total)
 
     def step(_: RecordedValue, states: Sequence[ir.Value]) -> Sequence[RecordedValue]:
         large, small = states
         done = op.Equal(small, zero)
-        rest = op.Mod(large, op.Where(done, op.CastLike(1, small), small))
+        divisor = op.Where(done, op.CastLike(1, small), small)
+        rest = op.Sub(large, op.Mul(op.Div(large, divisor), divisor))
         return op.Where(done, large, small), op.Where(done, small, rest)
 
-    given = [value if value.dtype == total.dtype else op.CastLike(value, total) for value in (self, other)]
+    given = [value if value.dtype == total.dtype else op.CastLike(value, total) for value in (other, self)]
     start = [op.Expand(op.Abs(value), op.Shape(total)) for value in given]
     return loops.count(92, step, start)[0]
 

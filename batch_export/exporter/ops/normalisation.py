@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import onnx_ir as ir
@@ -11,7 +11,7 @@ import onnx_ir as ir
 from batch_export.exporter.graph.operators import op, op20
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import error_function
-from batch_export.exporter.ops.axes import never_empty, rank, shaped
+from batch_export.exporter.ops.axes import fixed_size, like, never_empty, rank, shaped
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
 
@@ -293,3 +293,40 @@ def instance_norm_training(
         kept = op.Mul(running, op.CastLike(1.0 - momentum, running))
         moved.append(op.Add(kept, op.Mul(over_instances, op.CastLike(momentum, over_instances))))
     return out, *moved
+
+
+@lowering("aten::layer_norm")
+def layer_norm(
+    input: ir.Value,
+    normalized_shape: Sequence[object],
+    weight: ir.Value | None = None,
+    bias: ir.Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> RecordedValue:
+    """Normalisation over the last axes; onnxruntime has none over no elements, and such axes may be free."""
+    count = len(normalized_shape)
+    sizes = [fixed_size(input, axis) for axis in range(rank(input) - count, rank(input))]
+    if 0 in sizes:
+        return op.Identity(input)
+    if None in sizes:
+        return _layer_norm_of_free_axes(input, count, weight, bias, eps)
+    from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
+
+    write = cast("Callable[..., RecordedValue]", core.aten_layer_norm)
+    return write(input, normalized_shape, weight, bias, eps)
+
+
+def _layer_norm_of_free_axes(
+    input: ir.Value, count: int, weight: ir.Value | None, bias: ir.Value | None, eps: float
+) -> RecordedValue:
+    wide = input.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+    data = shaped(op.Cast(input, to=ir.DataType.FLOAT), input.shape) if wide else input
+    last = list(range(rank(input) - count, rank(input)))
+    centred = op.Sub(data, op.ReduceMean(data, last, keepdims=1))
+    variance = op.ReduceMean(op.Mul(centred, centred), last, keepdims=1)
+    normal = op.Div(centred, op.Sqrt(op.Add(variance, like(eps, data))))
+    for write, value in ((op.Mul, weight), (op.Add, bias)):
+        if value is not None:
+            normal = write(normal, op.CastLike(value, data) if wide else value)
+    return op.CastLike(normal, input) if wide else normal

@@ -17,6 +17,7 @@ from onnx_ir import tensor_adapters
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise import weight_values
 
 _BEFORE = ("Conv", "ConvTranspose", "Gemm")
@@ -63,6 +64,8 @@ def _merge(model: ir.Model, node: ir.Node) -> int:
     before.attributes.pop("beta", None)
     for key, text in node.metadata_props.items():
         before.metadata_props.setdefault(key, text)
+    if metadata.FX_NODE in node.metadata_props:  # the value that it makes now is the norm's
+        before.metadata_props[metadata.FX_NODE] = node.metadata_props[metadata.FX_NODE]
     name, shape, kind, properties = output.name, output.shape, output.type, dict(output.metadata_props)
     ir.convenience.replace_all_uses_with(output, between, replace_graph_outputs=True)
     assert node.graph is not None

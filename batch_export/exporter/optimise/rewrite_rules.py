@@ -77,11 +77,18 @@ def _bounds() -> list[RewriteRule]:
     ]
     relu_after_clip = _fuse_relus_clips.FuseSuccessiveReluClip
 
-    def not_negative(self: Any, clip: Any, _: Any) -> tuple[Any, Any]:
-        lowest, highest = relu_after_clip.compute_clip_min_max(self, clip, None)
-        return lowest, None if highest is None else ir.tensor(np.maximum(highest.numpy(), 0))
+    unlimited: Any = relu_after_clip.check
 
-    clips.append(type("ReluAfterClip", (relu_after_clip,), {"compute_clip_min_max": not_negative}).rule())  # type: ignore[attr-defined]
+    def has_positive(self: Any, context: Any, **found: Any) -> Any:
+        """Without positive numbers every result is 0.0, and a Clip to 0 leaves -0.0 as it is."""
+        result: Any = unlimited(self, context, **found)
+        if result:
+            highest = self.compute_clip_min_max(found["out_first_clip"].producer(), None)[1]
+            if highest is not None and not highest.numpy() > 0:
+                return result.fail("the Clip has no positive bound")
+        return result
+
+    clips.append(type("ReluAfterClip", (relu_after_clip,), {"check": has_positive}).rule())  # type: ignore[attr-defined]
     relus = [_fuse_relus_clips.successive_clip_relu_rule, _fuse_relus_clips.successive_relu_rule]
     return [_min_max_to_clip.min_min_rule, _min_max_to_clip.max_max_rule, *clips, *relus]
 

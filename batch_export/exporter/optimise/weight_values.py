@@ -20,6 +20,7 @@ from onnx_ir import tensor_adapters
 from torch import Tensor
 
 from batch_export.exporter.optimise.edits import RANDOM
+from batch_export.numbers.values import raw_dtype
 
 _REFERENCE_ELEMENTS = 1 << 20
 """onnx's reference implementation is slow: it gets no more elements than these."""
@@ -242,7 +243,7 @@ def _by_reference(node: ir.Node, inputs: Sequence[Tensor | None], opset: int) ->
     given = [tensor for tensor in inputs if tensor is not None]
     if sum(tensor.numel() for tensor in given) > _REFERENCE_ELEMENTS:
         return None
-    if any(tensor.dtype is torch.bfloat16 or tensor.is_complex() for tensor in given):
+    if any(tensor.is_complex() or raw_dtype(str(tensor.dtype).removeprefix("torch.")) for tensor in given):
         return None
     names = ["" if tensor is None else f"input_{place}" for place, tensor in enumerate(inputs)]
     results = [f"output_{place}" for place in range(len(node.outputs))]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter.graph import metadata
@@ -130,10 +131,11 @@ def keep_apart(model: ir.Model, names: Collection[str]) -> None:
 
     An axis that two inputs share may still have one element in one of them and more in the other, where the model
     broadcasts. A runtime that takes inner values of the same axes for equally large would let one use the memory of
-    another.
+    another. Values without a shape get one first, as a runtime would infer it from the inputs' names.
     """
     if not names:
         return
+    _give_shapes(model, names)
     taken = {str(size.value) for value in all_values(model) for size in value.shape or () if not isinstance(size, int)}
     outside = {*model.graph.inputs, *model.graph.outputs}
     count = 0
@@ -149,6 +151,18 @@ def keep_apart(model: ir.Model, names: Collection[str]) -> None:
                 size = ir.SymbolicDim(f"inner_{count}")
             sizes.append(size)
         value.shape = ir.Shape(sizes)
+
+
+def _give_shapes(model: ir.Model, names: Collection[str]) -> None:
+    """Gives values without a shape the one that follows from the inputs', where it has one of some names."""
+    known = {value: value.shape for value in all_values(model)}
+    if all(shape is not None for shape in known.values()):
+        return
+    ShapeInferencePass(check_type=False, strict_mode=False)(model)
+    for value, shape in known.items():
+        words = {word for size in value.shape or () for word in _IDENTIFIER.findall(str(size))}
+        if shape is not None or not words & set(names):
+            value.shape = shape
 
 
 def replace_words(text: str, names: Mapping[str, str]) -> str:

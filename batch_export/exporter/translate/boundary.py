@@ -168,7 +168,9 @@ def bind_outputs(
             given = env[node]
             if isinstance(argument, SymFloatArgument) and isinstance(given, ir.Value):
                 given = _as_default_float(translator, given)
-            user.append((own(given, f"{argument.name}_output"), spec.kind.name, ""))
+            computed = translator.recorder.known(given) is not None  # a constant, whose name is a number
+            name = argument.name if computed else f"{argument.name}_output"
+            user.append((own(given, name), spec.kind.name, ""))
     for node, writer in translator.writes.mutated.items():
         spec = specs.get(node.name)
         if spec is None:

@@ -20,6 +20,7 @@ from onnxscript import values
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, TORCHLIB_OPSET
+from batch_export.exporter.graph.recorder import PythonTranslation
 
 if TYPE_CHECKING:
     from batch_export.exporter.ops.marking import Obstacle
@@ -83,7 +84,7 @@ def as_onnx_function(function: object) -> object:
     if isinstance(function, (values.TracedOnnxFunction, values.OnnxFunction)):
         return function
     if isinstance(function, types.FunctionType) or callable(function):
-        return values.TracedOnnxFunction(values.Opset("pkg.batch_export", 1), function)
+        return PythonTranslation(values.Opset("pkg.batch_export", 1), function)
     raise TypeError(f"a translation is an onnxscript function or a Python function, not {type(function).__name__}")
 
 

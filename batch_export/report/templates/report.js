@@ -1,4 +1,4 @@
-// Made of page/src by `nox -s page`; sources 53ce09f060ac9b6b0e309d9625c09d2692d3065dbfc37f8fc7d1a1c29764cc7e
+// Made of page/src by `nox -s page`; sources 83bf1e086da23298c8ff8dbc25934483951956d5fad62f5a69b60ab0c38134c7
 "use strict";
 (() => {
   // src/text.ts
@@ -129,11 +129,15 @@
     get past() {
       const found = this.facts[16];
       if (!found) return [];
-      const [digits, latencies, starts] = found;
+      const [digits, starts, ...series] = found;
+      const [latency, error, bytes2, seconds] = series.map((one) => (at) => one.length > 1 ? one[at] : one[0]);
       return texts[starts].split(" ").map((started, at) => ({
         verdict: verdicts[+digits[at]],
-        latency: latencies[at],
-        started
+        started,
+        latency: latency(at),
+        error: error(at),
+        bytes: bytes2(at),
+        seconds: seconds(at)
       }));
     }
     get name() {
@@ -280,7 +284,8 @@
     if (kind === "still") return `<details><summary>${title} (${own.length})</summary>${list2(own)}</details>`;
     const rest = own.slice(MOST_CHANGES);
     const folded = rest.length ? `<details><summary>${rest.length} more</summary>${list2(rest)}</details>` : "";
-    return `<h3>${title} (${own.length})</h3>${list2(own.slice(0, MOST_CHANGES))}${folded}`;
+    const decides = kind === "busy" && wire.decides ? `<p class="note">What decides:</p>${commandLine(wire.decides)}` : "";
+    return `<h3>${title} (${own.length})</h3>${decides}${list2(own.slice(0, MOST_CHANGES))}${folded}`;
   }
   function change([, cell, index, said]) {
     const named = `<code>${escape(cell)}</code>`;
@@ -554,20 +559,57 @@
     ].join("");
     return `${figure("Median and its 95 % interval", 700, 60, inner.join(""), said)}<p class="note">${said}</p>`;
   }
-  function sparkline(past) {
-    const timed = past.flatMap((one) => one.latency ? [one.latency] : []);
-    const most = Math.max(...timed, 0), low = Math.min(...timed, most);
-    const toX = (at) => 20 + 640 * at / Math.max(1, past.length - 1);
-    const toY = (value) => 42 - 32 * (value - low) / (most - low || 1);
-    const points = past.flatMap((one, at) => one.latency ? [[toX(at), toY(one.latency)]] : []);
+  function outcomes(past) {
     const dots = past.map((one, at) => {
-      const said = `${one.started} ${one.verdict} ${one.latency ? milliseconds(one.latency) : ""}`;
       const kind = unexpected.has(one.verdict) ? "dot bad" : "dot";
-      return `<circle cx="${fixed(toX(at))}" cy="56" r="4" class="${kind}"><title>${said}</title></circle>`;
+      const x = 10 + 660 * at / Math.max(1, past.length - 1);
+      return `<circle cx="${fixed(x)}" cy="8" r="5" class="${kind}"><title>${escape(one.started)} ${one.verdict}</title></circle>`;
     });
     const bad = past.filter((one) => unexpected.has(one.verdict)).length;
-    const span = timed.length ? `${milliseconds(low)} to ${milliseconds(most)}` : "not measured";
-    return figure(`Last ${past.length} runs: latency ${span}, ${bad} bad`, 680, 64, curve(points, "curve") + dots.join(""));
+    return figure(`Last ${past.length} runs: ${bad ? `${bad} bad` : "all good"}`, 680, 16, dots.join(""));
+  }
+  var QUANTITIES = [
+    ["error", "Largest error", num],
+    ["latency", "Latency", milliseconds],
+    ["seconds", "Capture and translation", (value) => `${num(value)} s`],
+    ["bytes", "File size", bytes]
+  ];
+  function trends(past) {
+    const curves = QUANTITIES.map(([quantity, name, text2]) => {
+      const known = past.flatMap((one, at) => {
+        const value = one[quantity];
+        return value === null ? [] : [[at, value]];
+      });
+      const last = known.at(-1);
+      if (!last) return "";
+      const values = known.map(([, value]) => value), low = Math.min(...values), high = Math.max(...values);
+      const toX = (at) => 6 + 198 * at / Math.max(1, past.length - 1);
+      const toY = (value) => high > low ? 38 - 32 * (value - low) / (high - low) : 22;
+      const dots = known.map(([at, value]) => `<circle cx="${fixed(toX(at))}" cy="${fixed(toY(value))}" r="2.5" class="dot"><title>${escape(past[at].started)} ${text2(value)}</title></circle>`);
+      const points = known.map(([at, value]) => [toX(at), toY(value)]);
+      const span = high > low ? `${text2(last[1])} (${text2(low)} to ${text2(high)})` : `${text2(last[1])}, always`;
+      return figure(`${name}: ${span}`, 210, 44, line(0, 43, 210, 43, "axis") + curve(points, "curve") + dots.join(""));
+    });
+    return curves.some(Boolean) ? `<div class="trends">${curves.join("")}</div>` : "";
+  }
+  function together(pasts) {
+    const byStart = /* @__PURE__ */ new Map();
+    for (const one of pasts.flat()) byStart.set(one.started, [...byStart.get(one.started) ?? [], one]);
+    return [...byStart].sort(([one], [other]) => one < other ? -1 : 1).map(([started, own]) => {
+      const middle = (quantity) => {
+        const known = own.flatMap((one) => one[quantity] ?? []);
+        return known.length ? median(known) : null;
+      };
+      const { verdict } = own.find((one) => unexpected.has(one.verdict)) ?? own[0];
+      return {
+        verdict,
+        started,
+        latency: middle("latency"),
+        error: middle("error"),
+        bytes: middle("bytes"),
+        seconds: middle("seconds")
+      };
+    });
   }
   function bars(title, values, text2) {
     const top = values.filter((pair) => pair[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, MOST_BARS);
@@ -613,7 +655,6 @@
   var list = (lines) => lines.length ? `<ul>${lines.map((line2) => `<li>${escape(line2)}</li>`).join("")}</ul>` : "";
   function cellPage(cell) {
     const repro = [wire.repro, ...axes.map((axis) => shellWord(`matrix.${axis.key}=[${axis.of(cell)}]`))].join(" ");
-    const past = cell.past;
     return [
       `<div class="top"><h2 id="cell-name">${escape(cell.name)}</h2><button type="button" data-close>Close</button></div>`,
       outcome(cell),
@@ -628,7 +669,7 @@
       part("Contract", contract(cell)),
       part("Error against eager", errors(cell)),
       part("Latency", cell.latency ? latencyFigure(cell.latency, cell.eager) : ""),
-      part("History", past.length > 1 ? sparkline(past) : ""),
+      part("History", history2(cell)),
       part("File", file(cell)),
       cell.log && wire.logs ? `<p><a href="${relativeAddress(wire.logs, cell.log)}">Log</a></p>` : ""
     ].join("");
@@ -688,6 +729,14 @@
     if (!worst) return "";
     const apart = worst.ulp === null ? "" : `, ${num(worst.ulp)} units in the last place apart`;
     return `<p class="note" id="worst">Worst element <code>${escape(run.output + worst.index)}</code>: eager <code>${escape(worst.eager)}</code>, file <code>${escape(worst.file)}</code>${apart}; ${worst.outside} of ${run.count} elements beyond the default tolerance of ${escape(run.dtype)}.</p>`;
+  }
+  function history2(cell) {
+    const past = cell.past;
+    if (past.length < 2) return "";
+    const model3 = axisNamed("model"), name = model3.of(cell);
+    const own = cells.filter((one) => model3.of(one) === name && one.past.length > 1);
+    const all = own.length > 1 ? `<details><summary>Median of the ${own.length} cells of ${escape(name)}</summary>${trends(together(own.map((one) => one.past)))}</details>` : "";
+    return outcomes(past) + trends(past) + all;
   }
   function file(cell) {
     const found = cell.file;

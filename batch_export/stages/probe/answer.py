@@ -17,7 +17,7 @@ import torch
 from batch_export.errors import BatchExportError, ModelError
 from batch_export.spec import InputSpec
 from batch_export.stages.model import exported_program
-from batch_export.stages.probe import examples, free_axes, outputs, programs
+from batch_export.stages.probe import example_sizes, examples, free_axes, outputs, programs
 from batch_export.stages.probe.guess import guessed, of_transformers
 from batch_export.stages.probe.source import Source, source_of
 from batch_export.stages.probe.trial import Trial, run, signature_of
@@ -43,14 +43,16 @@ def probed(request: ProbeRequest) -> Probed:
     else:
         leaves, note = _found(source)
         notes += [note] if note else []
-    base = run(module, free_axes.at(leaves, request.sizes))
-    if not base.ran:
+    found = example_sizes.chosen(leaves, request.sizes, request.unsized, lambda at: run(module, at))
+    if not found.base.ran:
+        more = f" ({found.note})" if found.note else ""
         raise ModelError(
-            f"{signature_of(module)} does not run at {_shown(free_axes.at(leaves, request.sizes))}: {base.error}. "
-            "Next step: give other sizes or dtypes with --input"
+            f"{signature_of(module)} does not run at {_shown(free_axes.at(leaves, found.sizes))}: {found.base.error}"
+            f"{more}. Next step: give other sizes or dtypes with --input"
         )
-    leaves = _with_ranges(leaves, base)
-    return _described(source, leaves, request.sizes, notes)
+    notes += [found.note] if found.note else []
+    leaves = _with_ranges(leaves, found.base)
+    return _described(source, leaves, found.sizes, notes)
 
 
 def _found(source: Source) -> tuple[list[InputSpec], str]:

@@ -14,11 +14,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.spec import InputSpec, ModelSpec
+from batch_export.stages.failures import short_line
 from batch_export.stages.model import example_inputs
 from batch_export.stages.state import ModuleState
 from batch_export.words import class_and_line
-
-_LONGEST_ERROR = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +76,7 @@ def run(module: torch.nn.Module, leaves: Sequence[InputSpec]) -> Trial:
         )
         return Trial(outputs, str(tree), ranges=tuple(seen.items()))
     except Exception as error:
-        line = class_and_line(error)
-        return Trial(error=line if len(line) <= _LONGEST_ERROR else f"{line[:_LONGEST_ERROR]} ...")
+        return Trial(error=short_line(class_and_line(error)))
     finally:
         for hook in hooks:
             hook.remove()
