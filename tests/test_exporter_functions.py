@@ -312,4 +312,4 @@ def test_a_name_stands_for_its_class() -> None:
 
 
 def test_runtimes_say_whether_they_inline_functions() -> None:
-    assert {name for name, runtime in RUNTIMES.items() if not runtime.functions} == {"openvino", "tract"}
+    assert {name for name, runtime in RUNTIMES.items() if not runtime.functions} == {"openvino", "tract", "iree"}

@@ -10,9 +10,10 @@ class ProviderSpec:
     """Where a file is run.
 
     Attributes:
-        kind: the runtime: `onnxruntime`, `reference` (onnx's reference evaluator), `openvino`, `tract`, ..., or a
-            plug-in's.
-        execution_provider: ONNX Runtime's name, e.g. `CPUExecutionProvider`; OpenVINO's device; empty for `reference`.
+        kind: the runtime: `onnxruntime`, `reference` (onnx's reference evaluator), `openvino`, `tract`, `iree`, ..., or
+            a plug-in's.
+        execution_provider: ONNX Runtime's name, e.g. `CPUExecutionProvider`; OpenVINO's device; IREE's target;
+            empty for `reference`.
         options: the execution provider's options, in the runtime's own words.
         graph_optimization: ONNX Runtime's level: `disabled`, `basic`, `extended`, `all`.
         max_parameters: models with more weights than this are skipped (the reference evaluator is slow); 0: no limit.

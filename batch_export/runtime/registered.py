@@ -41,13 +41,13 @@ def _onnxruntime_providers() -> Collection[str]:
     return list(onnxruntime.get_available_providers())
 
 
-def _of_python(name: str, called: str, *, functions: bool) -> Runtime:
+def _of_python(name: str, called: str, *packages: str, functions: bool) -> Runtime:
     """A package of Python that always runs in a process and an environment of its own."""
     return Runtime(
         name=name,
         called=called,
         library=name,
-        packages=(name,),
+        packages=packages or (name,),
         open=None,
         served=str(_SERVED / f"{name}.py"),
         functions=functions,
@@ -93,6 +93,7 @@ RUNTIMES: dict[str, Runtime] = {
         ),
         _of_python("openvino", "OpenVINO", functions=False),  # 2026.4: no conversion rule found for the calls
         _of_python("tract", "tract", functions=False),  # 0.23: Unimplemented
+        _of_python("iree", "IREE", "iree-base-compiler", "iree-base-runtime", functions=False),  # 3.13: no lowering
         _of_node("onnxruntime-node", "ONNX Runtime for Node"),
         _of_node("onnxruntime-web", "ONNX Runtime Web"),
     )
