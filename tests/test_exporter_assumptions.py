@@ -328,3 +328,33 @@ def test_a_mask_of_one_truth_value_decides_nothing() -> None:
     for given in ((ONES, torch.tensor(0)), (-ONES[:2], torch.tensor(1)), (ONES * 10, torch.tensor(0))):
         for actual, expected in zip(program(*given), written(*given), strict=True):
             torch.testing.assert_close(actual, expected)
+
+
+class Table(torch.nn.Module):
+    def __init__(self, by_python: bool) -> None:
+        super().__init__()
+        self.places = torch.arange(3)
+        self.by_python = by_python
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.places[0] = 2
+        return x[:, self.places.tolist()] if self.by_python else x[:, self.places]
+
+
+def test_what_python_reads_of_a_tensor_after_a_write_is_refused() -> None:
+    with pytest.raises(CaptureError, match="`places`, to which forward writes"):
+        export(Table(by_python=True), (X,))
+    program = export(Table(by_python=False), (X,))
+    assert torch.equal(torch.as_tensor(program(X)[0]), X[:, [2, 1, 2]])
+
+
+class Hidden(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        written = torch.zeros(2)
+        written.data[0] = x.sum()
+        return x * written[0]
+
+
+def test_a_write_that_torch_does_not_follow_is_refused() -> None:
+    with pytest.raises(CaptureError):
+        export(Hidden(), (X,))
