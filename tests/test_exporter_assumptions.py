@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -358,3 +360,28 @@ class Hidden(torch.nn.Module):
 def test_a_write_that_torch_does_not_follow_is_refused() -> None:
     with pytest.raises(CaptureError):
         export(Hidden(), (X,))
+
+
+def test_threads_export_at_once() -> None:
+    """Captures exchange functions of torch, so they take turns."""
+    together, written = threading.Barrier(3), torch.Tensor.__setitem__
+
+    class Masking(torch.nn.Module):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.clone()
+            y[x.sum() > 0] = self.number
+            return y
+
+    def one(number: int) -> torch.Tensor:
+        together.wait(timeout=60)
+        return torch.as_tensor(export(Masking(number), (X,), dynamic_shapes=({0: "n"},))(ONES)[0])
+
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(one, range(3)))
+    for number, result in enumerate(results):
+        assert torch.equal(result, ONES * number)
+    assert torch.Tensor.__setitem__ is written
