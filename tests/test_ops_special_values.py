@@ -304,3 +304,14 @@ def test_a_number_is_compared_in_the_precision_of_bfloat16() -> None:
     x = torch.tensor([0.1, -0.1, 0.3], dtype=torch.bfloat16)
     for one, other in zip(export(module, (x,))(x), module(x), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_each_nan_is_one_of_its_own_among_what_occurs_once(dtype: torch.dtype) -> None:
+    module = Calls({"": lambda x: torch.unique(x, return_inverse=True, return_counts=True)})
+    x = torch.tensor([[3.0, NAN, 1.0], [NAN, 3.0, INF]])
+    x = x.nan_to_num(7.0, 9.0).to(dtype) if dtype is torch.int64 else x
+    program = export(module, (x,), dynamic_shapes=(({0: "n"},),))
+    for sample in (x, x[:1], x[:0]):
+        for one, other in zip(program(sample), tree_leaves(module(sample)), strict=True):
+            torch.testing.assert_close(one, other, equal_nan=True)

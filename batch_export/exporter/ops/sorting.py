@@ -301,6 +301,20 @@ def unique_consecutive(
     return values, inverse if return_inverse else nothing, op.Sub(ends, starts) if return_counts else nothing
 
 
+@lowering("aten::_unique2")
+def unique(
+    self: ir.Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[ir.Value, ...]:
+    """Every element once, in order, where each element went, and how often it is there; each NaN is one of its own."""
+    if not axes.is_float(self):
+        values, _, inverse, counts = op.Unique(self, sorted=1)
+    else:  # the runtime loses what stands beside a NaN
+        ascending, places = ordered(_flattened(self), 0, False)
+        values, runs, counts = unique_consecutive(ascending, True, True)
+        inverse = op.ScatterElements(runs, places, runs, axis=0)
+    return values, op.Reshape(inverse, op.Shape(self)), counts
+
+
 @lowering("aten::nonzero")
 def nonzero(self: ir.Value) -> RecordedValue:
     """Where elements are not zero, one row each; a scalar gives a row without columns."""
