@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -328,3 +330,58 @@ def test_a_mask_of_one_truth_value_decides_nothing() -> None:
     for given in ((ONES, torch.tensor(0)), (-ONES[:2], torch.tensor(1)), (ONES * 10, torch.tensor(0))):
         for actual, expected in zip(program(*given), written(*given), strict=True):
             torch.testing.assert_close(actual, expected)
+
+
+class Table(torch.nn.Module):
+    def __init__(self, by_python: bool) -> None:
+        super().__init__()
+        self.places = torch.arange(3)
+        self.by_python = by_python
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.places[0] = 2
+        return x[:, self.places.tolist()] if self.by_python else x[:, self.places]
+
+
+def test_what_python_reads_of_a_tensor_after_a_write_is_refused() -> None:
+    with pytest.raises(CaptureError, match="`places`, to which forward writes"):
+        export(Table(by_python=True), (X,))
+    program = export(Table(by_python=False), (X,))
+    assert torch.equal(torch.as_tensor(program(X)[0]), X[:, [2, 1, 2]])
+
+
+class Hidden(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        written = torch.zeros(2)
+        written.data[0] = x.sum()
+        return x * written[0]
+
+
+def test_a_write_that_torch_does_not_follow_is_refused() -> None:
+    with pytest.raises(CaptureError):
+        export(Hidden(), (X,))
+
+
+def test_threads_export_at_once() -> None:
+    """Captures exchange functions of torch, so they take turns."""
+    together, written = threading.Barrier(3), torch.Tensor.__setitem__
+
+    class Masking(torch.nn.Module):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.clone()
+            y[x.sum() > 0] = self.number
+            return y
+
+    def one(number: int) -> torch.Tensor:
+        together.wait(timeout=60)
+        return torch.as_tensor(export(Masking(number), (X,), dynamic_shapes=({0: "n"},))(ONES)[0])
+
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(one, range(3)))
+    for number, result in enumerate(results):
+        assert torch.equal(result, ONES * number)
+    assert torch.Tensor.__setitem__ is written

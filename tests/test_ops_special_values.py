@@ -10,6 +10,7 @@ import pytest
 import torch
 from exporting import eager
 from torch.nn import functional as F  # noqa: N812
+from torch.utils._pytree import tree_leaves
 
 from batch_export.exporter import export
 
@@ -261,3 +262,56 @@ def test_a_histogram_of_a_free_number_of_elements() -> None:
     for x in (torch.zeros(0, 3), torch.rand(1, 3), torch.ones(2, 3), torch.rand(5, 3)):
         for actual, expected in zip(program(x), module(x), strict=True):
             torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_bessel_functions_near_and_far(dtype: torch.dtype) -> None:
+    special = torch.special
+    either = [special.bessel_j0, special.bessel_j1, special.i0, special.i1, special.spherical_bessel_j0]
+    right = [special.bessel_y0, special.bessel_y1, special.modified_bessel_k0, special.modified_bessel_k1]
+    scaled = [special.scaled_modified_bessel_k0, special.scaled_modified_bessel_k1]
+    x = torch.tensor(
+        [-900.0, -91.5, -16.1, -3.0, 0.0, 1e-3, 1.0, 9.99, 10.01, 15.9, 16.1, 64.5, 250.0, 3e3, INF], dtype=dtype
+    )
+    for functions, given in ((either, x), ([*right, *scaled], x[x > -1])):
+        module = Calls({str(place): one for place, one in enumerate(functions)})
+        program = export(module, (given,), dynamic_shapes=(({0: "n"},),))
+        for sample in (given, given[:1], given[:0]):
+            for one, other in zip(program(sample), module(sample), strict=True):
+                torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("descending", [False, True])
+def test_what_sorts_an_axis_puts_nan_last(dtype: torch.dtype, descending: bool) -> None:
+    x = torch.tensor([[1.0, NAN, 3.0, INF], [NAN, INF, INF, -INF], [NAN, NAN, NAN, NAN]], dtype=dtype)
+    functions = [lambda x: x.sort(stable=True, dim=1, descending=descending), lambda x: x.kthvalue(3, 1)[0]]
+    if dtype is torch.float32:
+        functions += [
+            lambda x: torch.quantile(x, 0.4, 1, interpolation="lower"),
+            lambda x: torch.nanquantile(x, 0.4, 1),
+        ]
+    for function in functions:
+        module = Calls({"": function})
+        for one, other in zip(export(module, (x,))(x), tree_leaves(module(x)), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=0.0, equal_nan=True)
+
+
+def test_a_number_is_compared_in_the_precision_of_bfloat16() -> None:
+    module = Calls(
+        {"eq": lambda x: x == 0.1, "gt": lambda x: x > 0.1, "le": lambda x: x <= 0.1, "ne": lambda x: x != -0.1}
+    )
+    x = torch.tensor([0.1, -0.1, 0.3], dtype=torch.bfloat16)
+    for one, other in zip(export(module, (x,))(x), module(x), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_each_nan_is_one_of_its_own_among_what_occurs_once(dtype: torch.dtype) -> None:
+    module = Calls({"": lambda x: torch.unique(x, return_inverse=True, return_counts=True)})
+    x = torch.tensor([[3.0, NAN, 1.0], [NAN, 3.0, INF]])
+    x = x.nan_to_num(7.0, 9.0).to(dtype) if dtype is torch.int64 else x
+    program = export(module, (x,), dynamic_shapes=(({0: "n"},),))
+    for sample in (x, x[:1], x[:0]):
+        for one, other in zip(program(sample), tree_leaves(module(sample)), strict=True):
+            torch.testing.assert_close(one, other, equal_nan=True)

@@ -95,6 +95,11 @@ def of_assertions(program: torch.export.ExportedProgram) -> Assumption | None:
     return None
 
 
+def of_reading(name: str) -> Assumption:
+    """Numbers that Python read of a tensor that forward writes to: torch may have read them before the write."""
+    return Assumption(f"what Python reads of `{name}`, to which forward writes")
+
+
 _OF_TORCH = re.compile(r"Runtime assertion failed for expression (.+) on node ")
 _EQUALITY = re.compile(r"(Eq|Ne)\([^,]+, \d+\)$")
 """Between two such sizes runtimes repeat a tensor of one element as torch does."""
@@ -122,5 +127,7 @@ def check_assertion(
             raise CaptureError(
                 f"the program that {strategy} captured is not the model: at {where} {trial.problem}; it took for "
                 f"granted {taken.condition}",
-                next_step="name the size by torch._check, or give the tensor a size that does not go by the data",
+                next_step="name the size by torch._check, or give the tensor a size that does not go by the data"
+                if taken.condition.endswith("the data decide")
+                else "write to a copy (`.clone()`) of that tensor, or make it a buffer",
             )

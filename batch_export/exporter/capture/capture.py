@@ -8,6 +8,7 @@ so one capture serves every opset.
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -80,6 +81,10 @@ def named_inputs(model: object, args: tuple[object, ...], kwargs: dict[str, obje
     return shapes.bind_names(module, args, kwargs)
 
 
+_ALONE = threading.RLock()
+"""Captures exchange functions of torch while they run, and torch's own modes are not one for each thread."""
+
+
 def capture(
     model: Any,
     args: Sequence[Any] = (),
@@ -113,6 +118,20 @@ def capture(
     """
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
+    with _ALONE:
+        return _capture(model, args, kwargs, dynamic_shapes, guards, allow_assumptions, capture_blocks, strategies)
+
+
+def _capture(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    guards: GuardMode,
+    allow_assumptions: bool | None,
+    capture_blocks: bool,
+    strategies: Sequence[tuple[str, Callable[..., Any]]],
+) -> Captured:
     caches.register()
     arguments, keywords = tuple(args), dict(kwargs or {})
     dataclasses_of_tensors.register((arguments, keywords))

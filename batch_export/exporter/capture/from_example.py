@@ -40,6 +40,7 @@ from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.trial import is_fake
+from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
 from batch_export.words import class_and_line
 
 GuardMode = Literal["warn", "error", "allow"]
@@ -129,6 +130,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             assumptions.check(name, program, module, args, kwargs, captured.assumptions)
         elif (taken := assumptions.of_assertions(program)) is not None:
             assumptions.check_assertion(name, program, module, args, kwargs, taken)
+        elif (written := written_constant(program)) is not None:
+            assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_reading(written))
         return captured
     if held is not None:
         return held.result()
@@ -163,6 +166,7 @@ def _run(
     ):
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
     refuse_returned_operands(program)
+    refuse_unfollowed_writes(program, module)
     return program
 
 

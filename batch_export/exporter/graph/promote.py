@@ -161,7 +161,7 @@ def promote(qualified: str, arguments: Sequence[object], result: ir.DataType | N
     return converted
 
 
-_NUMBERS_OF_BFLOAT16 = frozenset({"add", "sub", "subtract", "rsub", "remainder", "fmod", "pow"})
+_NUMBERS_OF_BFLOAT16 = frozenset({"add", "sub", "subtract", "rsub", "remainder", "fmod", "pow"}) | _COMPARISONS
 """Operators for which torch rounds a number that stands second beside bfloat16, as every one that stands first.
 
 A number to multiply with, or to divide by, is one of float32.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from batch_export.exporter.ops import (
     accumulations,
     attention,
+    bessel_functions,
     clamping,
     complex_numbers,
     contractions,
@@ -64,6 +65,7 @@ from batch_export.exporter.ops.marking import Lowering, marked
 _MODULES = (
     accumulations,
     attention,
+    bessel_functions,
     clamping,
     complex_numbers,
     contractions,

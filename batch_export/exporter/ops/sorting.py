@@ -1,7 +1,7 @@
 """Sorting, order statistics, searching, and values that repeat.
 
 TopK over a whole axis is the sort: onnxruntime's breaks ties by position, which makes it stable. NaN counts as larger
-than every number, as in torch, where a translation says so.
+than every number, as in torch, in whatever sorts a whole axis; `topk` leaves its place to the runtime.
 """
 
 from __future__ import annotations
@@ -20,8 +20,28 @@ def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[RecordedValue, 
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
     position = axes.axis(self, dim)
+    if not axes.is_float(self):
+        return _by_top(self, position, descending)
+    _, indices = _by_top(_nan_last(self), position, descending)
+    return axes.shaped(op.GatherElements(self, indices, axis=position), self.shape), indices
+
+
+def _by_top(self: ir.Value, position: int, descending: bool) -> tuple[RecordedValue, RecordedValue]:
+    """As `ordered`, of values among which there is no NaN."""
+    if axes.rank(self) == 0:
+        return op.Identity(self), op.Constant(value_int=0)
     values, indices = op.TopK(self, axes.size(self, position), axis=position, largest=int(descending), sorted=1)
     return axes.shaped(values, self.shape), axes.shaped(indices, self.shape)
+
+
+def _nan_last(self: ir.Value) -> RecordedValue:
+    """What onnxruntime's TopK orders as torch orders `self`: it has no place for NaN, which here is infinite.
+
+    Infinity gives way to the largest number of the dtype, which stands beside infinity in no order then.
+    """
+    assert self.dtype is not None
+    finite = op.Min(self, axes.like(float(self.dtype.max), self))
+    return axes.shaped(op.Where(op.IsNaN(self), axes.like(float("inf"), self), finite), self.shape)
 
 
 @lowering("aten::topk")
@@ -87,7 +107,7 @@ def _lower_middle(self: ir.Value, position: int, skip_nan: bool) -> tuple[ir.Val
     largest = op.CastLike(float("inf"), self) if axes.is_float(self) else None
     is_nan = op.IsNaN(self) if largest is not None else None
     comparable = self if is_nan is None else axes.shaped(op.Where(is_nan, largest, self), self.shape)
-    values, indices = ordered(comparable, position, False)
+    values, indices = _by_top(comparable, position, False)
     if is_nan is None:
         middle = op.Div(op.Sub(axes.size(self, position), 1), 2)
         return op.Gather(values, middle, axis=position), op.Gather(indices, middle, axis=position)
@@ -279,6 +299,20 @@ def unique_consecutive(
         inverse = op.Reshape(inverse, op.Shape(self))
     nothing = op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64))
     return values, inverse if return_inverse else nothing, op.Sub(ends, starts) if return_counts else nothing
+
+
+@lowering("aten::_unique2")
+def unique(
+    self: ir.Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[ir.Value, ...]:
+    """Every element once, in order, where each element went, and how often it is there; each NaN is one of its own."""
+    if not axes.is_float(self):
+        values, _, inverse, counts = op.Unique(self, sorted=1)
+    else:  # the runtime loses what stands beside a NaN
+        ascending, places = ordered(_flattened(self), 0, False)
+        values, runs, counts = unique_consecutive(ascending, True, True)
+        inverse = op.ScatterElements(runs, places, runs, axis=0)
+    return values, op.Reshape(inverse, op.Shape(self)), counts
 
 
 @lowering("aten::nonzero")
