@@ -315,3 +315,9 @@ def test_each_nan_is_one_of_its_own_among_what_occurs_once(dtype: torch.dtype) -
     for sample in (x, x[:1], x[:0]):
         for one, other in zip(program(sample), tree_leaves(module(sample)), strict=True):
             torch.testing.assert_close(one, other, equal_nan=True)
+
+
+@pytest.mark.parametrize("opset", [20, 26])
+def test_products_of_half_precision_are_rounded_at_the_end(opset: int) -> None:
+    x = torch.tensor([2.5, 30000.0, 30000.0, 0.0, -1.0, 3.0], dtype=torch.float16)
+    check({"cumprod": lambda x: x.cumprod(0), "vander": lambda x: torch.vander(x, 20)}, (x,), opset)

@@ -29,10 +29,12 @@ def _from_first(value: ir.Value, position: int, count: int) -> ir.Value:
 
 @lowering("aten::cumprod")
 def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> ir.Value:
-    """The products of the elements so far along an axis."""
-    data = as_number(self, dtype)
+    """The products of the elements so far along an axis; of float16 only the results are rounded, as in torch."""
+    given = as_number(self, dtype)
     if axes.rank(self) == 0:
-        return data
+        return given
+    in_half = given.dtype == ir.DataType.FLOAT16
+    data = axes.shaped(op.Cast(given, to=ir.DataType.FLOAT), given.shape) if in_half else given
     position = axes.axis(self, dim)
     moved = _first(data, position)
     start = op.Expand(axes.like(1, data), op.Shape(moved, start=1))
@@ -46,7 +48,8 @@ def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> ir.Value:
         return [product], [product]
 
     _, (products,) = loops.scan(step, [start], [loops.lengthened(moved)], [data.dtype])
-    return _from_first(loops.shortened(products, moved), position, axes.rank(self))
+    found = _from_first(loops.shortened(products, moved), position, axes.rank(self))
+    return op.Cast(found, to=ir.DataType.FLOAT16) if in_half else found
 
 
 _WRITTEN_OUT = 16
