@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import onnx
 import pytest
 import torch
 from exporting import assert_same, eager
@@ -70,6 +71,15 @@ def test_a_product_over_free_axes(equation: str) -> None:
         given = tensors(equation, batch, length)
         assert_same(program(*given), eager(module, given))
     program.release()
+
+
+@pytest.mark.parametrize("shape", [(5, 0), (0, 3), (0, 0)])
+def test_a_product_of_nothing_of_fixed_sizes(shape: tuple[int, int]) -> None:
+    module = Product("ij,ij->i").eval()
+    given = torch.zeros(shape), torch.zeros(shape)
+    program = export(module, given)
+    assert_same(program(*given), eager(module, given))
+    onnx.checker.check_model(program.model_proto, full_check=True)
 
 
 OTHERS: dict[str, tuple[Callable[..., torch.Tensor], int]] = {

@@ -141,6 +141,16 @@ def test_vander_of_a_free_number_of_columns() -> None:
     export_and_compare(module, (torch.randn(4, 3),), *more, dynamic_shapes=({0: "n", 1: "m"},))
 
 
+def test_differences_along_free_axes() -> None:
+    def differences(x: Tensor) -> Any:
+        mask = x > 0
+        rows = torch.full((x.diff(dim=0).shape[0], 2), 1)
+        return torch.diff(x), x.diff(n=2, dim=0), torch.diff(x, prepend=x[:, :1]), mask.diff(), rows
+
+    more = [(torch.randn(size),) for size in ((1, 1), (0, 3), (2, 0), (3, 2))]
+    export_and_compare(Calls(differences), (torch.randn(4, 5),), *more, dynamic_shapes=({0: "n", 1: "m"},))
+
+
 def halves(x: Tensor) -> Any:
     y = x.clone()
     first, second = y.tensor_split(2, -2)

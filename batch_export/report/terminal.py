@@ -5,11 +5,11 @@ Records and a summary go in, lines go to the console given; nothing is judged or
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from batch_export.nouns import counted
@@ -123,8 +123,14 @@ def _tell_failures(console: Console, groups: list[FailureGroup], run_folder: Pat
 
 
 def _tell_indented(console: Console, sentence: str) -> None:
-    """A sentence below its heading: on a terminal its lines end between words; in a log it is one line."""
-    if console.is_terminal:
-        console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False))
-    else:
-        console.print(Text(f"  {sentence}"), soft_wrap=True)
+    """A sentence below its heading: on a terminal its lines end between words; in a log it is one line.
+
+    A path that is longer than a line is left whole, so that it can be copied.
+    """
+    width = console.width - len(_INDENT)
+    fitting = textwrap.wrap(sentence, width, break_long_words=False, break_on_hyphens=False)
+    for line in fitting if console.is_terminal else [sentence]:
+        console.print(Text(f"{_INDENT}{line}"), soft_wrap=True)
+
+
+_INDENT = "  "

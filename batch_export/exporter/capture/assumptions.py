@@ -7,7 +7,7 @@ model agree at the example inputs and at others of the same sizes; an error that
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
@@ -56,11 +56,8 @@ def check(
             source=source or None,
             next_step="export the model with its weights",
         )
-    candidates = [("the example inputs", (args, dict(kwargs)))]
-    others = other_values(args, kwargs, _OTHERS)
-    candidates += [(f"random inputs like the example's (number {turn})", one) for turn, one in enumerate(others, 1)]
     as_module = program.module(check_guards=False)
-    for where, (given, keywords) in candidates:
+    for where, given, keywords in _inputs_to_try(args, kwargs):
         trial = tried(as_module, module, given, keywords)
         problem = trial.problem
         if trial.outcome is Outcome.NOTHING:
@@ -73,6 +70,15 @@ def check(
                 source=source or None,
                 next_step=_ADVICE,
             )
+
+
+def _inputs_to_try(
+    args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> Iterator[tuple[str, tuple[object, ...], dict[str, object]]]:
+    """The example inputs and others like them, each with the words for it."""
+    yield "the example inputs", args, dict(kwargs)
+    for turn, (given, keywords) in enumerate(other_values(args, kwargs, _OTHERS), 1):
+        yield f"random inputs like the example's (number {turn})", given, keywords
 
 
 def of_assertions(program: torch.export.ExportedProgram) -> Assumption | None:
@@ -109,11 +115,8 @@ def check_assertion(
     """
     if is_fake(module, args, kwargs):
         return
-    candidates = [("the example inputs", (args, dict(kwargs)))]
-    others = other_values(args, kwargs, _OTHERS)
-    candidates += [(f"random inputs like the example's (number {turn})", one) for turn, one in enumerate(others, 1)]
     as_module = program.module(check_guards=False)
-    for where, (given, keywords) in candidates:
+    for where, given, keywords in _inputs_to_try(args, kwargs):
         trial = tried(as_module, module, given, keywords)
         if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):
             raise CaptureError(

@@ -1,8 +1,8 @@
 """During capture, functions of a free size that torch would compute with the example's size stay functions of it.
 
 Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp` and `sqrt` give symbolic
-numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps, `tensor_split` and `vander` of
-a free axis are made of operators that take one. Numbers that are plain take the functions' own way.
+numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps, `tensor_split`, `diff` and
+`vander` of a free axis are made of operators that take one. Numbers that are plain take the functions' own way.
 """
 
 from __future__ import annotations
@@ -63,12 +63,22 @@ def _vander(x: torch.Tensor, count: Any, increasing: bool = False) -> torch.Tens
     return powers if increasing else powers.flip(1)
 
 
+def _diff(tensor: torch.Tensor, times: int = 1, dim: int = -1) -> torch.Tensor:
+    """Differences of neighbours along an axis of free size, of which none and one give nothing."""
+    for _ in range(times):
+        length = tensor.shape[dim]
+        count = torch.sym_max(length - 1, 0)
+        later, earlier = tensor.narrow(dim, length - count, count), tensor.narrow(dim, 0, count)
+        tensor = later.logical_xor(earlier) if tensor.dtype == torch.bool else later - earlier
+    return tensor
+
+
 def _is_free(tensor: torch.Tensor, dim: int) -> bool:
     return tensor.dim() > 0 and isinstance(tensor.shape[dim], torch.SymInt)
 
 
 def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
-    """What torch's own form of `tensor_split` or `vander` would fix a size for; None for every other call."""
+    """What torch's own form of `tensor_split`, `diff` or `vander` would fix a size for; None for every other call."""
     if func in _SPLITS:
         bound = {**dict(zip(("self", "pieces", "dim"), args, strict=False)), **given}
         pieces = bound.get("pieces", bound.get("indices_or_sections", bound.get("sections")))
@@ -80,14 +90,21 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         x, count = bound["x"], bound.get("N")
         if x.dim() == 1 and (_is_free(x, 0) or isinstance(count, torch.SymInt)):
             return _vander(x, x.shape[0] if count is None else count, bool(bound.get("increasing", False)))
+    if func in _DIFFS:
+        bound = {**dict(zip(("input", "n", "dim", "prepend", "append"), args, strict=False)), **given}
+        times, dim = bound.get("n", 1), bound.get("dim", -1)
+        parts = [one for one in (bound.get("prepend"), bound["input"], bound.get("append")) if one is not None]
+        if times > 0 and bound.get("out") is None and any(_is_free(one, dim) for one in parts):
+            return _diff(torch.cat(parts, dim) if len(parts) > 1 else parts[0], times, dim)
     return None
 
 
+_DIFFS = (torch.diff, torch.Tensor.diff)
 _SPLITS = (torch.tensor_split, torch.Tensor.tensor_split)
 
 
 class _FreeSteps(TorchFunctionMode):
-    """Hands `linspace`, `logspace`, `tensor_split` and `vander` of free sizes to operators that take them."""
+    """Hands `linspace`, `logspace`, `tensor_split`, `diff` and `vander` of free sizes to operators that take them."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

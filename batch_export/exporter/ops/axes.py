@@ -92,12 +92,13 @@ def scalar(value: ir.Value) -> RecordedValue:
 
 
 def reshaped(value: ir.Value, parts: Sequence[ir.Value]) -> RecordedValue:
-    """The value in a shape of parts, each `int64[n]`: where one is computed, a size of 0 is one and no mark to copy.
+    """The value in a shape of parts, each `int64[n]`: a size of 0 is one, and no mark to copy.
 
     Such a Reshape takes no -1, which runtimes refuse where another size is 0, and onnxruntime leaves it as it is.
     """
     shape = op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
-    return op.Reshape(value, shape) if shape.const_value is not None else op.Reshape(value, shape, allowzero=1)
+    known = shape.const_value
+    return op.Reshape(value, shape, allowzero=int(known is None or 0 in known.numpy()))
 
 
 def flat(value: ir.Value) -> RecordedValue:
