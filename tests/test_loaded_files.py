@@ -105,22 +105,30 @@ def somebody_else():
 
 watched.watch(theirs)
 exec(sys.argv[2])
-sources = dict(watched.sources())
+sources, asked = dict(watched.sources()), dict(watched.asked())
 theirs.close()
-print(json.dumps([sources, watched.changed, watched.unseen]))
+print(json.dumps([sources, watched.changed, watched.unseen, asked]))
 """
 
 
-def seen(root: Path, code: str, how: str = "", deed: str = "") -> tuple[dict[str, str], list[str], str]:
+Words = dict[str, str]
+
+
+def seen(root: Path, code: str, how: str = "", deed: str = "") -> tuple[Words, list[str], str]:
     """What a process that executes `code` in `root` was seen to read, what changed meanwhile, and what is unsure.
 
     `somebody_else()` in `code` makes a process that nobody watches execute `deed`.
     """
+    return seen_and_asked(root, code, how, deed)[:3]
+
+
+def seen_and_asked(root: Path, code: str, how: str = "", deed: str = "") -> tuple[Words, list[str], str, Words]:
+    """As `seen`, and what it was seen to ask about."""
     words = [sys.executable, "-c", WATCH, str(root), code, how, deed]
     ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert ended.returncode == 0, ended.stderr
-    sources, changed, unseen = json.loads(ended.stdout)
-    return sources, changed, unseen
+    sources, changed, unseen, asked = json.loads(ended.stdout)
+    return sources, changed, unseen, asked
 
 
 SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
@@ -190,3 +198,31 @@ def test_a_file_that_nobody_can_read_or_find_is_recorded_as_such(root: Path) -> 
 def test_a_signal_that_interrupts_an_answer_does_not_hold_the_call_for_ever(root: Path) -> None:
     sources, _, _ = seen(root, "open('weights.bin').read()", "interrupted")
     assert "weights.bin" in sources
+
+
+@linux_only
+@pytest.mark.parametrize(
+    ("code", "counts"),
+    [
+        pytest.param("open(os.path.realpath('{}') + '/w.txt')", True, id="resolved and opened"),
+        pytest.param("os.chdir('{}'); open('w.txt')", True, id="entered"),
+        pytest.param("os.chdir('{}/.'); open('w.txt')", True, id="entered by another spelling"),
+        pytest.param(
+            "open('w.txt', opener=lambda *_: os.open('w.txt', 0, dir_fd=os.open('{}', 0o200000)))", True, id="as"
+        ),
+        pytest.param("os.listdir('{}')", True, id="listed"),
+        pytest.param("os.path.realpath('{}')", False, id="resolved, of no use"),
+    ],
+)
+@pytest.mark.parametrize("place", ["outside", "inside"])
+def test_a_link_that_chose_what_was_used_counts_wherever_it_lies(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, code: str, counts: bool, place: str
+) -> None:
+    home = root if place == "inside" else tmp_path_factory.mktemp("data").resolve()
+    (home / "v1").mkdir()
+    (home / "v1" / "w.txt").write_text("1")
+    (home / "current").symlink_to("v1")
+    name = "current" if place == "inside" else str(home / "current")
+    sources, _, _, asked = seen_and_asked(root, code.format(home / "current"))
+    linked = asked.get(name) == "link v1" or f"{name}/" in sources
+    assert linked is (counts or place == "inside")

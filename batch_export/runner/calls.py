@@ -9,8 +9,10 @@ from typing import Literal
 
 import msgspec
 
-Does = Literal["opens", "makes", "kind", "status", "link"]
-"""`makes` is said of what a call leaves behind, the others but `opens` are what somebody asks, see `asked.How`."""
+Does = Literal["opens", "enters", "makes", "kind", "status", "link"]
+"""`makes` is said of what a call leaves behind, `enters` of one that makes a folder the current one; `kind`,
+`status` and `link` are what somebody asks, see `asked.How`.
+"""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -65,6 +67,7 @@ MACHINES = {
             59: _EXECVE,
             322: _EXECVEAT,
             21: Call("kind", -1, 0),
+            80: Call("enters", -1, 0),  # chdir
             269: _ACCESSAT,
             439: _ACCESSAT,
             267: _READLINKAT,
@@ -93,6 +96,7 @@ MACHINES = {
             48: _ACCESSAT,
             439: _ACCESSAT,
             78: _READLINKAT,
+            49: Call("enters", -1, 0),  # chdir
             34: _MADE_AT,
             38: _MOVED_AT,
             276: _MOVED_AT,

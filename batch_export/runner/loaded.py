@@ -23,7 +23,7 @@ from batch_export.runner.asked_about import MissingModules, states
 from batch_export.runner.askers import Askers
 from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
 from batch_export.runner.witness import Testimony, ask, be_watched, forget_since
-from batch_export.sources.asked import ABSENT, How
+from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import PACKAGE, is_installed, relative_name
 from batch_export.sources.file_digests import DERIVED_SUFFIXES, file_digest
 from batch_export.sources.places import models_dir
@@ -67,6 +67,8 @@ class LoadedFiles:
         self._asked: dict[tuple[str, How], str] = {}
         self._sources: dict[str, Digest] = {}
         self._opened_last: Mapping[str, Opened] = {}
+        self._used: set[str] = set()
+        """What is recorded, without links."""
         self._listed: set[str] = set()
         self._listings_by_python: Counter[str] = Counter()
         self._installed = set(installed)
@@ -123,6 +125,7 @@ class LoadedFiles:
         started has made does not count.
         """
         opened = self._opened_last = self._opened()
+        self._used.clear()
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
         for name in sorted((_module_files() | opened.keys()) - self._installed):
@@ -138,13 +141,38 @@ class LoadedFiles:
             digest = self._digest(path, opened.get(name))
             if recorded is not None and digest and (digest != ABSENT or not recorded.startswith(os.sep)):
                 found[recorded] = digest
+                self._used.add(str(path))
         self._sources = found | self._listings()
         return tuple(sorted(self._sources.items()))
 
     def asked(self) -> tuple[tuple[str, str], ...]:
         """Returns what was asked about in the roots, without its content mattering; to be called after `sources`."""
         asked: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
-        return states(asked | self._asked, self._opened_last, self._sources, self._name_of_asked)
+        chosen = self._links_to_what_was_used()
+        return states(
+            asked | self._asked,
+            self._opened_last,
+            self._sources,
+            lambda name: chosen.get(name) or self._name_of_asked(name),
+        )
+
+    def _links_to_what_was_used(self) -> dict[str, str]:
+        """The links outside the roots that were read, and lead to what was then used by its own name: path -> name.
+
+        Links above a root are left out: they say where a project lies, not what a model chose.
+        """
+        folders = {str(folder) for name in self._used for folder in (Path(name), *Path(name).parents)}
+        folders -= {str(folder) for root in self._roots for folder in (root, *root.parents)}
+        found: dict[str, str] = {}
+        for (name, _), state in self._asked.items():
+            if not leads_on(state) or name.startswith(self._prefixes):
+                continue
+            folder, file = os.path.split(name.rstrip(os.sep))
+            if os.path.realpath(os.path.join(folder, target_of(state))) in folders:
+                path = os.path.join(os.path.realpath(folder), file) if os.pardir in folder.split(os.sep) else name
+                if self._may_count(path) and not is_installed(Path(path)):
+                    found[name] = path
+        return found
 
     def set_aside(self) -> None:
         """Says that what was opened since `sources` was called last was not opened for the model."""
@@ -264,11 +292,12 @@ class LoadedFiles:
     def _listings(self) -> dict[str, Digest]:
         found: dict[str, Digest] = {}
         for name in sorted(self._listed):
-            path = Path(os.path.realpath(name))
-            if self._may_count(f"{name}{os.sep}") and not is_installed(path) and path.is_dir():
-                recorded = self._name_of(path)
+            real = Path(os.path.realpath(name))
+            if self._may_count(f"{name}{os.sep}") and not is_installed(real) and real.is_dir():
+                recorded = self._name_of(self._asked_for(name, real))
                 if recorded is not None:
-                    found[f"{recorded}{os.sep}"] = listing_digest(path, self._avoided)
+                    found[f"{recorded}{os.sep}"] = listing_digest(real, self._avoided)
+                    self._used.add(str(real))
         return found
 
     def _may_count(self, name: str) -> bool:

@@ -77,6 +77,12 @@ class Notes:
             return
         self.asked[path, how] = state_of(path, how)
 
+    def ask_links(self, path: str) -> None:
+        """Notes the links that lead to a folder from which relative paths may start: these do not name it any more."""
+        for folder in (Path(path), *Path(path).parents):
+            if os.path.islink(folder):
+                self.ask(str(folder), "link")
+
     def list(self, path: str, process: int) -> None:
         """Notes that a process opens a folder to list it."""
         if not path.startswith(self._ignored):

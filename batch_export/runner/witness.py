@@ -248,11 +248,14 @@ class Witness:
     def _enter(self, task: int, call: Call, path: str, flags: int) -> None:
         if call.does == "makes":
             self._notes.add(path, _WRITTEN_ANEW)
+        elif call.does == "enters":
+            self._notes.ask_links(path)
         elif call.does != "opens":
             self._notes.ask(path, "link" if flags & _AT_SYMLINK_NOFOLLOW and call.does == "status" else call.does)
         elif flags & _OPEN_FLAGS_OF_A_LISTING:
             process = _process_of(task)
             self._notes.list(path, process)
+            self._notes.ask_links(path)
             if os.path.basename(os.readlink(f"/proc/{process}/exe")).startswith(("python", "pypy")):
                 self._interpreters.add(process)
         else:

@@ -49,3 +49,8 @@ def without_size(state: str) -> str:
 def leads_on(state: str) -> bool:
     """Whether it is a link's."""
     return state.startswith(f"{_LINK} ")
+
+
+def target_of(state: str) -> str:
+    """Returns where a link leads, as it is written in the link."""
+    return state.removeprefix(f"{_LINK} ")
