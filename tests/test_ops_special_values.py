@@ -321,3 +321,13 @@ def test_each_nan_is_one_of_its_own_among_what_occurs_once(dtype: torch.dtype) -
 def test_products_of_half_precision_are_rounded_at_the_end(opset: int) -> None:
     x = torch.tensor([2.5, 30000.0, 30000.0, 0.0, -1.0, 3.0], dtype=torch.float16)
     check({"cumprod": lambda x: x.cumprod(0), "vander": lambda x: torch.vander(x, 20)}, (x,), opset)
+
+
+@pytest.mark.parametrize("number", [6e-36, -1e30, NAN, -INF])
+def test_the_norm_of_one_number_is_its_absolute_value(number: float) -> None:
+    functions: dict[str, Function] = {
+        "kept": lambda x: x.norm(dim=0, keepdim=True),
+        "third": lambda x: torch.linalg.vector_norm(x, ord=3, dim=(0, 1)),
+        "whole": lambda x: torch.linalg.vector_norm(x[0, 0]),
+    }
+    check(functions, (torch.tensor([[number]]),))

@@ -26,6 +26,9 @@ def vector_norm(
 
 
 def _norm(data: ir.Value, p: float, along: list[int], keepdims: int) -> RecordedValue:
+    if p != 0 and all(axes.fixed_size(data, one) == 1 for one in along):
+        alone = op.Abs(data)  # no power of it is too small or too large for the dtype
+        return alone if keepdims else op.Squeeze(alone, along)
     if math.isinf(p):
         reduce = op.ReduceMax if p > 0 else op.ReduceMin
         return reduce(op.Abs(data), along, keepdims=keepdims)
