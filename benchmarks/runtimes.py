@@ -19,6 +19,9 @@ from batch_export.runner.surroundings import circumstances
 from batch_export.runtime.registered import runtime
 from batch_export.sources.toolchain import environment_name
 
+_PLACES = ("store.path=", "output.path=", "hydra.run.dir=")
+"""Where a run was kept says nothing of what it was."""
+
 _INTRODUCTION = """# Runtimes
 
 What each runtime makes of our files. A cell of these tables counts the files of one model or opset that loaded, ran at
@@ -37,7 +40,9 @@ def page(folders: Sequence[Path]) -> str:
     records = [record for folder in folders for record in records_of(folder)]
     stored = files.read_run(folders[0])
     made = circumstances(folders[0])
-    every = [files.read_run(folder).spec.overrides for folder in folders]
+    every = [
+        [word for word in files.read_run(folder).spec.overrides if not word.startswith(_PLACES)] for folder in folders
+    ]
     host = made.toolchain.host
     lines = [
         _INTRODUCTION.format(
@@ -52,11 +57,12 @@ def page(folders: Sequence[Path]) -> str:
     ]
     for spec in stored.spec.matrix.providers:
         kind = runtime(spec.kind)
+        names = (kind.library, *kind.packages)
         if spec.env:
             holds = made.toolchain.environments.get(environment_name(spec), "")
         else:
             holds = ", ".join(f"{name} {made.toolchain.versions.get(name, 'absent')}" for name in kind.packages)
-        named = [part for part in holds.split("; ") if part.partition("@" if "@" in part else "=")[0] == kind.library]
+        named = [part for part in holds.split("; ") if part.partition("@" if "@" in part else "=")[0] in names]
         lines.append(f"| `{spec.name}` | {kind.called} | {', '.join(named) or holds} |")
     lines += ["", "## Opsets", ""]
     lines += _table(records, "opset", lambda record: str(record.cell.opset))
