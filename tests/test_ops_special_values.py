@@ -331,3 +331,13 @@ def test_the_norm_of_one_number_is_its_absolute_value(number: float) -> None:
         "whole": lambda x: torch.linalg.vector_norm(x[0, 0]),
     }
     check(functions, (torch.tensor([[number]]),))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_the_largest_number_of_half_precision_is_sorted_below_infinity(descending: bool) -> None:
+    x = torch.tensor([INF, 65504.0, NAN, -65504.0, -INF], dtype=torch.float16)
+    functions: dict[str, Function] = {
+        "values": lambda x: x.sort(descending=descending).values,
+        "places": lambda x: x.argsort(descending=descending).to(torch.float32),
+    }
+    check(functions, (x,))

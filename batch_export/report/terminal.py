@@ -127,7 +127,7 @@ def _tell_indented(console: Console, sentence: str) -> None:
 
     A path that is longer than a line is left whole, so that it can be copied.
     """
-    width = console.width - len(_INDENT)
+    width = max(1, console.width - len(_INDENT))
     fitting = textwrap.wrap(sentence, width, break_long_words=False, break_on_hyphens=False)
     for line in fitting if console.is_terminal else [sentence]:
         console.print(Text(f"{_INDENT}{line}"), soft_wrap=True)

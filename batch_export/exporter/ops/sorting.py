@@ -37,11 +37,14 @@ def _by_top(self: ir.Value, position: int, descending: bool) -> tuple[RecordedVa
 def _nan_last(self: ir.Value) -> RecordedValue:
     """What onnxruntime's TopK orders as torch orders `self`: it has no place for NaN, which here is infinite.
 
-    Infinity gives way to the largest number of the dtype, which stands beside infinity in no order then.
+    Infinity gives way to the largest number of the dtype, of half precision to that of float32: of float32 and float64
+    that number itself stands beside infinity in no order then.
     """
-    assert self.dtype is not None
-    finite = op.Min(self, axes.like(float(self.dtype.max), self))
-    return axes.shaped(op.Where(op.IsNaN(self), axes.like(float("inf"), self), finite), self.shape)
+    in_half = self.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+    wide = axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape) if in_half else self
+    assert wide.dtype is not None
+    finite = op.Min(wide, axes.like(float(wide.dtype.max), wide))
+    return axes.shaped(op.Where(op.IsNaN(wide), axes.like(float("inf"), wide), finite), self.shape)
 
 
 @lowering("aten::topk")
