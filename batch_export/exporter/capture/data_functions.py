@@ -57,7 +57,7 @@ def _cov(
         freedom = (total - scale).clamp(min=0)
     centred = data - mean.unsqueeze(1)
     weighted = centred if weights is None else centred * weights
-    found = torch.mm(centred, weighted.t().conj()) / freedom
+    found: torch.Tensor = torch.mm(centred, weighted.t().conj()) / freedom
     return found.reshape([]) if data.shape[0] == 1 else found
 
 

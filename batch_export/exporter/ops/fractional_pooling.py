@@ -57,9 +57,9 @@ def _pooled(
     merged = op.Reshape(places, [0, -1, window])
     found = op.Reshape(op.GatherElements(flat, op.Reshape(merged, [0, -1]), axis=1), op.Shape(merged))
     best = op.ArgMax(found, axis=2, keepdims=1)
-    shape = op.Concat(lead, [*counts], axis=0)
-    largest = op.Reshape(op.ReduceMax(found, [2], keepdims=0), shape)
-    return largest, op.Reshape(op.GatherElements(merged, best, axis=2), shape)
+    sizes_of_result = op.Concat(lead, [*counts], axis=0)
+    largest = op.Reshape(op.ReduceMax(found, [2], keepdims=0), sizes_of_result)
+    return largest, op.Reshape(op.GatherElements(merged, best, axis=2), sizes_of_result)
 
 
 @lowering("aten::fractional_max_pool2d")

@@ -170,10 +170,12 @@ def _incomplete(a: ir.Value, x: ir.Value, *, upper: bool) -> RecordedValue:
     found = op.Where(is_large, far if upper else op.Sub(one, far), found)
     both = op.Or(op.And(op.Equal(a, zero), op.Equal(x, zero)), op.And(op.IsInf(a), op.IsInf(x)))
     is_whole = op.Or(op.And(op.Equal(a, zero), op.Greater(x, zero)), op.And(op.IsInf(x), op.Not(op.IsInf(a))))
-    is_none = op.Or(op.And(op.Equal(x, zero), op.Greater(a, zero)), op.And(op.IsInf(a), op.Not(op.IsInf(x))))
+    is_none = op.And(op.Equal(x, zero), op.Not(op.Equal(a, zero)))
+    is_none = op.Or(is_none, op.And(op.IsInf(a), op.Not(op.IsInf(x))))
+    found = op.Where(op.Or(op.IsNaN(a), op.IsNaN(x)), number(math.nan), found)
     ends = (zero, one) if upper else (one, zero)
     found = op.Where(is_whole, ends[0], op.Where(is_none, ends[1], found))
-    is_outside = op.Or(op.Or(op.Less(a, zero), op.Less(x, zero)), op.Or(op.IsNaN(a), op.IsNaN(x)))
+    is_outside = op.Or(op.Less(a, zero), op.Less(x, zero))
     return op.Where(op.Or(both, is_outside), number(math.nan), found)
 
 
