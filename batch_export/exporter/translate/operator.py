@@ -205,6 +205,8 @@ class OperatorTranslator:
         if base in memory_layout.READS_MEMORY and call.given and isinstance(call.given[0], torch.Tensor):
             arguments = memory_layout.in_memory_order([*arguments, *kwargs.values()], call.given[0])
             kwargs = {}
+        if base in memory_layout.IN_ORDER_ONLY and call.given and isinstance(call.given[0], torch.Tensor):
+            memory_layout.require_order(call.given[0], base)
         if base in _SPLITS and isinstance(fake, (list, tuple)):
             axis = kwargs.get("dim", call.args[2] if len(call.args) > 2 else 0)
             assert isinstance(axis, int)
