@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.jit._trace import TracerWarning
 
@@ -155,14 +156,17 @@ def _quoted(file: str, line: int) -> str:
 
 
 def decision_on_data(error: BaseException | None) -> Assumption | None:
-    """The decision by data that a capture failed at; None if it failed of something else."""
+    """The decision by data that a capture failed at; None if it failed of something else.
+
+    An operator that answers with a number of Python (`torch.equal`) makes one as well, of which a trace says nothing.
+    """
     seen = error
-    while seen is not None and not isinstance(seen, GuardOnDataDependentSymNode):
+    while seen is not None and not isinstance(seen, (GuardOnDataDependentSymNode, DataDependentOutputException)):
         seen = seen.__cause__ or seen.__context__
     if seen is None:
         return None
     frames = [one for one in traceback.extract_tb(seen.__traceback__) if is_users(one.filename)]
     if not frames:
-        return Assumption(f"`{seen.cond}`")
+        return Assumption(f"`{seen.func if isinstance(seen, DataDependentOutputException) else seen.cond}`")
     last = frames[-1]
     return Assumption(_quoted(last.filename, last.lineno or 0), f"{last.filename}:{last.lineno}")

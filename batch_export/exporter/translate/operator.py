@@ -218,6 +218,8 @@ class OperatorTranslator:
             if by_rule and how is not None and not all(isinstance(piece, int) for piece in pieces):
                 return self.conform(tensors.free_pieces(whole, base, how, axis, len(pieces)), fake, call.name)
             arguments, kwargs = [whole, [self.plain(piece) for piece in pieces], axis], {}
+        if base == "unbind" and isinstance(fake, (list, tuple)):
+            arguments, kwargs = adapting.counted(arguments, kwargs, call.given, fake), {}
         arguments, kwargs = adapting.floats_as_floats(call.target, arguments, kwargs)
         as_vector = function.origin == "torchlib" and adapting.is_scalar_along_an_axis(call.target, arguments, fake)
         if as_vector:
