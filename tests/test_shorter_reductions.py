@@ -1,4 +1,4 @@
-"""Means that are only compared: a mean operator where nothing of nothing gives the same answer, the quotient elsewhere."""
+"""Means that are only compared: a mean operator where nothing gives the same answer, the quotient elsewhere."""
 
 from __future__ import annotations
 
