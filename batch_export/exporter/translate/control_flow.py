@@ -7,6 +7,7 @@ ONNX nodes whose bodies read weights and other outer values directly, as ONNX sc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -94,7 +95,7 @@ def _composed(
 ) -> list[ir.Value]:
     """What torch composes of its functions for all numbers at once, in place of one number after the other."""
 
-    def fake_of(argument: torch.fx.Node) -> object:
+    def fake_of(argument: torch.fx.Node) -> Any:  # what torch has for it: an fx.Argument as well
         return env[argument] if argument.op == "get_attr" else argument.meta["val"]
 
     values = {
