@@ -207,3 +207,12 @@ def test_a_branch_that_returns_its_operand_is_refused() -> None:
 
     with pytest.raises(CaptureError, match=r"a branch of torch\.cond returns its operand x as it is.*`\.clone\(\)`"):
         export(choosing, (torch.ones(2, 3),))
+
+
+def test_a_loop_that_would_not_end_without_elements_is_not_tried_there() -> None:
+    def grown(x: torch.Tensor) -> torch.Tensor:
+        return torch.while_loop(lambda a: a.sum() < 9, lambda a: (a + 1,), (x * 2,))[0].squeeze(-1)
+
+    program = export(grown, (torch.rand(4, 2, 3),), dynamic_shapes=({0: "n", 1: "m"},))
+    x = torch.rand(2, 5, 3)
+    torch.testing.assert_close(program(x)[0], grown(x))
