@@ -44,9 +44,9 @@ def _nan_last(self: ir.Value) -> RecordedValue:
     Infinity gives way to a number between it and the largest of the dtype, which the next wider one has. Of float64
     NaN and infinity are equal here, and a second sort parts them.
     """
-    wider = {ir.DataType.FLOAT: ir.DataType.DOUBLE, ir.DataType.DOUBLE: None}.get(self.dtype, ir.DataType.FLOAT)
-    if wider is None:
+    if self.dtype == ir.DataType.DOUBLE:
         return axes.shaped(op.Where(op.IsNaN(self), axes.like(float("inf"), self), self), self.shape)
+    wider = ir.DataType.DOUBLE if self.dtype == ir.DataType.FLOAT else ir.DataType.FLOAT
     wide = axes.shaped(op.Cast(self, to=wider), self.shape)
     finite = op.Min(wide, axes.like(float(wider.max), wide))
     return axes.shaped(op.Where(op.IsNaN(self), axes.like(float("inf"), wide), finite), self.shape)
