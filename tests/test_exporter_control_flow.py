@@ -209,10 +209,15 @@ def test_a_branch_that_returns_its_operand_is_refused() -> None:
         export(choosing, (torch.ones(2, 3),))
 
 
-def test_a_loop_that_would_not_end_without_elements_is_not_tried_there() -> None:
-    def grown(x: torch.Tensor) -> torch.Tensor:
-        return torch.while_loop(lambda a: a.sum() < 9, lambda a: (a + 1,), (x * 2,))[0].squeeze(-1)
+class Filling(torch.nn.Module):
+    """Over no elements it never ends, in eager as in a file."""
 
-    program = export(grown, (torch.rand(4, 2, 3),), dynamic_shapes=({0: "n", 1: "m"},))
-    x = torch.rand(2, 5, 3)
-    torch.testing.assert_close(program(x)[0], grown(x))
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        _, steps = torch.while_loop(lambda x, n: x.sum() < 9, lambda x, n: (x + 1, n + 1), (x, torch.zeros(1, 4)))
+        return steps.squeeze(0) + x.squeeze(-1).shape[0]
+
+
+def test_an_export_ends_where_a_loop_of_the_model_would_not() -> None:
+    program = export(Filling(), (torch.zeros(3, 5),), dynamic_shapes=({0: "rows", 1: "columns"},), guards="allow")
+    for sizes in ((2, 3), (1, 9)):
+        torch.testing.assert_close(program(torch.zeros(*sizes))[0], Filling()(torch.zeros(*sizes)))

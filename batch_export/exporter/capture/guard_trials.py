@@ -16,7 +16,6 @@ from dataclasses import replace
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.captured import Captured
@@ -67,7 +66,6 @@ class Trials:
         self._known: dict[tuple[tuple[str, int], ...], Trial] = {}
         self._ran = 0
         self._takes: dict[bool, bool] = {}
-        self._may_not_end = loops_by_elements(program)
 
     def at(self, point: Point) -> Trial | None:
         """What comes of some sizes; None where no such inputs can be made, or enough was run."""
@@ -76,9 +74,6 @@ class Trials:
         if key not in self._known:
             if not self.can_run or self._ran >= _RUNS or len(self._known) >= _TRIALS:
                 return None
-            if self._may_not_end and 0 in sizes.values():
-                self._known[key] = Trial(Outcome.NOTHING, "a loop may not end where there are no elements")
-                return self._known[key]
             spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
             inputs = self.resizing.at(sizes, spread=spread)
             if inputs is None:
@@ -142,20 +137,6 @@ class Trials:
 
     def _key(self, point: Point) -> tuple[tuple[str, int], ...]:
         return tuple(sorted({**self.resizing.example, **point}.items()))
-
-
-def loops_by_elements(program: torch.export.ExportedProgram) -> bool:
-    """Whether the end of a loop goes by elements of a tensor that may have none, such as `x.sum() < 9`."""
-    for node in program.graph.find_nodes(op="call_function", target=torch.ops.higher_order.while_loop):
-        condition = getattr(program.graph_module, str(node.args[0]), None)
-        if not isinstance(condition, torch.fx.GraphModule):
-            return True
-        operands = pytree.tree_leaves(node.args[2:])
-        for operand, read in zip(operands, condition.graph.find_nodes(op="placeholder"), strict=False):
-            fake = operand.meta.get("val") if isinstance(operand, torch.fx.Node) else None
-            if read.users and isinstance(fake, torch.Tensor) and any(not isinstance(size, int) for size in fake.shape):
-                return True
-    return False
 
 
 def without_assertions(program: torch.nn.Module) -> torch.nn.Module:
