@@ -189,7 +189,11 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "powers": lambda z: (z**2, (z + 5.0) ** -0.5, 2.0 ** (z / 4.0), (z + 4.0) ** (z / 4.0), z ** torch.tensor([3.0])),
     "silu": functional.silu,
     "a number": lambda z: z + torch.scalar_tensor(1 - 2j, dtype=z.dtype),
-    "length": lambda z: (z.abs(), torch.linalg.vector_norm(z.reshape(2, -1), 1.0, 1, keepdim=True, dtype=z.dtype)),
+    "length": lambda z: (
+        z.abs(),
+        (z * 1e30).abs() / 1e30,
+        torch.linalg.vector_norm(z.reshape(2, -1), 1.0, 1, keepdim=True, dtype=z.dtype),
+    ),
     "spread": lambda z: (z.var(), z.std(0), *torch.var_mean(z.reshape(2, -1), 1, keepdim=True)),
     "places": lambda z: (z.nonzero(), z.logical_not(), z.to(torch.bool)),
 }
