@@ -31,6 +31,7 @@ from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
@@ -161,6 +162,7 @@ def _run(
         in_onnx_export(),
         fake_quantisation(),
         recurrent_shapes(),
+        packed_sequences(),
         torch.no_grad(),
         unset_fake_temporarily(),
         own_levels(),
