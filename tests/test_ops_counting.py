@@ -129,3 +129,22 @@ def test_a_choice_by_equality_is_refused_as_a_decision_by_data() -> None:
     module = Call(lambda x, y: x + 1.0 if torch.equal(x, y) else x)
     with pytest.raises(OnnxExporterError, match=r"torch\.equal"):
         export(module, (torch.ones(3), torch.zeros(3)))
+
+
+@pytest.mark.parametrize("count", [5, 1, 0])
+def test_how_often_numbers_occur(count: int) -> None:
+    def both(x: torch.Tensor, other: torch.Tensor, weights: torch.Tensor) -> object:
+        least = torch.bincount(x, minlength=other.shape[0]), torch.bincount(x)
+        return *least, torch.bincount(x, weights, minlength=3), torch.bincount(x.int(), weights.long())
+
+    shapes = {"x": {0: "n"}, "other": {0: "m"}, "weights": {0: "n"}}
+    module = _Three(both)
+    program = export(module, (torch.tensor([1, 4, 1]), torch.zeros(2), torch.ones(3)), dynamic_shapes=shapes)
+    case = torch.randint(0, 9, (count,)), torch.zeros(12), torch.randn(count)
+    for found, expected in zip(program(*case), module(*case), strict=True):
+        torch.testing.assert_close(found, expected, check_dtype=count > 0)  # eager's zeros of nothing are int64
+
+
+class _Three(Call):
+    def forward(self, x: torch.Tensor, other: torch.Tensor, weights: torch.Tensor) -> Any:  # type: ignore[override]
+        return self.function(x, other, weights)

@@ -10,9 +10,6 @@ import pytest
 import torch
 from exporting import export_and_compare
 
-from batch_export.errors import TranslationError
-from batch_export.exporter import export
-
 
 class Call(torch.nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -102,10 +99,15 @@ def test_linear_algebra_over_a_free_batch(name: str, count: int) -> None:
     assert ("Loop" in {node.op_type for node in program.model.graph}) == (count == 12)
 
 
-def test_adaptive_pooling_of_a_free_axis_says_what_to_do() -> None:
-    module = Call(lambda x: torch.nn.functional.adaptive_max_pool1d(x, 3))
-    with pytest.raises(TranslationError, match="keep that axis static, or pool to size 1"):
-        export(module, (torch.randn(2, 4, 9),), dynamic_shapes=({2: "length"},))
+@pytest.mark.parametrize("sizes", [(2, 8, 6), (1, 5, 9), (3, 1, 2), (1, 2, 1)])
+def test_adaptive_maxima_over_free_axes_with_their_places(sizes: tuple[int, int, int]) -> None:
+    def both(x: torch.Tensor) -> object:
+        first = torch.nn.functional.adaptive_max_pool2d(x, (2, 3), return_indices=True)
+        return *first, *torch.nn.functional.adaptive_max_pool1d(x.flatten(2), 4, return_indices=True)
+
+    free = ({0: "batch", 2: "height", 3: "width"},)
+    of_ties = torch.randint(-3, 3, (sizes[0], 2, *sizes[1:])).float()
+    export_and_compare(Call(both), (torch.randn(2, 2, 7, 5),), (of_ties,), dynamic_shapes=free)
 
 
 def test_the_database_tells_regressions_from_progress() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from batch_export.exporter.ops import (
     accumulations,
+    adaptive_maxima,
     airy,
     attention,
     bessel_functions,
@@ -76,6 +77,7 @@ from batch_export.exporter.ops.marking import Lowering, marked
 _MODULES = (
     accumulations,
     airy,
+    adaptive_maxima,
     attention,
     bessel_functions,
     clamping,

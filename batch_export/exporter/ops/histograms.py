@@ -1,4 +1,4 @@
-"""Histograms: how many elements lie in each of some intervals of equal lengths."""
+"""Histograms: how many elements lie in each of some intervals of equal lengths, and how often numbers occur."""
 
 from __future__ import annotations
 
@@ -33,6 +33,24 @@ def histc(self: ir.Value, bins: int = 100, min: float = 0.0, max: float = 0.0) -
     place = op.Where(inside, place, axes.like(-1.0, self))
     numbers = op.Constant(value=ir.tensor([[float(number)] for number in range(bins)], dtype=self.dtype))
     return op.ReduceSum(op.CastLike(op.Equal(place, numbers), self), [1], keepdims=0)
+
+
+@lowering("aten::bincount")
+def bincount(self: ir.Value, weights: ir.Value | None = None, minlength: int | ir.Value = 0) -> RecordedValue:
+    """How often each number from 0 on occurs, `int64[length]`, or the sums of the weights, in their dtype or float64.
+
+    The length is one more than the largest number, and `minlength` at least.
+    """
+    numbers = op.Cast(self, to=ir.DataType.INT64)
+    least = op.Reshape(op.Sub(minlength, op.Constant(value_int=1)), [1])
+    length = op.Add(op.ReduceMax(op.Concat(numbers, least, axis=0), keepdims=1), [1])
+    if weights is None:
+        zero, amounts = axes.like(0, numbers), op.Expand(axes.like(1, numbers), op.Shape(numbers))
+    else:
+        wide = weights.dtype != ir.DataType.FLOAT
+        amounts = op.Cast(weights, to=ir.DataType.DOUBLE) if wide else op.Identity(weights)
+        zero = axes.like(0.0, amounts)
+    return op.ScatterElements(op.Expand(zero, length), numbers, amounts, axis=0, reduction="add")
 
 
 _ENDS: tuple[tuple[Callable[..., RecordedValue], float], ...] = ((op.ReduceMin, math.inf), (op.ReduceMax, -math.inf))

@@ -18,7 +18,8 @@ from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
-def _spread(value: Sequence[int] | int | None, count: int, fallback: Sequence[int]) -> list[int]:
+def spread(value: Sequence[int] | int | None, count: int, fallback: Sequence[int]) -> list[int]:
+    """One number for each of so many axes, where torch takes one for all of them."""
     listed = [value] if isinstance(value, int) else list(value or fallback)
     return listed * count if len(listed) == 1 else listed
 
@@ -88,8 +89,8 @@ def _lowered(count: int, name: str) -> Callable[..., _Pooled]:
         from onnxscript.function_libs.torch_lib.ops import nn  # lazy: a second and more to import
 
         plain: Callable[..., _Pooled] = getattr(nn, f"aten_{name}")
-        kernel = _spread(kernel_size, count, ())
-        window = (kernel, _spread(stride, count, kernel), _spread(padding, count, [0]), _spread(dilation, count, [1]))
+        kernel = spread(kernel_size, count, ())
+        window = (kernel, spread(stride, count, kernel), spread(padding, count, [0]), spread(dilation, count, [1]))
         return _pooled(plain, self, count, window, ceil_mode)
 
     pool.__doc__ = f"`aten::{name}`."

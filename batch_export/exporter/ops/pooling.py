@@ -16,11 +16,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
-
-
-def _spread(value: Sequence[int] | int | None, count: int, fallback: Sequence[int]) -> list[int]:
-    listed = [value] if isinstance(value, int) else list(value or fallback)
-    return listed * count if len(listed) == 1 else listed
+from batch_export.exporter.ops.max_pooling import spread
 
 
 def _overhang(self: ir.Value, dim: int, kernel: int, stride: int, padding: int) -> int:
@@ -50,9 +46,9 @@ def _average_pool(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> RecordedValue:
-    kernel = _spread(kernel_size, count, kernel_size)
-    strides = _spread(stride, count, kernel)
-    pads = _spread(padding, count, [0])
+    kernel = spread(kernel_size, count, kernel_size)
+    strides = spread(stride, count, kernel)
+    pads = spread(padding, count, [0])
     unbatched = axes.rank(self) == count + 1
     data = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())]) if unbatched else self
     if not axes.is_float(self):
@@ -154,19 +150,9 @@ def avg_pool3d(
     return _average_pool(3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-def _windows(size: int, pieces: int) -> list[tuple[int, int]]:
+def windows(size: int, pieces: int) -> list[tuple[int, int]]:
+    """Start and end of each of the pieces into which adaptive pooling divides an axis; they may overlap."""
     return [(index * size // pieces, -(-(index + 1) * size // pieces)) for index in range(pieces)]
-
-
-def _fixed(self: ir.Value, dim: int) -> int:
-    length = axes.fixed_size(self, dim)
-    if length is None:
-        raise TranslationError(
-            "adaptive pooling of an axis of free size to more than one piece has no ONNX form",
-            operator="aten::adaptive_pool",
-            next_step="keep that axis static, or pool to size 1",
-        )
-    return length
 
 
 def _weights(self: ir.Value, dim: int, pieces: int | ir.Value, *, is_last: bool) -> RecordedValue:
@@ -180,7 +166,7 @@ def _weights(self: ir.Value, dim: int, pieces: int | ir.Value, *, is_last: bool)
         numbers = op.Constant(value=ir.tensor(np.arange(pieces, dtype=np.int64)))
     else:
         weights = np.zeros((length, pieces))
-        for column, (start, end) in enumerate(_windows(length, pieces)):
+        for column, (start, end) in enumerate(windows(length, pieces)):
             weights[start:end, column] = 1.0 / (end - start)
         return op.CastLike(op.Constant(value=ir.tensor(weights if is_last else weights.T.copy())), self)
     free = axes.scalar(axes.size(self, dim))
@@ -237,61 +223,3 @@ def adaptive_avg_pool2d(self: ir.Value, output_size: Sequence[int]) -> ir.Value:
 def adaptive_avg_pool1d(self: ir.Value, output_size: Sequence[int]) -> ir.Value:
     """Means over one axis divided into the wanted number of windows."""
     return _adaptive_average(self, output_size)
-
-
-def _merged_from(self: ir.Value, axis: int) -> RecordedValue:
-    """The shape in which the axes from one on are merged; without -1, which is refused where another size is 0."""
-    sizes = op.Shape(self)
-    merged = op.ReduceProd(op.Slice(sizes, [axis], [axes.rank(self)]), keepdims=1)
-    return op.Concat(op.Slice(sizes, [0], [axis]), merged, axis=0)
-
-
-def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> tuple[RecordedValue, ...]:
-    """Largest elements and their places in the flattened spatial axes; short windows repeat their last element."""
-    count, rank = len(output_size), axes.rank(self)
-    leading = rank - count
-    if all(pieces == 1 for pieces in output_size):
-        merged = op.Reshape(self, _merged_from(self, leading), allowzero=1)
-        ones = [*[0] * leading, *[1] * count]
-        largest = (op.ReduceMax(merged, [-1], keepdims=1), op.ArgMax(merged, axis=-1, keepdims=1))
-        return tuple(op.Reshape(part, ones) for part in largest)
-    result: ir.Value = self
-    places = np.zeros((1,) * (2 * count), dtype=np.int64)
-    kernels: list[int] = []
-    sizes = [_fixed(self, leading + place) for place in range(count)]
-    for place, pieces in enumerate(output_size):
-        windows = _windows(sizes[place], pieces)
-        kernel = max(end - start for start, end in windows)
-        table = np.array([[min(start + step, end - 1) for step in range(kernel)] for start, end in windows])
-        result = op.Gather(result, op.Constant(value=ir.tensor(table.reshape(-1))), axis=leading + place)
-        shape = [1] * (2 * count)
-        shape[place], shape[count + place] = pieces, kernel
-        places = places + table.reshape(shape) * math.prod(sizes[place + 1 :])
-        kernels.append(kernel)
-    split = [part for pair in zip(output_size, kernels, strict=True) for part in pair]
-    result = op.Reshape(result, [*[0] * leading, *split])
-    order = [*range(leading), *(leading + 2 * i for i in range(count)), *(leading + 2 * i + 1 for i in range(count))]
-    result = op.Reshape(op.Transpose(result, perm=order), [*[0] * leading, *output_size, math.prod(kernels)])
-    choice = op.ArgMax(result, axis=-1, keepdims=1)
-    where = op.Constant(value=ir.tensor(places.reshape(*[1] * leading, *output_size, -1)))
-    wide = op.Expand(where, op.Concat(op.Shape(choice, end=-1), [1], axis=0))
-    found = op.Squeeze(op.GatherElements(wide, choice, axis=-1), [-1])
-    return op.ReduceMax(result, [leading + count], keepdims=0), found
-
-
-@lowering("aten::adaptive_max_pool1d")
-def adaptive_max_pool1d(self: ir.Value, output_size: Sequence[int]) -> tuple[RecordedValue, ...]:
-    """Maxima over one axis divided into the wanted number of windows, and where they stand."""
-    return _adaptive_maximum(self, _spread(output_size, 1, output_size))
-
-
-@lowering("aten::adaptive_max_pool2d")
-def adaptive_max_pool2d(self: ir.Value, output_size: Sequence[int]) -> tuple[RecordedValue, ...]:
-    """Maxima over two axes divided into the wanted numbers of windows, and where they stand."""
-    return _adaptive_maximum(self, _spread(output_size, 2, output_size))
-
-
-@lowering("aten::adaptive_max_pool3d")
-def adaptive_max_pool3d(self: ir.Value, output_size: Sequence[int]) -> tuple[RecordedValue, ...]:
-    """Maxima over three axes divided into the wanted numbers of windows, and where they stand."""
-    return _adaptive_maximum(self, _spread(output_size, 3, output_size))
