@@ -39,9 +39,19 @@ class Spaced(torch.nn.Module):
         return torch.linspace(0, 1, int(n.item()))
 
 
+class Equal(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.equal(x.ceil(), x) * x
+
+
 @pytest.mark.parametrize(
     ("module", "given", "line"),
     [
+        (
+            Equal(),
+            ONES,
+            r"what `return torch\.equal\(x\.ceil\(\), x\) \* x` finds \(at .*test_exporter_assumptions\.py:\d+\)",
+        ),
         (Branch(0.0), ONES, r"what `if x\.sum\(\) > self\.limit:` finds \(at .*test_exporter_assumptions\.py:\d+\)"),
         (Spaced(), torch.tensor(4), r"what `return torch\.linspace\(0, 1, int\(n\.item\(\)\)\)` finds \(at "),
     ],
@@ -357,9 +367,51 @@ class Hidden(torch.nn.Module):
         return x * written[0]
 
 
+class Replaced(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = x * 2
+        made.data = x + 1
+        return made
+
+
 def test_a_write_that_torch_does_not_follow_is_refused() -> None:
-    with pytest.raises(CaptureError):
-        export(Hidden(), (X,))
+    for module in (Hidden(), Replaced()):
+        with pytest.raises(CaptureError):
+            export(module, (X,))
+
+
+class Exchanged(torch.nn.Module):
+    """Gives a tensor another one's memory."""
+
+    def __init__(self, form: Callable[[torch.Tensor], object]) -> None:
+        super().__init__()
+        self.form = form
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.form(x)
+
+
+def before_a_write(x: torch.Tensor) -> object:
+    content, made = x.clone(), torch.zeros_like(x)
+    flat = made.view(-1)
+    made.set_(content)
+    made.mul_(2)
+    return made, flat, content
+
+
+def of_nothing(x: torch.Tensor) -> object:
+    made = torch.empty(0)
+    made.set_(x + 1)
+    return made * 2
+
+
+@pytest.mark.parametrize("form", [before_a_write, of_nothing])
+def test_a_tensor_that_takes_anothers_memory(form: Callable[[torch.Tensor], object]) -> None:
+    module = Exchanged(form).eval()
+    program = export(module, (X,))
+    expected = module(X + 3)
+    for made, wanted in zip(program(X + 3), expected if isinstance(expected, tuple) else (expected,), strict=True):
+        assert torch.equal(torch.as_tensor(made), wanted)
 
 
 def test_threads_export_at_once() -> None:

@@ -382,6 +382,35 @@ def test_inputs_by_name_go_to_their_places() -> None:
     assert program(y=X, x=3 * X)[0].tolist() == program(3 * X, y=X)[0].tolist() == [2, 2, 2]
 
 
+def test_names_of_inputs_follow_the_call() -> None:
+    class Difference(torch.nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor, c: dict[str, torch.Tensor]) -> torch.Tensor:
+            return a - b * c["k"] + c["l"]
+
+    given = {"c": {"k": 2 * X, "l": X}, "b": X}
+
+    def named(names: list[str] | None) -> list[str | None]:
+        program = export(Difference(), (X,), kwargs=given, input_names=names)
+        assert torch.equal(program(X, **given)[0], Difference()(X, **given))
+        return [value.name for value in program.model.graph.inputs]
+
+    assert named(["first", "k", "l", "second"]) == ["first", "second", "k", "l"]
+    assert named(["first", "k"]) == ["first", "b", "k", "c_l"]
+    assert named(["first"]) == ["first", "b", "c_k", "c_l"]
+
+
+def test_outputs_of_one_operator_are_called_after_it() -> None:
+    program = export(lambda x: (x.topk(1), x + 1), (X,))
+    assert [value.name for value in program.model.graph.outputs] == ["topk_0", "topk_1", "add"]
+
+
+def test_outputs_of_a_call_are_a_tree_like_any_list() -> None:
+    program = export(lambda x: (x, {"k": x + 1}), (X,))
+    leaves, spec = torch.utils._pytree.tree_flatten(program(X))
+    assert [tensor.tolist() for tensor in leaves] == [X.tolist(), (X + 1).tolist()]
+    assert torch.utils._pytree.tree_unflatten(leaves, spec) == leaves
+
+
 def test_torchs_own_checks_take_our_programs() -> None:
     layer = torch.nn.Linear(4, 3).eval()
     program = export(layer, (torch.randn(2, 4),))

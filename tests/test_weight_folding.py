@@ -490,6 +490,22 @@ FORMS = {
         " { a = Add(x, z) b = Mul(a, t) y = Softmax(b) }",
         {"Mul": 1, "Softmax": 1},
     ),
+    "sum of squares": (
+        "float[2, 4] x) => (float[2, 1] y) <int64[1] k = {1}> { a = Mul(x, x) y = ReduceSum(a, k) }",
+        {"ReduceSumSquare": 1},
+    ),
+    "sum of all squares": (
+        "float[2, 4] x) => (float y) { a = Mul(x, x) y = ReduceSum <keepdims = 0> (a) }",
+        {"ReduceSumSquare": 1},
+    ),
+    "sum of squares that are read": (
+        "float[2, 4] x) => (float[2, 4] y) <int64[1] k = {1}> { a = Mul(x, x) b = ReduceSum(a, k) y = Sub(a, b) }",
+        {"Mul": 1, "ReduceSum": 1, "Sub": 1},
+    ),
+    "sum of products": (
+        "float[2, 4] x) => (float y) { n = Neg(x) a = Mul(x, n) y = ReduceSum <keepdims = 0> (a) }",
+        {"Neg": 1, "Mul": 1, "ReduceSum": 1},
+    ),
     "zeros whose sign shows": (
         "float[2, 4] x) => (float[2, 4] y) <float[1, 4] z = {0.0, 0.0, 0.0, 0.0}> { a = Add(x, z) y = Reciprocal(a) }",
         {"Add": 1, "Reciprocal": 1},

@@ -232,6 +232,39 @@ def _in_forward_order(module: torch.nn.Module, kwargs: dict[str, object]) -> dic
     return {name: kwargs[name] for name in [*parameters, *kwargs] if name in kwargs}
 
 
+def names_in_forward_order(
+    model: object, args: tuple[object, ...], kwargs: dict[str, object], names: Sequence[str] | None
+) -> Sequence[str] | None:
+    """Names of inputs, given in the order of a call, in that of the file, which is forward's.
+
+    Args:
+        model: a module or a callable; any other takes its inputs by an order of its own.
+        args, kwargs: example inputs.
+        names: of tensors among them, in the order of `args`, then of `kwargs`; the last ones may be left out.
+    """
+    if not names or isinstance(names, str) or isinstance(model, torch.export.ExportedProgram):
+        return names
+    if torchscript.is_scripted(model) or not callable(model) or len(names) <= len(pytree.tree_leaves(args)):
+        return names
+    ordered = _in_forward_order(as_module(model), kwargs)
+    if list(ordered) == list(kwargs):
+        return names
+    own = {name: _names_of(name, value) for name, value in kwargs.items()}
+    left = list(names[len(_names_of("", args)) :])
+    given = {}
+    for name, one in own.items():
+        given[name] = [*left[: len(one)], *one[len(left) :]]
+        left = left[len(one) :]
+    return [*names[: len(_names_of("", args))], *(one for name in ordered for one in given[name]), *left]
+
+
+def _names_of(name: str, value: object) -> list[str]:
+    """What torch calls the tensors of an input."""
+    leaves = pytree.tree_leaves_with_path(value)
+    paths = [path for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return ["_".join([name, *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)]) for path in paths]
+
+
 def _check_call(module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     signature = inspect.signature(module.forward)
     try:

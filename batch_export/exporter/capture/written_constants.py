@@ -13,13 +13,16 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
 
+_ASSIGNED = torch.ops.aten._has_compatible_shallow_copy_type.default
+"""What torch asks before it assigns to `.data`, and all that a captured program has of that."""
+
 
 class UnfollowedWriteError(RuntimeError):
     """Something is written to a tensor in a way that is not followed."""
 
 
 def refuse_unfollowed_writes(program: torch.export.ExportedProgram, module: torch.nn.Module) -> None:
-    """Looks for constants without content.
+    """Looks for constants without content, and for tensors whose `.data` becomes another's, which torch leaves out.
 
     Args:
         program: what was captured.
@@ -28,6 +31,9 @@ def refuse_unfollowed_writes(program: torch.export.ExportedProgram, module: torc
     Raises:
         UnfollowedWriteError: there is one, that a model with weights did not bring.
     """
+    for node in program.graph.find_nodes(op="call_function", target=_ASSIGNED):
+        shape = list(node.args[0].meta["val"].shape) if isinstance(node.args[0], torch.fx.Node) else "?"
+        raise UnfollowedWriteError(f"the `.data` of a tensor of shape {shape} becomes another tensor's")
     if any(isinstance(tensor, FakeTensor) for tensor in (*module.parameters(), *module.buffers())):
         return
     for name, held in program.constants.items():

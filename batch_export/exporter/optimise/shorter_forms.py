@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.optimise.edits import constant, insert, known, only_use, same_sizes
 from batch_export.exporter.optimise.neutral_operators import broadcast, keeps_shape, no_condition, of_one, plus_nothing
+from batch_export.exporter.optimise.shorter_reductions import compared_mean, sum_of_squares
 from batch_export.legalise.nested import graphs_of
 
 _SPLIT_DTYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64)
@@ -246,6 +247,8 @@ _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
     "Expand": keeps_shape,
     "Mul": _quotient,
     "Add": plus_nothing,
+    "Div": compared_mean,
+    "ReduceSum": sum_of_squares,
     "Squeeze": _turned,
     "Slice": _pieces,
     "LSTM": _zero_states,

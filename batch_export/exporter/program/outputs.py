@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch.utils import _pytree as pytree
 
 
 class Outputs(list[torch.Tensor]):
@@ -35,3 +36,12 @@ class Outputs(list[torch.Tensor]):
             target: tensor for tensor, (kind, target) in zip(tensors, told, strict=True) if kind.endswith("_MUTATION")
         }
         return found
+
+
+pytree.register_pytree_node(
+    Outputs,
+    lambda outputs: (list(outputs), None),
+    lambda leaves, _: list(leaves),
+    serialized_type_name=f"{Outputs.__module__}.{Outputs.__qualname__}",
+    flatten_with_keys_fn=lambda outputs: ([(pytree.SequenceKey(at), one) for at, one in enumerate(outputs)], None),
+)

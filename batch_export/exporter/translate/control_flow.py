@@ -7,6 +7,7 @@ ONNX nodes whose bodies read weights and other outer values directly, as ONNX sc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -55,6 +56,8 @@ def translate(
         result = _map(translator, node, env)
     elif name == "while_loop":
         result = _while_loop(translator, node, env)
+    elif decompose.decomposition_of(node.target) is not None:
+        result = _composed(translator, node, env)
     elif name in _WRAPPERS:
         return _inline(translator, node, env, _WRAPPERS[name])
     elif name.startswith("auto_functionalized"):
@@ -85,6 +88,26 @@ def _inline(
         operands = arguments[position + 1 :]
     results: list[object] = translator.run_nodes(arguments[position], _bind(arguments[position], operands))
     return results
+
+
+def _composed(
+    translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]
+) -> list[ir.Value]:
+    """What torch composes of its functions for all numbers at once, in place of one number after the other."""
+
+    def fake_of(argument: torch.fx.Node) -> Any:  # what torch has for it: an fx.Argument as well
+        return env[argument] if argument.op == "get_attr" else argument.meta["val"]
+
+    values = {
+        id(argument.meta["val"]): env[argument]
+        for argument in node.all_input_nodes
+        if isinstance(argument.meta.get("val"), torch.Tensor)
+    }
+    arguments = torch.fx.map_arg(node.args, fake_of)
+    keywords = torch.fx.map_arg(node.kwargs, fake_of)
+    results = translator.decompose(node.target, arguments, keywords, values, node.name)
+    assert isinstance(results, (list, tuple))
+    return list(results)
 
 
 def _bind(graph_module: torch.fx.GraphModule, operands: Sequence[object]) -> dict[torch.fx.Node, object]:

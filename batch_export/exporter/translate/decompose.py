@@ -36,6 +36,8 @@ def decompositions() -> Mapping[Any, Decomposition]:
 
 def decomposition_of(target: object) -> Decomposition | None:
     """How torch decomposes an operator, or None."""
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return _composition(target.name())
     if not isinstance(target, torch._ops.OpOverload):
         return None
     known = decompositions().get(target)
@@ -44,6 +46,15 @@ def decomposition_of(target: object) -> Decomposition | None:
     if target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
         return target.decompose
     return None
+
+
+def _composition(name: str) -> Decomposition | None:
+    """What eager runs for a higher-order operator whose functions say what one number of the result is."""
+    if name != "flex_attention":
+        return None
+    from torch._higher_order_ops.flex_attention import math_attention  # lazy: only who uses it pays for it
+
+    return math_attention
 
 
 @functools.cache

@@ -29,6 +29,8 @@ aten = torch.ops.aten
 
 _OWN_FORMS: Mapping[object, str] = {aten.fill_diagonal_.default: "batch_export::fill_diagonal"}
 """In-place operators that torch has no functional form of -> the name of ours."""
+_OTHER_MEMORY = frozenset({aten.set_.source_Tensor})
+"""Operators that have a tensor share another's memory from there on; its views keep the old one."""
 _RUNNING_STATISTICS = frozenset({"aten::batch_norm", "aten::instance_norm"})
 
 
@@ -73,6 +75,8 @@ class Writes:
         return self._translator.conform(results[0], node.meta["val"], node.name)
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> object:
+        if node.target in _OTHER_MEMORY:
+            raise FunctionalisationNeededError(str(node.target))
         functional = _OWN_FORMS.get(node.target) or decompose.functional_variant(node.target)
         if functional is None and self._translator.registry.lookup(node.target) is not None:
             return self._translate_custom(node, env, written)
