@@ -14,7 +14,7 @@ from batch_export.record import Cell
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 
-CORE_OPSETS = (13, 28)
+CORE_OPSETS = (7, 28)
 """The lowest and the highest opset of our own exporter."""
 
 ANY_OPSETS = (7, 28)

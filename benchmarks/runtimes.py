@@ -52,8 +52,8 @@ def page(folders: Sequence[Path]) -> str:
         ),
         "## What ran",
         "",
-        "| provider | runtime | packages |",
-        "|---|---|---|",
+        "| provider | runtime | packages | files with functions of their own |",
+        "|---|---|---|---|",
     ]
     for spec in stored.spec.matrix.providers:
         kind = runtime(spec.kind)
@@ -63,7 +63,9 @@ def page(folders: Sequence[Path]) -> str:
         else:
             holds = ", ".join(f"{name} {made.toolchain.versions.get(name, 'absent')}" for name in kind.packages)
         named = [part for part in holds.split("; ") if part.partition("@" if "@" in part else "=")[0] in names]
-        lines.append(f"| `{spec.name}` | {kind.called} | {', '.join(named) or holds} |")
+        lines.append(
+            f"| `{spec.name}` | {kind.called} | {', '.join(named) or holds} | {'yes' if kind.functions else 'no'} |"
+        )
     lines += ["", "## Opsets", ""]
     lines += _table(records, "opset", lambda record: str(record.cell.opset))
     lines += ["", "## Models", ""]

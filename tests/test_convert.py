@@ -87,12 +87,13 @@ def test_what_has_no_form_is_one_sentence(tmp_path: Path, capsys: pytest.Capture
     assert not (tmp_path / "m.opset14.onnx").exists()
 
 
-def test_what_onnx_does_not_convert_below_13_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_below_13_what_has_no_form_is_one_sentence_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "m.onnx", 17, "y = Trilu (x)", "float[2,2] x", "float[2,2] y")
-    assert command(file, "--opset", 9) == 1
-    assert "Next step: choose opset 13 or a later one [BE206]" in capsys.readouterr().err
+    assert command(file, "--opset", 9) == 0
+    assert onnx.load(tmp_path / "m.opset9.onnx").opset_import[0].version == 9
+    capsys.readouterr()
+    assert command(file, "--opset", 8) == 1
+    assert "Where has no form at opset 8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -146,3 +146,58 @@ def test_always_says_where_it_cannot_be() -> None:
         export(Attention(dropout_p=0.5), heads(), opset_version=23, prefer_native="always")
     with pytest.raises(ValueError, match="prefer_native='yes': choose auto, always, never"):
         export(Attention(), heads(), prefer_native="yes")
+
+
+class Cache(torch.nn.Module):
+    """A cache of fixed length that is written to at the places that `where` gives."""
+
+    def __init__(self, where: Callable[[int, torch.Tensor], torch.Tensor], axis: int = 2) -> None:
+        super().__init__()
+        self.where, self.axis = where, axis
+        self.register_buffer("cache", torch.arange(2 * 8 * 8 * 4, dtype=torch.float32).reshape(2, 8, 8, 4))
+
+    def forward(self, new: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        self.cache.index_copy_(self.axis, self.where(new.shape[self.axis], start), new)
+        return self.cache * 2
+
+
+def counted(length: int, start: torch.Tensor) -> torch.Tensor:
+    return torch.arange(length) + start
+
+
+WRITES: dict[str, tuple[Callable[[int, torch.Tensor], torch.Tensor], int, bool]] = {
+    "counted on": (counted, 2, True),
+    "counted on, another axis": (counted, 1, True),
+    "counted from a number": (lambda length, start: start + torch.arange(3, 3 + length), 2, True),
+    "from the beginning": (lambda length, start: torch.arange(length), 2, True),
+    "a range": (lambda length, start: torch.arange(2, 2 + length), 2, True),
+    "every other one": (lambda length, start: torch.arange(length) * 2 + start, 2, False),
+    "one for each": (lambda length, start: torch.arange(length) + start * torch.arange(length), 2, False),
+}
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["fixed", "free"])
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_of_consecutive_places_are_one_operator(name: str, free: bool) -> None:
+    where, axis, fits = WRITES[name]
+    sizes = [2, 8, 8, 4]
+    sizes[axis] = 3
+    new, start = torch.randn(sizes), torch.tensor(2)
+    others: list[tuple[torch.Tensor, torch.Tensor]] = [(new, torch.tensor(0))]
+    dynamic = None
+    if free:
+        dynamic = {"new": {axis: torch.export.Dim("length", min=1, max=4)}, "start": {}}
+        sizes[axis] = 1
+        others.append((torch.randn(sizes), torch.tensor(1)))
+    for opset in (24, 27):
+        program = export_and_compare(
+            Cache(where, axis), (new, start), *others, opset_version=opset, dynamic_shapes=dynamic
+        )
+        assert ("TensorScatter" in types(program), "ScatterND" in types(program)) == (fits, not fits)
+    left = {"Transpose", "Range", "Unsqueeze"} if fits else set()
+    assert not left & types(program), "what the write was spelt out with is left behind"
+    for opset, preference in ((23, "auto"), (24, "never")):
+        spelt = export(
+            Cache(where, axis), (new, start), opset_version=opset, dynamic_shapes=dynamic, prefer_native=preference
+        )
+        assert "TensorScatter" not in types(spelt)

@@ -92,7 +92,7 @@ def test_the_file_has_exactly_the_opset_asked_for(opset: int) -> None:
     assert program.model.ir_version == ir_version_for(opset)
 
 
-@pytest.mark.parametrize("opset", [LOWEST_OPSET - 1, HIGHEST_OPSET + 1, 7, 0, "20"])
+@pytest.mark.parametrize("opset", [LOWEST_OPSET - 1, HIGHEST_OPSET + 1, 0, "20"])
 def test_another_opset_is_refused_and_the_range_named(opset: Any) -> None:
     with pytest.raises(OpsetError, match=f"from {LOWEST_OPSET} to {HIGHEST_OPSET}"):
         export(Mlp().eval(), (X,), opset_version=opset)

@@ -42,14 +42,15 @@ ON_A_GPU = ("cuda", "tensorrt")
 UNSIGNED_ZERO = {"dtype float8_e4m3fnuz", "dtype float8_e5m2fnuz"}
 FLOAT8 = {"dtype float8_e4m3fn", "dtype float8_e5m2", *UNSIGNED_ZERO}
 FOUR_BITS = {"dtype int4", "dtype uint4"}
+NO_FUNCTIONS = {"functions"}
 STRUCTURES = {"sequences", "optional inputs", "optional outputs"}
 MAY_REFUSE = {
     "reference": {"optional outputs"},  # onnx 1.23: its Identity gives no None
-    "openvino": {*UNSIGNED_ZERO, *FOUR_BITS, *STRUCTURES},
-    "iree": {"strings", *FOUR_BITS, *STRUCTURES},
+    "openvino": {*NO_FUNCTIONS, *UNSIGNED_ZERO, *FOUR_BITS, *STRUCTURES},
+    "iree": {*NO_FUNCTIONS, "strings", *FOUR_BITS, *STRUCTURES},
     "tract": {
         *("a wrong rank", "dtype bfloat16", "dtype float16", "dtype int8", "dtype bool", "dtype uint8", "strings"),
-        *(*FLOAT8, *FOUR_BITS, *STRUCTURES),
+        *(*FLOAT8, *FOUR_BITS, *STRUCTURES, *NO_FUNCTIONS),
     },
     "onnxruntime_node": {"dtype bfloat16", *FLOAT8, *FOUR_BITS, *STRUCTURES},
     "onnxruntime_web": {"dtype bfloat16", *FLOAT8, *FOUR_BITS, *STRUCTURES},

@@ -33,7 +33,7 @@ $verbs
 Keys (defaults: --cfg job; all of them: docs/configuration.md)
   matrix.models        names, globs, tags ('tag:vision'), own (all models of your folders),
                        models of a collection ('transformers:bert.*')
-  matrix.opsets        13 to 28 for our own exporter
+  matrix.opsets        7 to 28 for our own exporter
   matrix.dynamic       static, full, auto, or axis names such as batch or batch+seq
   matrix.providers     configs of conf/provider         matrix.exporters   configs of conf/exporter
   matrix.exclude       [{model: 'gpt*', opset: 18, reason: why}]

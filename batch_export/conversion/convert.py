@@ -1,7 +1,7 @@
 """`convert`: an ONNX file in, the same model at another opset out, run before and after.
 
-From opset 13 to 28 by the rules of `legalise/`. Below that onnx's own converter does it, which is not right for every
-model: what it made is kept only where both files were run and agree.
+By the rules of `legalise/`, from opset 13 or later to 7 to 28. A file of an earlier opset is brought up to 13 by onnx's
+own converter, which is not right for every model: what it made is kept only where both files were run and agree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from batch_export.legalise import chain, lagging, random_numbers, schema_dtypes,
 from batch_export.legalise.versions import ir_version_for
 from batch_export.words import one_line
 
-LOWEST, HIGHEST = 7, steps.HIGHEST
+LOWEST, HIGHEST = steps.LOWEST, steps.HIGHEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def convert(path: Path, opset: int, dest: Path) -> Conversion:
     Raises:
         UsageError: the opset is out of range, the file is none or no ONNX model, or `dest` is the file itself.
         NoFormError: an operator has no form at that opset.
-        OpsetError: onnx's converter, below opset 13, does not know an operator.
+        OpsetError: onnx's converter, of a file below opset 13, does not know an operator.
         RunError: the new file cannot be written.
     """
     if not LOWEST <= opset <= HIGHEST:
@@ -81,7 +81,7 @@ def convert(path: Path, opset: int, dest: Path) -> Conversion:
         except Exception as error:
             raise RunError(f"The file at opset {opset} cannot be written: {one_line(str(error))}") from error
         comparison = compared(path, made, (start, opset), inputs)
-        doubtful = min(start, opset) < steps.LOWEST and not comparison.runs
+        doubtful = start < steps.WHOLE and not comparison.runs
         if comparison.worse or doubtful:
             return Conversion(None, (start, opset), changed, dict(kept), comparison)
         _moved(made, dest)
@@ -90,21 +90,16 @@ def convert(path: Path, opset: int, dest: Path) -> Conversion:
 
 def _at(model: ir.Model, start: int, opset: int) -> tuple[ir.Model, int]:
     """The model at the opset, and how many nodes were changed by our rules."""
-    with _by_onnx(f"from opset {start} to {steps.LOWEST}", f"start from a file of opset {steps.LOWEST} or later"):
+    with _by_onnx(f"from opset {start} to {steps.WHOLE}", f"start from a file of opset {steps.WHOLE} or later"):
         model = reading.within_rules(model, start)
-    model = reading.prepared(model) if start < steps.LOWEST else model
-    level = max(opset, steps.LOWEST)
+    model = reading.prepared(model) if start < steps.WHOLE else model
     random_numbers.keep_dropout(model)
-    changed = random_numbers.write_out(model) if level >= random_numbers.FIRST_OPSET else 0
-    changed += chain.legalise(model, max(start, steps.LOWEST), level)
-    changed += lagging.write_out(model, level)
+    changed = random_numbers.write_out(model) if opset >= random_numbers.FIRST_OPSET else 0
+    changed += chain.legalise(model, max(start, steps.WHOLE), opset)
+    changed += lagging.write_out(model, opset)
     for node in list(model.graph.all_nodes()):
         if node.domain == "":
-            schema_dtypes.fit(node, level)
-    if opset < steps.LOWEST:
-        model.ir_version = ir_version_for(level)
-        with _by_onnx(f"to opset {opset}", f"choose opset {steps.LOWEST} or a later one"):
-            model = reading.by_onnx(model, opset)
+            schema_dtypes.fit(node, opset)
     return model, changed
 
 

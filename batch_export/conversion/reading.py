@@ -61,7 +61,7 @@ def within_rules(model: ir.Model, opset: int) -> ir.Model:
     Raises:
         Exception: onnx's converter does not know an operator of it.
     """
-    return model if opset >= steps.LOWEST else by_onnx(model, steps.LOWEST)
+    return model if opset >= steps.WHOLE else by_onnx(model, steps.WHOLE)
 
 
 def by_onnx(model: ir.Model, opset: int) -> ir.Model:

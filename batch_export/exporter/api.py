@@ -100,8 +100,8 @@ def export(
         verbose: print each stage with its time.
         input_names: names of the ONNX inputs, in order.
         output_names: names of the ONNX outputs, in order.
-        opset_version: the ONNX opset, from 13 to 28. The file has exactly this opset; when None, 20, or the first one
-            that has the model's dtypes.
+        opset_version: the ONNX opset, from 7 to 28, below 13 if the model has a form. The file has exactly this opset;
+            when None, 20, or the first one that has the model's dtypes.
         dynamic_axes: input or output name -> {axis: name} or a list of axes; turned into `dynamic_shapes`, which is
             preferred when both are given.
         keep_initializers_as_inputs: whether weights are also inputs of the file.

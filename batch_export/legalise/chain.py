@@ -12,6 +12,7 @@ from typing import Any
 
 import onnx
 import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
 
 from batch_export.errors import NoFormError
 from batch_export.legalise import steps
@@ -19,6 +20,9 @@ from batch_export.legalise.nested import graphs_of, nodes_of
 from batch_export.legalise.replacing import insert_before, replace
 from batch_export.legalise.rules import Locate, NoForm, Rule, nowhere, schema_of
 from batch_export.legalise.writing import Writer
+
+_CONSTANTS_OF_ANY_DTYPE = 9
+"""The first opset whose Constant gives other dtypes than fractions; weights are of any dtype at each."""
 
 
 def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere) -> int:
@@ -45,6 +49,8 @@ def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere)
         changed += _step(model, level, target, locate)
     for level in range(min(versions, default=target) + 1, target + 1):
         changed += _step(model, level, target, locate, down=False)
+    if target < _CONSTANTS_OF_ANY_DTYPE:
+        common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     for graph in graphs_of(model.graph):
         graph.opset_imports[""] = target
     for node in _own(model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import onnx
+from batch_export.legalise.versions import ir_version_for
 
 
 def examples_at(opset: int) -> Callable[..., str]:
@@ -16,7 +16,7 @@ def examples_at(opset: int) -> Callable[..., str]:
     Returns:
         A function of the nodes, the inputs, the outputs, and the initializers, each as the text form has them.
     """
-    ir_version = int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]))
+    ir_version = ir_version_for(opset, metadata=False)
 
     def example(body: str, inputs: str, outputs: str, constants: str = "") -> str:
         kept = f" <{constants}>" if constants else ""

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from batch_export.legalise.ranks import axes_of
 from batch_export.legalise.writing import Writer
 
 Locate = Callable[[ir.Node], str | None]
@@ -98,9 +99,10 @@ def rank(value: ir.Value, what: str) -> int:
     Raises:
         NoForm: it is not known.
     """
-    if value.shape is None:
+    count = axes_of(value)
+    if count is None:
         raise NoForm(f"{what} of an input whose number of axes is not known")
-    return len(value.shape)
+    return count
 
 
 def sizes(value: ir.Value) -> list[int | None]:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from batch_export.legalise import (
+    step_8_to_7,
+    step_9_to_8,
+    step_10_to_9,
+    step_11_to_10,
+    step_12_to_11,
+    step_13_to_12,
     step_13_to_14,
     step_14_to_13,
     step_15_to_14,
@@ -27,8 +33,9 @@ from batch_export.legalise import (
 )
 from batch_export.legalise.rules import Rules
 
-LOWEST, HIGHEST = 13, 28
-"""The opsets that a model can be brought to."""
+LOWEST, WHOLE, HIGHEST = 7, 13, 28
+"""The opsets that a model can be brought to: from `WHOLE` on any model of the exporter's but for a few operators, below
+that where its operators have a form."""
 
 DOWN: Mapping[int, Rules] = {
     27: step_28_to_27.RULES,
@@ -45,6 +52,12 @@ DOWN: Mapping[int, Rules] = {
     15: step_16_to_15.RULES,
     14: step_15_to_14.RULES,
     13: step_14_to_13.RULES,
+    12: step_13_to_12.RULES,
+    11: step_12_to_11.RULES,
+    10: step_11_to_10.RULES,
+    9: step_10_to_9.RULES,
+    8: step_9_to_8.RULES,
+    7: step_8_to_7.RULES,
 }
 """A step that has no rules leaves all nodes as they are."""
 

@@ -17,7 +17,7 @@ from batch_export.legalise.chain import legalise
 
 NATIVE, COMPOSED, NONE = "native", "composed", "none"
 _SIGNS = {NATIVE: "●", COMPOSED: "○", NONE: "-"}
-_OPSETS = range(steps.LOWEST, steps.HIGHEST + 1)
+_OPSETS = range(steps.WHOLE, steps.HIGHEST + 1)
 
 _HEAD = """# Operators at each opset
 
@@ -29,8 +29,12 @@ Translations are written for opset 18, a few operators for the opset that brough
 `batch_export/legalise/` go up or down one opset at a time, one file a step. This page is what
 `python -m batch_export.legalise` says: it runs every rule's example.
 
+Below opset {whole} a model is brought down where its operators have a form: axes, lengths, limits and pads that became
+inputs at 10, 11 and 13 have to be constants there, and what came later (Einsum at 12; CumSum, Round, GatherElements,
+ScatterND and sequences at 11; Mod and quantisation at 10; Where, Erf and NonZero at 9) has none.
+
 ● the operator is written as it is; ○ it is written with others; - there is no form. Operators that are the same from
-opset {low} on are not listed. A dtype that an operator takes at later opsets only is computed in float32 (half
+opset {whole} on are not listed. A dtype that an operator takes at later opsets only is computed in float32 (half
 precision) or int32 (small integers), between two casts; any other is an error.
 
 ## Operators that came later
@@ -47,7 +51,7 @@ def page() -> str:
         changed.append([f"`{name}`", f"{left} to {level}", unless])
     return "\n".join(
         [
-            _HEAD.format(low=steps.LOWEST, high=steps.HIGHEST).rstrip("\n"),
+            _HEAD.format(low=steps.LOWEST, whole=steps.WHOLE, high=steps.HIGHEST).rstrip("\n"),
             "",
             *_table([header, *rows]),
             "",
@@ -108,7 +112,7 @@ def _schemas() -> tuple[onnx.defs.OpSchema, ...]:
 def _later() -> list[str]:
     """Operators that came after the lowest opset, by their opset and name."""
     names = {schema.name for schema in _schemas()}
-    later = [name for name in names if steps.LOWEST < _since(name) <= steps.HIGHEST]
+    later = [name for name in names if steps.WHOLE < _since(name) <= steps.HIGHEST]
     return sorted(later, key=lambda name: (_since(name), name))
 
 

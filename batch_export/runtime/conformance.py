@@ -21,6 +21,7 @@ from batch_export.numbers.values import Fed, RawTensor, TensorSequence, Value, r
 from batch_export.runtime.failures import LoadError
 from batch_export.runtime.kinds import Session
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.registered import runtime
 from batch_export.runtime.session import open_session
 
 OPSET = 18
@@ -205,6 +206,27 @@ def _dtype_check(word: str) -> Callable[[ProviderSpec, Path], None]:
     return crosses
 
 
+def _functions(provider: ProviderSpec, folder: Path) -> None:
+    """Calls of a function of the file, one after the other, where the runtime's row says that it runs them."""
+    import onnx  # lazy: checks alone need it, the module may be looked at without
+
+    path = folder / "model.onnx"
+    main = _text("(float[n] x) => (float[n] y)", "a = own.layer(x) y = own.layer(a)", ', "own": 1')
+    body = f'<domain: "own", opset_import: ["": {OPSET}]> layer (x) => (y) {{ t = Neg(x) y = Add(t, t) }}'
+    onnx.save(onnx.parser.parse_model(f"{main} {body}"), path)
+    told = runtime(provider.kind).functions
+    try:
+        session = open_session(path, provider)
+    except LoadError as error:
+        if told:
+            raise AssertionError(f"said to run files that have functions, and refuses one: {error}") from error
+        raise RefusedError(str(error)) from error
+    assert told, "said to run no files that have functions, and runs one"
+    (y,) = session.run({"x": _floats(1, -2)})
+    session.close()
+    _same(y, _floats(4, -8))
+
+
 def _strings(provider: ProviderSpec, folder: Path) -> None:
     """Text of any length and alphabet, none included."""
     session = _opened(
@@ -299,6 +321,7 @@ CHECKS: Mapping[str, Callable[[ProviderSpec, Path], None]] = {
     **{f"dtype {name}": _dtype_check(word) for word, name in _DTYPES.items()},
     "dtype int4": _four_bits("int4"),
     "dtype uint4": _four_bits("uint4"),
+    "functions": _functions,
     "strings": _strings,
     "sequences": _sequences,
     "optional inputs": _optional_inputs,

@@ -25,6 +25,7 @@ from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.structures import tensors
 from hunt.ideal import Ideal
 from hunt.programs import Program, Tensors, arguments, dynamic_shapes, module
 from hunt.reference import Reference, wide, widened
@@ -178,8 +179,8 @@ class Files:
                 path = Path(folder) / "model.onnx"
                 path.write_bytes(self._exported.proto.SerializeToString())
                 self._open[runtime] = OrtSession(path, _PROVIDERS[runtime], 1)
-        results = self._open[runtime].run(_as_pairs(feeds))
-        return [to_tensor(one) for one in results]
+        session = self._open[runtime]
+        return [to_tensor(one) for one in tensors(session.output_names, session.run(_as_pairs(feeds)))]
 
     def _reference(self, feeds: Mapping[str, Any]) -> list[torch.Tensor]:
         if REFERENCE not in self._open:
