@@ -23,13 +23,15 @@ def sum_of_squares(model: ir.Model, node: ir.Node) -> int:
     others = [(user, place) for user, place in product.outputs[0].uses() if user is not node]
     if any(user.domain or not _reads_form(user, place) for user, place in others):
         return 0
-    squared, *axes = (product.inputs[0], *node.inputs[1:])
-    if squared.dtype not in _SQUARED_DTYPES or node.graph is not product.graph or any(one is None for one in axes):
+    squared, axes = product.inputs[0], [one for one in node.inputs[1:] if one is not None]
+    if squared is None or squared.dtype not in _SQUARED_DTYPES or node.graph is not product.graph:
+        return 0
+    if len(axes) < len(node.inputs) - 1:
         return 0
     for user, place in others:
         user.replace_input_with(place, squared)
     attributes = {name: node.attributes[name].value for name in node.attributes}
-    insert(node, "ReduceSumSquare", [squared, *(one for one in axes if one is not None)], attributes, [node])
+    insert(node, "ReduceSumSquare", [squared, *axes], attributes, [node])
     return 1
 
 
