@@ -2,7 +2,9 @@
 
 Arrives: the command line (`python tests/op_database.py --dtype float32 --out outputs/ops.jsonl`). Leaves: one JSON line
 for each operator and dtype with the class of its worst sample: pass, capture, missing, translation, ort_load, ort_run,
-mismatch, crash, timeout. Lines that are there already are not computed again. Every operator runs in a forked child
+mismatch, crash, timeout. A sample of which the model gives no finite number proves nothing and counts only where an
+operator has no other. Where torch's database says what of a result is determined (of singular vectors all but their
+signs), that is compared. Lines that are there already are not computed again. Every operator runs in a forked child
 that serves a chunk of them; an operator that crashes or hangs its child is recorded as such, and the rest of the chunk
 goes on in a fresh child. `--shard 1/2` takes every second operator, so several processes can share the work.
 
@@ -14,11 +16,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import select
 import signal
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -33,24 +37,38 @@ import torch  # noqa: E402  # after the thread settings, which it reads once
 from torch.utils import _pytree as pytree  # noqa: E402
 
 OPSET = 20
-SAMPLES = 3
+SAMPLES, FURTHER = 3, 12
+"""How many samples count, and how many are tried for one with a finite result."""
 SECONDS = 60.0
 CHUNK = 40
-DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
+DTYPES = {name: getattr(torch, name) for name in ("float32", "int64", "bool", "float16", "bfloat16", "complex64")}
+EXPECTED_DTYPES = ("float32", "int64", "bool")
+"""The dtypes that the expectations are about."""
 EXPECTATIONS = Path(__file__).with_name("op_expectations.json")
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
 )
 """An output of a file with one of these is judged by dtype and shape."""
-SEVERITY = ("pass", "mismatch", "ort_run", "ort_load", "translation", "missing", "capture", "timeout", "crash")
+SEVERITY = (
+    "nothing",
+    "pass",
+    "mismatch",
+    "ort_run",
+    "ort_load",
+    "translation",
+    "missing",
+    "capture",
+    "timeout",
+    "crash",
+)
 
 
 class OneOperator(torch.nn.Module):
-    """Calls an operator with the tensors it is given in place of the sample's."""
+    """Calls an operator with the tensors it is given in place of the sample's, and gives what is determined of it."""
 
-    def __init__(self, function: Any, spec: Any, leaves: Sequence[Any]) -> None:
+    def __init__(self, function: Any, spec: Any, leaves: Sequence[Any], determined: Any) -> None:
         super().__init__()
-        self.function, self.spec = function, spec
+        self.function, self.spec, self.determined = function, spec, determined
         self.leaves = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         self.positions = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
@@ -60,7 +78,7 @@ class OneOperator(torch.nn.Module):
         for position, tensor in zip(self.positions, tensors, strict=True):
             leaves[position] = tensor
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        return self.function(*args, **kwargs)
+        return self.determined(self.function(*args, **kwargs))
 
 
 def operators() -> dict[str, Any]:
@@ -72,28 +90,24 @@ def operators() -> dict[str, Any]:
 
 
 def samples(info: Any, dtype: torch.dtype) -> list[Any]:
-    """The first samples of an operator, with fixed seeds."""
+    """The first samples of an operator, with fixed seeds; further ones are tried where those prove nothing."""
     torch.manual_seed(0)
-    found: list[Any] = []
-    for sample in info.sample_inputs("cpu", dtype, requires_grad=False):
-        found.append(sample)
-        if len(found) == SAMPLES:
-            break
-    return found
+    return list(itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=False), FURTHER))
 
 
-def run_sample(info: Any, sample: Any) -> tuple[str, str]:
+def run_sample(info: Any, sample: Any, opset: int = OPSET) -> tuple[str, str]:
     """The class of one sample, and why."""
     from batch_export.errors import MissingOperatorError, OnnxExporterError, VerificationError
     from batch_export.exporter.api import to_onnx
     from batch_export.exporter.capture.capture import capture
     from batch_export.exporter.capture.strategies import STRATEGIES
     from batch_export.exporter.diagnostics.verify import require
+    from batch_export.exporter.graph.agreement import proves_nothing
     from batch_export.exporter.graph.tensor_values import to_value
     from batch_export.numbers.compare import compare
 
     leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
-    module = OneOperator(info.op, spec, leaves).eval()
+    module = OneOperator(info.op, spec, leaves, sample.output_process_fn_grad).eval()
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     copies = tuple(tensor.clone() for tensor in tensors)
     try:
@@ -103,7 +117,7 @@ def run_sample(info: Any, sample: Any) -> tuple[str, str]:
     except Exception as error:
         return "capture", f"{type(error).__name__}: {error}"
     try:
-        program = to_onnx(captured, OPSET)
+        program = to_onnx(captured, opset)
     except MissingOperatorError as error:
         return "missing", error.problem
     except OnnxExporterError as error:
@@ -112,22 +126,15 @@ def run_sample(info: Any, sample: Any) -> tuple[str, str]:
         return "translation", f"{type(error).__name__}: {error}"
     with torch.no_grad():
         expected = program.adapt_torch_outputs_to_onnx(module(*(tensor.clone() for tensor in copies)))
-    import onnxruntime
-
+    if not expected:
+        return "nothing", "it gives no tensor"
     try:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        session = onnxruntime.InferenceSession(
-            program.model_proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        session = session_of(program)
     except Exception as error:
         return "ort_load", str(error)
-    names = [value.name for value in session.get_inputs()]
-    wanted = [_real(tensor) for tensor in copies]
-    feeds = dict(zip(names, (to_value(tensor) for tensor in wanted), strict=True))
+    feeds = dict(zip(session.input_names, (to_value(_real(tensor)) for tensor in copies), strict=True))
     try:
-        actual = session.run(None, feeds)
+        actual = session.run(feeds)
     except Exception as error:
         return "ort_run", str(error)
     actual = [value for value, (kind, _) in zip(actual, program.output_kinds, strict=True) if kind == "USER_OUTPUT"]
@@ -136,29 +143,46 @@ def run_sample(info: Any, sample: Any) -> tuple[str, str]:
     random = info.name.removeprefix("new_").startswith("empty") or any(
         node.op_type in RANDOM for node in program.model.graph.all_nodes()
     )
+    is_nothing = False
     for index, (one, value) in enumerate(zip(expected, actual, strict=True)):
         facts = compare(f"out{index}", to_value(one), value)
         if random and facts.expected_dtype == facts.actual_dtype and facts.expected_shape == facts.actual_shape:
+            continue
+        if proves_nothing(facts):
+            is_nothing = True
             continue
         try:
             require([facts])
         except VerificationError as error:
             return "mismatch", error.problem
-    return "pass", ""
+    return ("nothing", "no number is finite, in the model as in the file") if is_nothing else ("pass", "")
+
+
+def session_of(program: Any) -> Any:
+    """The program in ONNX Runtime on one thread; bfloat16 goes in and out."""
+    from batch_export.runtime.ort import OrtSession
+    from batch_export.runtime.provider_spec import ProviderSpec
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "operator.onnx"
+        program.save(path)
+        return OrtSession(path, ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider"), 1)
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
-def run_operator(name: str, info: Any, dtype: str) -> dict[str, Any]:
+def run_operator(name: str, info: Any, dtype: str, opset: int = OPSET) -> dict[str, Any]:
     """The record of an operator: the worst class of its samples, every class, and the reasons."""
     begun = time.perf_counter()
     classes: list[str] = []
     reasons: list[str] = []
-    for sample in samples(info, DTYPES[dtype]):
+    for place, sample in enumerate(samples(info, DTYPES[dtype])):
+        if place >= SAMPLES and set(classes) != {"nothing"}:
+            break
         try:
-            kind, reason = run_sample(info, sample)
+            kind, reason = run_sample(info, sample, opset)
         except Exception as error:
             kind, reason = "translation", f"{type(error).__name__}: {error}"
         classes.append(kind)
@@ -174,7 +198,7 @@ def run_operator(name: str, info: Any, dtype: str) -> dict[str, Any]:
     }
 
 
-def _serve(chunk: Sequence[tuple[str, Any, str]], pipe: int) -> None:
+def _serve(chunk: Sequence[tuple[str, Any, str]], pipe: int, opset: int) -> None:
     """The child: one line before and one after each operator."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
@@ -183,7 +207,7 @@ def _serve(chunk: Sequence[tuple[str, Any, str]], pipe: int) -> None:
         for name, info, dtype in chunk:
             out.write(json.dumps({"begin": name}) + "\n")
             out.flush()
-            out.write(json.dumps(run_operator(name, info, dtype)) + "\n")
+            out.write(json.dumps(run_operator(name, info, dtype, opset)) + "\n")
             out.flush()
 
 
@@ -204,7 +228,7 @@ def _lines(pipe: int) -> Iterator[dict[str, Any] | None]:
             yield json.loads(line)
 
 
-def run_chunk(chunk: Sequence[tuple[str, Any, str]]) -> Iterator[dict[str, Any]]:
+def run_chunk(chunk: Sequence[tuple[str, Any, str]], opset: int = OPSET) -> Iterator[dict[str, Any]]:
     """Records of a chunk of operators; a child that dies costs the operator that it was at."""
     waiting = list(chunk)
     while waiting:
@@ -213,7 +237,7 @@ def run_chunk(chunk: Sequence[tuple[str, Any, str]]) -> Iterator[dict[str, Any]]
         if child == 0:
             os.close(reader)
             with contextlib.suppress(BaseException):
-                _serve(waiting, writer)
+                _serve(waiting, writer, opset)
             os._exit(0)
         os.close(writer)
         hung = False
@@ -232,7 +256,7 @@ def run_chunk(chunk: Sequence[tuple[str, Any, str]]) -> Iterator[dict[str, Any]]
 
 
 def run(
-    out: Path, dtypes: Sequence[str], names: Sequence[str] = (), shard: tuple[int, int] = (1, 1)
+    out: Path, dtypes: Sequence[str], names: Sequence[str] = (), shard: tuple[int, int] = (1, 1), opset: int = OPSET
 ) -> list[dict[str, Any]]:
     """Runs what `out` does not hold yet and appends it; returns all records asked for."""
     torch.set_num_threads(1)
@@ -260,7 +284,7 @@ def run(
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("a") as file:
         for start in range(0, len(todo), CHUNK):
-            for record in run_chunk(todo[start : start + CHUNK]):
+            for record in run_chunk(todo[start : start + CHUNK], opset):
                 done[record["op"], record["dtype"]] = record
                 file.write(json.dumps(record) + "\n")
                 file.flush()
@@ -289,12 +313,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--op", action="append", default=[], help="only these (name or name.variant)")
     parser.add_argument("--out", type=Path, default=Path("outputs/ops.jsonl"))
     parser.add_argument("--shard", default="1/1")
+    parser.add_argument("--opset", type=int, default=OPSET, help="a file of records is of one opset")
     parser.add_argument("--check", action="store_true", help="compare with op_expectations.json; 1 on any difference")
     parser.add_argument("--write-expectations", action="store_true")
     options = parser.parse_args(arguments)
-    dtypes = options.dtype or list(DTYPES)
+    dtypes = options.dtype or list(EXPECTED_DTYPES)
     index, count = (int(part) for part in options.shard.split("/"))
-    records = run(options.out, dtypes, options.op, (index, count))
+    records = run(options.out, dtypes, options.op, (index, count), options.opset)
     for dtype in dtypes:
         classes = Counter(record["class"] for record in records if record["dtype"] == dtype)
         print(f"{dtype}: {classes['pass']} of {classes.total()} pass;", dict(classes.most_common()))

@@ -39,9 +39,19 @@ class Spaced(torch.nn.Module):
         return torch.linspace(0, 1, int(n.item()))
 
 
+class Equal(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.equal(x.ceil(), x) * x
+
+
 @pytest.mark.parametrize(
     ("module", "given", "line"),
     [
+        (
+            Equal(),
+            ONES,
+            r"what `return torch\.equal\(x\.ceil\(\), x\) \* x` finds \(at .*test_exporter_assumptions\.py:\d+\)",
+        ),
         (Branch(0.0), ONES, r"what `if x\.sum\(\) > self\.limit:` finds \(at .*test_exporter_assumptions\.py:\d+\)"),
         (Spaced(), torch.tensor(4), r"what `return torch\.linspace\(0, 1, int\(n\.item\(\)\)\)` finds \(at "),
     ],

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from batch_export.errors import DynamicShapeError, OnnxExporterError, VerificationError
+from batch_export.errors import DynamicShapeError, OnnxExporterError, TranslationError, VerificationError
 from batch_export.exporter import export
 from batch_export.exporter.capture import dynamic_shapes
 from batch_export.exporter.capture.capture import capture
@@ -160,6 +160,16 @@ def test_equal_outputs_keep_their_shapes() -> None:
     for optimize in (True, False):
         program = export(rounded, (torch.rand(3, 4),), dynamic_shapes=({0: "n"},), optimize=optimize)
         onnx.checker.check_model(program.model_proto, full_check=True)
+
+
+def test_slices_along_an_axis_whose_size_torch_does_not_know_are_refused() -> None:
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return x[-2:4].unbind(0)[0]
+
+    x = torch.tensor([1, 2, 3], dtype=torch.int8)
+    with pytest.raises(TranslationError, match=r"takes the slices of unbind .* for pieces[\s\S]*x\[0\], x\[1\]"):
+        export(first, (x,), dynamic_shapes=({0: "n"},), guards="allow")
+    assert int(export(first, (x,))(x)[0]) == 2
 
 
 MEMORY: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], bool]] = {

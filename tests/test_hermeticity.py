@@ -5,6 +5,7 @@ why.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,6 +40,9 @@ SOURCES = {
     "mine/by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).getenv(b'HERMETIC_C') != 0\n",
     "mine/version.py": "from importlib.metadata import version\ndef build(): return version('libver')\n",
     "mine/plugins.py": "from importlib.metadata import entry_points\ndef build(): return not entry_points(group='a')\n",
+    "mine/where.py": "import os\ndef build(): return os.path.basename(os.getcwd())\n",
+    "mine/here.py": "from pathlib import Path\ndef build(): return Path.cwd().name\n",
+    "mine/absolute.py": "import os\ndef build(): return open(os.path.abspath('data.txt')).read()\n",
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
@@ -152,6 +156,12 @@ def _newly_installed(project: Project) -> None:
     install(project.packages, "libnew", "1.0")
 
 
+def _moved(project: Project) -> None:
+    elsewhere = project.root.parent / "elsewhere"
+    shutil.copytree(project.root, elsewhere, ignore=shutil.ignore_patterns("runs", "venv"))
+    project.monkeypatch.chdir(elsewhere)
+
+
 Perturb = Callable[[Project], object]
 PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
     "nothing": (set(), "", lambda project: None),
@@ -160,7 +170,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         "file mine/constants.py has changed",
         lambda p: p.write("mine/constants.py", "NUMBER = 2 #\n"),
     ),
-    "data": ({"data"}, "file data.txt has changed", lambda p: p.write("data.txt", "2")),
+    "data": ({"data", "absolute"}, "file data.txt has changed", lambda p: p.write("data.txt", "2")),
     "outside": ({"outside"}, "outside/w.bin has changed", _outside),
     "missing": ({"missing"}, "file missing.txt is new", lambda p: p.write("missing.txt", "here")),
     "asked": ({"asked"}, "maybe.w: absent -> file 4", lambda p: p.write("maybe.w", "here")),
@@ -192,6 +202,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         "environment variable LIBBAR_MODE has another value",
         lambda p: p.monkeypatch.setenv("LIBBAR_MODE", "1"),
     ),
+    "folder's name": ({"where", "here"}, "the current folder, whose name was asked for, is another one", _moved),
     "config": ({"config"}, "", _config),
 }
 

@@ -13,7 +13,9 @@ import torch
 from hunt import runs, values
 from hunt.cases import cases
 from hunt.compare import Allowance, difference
+from hunt.excuses import ZEROS
 from hunt.generate import generate
+from hunt.ideal import Ideal
 from hunt.judge import OURS, Case, judge
 from hunt.known import SPECIAL_ON_THE_WAY, declared
 from hunt.pool import Pool
@@ -247,3 +249,52 @@ def test_a_process_that_dies_leaves_a_record_and_the_hunt_goes_on(monkeypatch: p
     monkeypatch.setattr(hunt.worker, "record", recorded)
     found = {one["seed"]: one["outcome"] for one in Pool(2, limit=60).run(iter(range(4)), lambda: True)}
     assert found == {0: "ok", 1: "crash", 2: "ok", 3: "ok"}
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    return onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 20]> ' + text)
+
+
+def test_what_single_kernels_lose_is_upstream_and_what_a_formula_loses_is_not() -> None:
+    small = torch.tensor([-4e-8, -9e-7])
+    assert settled(step("F.elu({0})", "a", "x"), value=small) == "upstream"
+    lost = "o = Constant<value = float {1.0}>() e = Exp(x) y = Sub(e, o) }"
+    for body, is_right in (("y = Elu(x) }", True), (lost, False)):
+        model = parsed("g (float[2] x) => (float[2] y) {" + body)
+        found = Ideal(model).run({"x": small.numpy()})[0]
+        assert torch.allclose(found, torch.expm1(small), rtol=1e-6, atol=0) == is_right
+
+
+def test_a_reference_without_a_word_on_the_file_leaves_it_to_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(self: runs.Files, feeds: object) -> list[torch.Tensor]:
+        raise NotImplementedError("another node")
+
+    monkeypatch.setattr(runs.Files, "_reference", silent)
+    assert settled(step("{0}.argmax(1)", "a", "x"), value=torch.tensor([[3.0, 4.0, nan]])) == "upstream"
+
+
+def test_a_node_that_fails_at_what_another_kernel_got_wrong_is_upstream() -> None:
+    steps = step("{0}.argmin(1)", "a", "x"), step("torch.div({0} + 6, {0}, rounding_mode='trunc')", "b", "a")
+    assert settled(*steps, value=torch.tensor([[3.0, nan, 4.0]])) == "upstream"
+    assert settled(*steps, value=torch.tensor([[3.0, 2.0, 4.0]])) == "ok"
+
+
+def test_the_sign_of_a_sum_of_zeros_is_declared() -> None:
+    enlarged = step("F.interpolate({0}, size=(2, 7), mode='bilinear', antialias=True)", "a", "x")
+    one = Program((Leaf("x", "float32", (1, 1, 3, 3)),), (enlarged,), ("a",))
+    found = judge(one, [Case({"x": torch.full((1, 1, 3, 3), -0.0)}, {}, "zeros")])
+    assert found.outcome == "declared"
+    assert ZEROS in found.kind
+
+
+def test_zeros_are_open_only_where_both_are_there() -> None:
+    model = parsed("g (float[2] x, float[2] z) => (float[2] y) { y = Max(x, z) }")
+    feeds = {"x": np.array([0.0, -0.0], np.float32), "z": np.array([-0.0, -0.0], np.float32)}
+    signs = {sign: Ideal(model, sign=sign).run(feeds)[0].signbit().tolist() for sign in (1.0, -1.0)}
+    assert signs == {1.0: [False, True], -1.0: [True, True]}
+
+
+def test_the_mended_average_keeps_nan() -> None:
+    model = parsed("g (float[1, 1, 3] x) => (float[1, 1, 2] y) { y = AveragePool<kernel_shape = [2]>(x) }")
+    found = Reference(model).run({"x": np.array([[[1.0, 2.0, nan]]], np.float32)})[0]
+    assert torch.equal(found.nan_to_num(7.0), torch.tensor([[[1.5, 7.0]]]))

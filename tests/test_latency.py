@@ -37,6 +37,18 @@ def test_steady_runs_end_once_enough_time_has_passed(monkeypatch: pytest.MonkeyP
     assert clock.runs == facts.runs + 3
 
 
+def test_runs_that_a_provider_wants_for_warming_up_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first runs of a GPU choose its kernels: they are not cut off at a tenth of the budget, as ours are."""
+    clock = Clock(monkeypatch, repeat(300.0))
+    facts = latency.measure(clock.run, MeasureSpec(budget_s=1.0, min_s=0.2, min_runs=2), 10)
+    assert clock.runs == facts.runs + 10
+    clock = Clock(monkeypatch, repeat(300.0))
+    facts = latency.measure(clock.run, MeasureSpec(budget_s=1.0, min_s=0.2, min_runs=2))
+    assert clock.runs == facts.runs + 1
+    clock = Clock(monkeypatch, repeat(2.0))
+    assert latency.measure(clock.run, MeasureSpec(), 0).runs == clock.runs
+
+
 def test_slow_runs_still_reach_the_least_number(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = latency.measure(Clock(monkeypatch, repeat(50.0)).run, MeasureSpec(budget_s=5.0, min_s=0.2, min_runs=20))
     assert facts.runs == 20

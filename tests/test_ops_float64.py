@@ -83,6 +83,20 @@ def test_numbers_are_not_rounded_on_the_way() -> None:
     program.release()
 
 
+def _running(x: torch.Tensor) -> torch.Tensor:
+    mean, variance = torch.full((3,), 1e-4, dtype=x.dtype), torch.full((3,), 1e-7, dtype=x.dtype)
+    return F.batch_norm(x, mean, variance, mean + 1, mean - 1, eps=1e-3)
+
+
+@pytest.mark.parametrize("norm", [lambda x: F.rms_norm(x, (4,), None, 1e-3), _running], ids=["rms norm", "batch norm"])
+@pytest.mark.parametrize("opset", [20, 23])
+def test_an_epsilon_beside_small_numbers_is_not_rounded(norm: Function, opset: int) -> None:
+    example = (_random(2, 3, 4) * 1e-3,)
+    program = export(norm, example, opset_version=opset)
+    np.testing.assert_allclose(program(*example)[0].numpy(), norm(*example).numpy(), 1e-13)
+    program.release()
+
+
 _NAMES = {"float": ir.DataType.FLOAT, "int8": ir.DataType.INT8, "int16": ir.DataType.INT16} | {
     "double": ir.DataType.DOUBLE, "int32": ir.DataType.INT32, "int64": ir.DataType.INT64,
     "uint8": ir.DataType.UINT8, "bool": ir.DataType.BOOL,

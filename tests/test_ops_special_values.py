@@ -341,3 +341,52 @@ def test_the_largest_number_of_half_precision_is_sorted_below_infinity(descendin
         "places": lambda x: x.argsort(descending=descending).to(torch.float32),
     }
     check(functions, (x,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_gamma_functions_of_higher_order(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.1, 0.5, 1.0, 3.5, 10.0, 50.0, 1e4, -0.5, -1.25, -7.3], dtype=torch.float64)
+    q = torch.tensor([0.1, 1.0, 2.5, 30.0, -2.0, -3.5, 1e6, -1.25, 4.0, NAN], dtype=torch.float64)
+    functions: dict[str, Function] = {
+        **{f"polygamma {n}": (lambda x, q, n=n: torch.special.polygamma(n, x)) for n in (0, 1, 2, 5)},
+        "zeta": lambda x, q: torch.special.zeta(x[:7].unsqueeze(1).ceil() + 1.0, q),
+        "zeta of two": lambda x, q: torch.special.zeta(2.0, q),
+        "airy": lambda x, q: torch.special.airy_ai(q[:6]).float(),
+    }
+    given = tuple(one.to(dtype) for one in (x, q))
+    module = Calls(functions).eval()
+    program = export(module, given, None)
+    exact = eager(module, tuple(one.double() for one in given))
+    for name, actual, expected in zip(functions, program(*given), exact, strict=True):
+        tolerance = 5e-6 if actual.dtype == torch.float32 else 1e-9
+        torch.testing.assert_close(
+            actual, expected.to(actual.dtype), rtol=tolerance, atol=1e-30, equal_nan=True, msg=name
+        )
+
+
+def test_incomplete_gamma_functions() -> None:
+    some = [0.0, 0.1, 1.0, 5.0, 30.0, 300.0, 1e4, 2e6, INF, -1.0, NAN]
+    a, x = torch.meshgrid(
+        torch.tensor(some), torch.tensor([0.01, 0.5, 29.0, 310.0, 1e4, 2.001e6, *some]), indexing="ij"
+    )
+    functions: dict[str, Function] = {"lower": torch.special.gammainc, "upper": torch.special.gammaincc}
+    program = export(Calls(functions), (a, x), None)
+    for name, actual, function in zip(functions, program(a, x), functions.values(), strict=True):
+        expected = function(a.double(), x.double())
+        torch.testing.assert_close(
+            actual.double(), expected, rtol=3e-6, atol=1e-38, equal_nan=True, msg=lambda text, n=name: n + text
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_the_next_number_is_exact(dtype: torch.dtype) -> None:
+    limits = torch.finfo(dtype)
+    ends = [limits.tiny, 1.5 * limits.tiny, 2.0 * limits.tiny, limits.max, -limits.max]
+    powers = [2.0**place for place in range(-126, 127, 7)]
+    x = torch.tensor([*NUMBERS[:30], *ends, *powers, 0.999, 1.0 + limits.eps, INF, -INF, NAN], dtype=dtype)
+    program = export(Calls({"next": torch.nextafter}), (x, x), None)
+    for towards in (INF, -INF, 0.0, 1.0):
+        other = torch.full_like(x, towards)
+        expected = torch.nextafter(x, other)
+        assert torch.equal(program(x, other)[0].nan_to_num(3.0), expected.nan_to_num(3.0)), towards
+    program.release()

@@ -27,8 +27,9 @@ from batch_export.errors import UsageError
 from batch_export.judge import oracle_need
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.record import Stage
+from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.measuring import MeasureSpec
-from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.provider_spec import OPTIMISATION_LEVELS, ProviderSpec
 from batch_export.runtime.registered import kinds, runtime
 from batch_export.sources.closure import local_roots, refuse_two_builders
 from batch_export.spans import seconds_of
@@ -47,7 +48,6 @@ from batch_export.spec import (
 )
 from batch_export.words import nearest
 
-OPTIMISATION_LEVELS = ("disabled", "basic", "extended", "all")
 REFRESH_WORDS = ("missing", "contended", "always")
 VERIFY_WORDS = ("size", "read", "always")
 ENGINES = ("local", "dask")
@@ -101,13 +101,15 @@ def provider_spec(name: str, config: Mapping[str, Any]) -> ProviderSpec:
         raise UsageError(f"{where}: execution_provider is missing; name one, such as CPUExecutionProvider")
     if spec.opsets[0] > spec.opsets[1]:
         raise UsageError(f"{where}: opsets must be [lowest, highest], got {list(spec.opsets)}")
-    own_process = bool(spec.env) or kind.open is None
+    _of_devices(where, spec, kind)
     if spec.env and not kind.served:
         raise UsageError(f"{where}: {kind.called} cannot run in an environment of its own; remove 'env'")
-    if spec.variables and not own_process:
+    if spec.variables and not kind.apart(spec):
         raise UsageError(
             f"{where}: variables are those of a runtime's own process, and {kind.called} runs in ours without 'env'"
         )
+    if spec.plugin and not kind.served:
+        raise UsageError(f"{where}: {kind.called} takes no plug-in execution providers; remove 'plugin'")
     if spec.env:
         try:
             request(spec.env, kind.language)
@@ -116,6 +118,24 @@ def provider_spec(name: str, config: Mapping[str, Any]) -> ProviderSpec:
     elif kind.language != "python":
         raise UsageError(f"{where}: {kind.called} runs in an environment of its own; name its packages in 'env'")
     return spec
+
+
+def _of_devices(where: str, spec: ProviderSpec, kind: Runtime) -> None:
+    """Refuses what no runtime without execution providers has, and numbers out of range."""
+    said = {"device": spec.device, "io_binding": spec.io_binding, "after": spec.after, "plugin": spec.plugin}
+    given = [name for name, value in said.items() if value]
+    if given and not kind.places:
+        raise UsageError(f"{where}: {given[0]} is said of execution providers, and {kind.called} has none; remove it")
+    if spec.device < 0:
+        raise UsageError(f"{where}: device must be an index from 0 on, got {spec.device}")
+    if spec.device and "device_id" in spec.options:
+        raise UsageError(f"{where}: the device is said twice, as device={spec.device} and in options; remove one")
+    if spec.after and spec.plugin:
+        raise UsageError(f"{where}: a plug-in's nodes that it leaves go to the CPU; remove 'after'")
+    if spec.warm_up < 0:
+        raise UsageError(f"{where}: warm_up must be a number of runs from 0 on, got {spec.warm_up}")
+    if not 0 <= spec.fallback_limit <= 1:
+        raise UsageError(f"{where}: fallback_limit must be a share from 0 to 1, got {spec.fallback_limit}")
 
 
 def exporter_spec(name: str, config: Mapping[str, Any]) -> ExporterSpec:

@@ -20,6 +20,7 @@ from batch_export.numbers.values import Value
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import RUNTIMES
 from batch_export.runtime.session import open_session
+from batch_export.runtime.structures import leaves
 from batch_export.words import one_line
 
 _JUDGES = (
@@ -90,7 +91,7 @@ def _run(path: Path, opset: int, fed: dict[str, Value]) -> tuple[str, list[Value
             continue
         try:
             session = open_session(path, judge)
-            outputs = session.run(fed)
+            outputs = leaves(session.run(fed))
             session.close()
         except Exception as error:
             why = f"{runtime.called}: {one_line(str(error))}"

@@ -1,8 +1,9 @@
 """Tensor values as the runtime room handles them: numpy arrays, and raw bits for dtypes that numpy does not have.
 
-An array of a numpy dtype arrives and leaves as it is. bfloat16 and the float8 family travel as `RawTensor`: the dtype's
-name and the unsigned integers that hold the bits. `widened` turns either into numbers to compute with; nothing here
-ever rounds on the way.
+An array of a numpy dtype arrives and leaves as it is. bfloat16, the float8 family and the integers of four bits travel
+as `RawTensor`: the dtype's name and the unsigned integers that hold the bits. `widened` turns either into numbers to
+compute with; nothing here ever rounds on the way. A sequence of tensors is a `TensorSequence`, an optional value that
+is not there None.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _RAW_DTYPES = {
     "float8_e4m3fnuz": np.uint8,
     "float8_e5m2": np.uint8,
     "float8_e5m2fnuz": np.uint8,
+    "int4": np.uint8,
+    "uint4": np.uint8,
 }
 _SMALLEST_NORMAL = {
     "bfloat16": 2.0**-126,
@@ -38,8 +41,9 @@ class RawTensor:
     """A tensor of a dtype that numpy lacks.
 
     Attributes:
-        dtype: `bfloat16`, `float8_e4m3fn`, `float8_e4m3fnuz`, `float8_e5m2` or `float8_e5m2fnuz`.
-        bits: the elements' bits, uint16 for bfloat16 and uint8 for float8, in the tensor's shape.
+        dtype: `bfloat16`, `float8_e4m3fn`, `float8_e4m3fnuz`, `float8_e5m2`, `float8_e5m2fnuz`, `int4` or `uint4`.
+        bits: the elements' bits, uint16 for bfloat16 and uint8 for the others (integers of four bits have theirs in the
+            lower half), in the tensor's shape.
     """
 
     dtype: str
@@ -52,6 +56,21 @@ class RawTensor:
 
 
 Value = Array | RawTensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorSequence:
+    """A sequence of ONNX: tensors of one dtype, each of its own shape.
+
+    Attributes:
+        items: the tensors in order; there may be none.
+    """
+
+    items: tuple[Value, ...]
+
+
+Fed = Value | TensorSequence | None
+"""What an input or output of a file may be; None is an optional value that is not there."""
 
 
 def raw_dtype(name: str) -> np.dtype[Any] | None:
@@ -81,6 +100,9 @@ def widened(value: Value) -> Array:
         return value
     if value.dtype == "bfloat16":
         return (value.bits.astype(np.uint32) << 16).view(np.float32)
+    if value.dtype in ("int4", "uint4"):
+        numbers = (value.bits & 0xF).astype(np.float32)
+        return np.where(numbers > 7, numbers - 16, numbers).astype(np.float32) if value.dtype == "int4" else numbers
     table: Array = _float8_table(value.dtype)[value.bits]
     return table
 

@@ -15,7 +15,7 @@ from batch_export.contract import Contract
 from batch_export.digest import Digest, canonical_json, digest_value
 from batch_export.plan.matrix import PlannedCell
 from batch_export.runtime.measuring import MeasureSpec
-from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.runtime.provider_spec import WARM_UP, ProviderSpec
 from batch_export.runtime.registered import runtime
 from batch_export.sources.named_files import texts
 from batch_export.sources.toolchain import Toolchain, environment_name
@@ -123,6 +123,7 @@ def measure_action(
         **_file_entries(model),
         **_provider_entries(provider, toolchain),
         **_measure_entries(measure, toolchain),
+        **({} if provider.warm_up == WARM_UP else {"provider.warm_up": str(provider.warm_up)}),
         "reference": reference,
     }
     return _action("Measure", entries, toolchain, f"{model.onnx[:12]}/{provider.name}")
@@ -189,9 +190,14 @@ def _provider_entries(provider: ProviderSpec, toolchain: Toolchain) -> dict[str,
         "machine": toolchain.host["machine"],
         **_versions(toolchain, "numpy"),
     }
-    if provider.variables:
-        entries["provider.variables"] = _text(provider.variables)
-    if kind.served and (provider.env or kind.open is None):
+    for name in ("variables", "device", "io_binding", "after", "plugin"):  # no entry where nothing is said
+        if said := getattr(provider, name):
+            entries[f"provider.{name}"] = _text(said)
+    if provider.fallback_limit < 1:
+        entries["provider.fallback_limit"] = str(provider.fallback_limit)
+    if provider.plugin:
+        entries["provider.library"] = toolchain.plugins[provider.plugin]
+    if kind.served and kind.apart(provider):
         entries["provider.module"] = toolchain.served[kind.name]
     if provider.env:
         return {**entries, "environment": toolchain.environments[environment_name(provider)]}

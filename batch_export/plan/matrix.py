@@ -84,7 +84,7 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
 
 def _absence(provider: ProviderSpec, installed: Installed) -> str:
     kind = runtime(provider.kind)
-    if provider.env or kind.open is None:
+    if kind.apart(provider):
         return installed.refused.get(provider.name, "")
     if not kind.places:
         here = installed.library(kind.library)

@@ -36,10 +36,15 @@ class Askers:
     def __init__(self, toolchain: Collection[str]) -> None:
         self._toolchain = frozenset(toolchain)
 
-    def is_users_own(self, frame: FrameType | None) -> bool:
-        """Returns whether the call that was made in `frame` is of code that is not installed."""
+    def is_users_own(self, frame: FrameType | None, *, directly: bool = False) -> bool:
+        """Returns whether the call that was made in `frame` is of code that is not installed.
+
+        Args:
+            frame: the caller's.
+            directly: whether what the standard library calls on that code's behalf does not count.
+        """
         while frame is not None and frame.f_code.co_filename.startswith(_STANDARD_LIBRARY):
-            if any(folder in frame.f_code.co_filename for folder in _PACKAGES):
+            if directly or any(folder in frame.f_code.co_filename for folder in _PACKAGES):
                 return False
             frame = frame.f_back
         if frame is None or any(folder in frame.f_code.co_filename for folder in _PACKAGES):

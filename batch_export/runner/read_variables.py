@@ -1,26 +1,30 @@
-"""Which environment variables a model or its builder read, by Python's `os.environ` and `os.environb`.
+"""Which environment variables a model or its builder read by `os.environ` and `os.environb`, and whether its folder.
 
 Names leave, and digests instead of values, which may be secrets. It watches and never changes what is read. Whose reads
 count is for `askers.py` to say. Another program that is given the environment may read all of it, and so may who asks C
-for `getenv`; what C extensions read for themselves is out of reach.
+for `getenv`; what C extensions read for themselves is out of reach. The current folder's name counts where the user's
+own code asks for it by itself; where a library makes a path absolute, what is done with that path counts.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, AnyStr
 
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
-from batch_export.sources.recorded import ALL_VARIABLES, VARIABLES_OF_THE_SESSION, variable_digest
+from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, VARIABLES_OF_THE_SESSION, variable_digest
 
 _FOR_C = frozenset({"getenv", "secure_getenv", "environ"})
+_OF_PATHLIB = (Path.cwd.__func__.__code__,)  # type: ignore[attr-defined]  # a class method's
 
 
 class ReadVariables:
-    """Watches the reads of environment variables in this process.
+    """Watches the reads of environment variables, and of the current folder, in this process.
 
     Args:
         askers: tell whose reads count.
@@ -30,11 +34,13 @@ class ReadVariables:
     def __init__(self, askers: Askers, at_start: Mapping[str, str]) -> None:
         self._askers = askers
         self._at_start = at_start
+        self._folder = os.curdir
         self._read: set[str] = set()
 
     def watch(self) -> None:
         """Starts watching."""
         note = self._note
+        self._folder = os.getcwd()
 
         class Watched(os._Environ):  # type: ignore[type-arg]  # of texts or of bytes
             """`os.environ` with a note of what is asked for."""
@@ -53,6 +59,19 @@ class ReadVariables:
         if os.supports_bytes_environ:
             os.environb.__class__ = Watched
         sys.addaudithook(self._hook)
+        os.getcwd, os.getcwdb = self._watched(os.getcwd), self._watched(os.getcwdb)
+
+    def _watched(self, getcwd: Callable[[], AnyStr]) -> Callable[[], AnyStr]:
+        @functools.wraps(getcwd)
+        def watched() -> AnyStr:
+            caller = sys._getframe(1)
+            if caller.f_back is not None and caller.f_code in _OF_PATHLIB:
+                caller = caller.f_back
+            if CURRENT_FOLDER not in self._read and self._askers.is_users_own(caller, directly=True):
+                self._read.add(CURRENT_FOLDER)
+            return getcwd()
+
+        return watched
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         inherited = event == "os.system" or (event == "subprocess.Popen" and arguments[3] is None)
@@ -67,4 +86,4 @@ class ReadVariables:
 
     def variables(self) -> tuple[tuple[str, Digest], ...]:
         """Returns what was read so far, with the digests of the values at the start, sorted by name."""
-        return tuple((name, variable_digest(name, self._at_start)) for name in sorted(self._read))
+        return tuple((name, variable_digest(name, self._at_start, self._folder)) for name in sorted(self._read))

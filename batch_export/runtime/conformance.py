@@ -10,20 +10,21 @@ Refusing a dtype or an operator is allowed, by an exception; a wrong value never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from batch_export.errors import BatchExportError
-from batch_export.numbers.values import RawTensor, Value, raw_dtype
+from batch_export.numbers.values import Fed, RawTensor, TensorSequence, Value, raw_dtype
 from batch_export.runtime.failures import LoadError
 from batch_export.runtime.kinds import Session
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
 
 OPSET = 18
+_IR_VERSIONS = {18: 8, 19: 9, 21: 10}
 
 _DTYPES = {
     "float": "float32",
@@ -34,7 +35,15 @@ _DTYPES = {
     "uint8": "uint8",
     "int8": "int8",
     "bool": "bool",
+    "int16": "int16",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
     "bfloat16": "bfloat16",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
 }
 """ONNX text's word for a type -> the dtype's name."""
 
@@ -181,9 +190,9 @@ def _placement(provider: ProviderSpec, folder: Path) -> None:
 
 def _dtype_check(word: str) -> Callable[[ProviderSpec, Path], None]:
     def crosses(provider: ProviderSpec, folder: Path) -> None:
-        session = _opened(
-            provider, folder, f"({word}[n] x, float[1] w) => ({word}[n] y, float[1] z)", "y=Identity(x) z=Neg(w)"
-        )
+        signature = f"({word}[n] x, float[1] w) => ({word}[n] y, float[1] z)"
+        opset = 19 if word.startswith("float8") else OPSET
+        session = _opened(provider, folder, signature, "y=Identity(x) z=Neg(w)", opset=opset)
         value = _extremes(_DTYPES[word])
         try:
             y, _ = session.run({"x": value, "w": _floats(1)})
@@ -194,6 +203,86 @@ def _dtype_check(word: str) -> Callable[[ProviderSpec, Path], None]:
         _same(y, value)
 
     return crosses
+
+
+def _strings(provider: ProviderSpec, folder: Path) -> None:
+    """Text of any length and alphabet, none included."""
+    session = _opened(
+        provider, folder, "(string[n] x, float[1] w) => (string[n] y, float[1] z)", "y=Identity(x) z=Neg(w)"
+    )
+    texts = np.array(["", "plain", "Grüße \U0001f600", "a\nb"], dtype=object)
+    y, _ = _run(session, {"x": texts, "w": _floats(1)})
+    assert not isinstance(y, (RawTensor, TensorSequence))
+    assert np.asarray(y).tolist() == texts.tolist(), y
+
+
+def _four_bits(word: str) -> Callable[[ProviderSpec, Path], None]:
+    def crosses(provider: ProviderSpec, folder: Path) -> None:
+        """An odd number of them, in as what is dequantised, out as what was quantised."""
+        session = _opened(
+            provider,
+            folder,
+            f"({word}[n] x, float[m] w) => (float[n] y, {word}[m] z)",
+            "y = DequantizeLinear(x, s) z = QuantizeLinear(w, s, o)",
+            constants=f"float s = {{1.0}}, {word} o = {{0}}",
+            opset=21,
+        )
+        numbers = [-8, 7, -1] if word == "int4" else [0, 15, 9]
+        bits = np.array(numbers, np.int8).view(np.uint8) & 0xF
+        y, z = _run(session, {"x": RawTensor(word, bits), "w": _floats(*numbers[::-1])})
+        _same(y, _floats(*numbers))
+        _same(z, RawTensor(word, bits[::-1]))
+
+    return crosses
+
+
+def _sequences(provider: ProviderSpec, folder: Path) -> None:
+    """A sequence keeps its tensors, their order and their shapes, and may be empty; a tensor beside it stays one."""
+    session = _opened(
+        provider,
+        folder,
+        "(seq(float[n]) s, float[m] x) => (seq(float[n]) t, float[m] y)",
+        "t = SequenceInsert(s, x) y = Neg(x)",
+    )
+    assert session.input_names == ("s", "x"), session.input_names
+    for items in ((_floats(1, 2), _floats(3)), (_floats(),), ()):
+        t, y = _run(session, {"s": TensorSequence(items), "x": _floats(4, 5)})
+        assert isinstance(t, TensorSequence), f"a sequence came back as {type(t).__name__}"
+        assert len(t.items) == len(items) + 1, f"{len(items) + 1} tensors came back as {len(t.items)}"
+        for actual, expected in zip(t.items, (*items, _floats(4, 5)), strict=True):
+            _same(actual, expected)
+        _same(y, _floats(-4, -5))
+
+
+def _optional_inputs(provider: ProviderSpec, folder: Path) -> None:
+    """An optional value that is there is its tensor; one that is not is nothing, and no tensor without elements."""
+    session = _opened(
+        provider,
+        folder,
+        "(optional(float[n]) o, float[m] x) => (bool b, float[m] y)",
+        "b = OptionalHasElement(o) y = Neg(x)",
+    )
+    for given in (_floats(1, 2), None, _floats()):
+        b, y = _run(session, {"o": given, "x": _floats(3)})
+        _same(b, np.array(given is not None))
+        _same(y, _floats(-3))
+
+
+def _optional_outputs(provider: ProviderSpec, folder: Path) -> None:
+    """The same on the way out."""
+    session = _opened(
+        provider,
+        folder,
+        "(optional(float[n]) o, float[m] x) => (optional(float[n]) p, float[m] y)",
+        "p = Identity(o) y = Neg(x)",
+    )
+    for given in (_floats(1, 2), None, _floats()):
+        p, y = _run(session, {"o": given, "x": _floats(3)})
+        if given is None:
+            assert p is None, f"an optional value that is not there came back as {p!r}"
+        else:
+            _same(p, given)
+        _same(y, _floats(-3))
 
 
 CHECKS: Mapping[str, Callable[[ProviderSpec, Path], None]] = {
@@ -208,6 +297,12 @@ CHECKS: Mapping[str, Callable[[ProviderSpec, Path], None]] = {
     "external data": _external_data,
     "placement": _placement,
     **{f"dtype {name}": _dtype_check(word) for word, name in _DTYPES.items()},
+    "dtype int4": _four_bits("int4"),
+    "dtype uint4": _four_bits("uint4"),
+    "strings": _strings,
+    "sequences": _sequences,
+    "optional inputs": _optional_inputs,
+    "optional outputs": _optional_outputs,
 }
 """By name."""
 
@@ -215,7 +310,8 @@ CHECKS: Mapping[str, Callable[[ProviderSpec, Path], None]] = {
 def _extremes(dtype: str) -> Value:
     raw = raw_dtype(dtype)
     if raw is not None:
-        bits: Any = np.array([0x3F80, 0xC000, 0x0001, 0x7F80, 0x0000])
+        wide: Any = np.array([0x3F80, 0xC000, 0x0001, 0x7F80, 0x0000])
+        bits: Any = wide if raw.itemsize > 1 else np.array([0x38, 0xC0, 0x01, 0x7B, 0x00])
         return RawTensor(dtype, bits.astype(raw))
     kind: Any = np.dtype(dtype)
     if kind.kind == "b":
@@ -225,36 +321,51 @@ def _extremes(dtype: str) -> Value:
     return np.array([limits.min, limits.max, 1, 0, *special], kind)
 
 
-def _opened(provider: ProviderSpec, folder: Path, signature: str, body: str) -> Session:
+def _run(session: Session, feeds: Mapping[str, Fed]) -> Sequence[Fed]:
     try:
-        return open_session(_saved(folder, signature, body), provider)
+        return session.run(feeds)
+    except Exception as error:
+        raise RefusedError(str(error)) from error
+
+
+def _opened(
+    provider: ProviderSpec, folder: Path, signature: str, body: str, *, constants: str = "", opset: int = OPSET
+) -> Session:
+    try:
+        return open_session(_saved(folder, signature, body, constants=constants, opset=opset), provider)
     except LoadError as error:
         raise RefusedError(str(error)) from error
 
 
-def _saved(folder: Path, signature: str, body: str, domains: str = "") -> Path:
+def _saved(
+    folder: Path, signature: str, body: str, domains: str = "", *, constants: str = "", opset: int = OPSET
+) -> Path:
     import onnx  # lazy: checks alone need it, the module may be looked at without
 
     path = folder / "model.onnx"
-    onnx.save(onnx.parser.parse_model(_text(signature, body, domains)), path)
+    text = _text(signature, body, domains, constants, opset)
+    onnx.save(onnx.parser.parse_model(text), path)
     return path
 
 
-def _text(signature: str, body: str, domains: str = "") -> str:
-    return f'<ir_version: 8, opset_import: ["": {OPSET}{domains}]> g {signature} {{ {body} }}'
+def _text(signature: str, body: str, domains: str = "", constants: str = "", opset: int = OPSET) -> str:
+    kept = f" <{constants}>" if constants else ""
+    head = f'<ir_version: {_IR_VERSIONS[opset]}, opset_import: ["": {opset}{domains}]>'
+    return f"{head} g {signature}{kept} {{ {body} }}"
 
 
 def _floats(*numbers: float) -> Any:
     return np.array(numbers, np.float32)
 
 
-def _same(actual: Value, expected: Value) -> None:
+def _same(actual: Fed, expected: Value) -> None:
     if isinstance(expected, RawTensor):
-        assert isinstance(actual, RawTensor), f"{expected.dtype} came back as {actual.dtype}"
+        assert isinstance(actual, RawTensor), f"{expected.dtype} came back as {actual!r}"
         assert actual.dtype == expected.dtype
         np.testing.assert_array_equal(actual.bits, expected.bits)
         return
-    assert not isinstance(actual, RawTensor)
+    assert not isinstance(actual, (RawTensor, TensorSequence)), f"a tensor came back as {type(actual).__name__}"
+    assert actual is not None, "a tensor came back as nothing"
     found = np.asarray(actual)
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape), (found.dtype, found.shape)
     np.testing.assert_array_equal(found, expected)

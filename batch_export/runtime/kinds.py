@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from batch_export.runtime.provider_spec import ProviderSpec
 
 if TYPE_CHECKING:
-    from batch_export.numbers.values import Value
+    from batch_export.numbers.values import Fed
 
 
 class Session(Protocol):
@@ -36,10 +36,10 @@ class Session(Protocol):
     placement: dict[str, int]
     load_seconds: float
 
-    def prepare(self, feeds: Mapping[str, Value]) -> Callable[[], Sequence[Any]]:
+    def prepare(self, feeds: Mapping[str, Fed]) -> Callable[[], Sequence[Any]]:
         """Returns a function that runs the file on these feeds; what it returns is of the runtime's own type."""
 
-    def run(self, feeds: Mapping[str, Value]) -> list[Value]:
+    def run(self, feeds: Mapping[str, Fed]) -> Sequence[Fed]:
         """Runs the file and returns its outputs in order."""
 
     def close(self) -> None:
@@ -93,6 +93,10 @@ class Runtime:
         if self.always_has.issuperset(asked) and self.installed:
             return self.always_has
         return frozenset(self.execution_providers())
+
+    def apart(self, provider: ProviderSpec) -> bool:
+        """Whether it runs in a process of its own for this provider."""
+        return bool(provider.env or provider.plugin) or self.open is None
 
     @property
     def installed(self) -> bool:

@@ -13,10 +13,10 @@ from time import perf_counter_ns, process_time_ns
 from typing import Protocol
 
 from batch_export.runtime.measuring import LatencyFacts, MeasureSpec
+from batch_export.runtime.provider_spec import WARM_UP
 
 _AGREEMENT = 0.05
 _BLOCKS = 3
-_WARM_UP_RUNS = 3
 _WARM_UP_SHARE = 0.1
 _CONTENDED = 1.1
 _Z_95 = 1.96
@@ -29,17 +29,19 @@ class SelfTimed(Protocol):
         """Runs it once; returns nanoseconds of wall and of CPU time."""
 
 
-def measure(run: Callable[[], object], spec: MeasureSpec) -> LatencyFacts:
+def measure(run: Callable[[], object], spec: MeasureSpec, warm_up: int = WARM_UP) -> LatencyFacts:
     """Times `run`.
 
     Args:
         run: one inference; one that is `SelfTimed` has its own word for how long it took.
         spec: `budget_s` bounds the whole measurement, `min_runs` and `min_s` when it may end early; at least one run is
             timed even if warming up has spent the budget.
+        warm_up: runs before the first that is timed. Up to the usual number of them stop at a tenth of the budget; a
+            provider that says more (a GPU whose kernels are chosen in the first runs) gets all of them.
     """
     begin = perf_counter_ns()
     deadline = begin + int(spec.budget_s * 1e9)
-    _warm_up(run, begin + int(spec.budget_s * _WARM_UP_SHARE * 1e9))
+    _warm_up(run, warm_up, begin + int(spec.budget_s * _WARM_UP_SHARE * 1e9))
     durations: list[int] = []
     start, start_cpu = perf_counter_ns(), process_time_ns()
     earliest = start + int(spec.min_s * 1e9)
@@ -98,10 +100,10 @@ def is_stable(durations: list[int]) -> bool:
     return max(medians) - min(medians) <= _AGREEMENT * median
 
 
-def _warm_up(run: Callable[[], object], deadline: int) -> None:
-    for _ in range(_WARM_UP_RUNS):
+def _warm_up(run: Callable[[], object], times: int, deadline: int) -> None:
+    for _ in range(times):
         run()
-        if perf_counter_ns() >= deadline:
+        if times <= WARM_UP and perf_counter_ns() >= deadline:
             return
 
 

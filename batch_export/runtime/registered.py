@@ -55,17 +55,17 @@ def _of_python(name: str, called: str, *packages: str, functions: bool) -> Runti
     )
 
 
-def _of_node(name: str, called: str) -> Runtime:
-    """A package of Node, likewise; all are called in the same way."""
+def _of_node(name: str, called: str, library: str = "", module: str = "onnxruntime_js.cjs") -> Runtime:
+    """A package of Node, likewise; all are called in the same way, one of them in a browser."""
     return Runtime(
         name=name,
         called=called,
-        library=name,
+        library=library or name,
         packages=(),
         open=None,
-        served=str(_SERVED / "onnxruntime_js.cjs"),
+        served=str(_SERVED / module),
         language="node",
-        script=str(_SCRIPTS / "again.cjs"),
+        script="" if library else str(_SCRIPTS / "again.cjs"),
     )
 
 
@@ -96,6 +96,7 @@ RUNTIMES: dict[str, Runtime] = {
         _of_python("iree", "IREE", "iree-base-compiler", "iree-base-runtime", functions=False),  # 3.13: no lowering
         _of_node("onnxruntime-node", "ONNX Runtime for Node"),
         _of_node("onnxruntime-web", "ONNX Runtime Web"),
+        _of_node("onnxruntime-browser", "ONNX Runtime in Chromium", "onnxruntime-web", "onnxruntime_browser.cjs"),
     )
 }
 """The shipped ones by kind."""

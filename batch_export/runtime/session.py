@@ -36,7 +36,7 @@ def open_session(path: Path, provider: ProviderSpec, threads: int = 1) -> Sessio
         raise ProviderUnavailableError(
             f"provider {provider.name}: {error}. Next step: correct 'kind' in the provider's config"
         ) from error
-    if provider.env or kind.open is None:
+    if kind.open is None or kind.apart(provider):
         from batch_export.runtime.worker.session import WorkerSession  # lazy: most runs start no worker
 
         return WorkerSession(path, provider, kind, threads)

@@ -25,6 +25,8 @@ CHANGED = "changed while it was read"
 
 ALL_VARIABLES = "*"
 """The name under which the whole environment is recorded, for a model that went through all of it."""
+CURRENT_FOLDER = "="
+"""The name, which no variable can have, under which the current folder is recorded, for a model that asked for it."""
 _SESSION = """
 PATH PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR TEMP TMP LANG LANGUAGE LC_ALL LC_CTYPE
 LC_MESSAGES HOSTNAME SSH_AUTH_SOCK SSH_CLIENT SSH_CONNECTION SSH_TTY TMUX TMUX_PANE STY WINDOWID DISPLAY
@@ -33,6 +35,10 @@ PYTEST_CURRENT_TEST PYTEST_VERSION PYTEST_XDIST_WORKER PYTEST_XDIST_WORKER_COUNT
 PYTHONPATH PYTHONHASHSEED PYTHONUNBUFFERED OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS KMP_INIT_AT_FORK
 TOKENIZERS_PARALLELISM
 """
+_VARIABLES = {
+    ALL_VARIABLES: "environment variable (any: all were read) has another value",
+    CURRENT_FOLDER: "the current folder, whose name was asked for, is another one",
+}
 VARIABLES_OF_THE_SESSION = frozenset(_SESSION.split())
 """Environment variables that are in no record: they tell of a terminal or a session, or children have them set for
 them.
@@ -62,8 +68,8 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
                 told = "(any: all were listed)" if name == distributions.ALL else name
                 yield f"package {told.removeprefix(distributions.WITHOUT_METADATA)}: {state} -> {present}"
     for name, digest in result.variables:
-        if variable_digest(name, os.environ) != digest:
-            yield f"environment variable {name if name != ALL_VARIABLES else '(any: all were read)'} has another value"
+        if variable_digest(name, os.environ, os.curdir) != digest:
+            yield _VARIABLES.get(name, f"environment variable {name} has another value")
 
 
 def _told(before: str, now: str) -> str:
@@ -83,8 +89,10 @@ def _all_as(packages: tuple[tuple[str, str], ...], stamp: tuple[tuple[str, int],
     return all(distributions.state(name) == state for name, state in packages)
 
 
-def variable_digest(name: str, environment: Mapping[str, str]) -> Digest:
-    """Returns what stands for a variable's value, which may be a secret."""
+def variable_digest(name: str, environment: Mapping[str, str], folder: str) -> Digest:
+    """Returns what stands for a variable's value, which may be a secret, or for the name of the current folder."""
+    if name == CURRENT_FOLDER:
+        return digest_value([name, os.path.realpath(folder)])
     if name != ALL_VARIABLES:
         return digest_value([name, environment.get(name)])
     names = sorted(set(environment) - VARIABLES_OF_THE_SESSION)

@@ -43,6 +43,8 @@ class Toolchain:
         named: what builders' and exporters' arguments name -> digest (see `named_files`).
         environments: what the environments of providers hold, by `environment_name`.
         served: digests of the modules that runtimes run with in processes of their own, by kind.
+        plugins: the libraries of plug-in execution providers, as configs write them -> the file's digest, or the
+            version of the package that has it.
     """
 
     versions: dict[str, str]
@@ -53,6 +55,7 @@ class Toolchain:
     named: dict[str, Digest] = field(default_factory=dict)
     environments: dict[str, str] = field(default_factory=dict)
     served: dict[str, Digest] = field(default_factory=dict)
+    plugins: dict[str, str] = field(default_factory=dict)
 
 
 def toolchain_for(
@@ -104,12 +107,21 @@ def toolchain_for(
             environment_name(provider): environment_content(provider) for provider in providers if provider.env
         },
         served={name: digest_file(Path(kind.served)) for name, kind in used.items() if kind.served},
+        plugins={provider.plugin: _plugin_content(provider) for provider in providers if provider.plugin},
     )
 
 
 def environment_name(provider: ProviderSpec) -> str:
     """Returns what the environment of a provider goes by in a toolchain."""
     return ", ".join(sorted(provider.env))
+
+
+def _plugin_content(provider: ProviderSpec) -> str:
+    """Returns what the library of a plug-in execution provider is: one in an environment is in that one's content."""
+    path = Path(provider.plugin)
+    if path.is_file():
+        return digest_file(path)
+    return "" if provider.env else distribution_version(provider.plugin)
 
 
 def environment_content(provider: ProviderSpec) -> str:

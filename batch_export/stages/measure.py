@@ -25,7 +25,8 @@ def execute(model_path: Path, reference_path: Path, provider: ProviderSpec, meas
     if isinstance(session, Failure):
         return StageOutput(failure=session)
     try:
-        facts = latency.measure(session.prepare(as_plain_feeds(session, TensorFile(reference_path))), measure)
+        run = session.prepare(as_plain_feeds(session, TensorFile(reference_path)))
+        facts = latency.measure(run, measure, provider.warm_up)
     finally:
         session.close()
     return StageOutput(facts={"latency_ms": msgspec.to_builtins(facts)})

@@ -28,6 +28,7 @@ from batch_export.runtime.kinds import Session
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import runtime
 from batch_export.runtime.session import open_session
+from batch_export.runtime.structures import tensors
 from batch_export.runtime.tensor_file import TensorFile
 from batch_export.runtime.worker.failures import WorkerEndedError, WorkerRefusedError
 from batch_export.stages.mutations import mutation_output
@@ -71,7 +72,7 @@ def execute(
                 feeds = feeds_for(session.input_names, reference.under(f"case{index}/in/"))
                 if not case["example"] and _left_fixed(session, feeds, requested):
                     continue
-                outputs = session.run(feeds)
+                outputs = tensors(session.output_names, session.run(feeds))
             except (MemoryError, WorkerEndedError):
                 raise
             except Exception as error:
@@ -112,12 +113,23 @@ def _class(error: BaseException) -> str:
 
 
 def fallen_back(session: Session, provider: ProviderSpec) -> Failure | None:
-    """Returns a failure if not one node was placed where it was asked for."""
-    if not runtime(provider.kind).places or not session.placement or session.placement.get(provider.execution_provider):
+    """Returns a failure if not one node was placed where it was asked for, or more elsewhere than may be."""
+    placement, asked = session.placement, provider.execution_provider
+    if not runtime(provider.kind).places or not placement:
         return None
-    placed = ", ".join(f"{nodes} on {name}" for name, nodes in session.placement.items())
+    placed = ", ".join(f"{nodes} on {name}" for name, nodes in placement.items())
+    if not placement.get(asked):
+        return Failure("run", "Placement", f"no node ran on {asked}: {provider.kind} placed {placed} in silence")
+    elsewhere = sum(nodes for name, nodes in placement.items() if name not in (asked, *provider.after))
+    share = elsewhere / sum(placement.values())
+    if share <= provider.fallback_limit:
+        return None
+    where = " or ".join((asked, *provider.after))
     return Failure(
-        "run", "Placement", f"no node ran on {provider.execution_provider}: {provider.kind} placed {placed} in silence"
+        "run",
+        "Placement",
+        f"{share:.0%} of the nodes did not run on {where}, beyond the {provider.fallback_limit:.0%} that"
+        f" fallback_limit allows: {provider.kind} placed {placed} in silence",
     )
 
 

@@ -35,7 +35,7 @@ def installed(providers: Iterable[ProviderSpec], *, start: bool = False) -> Inst
     refused: dict[str, str] = {}
     for provider in providers:
         kind = runtime(provider.kind)
-        if not provider.env and kind.open is not None:
+        if not kind.apart(provider):
             asked.setdefault(provider.kind, set()).add(provider.execution_provider)
         elif reason := _refusal(provider, kind, start=start):
             refused[provider.name] = reason

@@ -2,7 +2,10 @@
 
 An element is somebody else's, or declared, for one of these reasons:
 
-- `upstream`: the reference evaluator has eager's value there: the file is right, onnxruntime's kernel is not.
+- `upstream`: the reference evaluator has eager's value there, or has it once each node rounds its results only once
+  (`ideal.py`): the file is right, onnxruntime's kernel is not.
+- `zeros of either sign`: the sign of a zero is all that differs, and eager's comes out of the file when sums of zeros,
+  and choices between zeros of both signs, have another one; ONNX names neither.
 - `torch's own decomposition`: torch, with its operators decomposed, has the file's value and not eager's, and NaN or an
   infinity is among the program's numbers, or the sign of a zero is all that differs. Fused kernels of eager say
   something else about these than their formulas.
@@ -24,6 +27,10 @@ from hunt.compare import ZERO_SIGN, Allowance, difference, wrong
 from hunt.programs import Program, Tensors
 
 UPSTREAM, DECOMPOSED, OVERFLOW = "upstream", "torch's own decomposition", "overflow"
+ZEROS = "zeros of either sign"
+_IDEAL = "ideal"
+_SIGNS = (1.0, -1.0, 0.0, 0.0, 0.0, 0.0)
+"""Open zeros all positive, all negative, or by chance."""
 _HUGE = 1e12
 _CONSTANTS = 1e-6
 """The widened file keeps constants that were rounded to float32."""
@@ -79,7 +86,7 @@ class Excuses:
             return allowance, ()
         if expected.shape != actual.shape or expected.is_complex():
             return self._of_all(output, place, expected, actual, allowance)
-        for reason in (UPSTREAM, DECOMPOSED, OVERFLOW):
+        for reason in (UPSTREAM, ZEROS, DECOMPOSED, OVERFLOW):
             left = _any(wrong(expected, actual, allowance), expected)
             if not bool(left.any()):
                 break
@@ -94,9 +101,10 @@ class Excuses:
         self, output: int, place: int, expected: torch.Tensor, actual: torch.Tensor, allowance: Allowance
     ) -> tuple[Allowance, tuple[str, ...]]:
         """The same for a result that has no elements to compare one by one: all of it or nothing."""
-        found = self._at(UPSTREAM, output)
-        if found is not None and difference(expected, found, allowance) is None:
-            return Allowance(None, None, None), (UPSTREAM,)
+        for evaluator in (UPSTREAM, _IDEAL):
+            found = self._at(evaluator, output)
+            if found is not None and difference(expected, found, allowance) is None:
+                return Allowance(None, None, None), (UPSTREAM,)
         found = self._at(DECOMPOSED, place) if self._has.special else None
         if found is not None and difference(found, actual) is None:
             return Allowance(None, None, None), (DECOMPOSED,)
@@ -113,28 +121,41 @@ class Excuses:
     ) -> torch.Tensor:
         nothing = torch.zeros(expected.shape, dtype=torch.bool)
         if reason == UPSTREAM:
-            found = self._at(reason, output)
-            fits = found is not None and (found.shape, found.dtype) == (expected.shape, expected.dtype)
-            return ~_any(wrong(expected, found, allowance), expected) if found is not None and fits else nothing
+            by_reference = self._agrees(self._at(reason, output), expected, allowance)
+            if bool((by_reference | ~_any(wrong(expected, actual, allowance), expected)).all()):
+                return by_reference
+            return by_reference | self._agrees(self._at(_IDEAL, output), expected, allowance)
+        if reason == ZEROS:
+            zeros = wrong(expected, actual, allowance).get(ZERO_SIGN, nothing)
+            for index in range(len(_SIGNS) if bool(zeros.any()) else 0):
+                nothing = nothing | zeros & self._agrees(self._at(f"{ZEROS} {index}", output), expected, allowance)
+            return nothing
         if reason == DECOMPOSED:
             zeros = wrong(expected, actual, allowance).get(ZERO_SIGN, nothing)
             if not self._has.special and not bool(zeros.any()):
                 return nothing
             found = self._at(reason, place)
-            fits = found is not None and (found.shape, found.dtype) == (expected.shape, expected.dtype)
-            agrees = ~_any(wrong(found, actual, allowance), expected) if found is not None and fits else nothing
+            agrees = nothing if found is None else self._agrees(actual, found, allowance)
             return agrees if self._has.special else agrees & zeros
         if not self._has.huge:
             return nothing
         wide, exact = self._at(reason, output), self._at("exact", place)
         if wide is None or exact is None or wide.shape != exact.shape or exact.shape != expected.shape:
             return nothing
-        if wide.dtype != exact.dtype:
+        if wide.dtype != exact.dtype and not (wide.is_floating_point() and exact.is_floating_point()):
             return nothing
+        wide = wide.to(exact.dtype)  # which the program may have named
         slack = exact.double().abs().nan_to_num(0.0, 0.0, 0.0) * _CONSTANTS
         agrees = ~_any(wrong(exact, wide, Allowance(slack, nothing, None)), expected)
         special = ~torch.isfinite(expected) | ~torch.isfinite(actual) if expected.is_floating_point() else ~nothing
         return agrees & (special | (exact.double().abs() > _HUGE))
+
+    @staticmethod
+    def _agrees(found: torch.Tensor | None, like: torch.Tensor, allowance: Allowance) -> torch.Tensor:
+        """Where a result is what it is held against; nowhere when there is none."""
+        if found is None or (found.shape, found.dtype) != (like.shape, like.dtype):
+            return torch.zeros(like.shape, dtype=torch.bool)
+        return ~_any(wrong(like, found, allowance), like)
 
     def silence(self) -> str:
         """Why the reference evaluator says nothing, if it does not."""
@@ -164,6 +185,11 @@ class Excuses:
     def _run(self, reason: str) -> list[torch.Tensor]:
         if reason == UPSTREAM:
             return self._files.run(runs.REFERENCE, self._program, self._values)
+        if reason == _IDEAL:
+            return self._files.run(runs.IDEAL, self._program, self._values)
+        if reason.startswith(ZEROS):
+            index = int(reason.removeprefix(ZEROS))
+            return self._files.ideal(self._program, self._values, sign=_SIGNS[index], seed=index)
         if reason == DECOMPOSED:
             return runs.decomposed(self._program, self._exported, self._values)
         if reason == OVERFLOW:

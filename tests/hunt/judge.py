@@ -15,8 +15,8 @@ A program and its cases arrive, a `Finding` leaves. Outcomes:
 | `raw error` | the export ended in an error that is not one of ours | ours |
 | `crash`, `timeout` | the process died, or took too long | ours |
 | `zero sign` | only the sign of a zero is wrong, by the reference evaluator too | ours |
-| `declared` | at NaN and infinities torch disagrees with itself, or numbers overflow on the way (`excuses.py`) | |
-| `upstream` | the reference evaluator agrees with eager, onnxruntime does not | onnxruntime |
+| `declared` | ONNX leaves a zero's sign open, torch disagrees with itself, or numbers overflow (`excuses.py`) | |
+| `upstream` | the reference evaluator agrees with eager, as it is or node by node; onnxruntime does not | onnxruntime |
 | `reference` | onnxruntime agrees with eager, the reference evaluator does not | onnx |
 """
 
@@ -219,7 +219,10 @@ def _blamed(
     failed = [one for one in left.values() if isinstance(one, Exception)]
     only = "optimised only: " if list(left) == [runs.OPTIMISED] else ""
     if failed:
-        return Finding("not running", only + _words(failed[0]), f"{where}: {_line(failed[0])}", index)
+        upstream = not only and _fails_of_other_numbers(files, program, case, wanted, allowed)
+        return Finding(
+            "upstream" if upstream else "not running", only + _words(failed[0]), f"{where}: {_line(failed[0])}", index
+        )
     excuses = Excuses(program, exported, files, case.values)
     reasons: list[str] = []
     standing: tuple[int, Difference] | None = None
@@ -245,6 +248,20 @@ def _blamed(
     detail += excuses.silence() + (SPECIAL_ON_THE_WAY if excuses.special else "")
     outcome = "assumed" if exported.assumed else "warned" if exported.warned else "silent"
     return Finding(outcome, one.kind, detail, index, output)
+
+
+def _fails_of_other_numbers(
+    files: runs.Files, program: Program, case: Case, wanted: list[torch.Tensor], allowed: list[Allowance]
+) -> bool:
+    """Whether a node fails only at numbers that another kernel got wrong.
+
+    That is so where every node runs alone in onnxruntime on the right numbers, and these make eager's results.
+    """
+    try:
+        right = files.ideal(program, case.values, alone=True)
+    except Exception:  # a node does not run
+        return False
+    return all(difference(*three) is None for three in zip(wanted, right, allowed, strict=True))
 
 
 def _zeros_move(program: Program, case: Case, expected: list[torch.Tensor]) -> bool:

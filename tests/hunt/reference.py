@@ -4,6 +4,7 @@ A model and feeds arrive, arrays leave. What is mended, each against the operato
 
 | operator | the evaluator of onnx 1.23 |
 |---|---|
+| AveragePool | leaves NaN out of the average |
 | GatherElements | refuses a negative axis, and an axis of more than 32 elements |
 | GridSample | has the words of opset 20 for its modes only, not those before |
 | MaxPool | NaN gives the largest of the rest, unlike ReduceMax and Max; padding at a stride of 1 fails |
@@ -24,15 +25,27 @@ import onnx.reference
 import torch
 from onnx import TensorProto, numpy_helper
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops import op_grid_sample, op_max_pool
+from onnx.reference.ops import op_average_pool, op_grid_sample, op_max_pool
 from torch.nn import functional as F  # noqa: N812
 
 from batch_export.numbers.values import RawTensor
 
-_OnnxGridSample: Any = op_grid_sample.GridSample  # without types of its own
+_OnnxAveragePool: Any = op_average_pool.AveragePool_19  # without types of its own
+_OnnxGridSample: Any = op_grid_sample.GridSample
 _OnnxMaxPool: Any = op_max_pool.MaxPool
 
 _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+class AveragePool(_OnnxAveragePool):  # type: ignore[misc]
+    """The average of each window; NaN where there is one, as in ReduceMean."""
+
+    op_domain = ""
+
+    def _run(self, x: Any, **attributes: Any) -> tuple[Any, ...]:
+        lost = np.isnan(x.astype(np.float64))
+        average = super()._run(np.where(lost, x.dtype.type(0), x), **attributes)[0]
+        return (np.where(super()._run(lost.astype(x.dtype), **attributes)[0] > 0, x.dtype.type(np.nan), average),)
 
 
 class GatherElements(OpRun):
@@ -83,11 +96,15 @@ class GridSample(_OnnxGridSample):  # type: ignore[misc]
         return result
 
 
+MENDED: tuple[type[OpRun], ...] = (AveragePool, GatherElements, GridSample, MaxPool)
+"""Operators in place of the evaluator's own."""
+
+
 class Reference:
     """A model in the reference evaluator."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=[GatherElements, GridSample, MaxPool])
+        self._evaluator = onnx.reference.ReferenceEvaluator(model, new_ops=list(MENDED))
 
     def run(self, feeds: Mapping[str, Any]) -> list[torch.Tensor]:
         """The outputs; arrays, and bits of bfloat16, are fed.
@@ -95,18 +112,20 @@ class Reference:
         Raises:
             Exception: whatever the evaluator raises.
         """
-        given = {name: _array(one) for name, one in feeds.items()}
+        given = {name: as_array(one) for name, one in feeds.items()}
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results = self._evaluator.run(None, given)
-        return [_tensor(np.asarray(one)) for one in results]
+        return [as_tensor(np.asarray(one)) for one in results]
 
 
-def _array(value: Any) -> Any:
+def as_array(value: Any) -> Any:
+    """A feed as numpy has it."""
     return value.bits.view(ml_dtypes.bfloat16) if isinstance(value, RawTensor) else value
 
 
-def _tensor(array: Any) -> torch.Tensor:
+def as_tensor(array: Any) -> torch.Tensor:
+    """A result as torch has it."""
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(np.array(array))
@@ -114,7 +133,7 @@ def _tensor(array: Any) -> torch.Tensor:
 
 def wide(value: Any) -> Any:
     """A feed of the widened model."""
-    array = _array(value)
+    array = as_array(value)
     return array.astype(np.float64) if array.dtype.kind in "fV" else array
 
 

@@ -25,11 +25,13 @@ from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
+from hunt.ideal import Ideal
 from hunt.programs import Program, Tensors, arguments, dynamic_shapes, module
 from hunt.reference import Reference, wide, widened
 
 OPTIMISED, PLAIN = "onnxruntime", "onnxruntime without optimisation"
 REFERENCE = "onnx.reference"
+IDEAL = "onnx.reference, each node rounded once"
 _PROVIDERS = {
     OPTIMISED: ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider"),
     PLAIN: ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider", graph_optimization="disabled"),
@@ -169,6 +171,8 @@ class Files:
         feeds = {name: to_value(values[leaf.name]) for name, leaf in zip(self._names, program.inputs, strict=True)}
         if runtime == REFERENCE:
             return self._reference(feeds)
+        if runtime == IDEAL:
+            return self.ideal(program, values)
         if runtime not in self._open:
             with tempfile.TemporaryDirectory(dir=_SCRATCH) as folder:
                 path = Path(folder) / "model.onnx"
@@ -182,6 +186,17 @@ class Files:
             self._open[REFERENCE] = Reference(self._exported.proto)
         results: list[torch.Tensor] = self._open[REFERENCE].run(_as_pairs(feeds))
         return results
+
+    def ideal(
+        self, program: Program, values: Tensors, *, sign: float | None = None, seed: int = 0, alone: bool = False
+    ) -> list[torch.Tensor]:
+        """The outputs as `run` gives them of `IDEAL`, and with what else `ideal.py` can be asked for.
+
+        Raises:
+            Exception: whatever a node raises.
+        """
+        feeds = {name: to_value(values[leaf.name]) for name, leaf in zip(self._names, program.inputs, strict=True)}
+        return Ideal(self._exported.proto, sign=sign, seed=seed, alone=alone).run(_as_pairs(feeds))
 
     def widened(self, program: Program, values: Tensors) -> list[torch.Tensor]:
         """The outputs of the same file in float64, by the reference evaluator.

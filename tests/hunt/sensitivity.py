@@ -182,7 +182,16 @@ def _antialiases_to_one_column(func: Any, args: Any) -> bool:
     return bool(args[1]) and args[1][-1] == 1
 
 
+def _fills_nothing(func: Any, args: Any) -> bool:
+    """torch then takes any index (docs/upstream.md)."""
+    if func._schema.name not in ("aten::index_fill", "aten::index_fill_") or args[0].numel():
+        return False
+    size = args[0].shape[args[1]] if args[0].dim() else 1
+    return bool(((args[2] >= size) | (args[2] < -size)).any())
+
+
 _UNDEFINED = (
+    _fills_nothing,
     _asks_for_the_sign_of_nan,
     _sorts_nan,
     _reads_what_it_writes,
@@ -246,8 +255,9 @@ _EITHER_ZERO = {
 }
 
 
-_SELDOM_EXACT = ("lgamma", "digamma", "special_", "erfinv", "polygamma", "logaddexp")
-"""An exact result, such as the 0 of lgamma(1), is what a sum of rounded terms happens to give."""
+_SELDOM_EXACT = ("lgamma", "digamma", "special_", "erfinv", "polygamma", "logaddexp", "_fft_")
+"""An exact result, such as the 0 of lgamma(1), is what a sum of rounded terms happens to give; in a transform of
+float64 large terms cancel and leave few digits."""
 
 
 def _moves_nothing(func: Any) -> bool:

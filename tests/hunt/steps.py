@@ -48,7 +48,10 @@ def _compared(program: Program, values: Tensors, given: Tensors) -> list[str]:
 
 
 def _is_right(step: Step, reads: Tensors, given: Tensors) -> bool:
-    """Whether the file's results of one step are eager's of the same numbers, as far as the step alone rounds."""
+    """Whether the file's results of one step are eager's of the same numbers, as far as the step alone rounds.
+
+    Where they are not, but the step's own file has them once each node rounds correctly, onnxruntime is wrong.
+    """
     leaves = tuple(Leaf(name, str(one.dtype).removeprefix("torch."), tuple(one.shape)) for name, one in reads.items())
     alone = Program(leaves, (step,), step.writes)
     expected = runs.eager(alone, reads)
@@ -56,10 +59,15 @@ def _is_right(step: Step, reads: Tensors, given: Tensors) -> bool:
     if all(_agree(one, other) for one, other in zip(expected, actual, strict=False)):
         return True
     allowed = allowances_of(alone, Case(reads, {}, ""), expected)
-    return allowed is None or all(
-        difference(one, other, allowance) is None
-        for one, other, allowance in zip(expected, actual, allowed, strict=False)
-    )
+    if allowed is None:
+        return True
+    for given_by in (
+        actual,
+        runs.Files(runs.export(alone, reads)).run(runs.IDEAL, alone, reads),
+    ):  # or onnxruntime is wrong
+        if all(difference(*three) is None for three in zip(expected, given_by, allowed, strict=False)):
+            return True
+    return False
 
 
 def _agree(expected: torch.Tensor, actual: torch.Tensor) -> bool:

@@ -106,7 +106,7 @@ def _cause(
     outcome = small.outcome
     cause = name_of(subject, small)
     judged = (subject.program, subject.cases[0].values, subject.cases[-1].values)
-    if outcome in ("silent", "zero sign") and declared(small.detail, steps.wrong_steps(*judged)):
+    if outcome in ("silent", "warned", "zero sign") and declared(small.detail, steps.wrong_steps(*judged)):
         outcome = "declared"
         cause = f"{outcome} | {cause.split(' | ', 1)[1]}"
     return {

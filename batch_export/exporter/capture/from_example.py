@@ -20,6 +20,7 @@ from batch_export.exporter.capture import assumptions
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
+from batch_export.exporter.capture.data_functions import data_functions
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
@@ -30,6 +31,7 @@ from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
@@ -98,7 +100,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                 lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 scans = free_scans() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
                 checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
-                with mode as is_oblivious, lengths, scans, checks, known_constants(), masks_of_one():
+                data = data_functions() if name == NON_STRICT else contextlib.nullcontext()
+                with mode as is_oblivious, lengths, scans, checks, data, known_constants(), masks_of_one():
                     program = _run_again(name, strategy, module, args, kwargs, asked.torch_form)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
@@ -159,6 +162,7 @@ def _run(
         in_onnx_export(),
         fake_quantisation(),
         recurrent_shapes(),
+        packed_sequences(),
         torch.no_grad(),
         unset_fake_temporarily(),
         own_levels(),

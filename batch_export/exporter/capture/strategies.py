@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.jit._trace import TracerWarning
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
-from batch_export.exporter.capture import torchscript, transforms
+from batch_export.exporter.capture import grad_modes, torchscript, transforms
 from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import is_users
 
@@ -56,7 +57,7 @@ class Assumption:
 def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
         try:
-            with transforms.own_levels():
+            with transforms.own_levels(), grad_modes.left_out():
                 program = torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
         except Exception as error:
             if not transforms.failed_in_transform(error):
@@ -155,14 +156,17 @@ def _quoted(file: str, line: int) -> str:
 
 
 def decision_on_data(error: BaseException | None) -> Assumption | None:
-    """The decision by data that a capture failed at; None if it failed of something else."""
+    """The decision by data that a capture failed at; None if it failed of something else.
+
+    An operator that answers with a number of Python (`torch.equal`) makes one as well, of which a trace says nothing.
+    """
     seen = error
-    while seen is not None and not isinstance(seen, GuardOnDataDependentSymNode):
+    while seen is not None and not isinstance(seen, (GuardOnDataDependentSymNode, DataDependentOutputException)):
         seen = seen.__cause__ or seen.__context__
     if seen is None:
         return None
     frames = [one for one in traceback.extract_tb(seen.__traceback__) if is_users(one.filename)]
     if not frames:
-        return Assumption(f"`{seen.cond}`")
+        return Assumption(f"`{seen.func if isinstance(seen, DataDependentOutputException) else seen.cond}`")
     last = frames[-1]
     return Assumption(_quoted(last.filename, last.lineno or 0), f"{last.filename}:{last.lineno}")

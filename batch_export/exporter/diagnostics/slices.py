@@ -17,6 +17,7 @@ import onnx
 from batch_export.numbers.values import RawTensor, Value
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
+from batch_export.runtime.structures import tensors
 
 _ELEMENT_TYPES = {
     "bfloat16": onnx.TensorProto.BFLOAT16,
@@ -141,7 +142,7 @@ class SlicedFile:
         session = open_session(path, provider)
         try:
             given = {**feeds, **(fed or {})}
-            values = session.run({name: given[name] for name in session.input_names})
+            values = tensors(outputs, session.run({name: given[name] for name in session.input_names}))
         finally:
             session.close()
             path.unlink()

@@ -23,7 +23,7 @@ _TERMS, _FAR_TERMS = 40, 20
 _GAMMA = 0.57721566490153286061
 
 
-def _series(coefficients: Sequence[float], of: RecordedValue) -> RecordedValue:
+def series(coefficients: Sequence[float], of: RecordedValue) -> RecordedValue:
     """The sum of `coefficients[k] * of ** k`, in a few nodes however many there are."""
     powers = op.Pow(op.Unsqueeze(of, [-1]), _numbers([float(power) for power in range(len(coefficients))]))
     return op.Squeeze(op.MatMul(powers, op.Unsqueeze(_numbers(coefficients), [1])), [-1])
@@ -41,7 +41,7 @@ def _first_kind(x: RecordedValue, order: int, sign: float) -> RecordedValue:
     """J (sign -1) or I (sign 1) of a small argument."""
     half = op.Mul(x, number(0.5))
     terms = [sign**k / (math.factorial(k) * math.factorial(k + order)) for k in range(_TERMS)]
-    total = _series(terms, op.Mul(half, half))
+    total = series(terms, op.Mul(half, half))
     return op.Mul(half, total) if order else total
 
 
@@ -52,12 +52,12 @@ def _second_kind(x: RecordedValue, order: int, sign: float) -> RecordedValue:
     growing = op.Mul(op.Log(half), _first_kind(x, order, sign))
     if not order:
         weights = [sign**k * (_GAMMA - _harmonic(k)) / math.factorial(k) ** 2 for k in range(_TERMS)]
-        return op.Add(growing, _series(weights, square))
+        return op.Add(growing, series(weights, square))
     weights = [
         sign**k * (_harmonic(k) + _harmonic(k + 1) - 2.0 * _GAMMA) / (math.factorial(k) * math.factorial(k + 1))
         for k in range(_TERMS)
     ]
-    rest = op.Sub(growing, op.Mul(op.Mul(half, number(0.5)), _series(weights, square)))
+    rest = op.Sub(growing, op.Mul(op.Mul(half, number(0.5)), series(weights, square)))
     return op.Add(rest, op.Div(number(sign), x))
 
 
@@ -73,8 +73,8 @@ def _waves(x: RecordedValue, order: int) -> tuple[RecordedValue, RecordedValue]:
     terms = _hankel(order)
     inverse = op.Reciprocal(x)
     square = op.Mul(inverse, inverse)
-    even = _series([(-1.0) ** k * term for k, term in enumerate(terms[::2])], square)
-    odd = op.Mul(inverse, _series([(-1.0) ** k * term for k, term in enumerate(terms[1::2])], square))
+    even = series([(-1.0) ** k * term for k, term in enumerate(terms[::2])], square)
+    odd = op.Mul(inverse, series([(-1.0) ** k * term for k, term in enumerate(terms[1::2])], square))
     total, difference = op.Add(op.Sin(x), op.Cos(x)), op.Sub(op.Sin(x), op.Cos(x))
     cosine, sine = (difference, op.Neg(total)) if order else (total, difference)
     scale = op.Sqrt(op.Mul(inverse, number(1.0 / math.pi)))
@@ -106,7 +106,7 @@ def _modified_second(self: ir.Value, order: int, scaled: bool) -> RecordedValue:
     near = _second_kind(small, order, 1.0)
     near = near if order else op.Neg(near)
     inverse = op.Reciprocal(large)
-    far = op.Mul(op.Sqrt(op.Mul(inverse, number(math.pi / 2.0))), _series(_hankel(order), inverse))
+    far = op.Mul(op.Sqrt(op.Mul(inverse, number(math.pi / 2.0))), series(_hankel(order), inverse))
     if scaled:
         near = op.Mul(near, op.Exp(small))
     else:

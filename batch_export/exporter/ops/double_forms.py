@@ -74,6 +74,35 @@ def _layer_normalised(
     return normal if bias is None else op.Add(normal, bias), mean, inverse
 
 
+def _by_root_mean_square(
+    x: ir.Value, scale: ir.Value, axis: int = -1, epsilon: float = 1e-5, **_: object
+) -> RecordedValue | None:
+    """None where float32, which the attribute is, holds the epsilon."""
+    if _is_single(epsilon):
+        return None
+    count = axes.rank(x)
+    square = op.ReduceMean(op.Mul(x, x), list(range(axis % count, count)), keepdims=1)
+    return op.Mul(op.Div(x, op.Sqrt(op.Add(square, axes.like(epsilon, x)))), scale)
+
+
+def _by_running_statistics(
+    x: ir.Value,
+    scale: ir.Value,
+    bias: ir.Value,
+    mean: ir.Value,
+    variance: ir.Value,
+    epsilon: float = 1e-5,
+    training_mode: int = 0,
+    **_: object,
+) -> RecordedValue | None:
+    """None where float32, which the attribute is, holds the epsilon, and where it is not given the statistics."""
+    if training_mode or _is_single(epsilon):
+        return None
+    behind = [-1, *[1] * (axes.rank(x) - 2)]
+    factor = op.Div(scale, op.Sqrt(op.Add(variance, axes.like(epsilon, x))))
+    return op.Add(op.Mul(op.Sub(x, op.Reshape(mean, behind)), op.Reshape(factor, behind)), op.Reshape(bias, behind))
+
+
 def _averaged(x: ir.Value) -> RecordedValue:
     return op.ReduceMean(x, _spatial(x), keepdims=1)
 
@@ -102,6 +131,7 @@ FORMS: Mapping[str, Callable[..., RecordedValue | tuple[RecordedValue, ...] | No
     "Atan": doubles.atan,
     "Atanh": doubles.atanh,
     "AveragePool": windows.average_pool,
+    "BatchNormalization": _by_running_statistics,
     "Celu": doubles.celu,
     "Conv": windows.convolution,
     "ConvTranspose": windows.transposed_convolution,
@@ -119,6 +149,7 @@ FORMS: Mapping[str, Callable[..., RecordedValue | tuple[RecordedValue, ...] | No
     "LeakyRelu": _leaky,
     "Mish": doubles.mish,
     "PRelu": doubles.prelu,
+    "RMSNormalization": _by_root_mean_square,
     "Selu": _selu,
     "Sinh": doubles.sinh,
     "Softplus": stable.softplus_of,

@@ -93,7 +93,7 @@ def _terms(self: ir.Value) -> int:
     return _TERMS if self.dtype == ir.DataType.DOUBLE else _SINGLE_TERMS
 
 
-def _complement(x: ir.Value, terms: int) -> RecordedValue:
+def complement(x: ir.Value, terms: int = _TERMS) -> RecordedValue:
     """erfc of float64 numbers."""
     size = op.Abs(x)
     positive = op.Mul(op.Exp(op.Neg(op.Mul(x, x))), _erfcx_positive(size, terms))
@@ -107,7 +107,7 @@ def error_function(x: ir.Value) -> RecordedValue:
     square = op.Min(op.Mul(x, x), number(1.0))
     taylor = tuple((-1.0) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(19, -1, -1))
     near = op.Mul(op.Mul(x, number(2.0 / math.sqrt(math.pi))), polynomial(taylor, square))
-    return op.Where(op.Greater(op.Abs(x), number(1.0)), op.Sub(number(1.0), _complement(x, _TERMS)), near)
+    return op.Where(op.Greater(op.Abs(x), number(1.0)), op.Sub(number(1.0), complement(x, _TERMS)), near)
 
 
 @lowering("aten::erf", "aten::special_erf", "prims::erf")
@@ -119,7 +119,7 @@ def erf(self: ir.Value) -> RecordedValue:
 @lowering("aten::erfc", "aten::special_erfc", "prims::erfc")
 def erfc(self: ir.Value) -> RecordedValue:
     """1 - erf(x), without cancellation."""
-    return back(_complement(double(as_float(self)), _terms(self)), self)
+    return back(complement(double(as_float(self)), _terms(self)), self)
 
 
 @lowering("aten::special_erfcx", "prims::erfcx")
@@ -138,7 +138,7 @@ def _erfcx(x: ir.Value, terms: int) -> RecordedValue:
 def ndtr(self: ir.Value) -> RecordedValue:
     """The normal distribution function."""
     if self.dtype == ir.DataType.DOUBLE:
-        return op.Mul(number(0.5), _complement(op.Mul(self, number(-math.sqrt(0.5))), _terms(self)))
+        return op.Mul(number(0.5), complement(op.Mul(self, number(-math.sqrt(0.5))), _terms(self)))
     data = as_float(self)
     error = op.Erf(op.Mul(data, axes.like(math.sqrt(0.5), data)))
     return op.Mul(op.Add(error, axes.like(1.0, data)), axes.like(0.5, data))
@@ -174,7 +174,7 @@ def _improved(guess: ir.Value, x: ir.Value) -> RecordedValue:
     """A step of Newton towards erf(guess) = x, by the complement where erf is close to 1."""
     size, target = op.Abs(guess), op.Abs(x)
     near = op.Sub(error_function(size), target)
-    far = op.Sub(op.Sub(number(1.0), target), _complement(size, _TERMS))
+    far = op.Sub(op.Sub(number(1.0), target), complement(size, _TERMS))
     rest = op.Where(op.Less(target, number(0.5)), near, far)
     slope = op.Mul(op.Exp(op.Neg(op.Mul(size, size))), number(2.0 / math.sqrt(math.pi)))
     better = op.Sub(size, op.Div(rest, slope))

@@ -189,7 +189,7 @@ def _with_statistics(
     return out, mean, inverse, new_mean, new_var
 
 
-@lowering("aten::native_batch_norm", "aten::_native_batch_norm_legit")
+@lowering("aten::native_batch_norm")
 def native_batch_norm(
     input: ir.Value,
     weight: ir.Value | None,
@@ -204,7 +204,7 @@ def native_batch_norm(
     return _with_statistics(input, weight, bias, running_mean, running_var, training, momentum, eps)[:3]
 
 
-@lowering("aten::_native_batch_norm_legit_functional")
+@lowering("aten::_native_batch_norm_legit", "aten::_native_batch_norm_legit_functional")
 def native_batch_norm_functional(
     input: ir.Value,
     weight: ir.Value | None,

@@ -5,11 +5,12 @@ torch decomposes cells in C++, which fixes symbolic sizes on the way; the formul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
@@ -254,6 +255,50 @@ def rnn_relu(
     return _layers(_RELU, input, [hx], params, has_biases, num_layers, drop, bidirectional, batch_first)
 
 
+@lowering("batch_export_recurrent::lstm")
+def lstm_of_lengths(
+    input: ir.Value,
+    lengths: ir.Value,
+    hx: Sequence[ir.Value],
+    params: Sequence[ir.Value],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[ir.Value, ...]:
+    """LSTM layers over `float[length, batch, size]`, of each sequence so many steps."""
+    if len(params) != num_layers * (2 if bidirectional else 1) * (4 if has_biases else 2):
+        raise TranslationError(
+            "packed sequences in an LSTM with `proj_size` are not translated. Next step: mask the padded output instead"
+        )
+    drop = dropout if train else 0.0
+    return _layers(_LSTM, input, hx, params, has_biases, num_layers, drop, bidirectional, False, lengths)
+
+
+def _of_lengths(kind: _Kind) -> Callable[..., tuple[ir.Value, ...]]:
+    def layers(
+        input: ir.Value,
+        lengths: ir.Value,
+        hx: ir.Value,
+        params: Sequence[ir.Value],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+    ) -> tuple[ir.Value, ...]:
+        drop = dropout if train else 0.0
+        return _layers(kind, input, [hx], params, has_biases, num_layers, drop, bidirectional, False, lengths)
+
+    return layers
+
+
+gru_of_lengths = lowering("batch_export_recurrent::gru")(_of_lengths(_GRU))
+rnn_tanh_of_lengths = lowering("batch_export_recurrent::rnn_tanh")(_of_lengths(_TANH))
+rnn_relu_of_lengths = lowering("batch_export_recurrent::rnn_relu")(_of_lengths(_RELU))
+
+
 def _layers(
     kind: _Kind,
     input: ir.Value,
@@ -264,6 +309,7 @@ def _layers(
     dropout: float,
     bidirectional: bool,
     batch_first: bool,
+    lengths: ir.Value | None = None,
 ) -> tuple[ir.Value, ...]:
     """One node for each layer, `float[length, batch, size]` between them: the outputs, then the last states."""
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
@@ -272,6 +318,7 @@ def _layers(
     starts = [kept.padded(state, 1) for state in states]
     data = op.Transpose(data, perm=[1, 0, 2]) if batch_first else data
     hidden = axes.fixed_size(params[1], 1)
+    until = None if lengths is None else _until(op.Cast(lengths, to=ir.DataType.INT32), kept)
     ends: list[list[RecordedValue]] = [[] for _ in starts]
     for layer in range(num_layers):
         first = layer * directions
@@ -289,7 +336,7 @@ def _layers(
             data,
             *stacked,
             biases,
-            None,
+            until,
             *begin,
             direction="bidirectional" if bidirectional else "forward",
             hidden_size=hidden,
@@ -308,6 +355,12 @@ def _layers(
     data = op.Transpose(data, perm=[1, 0, 2]) if batch_first else data
     joined = [op.Concat(*found, axis=0) if len(found) > 1 else found[0] for found in ends]
     return (kept.cut(data, kept.axis), *(kept.cut(one, 1) for one in joined))
+
+
+def _until(lengths: ir.Value, kept: _Batch) -> ir.Value:
+    """The lengths as the operators take them: `int32[batch]`, none of them 0."""
+    padded = kept.padded(lengths, 0)
+    return lengths if padded is lengths else op.Max(padded, op.Constant(value=ir.tensor([1], dtype=ir.DataType.INT32)))
 
 
 def _ordered(parameter: ir.Value, kind: _Kind) -> ir.Value:

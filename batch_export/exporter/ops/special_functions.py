@@ -31,7 +31,7 @@ _LANCZOS = (
 )
 
 
-def _log_gamma(x: ir.Value) -> RecordedValue:
+def log_gamma(x: ir.Value) -> RecordedValue:
     """log |gamma(x)| of doubles, by reflection below one half."""
     reflected = op.Less(x, number(0.5))
     z = op.Sub(op.Where(reflected, op.Sub(number(1.0), x), x), number(1.0))
@@ -50,7 +50,7 @@ def _log_gamma(x: ir.Value) -> RecordedValue:
 @lowering("aten::lgamma", "prims::lgamma")
 def lgamma(self: ir.Value) -> RecordedValue:
     """The logarithm of |gamma|; infinite at 0, -1, -2, ..."""
-    return back(_log_gamma(double(self)), self)
+    return back(log_gamma(double(self)), self)
 
 
 def _digamma(x: ir.Value) -> RecordedValue:

@@ -81,12 +81,14 @@ def _extreme(reduce: Callable[..., RecordedValue], self: ir.Value, dim: Sequence
 
 
 @lowering("aten::unbind.int")
-def unbind(self: ir.Value, dim: int = 0) -> RecordedValue | list[RecordedValue]:
-    """The slices along an axis of fixed size, each without that axis."""
+def unbind(self: ir.Value, dim: int = 0, count: int | None = None) -> list[RecordedValue]:
+    """The slices along an axis, each without that axis; `operator.py` counts them, which a free axis does not tell."""
     assert self.shape is not None
-    count = self.shape[dim]
-    if not isinstance(count, int):
-        return op.SplitToSequence(self, axis=dim, keepdims=0)
+    size = self.shape[dim]
+    if not isinstance(size, int):
+        assert count is not None
+        return [op.Gather(self, op.Constant(value_int=index), axis=dim) for index in range(count)]
+    count = size
     if count == 1:
         return [op.Squeeze(self, [dim])]
     pieces = op.Split(self, [1] * count, axis=dim)

@@ -41,6 +41,7 @@ from batch_export.numbers.values import Value
 from batch_export.runtime.ort import NEWEST_OPSET, OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.reference import ReferenceSession
+from batch_export.runtime.structures import tensors
 
 _CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
 
@@ -151,7 +152,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         if self._session is None:
             self.initialize_inference_session()
         if isinstance(self._session, (OrtSession, ReferenceSession)):
-            return [to_tensor(value) for value in self._session.run(feeds)]
+            return list(map(to_tensor, tensors(self._session.output_names, self._session.run(feeds))))
         return [to_tensor(value) for value in self._session.run(None, feeds)]
 
     def call_reference(self, *args: object, **kwargs: object) -> Outputs:
@@ -160,7 +161,9 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
             path = Path(folder) / "model.onnx"
             self.save(path, external_data=True)
-            return Outputs.of([to_tensor(value) for value in ReferenceSession(path).run(feeds)], self.output_kinds)
+            session = ReferenceSession(path)
+            values = tensors(session.output_names, session.run(feeds))
+            return Outputs.of([to_tensor(value) for value in values], self.output_kinds)
 
     def _feeds(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Value]:
         tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)

@@ -28,6 +28,7 @@ from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.values import Value
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
+from batch_export.runtime.structures import tensors
 from batch_export.words import error_line
 
 Subject = torch.nn.Module | torch.export.ExportedProgram
@@ -84,9 +85,9 @@ def symptom_of(
         except Exception as error:
             return _failed(error.__cause__ or error, "load", verbose)
         try:
-            tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-            feeds = dict(zip(session.input_names, map(_as_input, tensors), strict=False))
-            outputs = session.run(feeds)
+            given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+            feeds = dict(zip(session.input_names, map(_as_input, given), strict=False))
+            outputs = tensors(session.output_names, session.run(feeds))
         except Exception as error:
             return _failed(error, "run", verbose)
         finally:

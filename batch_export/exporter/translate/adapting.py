@@ -14,6 +14,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from batch_export.errors import TranslationError
 from batch_export.exporter.graph import promote
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import contractions, double_forms
@@ -89,3 +90,20 @@ def is_empty(fake: object) -> TypeGuard[torch.Tensor]:
     sizes: list[object] = list(fake.shape)
     by_data = any(free_unbacked_symbols(size) for size in sizes)
     return 0 in [size for size in sizes if isinstance(size, int)] and not by_data
+
+
+def counted(
+    arguments: Sequence[object], kwargs: Mapping[str, object], given: Sequence[object], slices: Sequence[object]
+) -> list[object]:
+    """The arguments of `unbind` with the number of slices, which a free axis does not tell.
+
+    Raises:
+        TranslationError: where torch computed the rest of the program with slices that keep their axis.
+    """
+    whole, first = given[0], slices[0] if slices else None
+    if isinstance(whole, torch.Tensor) and isinstance(first, torch.Tensor) and first.dim() == whole.dim():
+        raise TranslationError(
+            "torch takes the slices of unbind along an axis of free size for pieces that keep the axis",
+            next_step="write x[0], x[1] for its slices, or keep the axis fixed",
+        )
+    return [arguments[0], kwargs.get("dim", arguments[1] if len(arguments) > 1 else 0), len(slices)]

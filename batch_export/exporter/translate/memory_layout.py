@@ -19,10 +19,25 @@ from batch_export.exporter.graph.operators import op
 READS_MEMORY = frozenset({"as_strided", "as_strided_copy"})
 """Operators whose result depends on strides."""
 
+IN_ORDER_ONLY = frozenset({"as_strided_scatter", "resize", "resize_as"})
+"""Operators whose result depends on strides, and which are translated for tensors in their own order only."""
+
 
 def is_in_order(fake: torch.Tensor) -> bool:
     """Whether the elements lie in memory in their own order, one beside the other."""
     return is_contiguous_or_false(fake)
+
+
+def require_order(fake: torch.Tensor, name: str) -> None:
+    """Holds that a tensor lies in memory in its own order, and begins there.
+
+    Raises:
+        TranslationError: if it does not.
+    """
+    if not is_in_order(fake) or not _is_zero(fake.storage_offset()):
+        raise TranslationError(
+            f"{name} of a tensor that does not lie in memory in its own order", next_step="call clone() before it"
+        )
 
 
 def in_memory_order(arguments: Sequence[Any], fake: torch.Tensor) -> list[Any]:

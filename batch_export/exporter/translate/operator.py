@@ -205,6 +205,8 @@ class OperatorTranslator:
         if base in memory_layout.READS_MEMORY and call.given and isinstance(call.given[0], torch.Tensor):
             arguments = memory_layout.in_memory_order([*arguments, *kwargs.values()], call.given[0])
             kwargs = {}
+        if base in memory_layout.IN_ORDER_ONLY and call.given and isinstance(call.given[0], torch.Tensor):
+            memory_layout.require_order(call.given[0], base)
         if base in _SPLITS and isinstance(fake, (list, tuple)):
             axis = kwargs.get("dim", call.args[2] if len(call.args) > 2 else 0)
             assert isinstance(axis, int)
@@ -216,6 +218,8 @@ class OperatorTranslator:
             if by_rule and how is not None and not all(isinstance(piece, int) for piece in pieces):
                 return self.conform(tensors.free_pieces(whole, base, how, axis, len(pieces)), fake, call.name)
             arguments, kwargs = [whole, [self.plain(piece) for piece in pieces], axis], {}
+        if base == "unbind" and isinstance(fake, (list, tuple)):
+            arguments, kwargs = adapting.counted(arguments, kwargs, call.given, fake), {}
         arguments, kwargs = adapting.floats_as_floats(call.target, arguments, kwargs)
         as_vector = function.origin == "torchlib" and adapting.is_scalar_along_an_axis(call.target, arguments, fake)
         if as_vector:

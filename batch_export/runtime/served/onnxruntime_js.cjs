@@ -117,4 +117,5 @@ class Opened {
   }
 }
 
+exports.externalFiles = externalFiles;
 exports.connect = (settings) => new Engine(settings);

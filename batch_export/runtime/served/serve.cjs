@@ -2,10 +2,12 @@
 //
 // Started as `node serve.cjs READ WRITE RUNTIME`: two pipes' numbers and the path of the runtime's module, which exports
 //
-//   connect(settings) -> engine      settings: library, execution_provider, options, graph_optimization, threads
+//   connect(settings) -> engine      settings: library, execution_provider, options, graph_optimization, threads, ...
 //   engine.describe() -> {version, execution_providers}
+//   engine.close()                   where there is something to end; optional
 //   engine.open(path) -> opened      with input_names, output_names (or null), input_shapes, placement
 //   opened.prepare(feeds) -> f       feeds: Map of name -> {dtype, shape, data}; f runs the file
+//                                    (`timed`: {wall_ns, cpu_ns} of what it returns, where it is done elsewhere)
 //   opened.fetched(result) -> [...]  the outputs as {dtype, shape, data}, in order
 //
 // Any of them may be asynchronous. `data` is a Buffer with the numbers' little-endian bytes, or of dtype `str` an array
@@ -60,11 +62,14 @@ function readFrame(handle) {
   const length = preamble.readUInt32LE(4);
   if (preamble.toString('latin1', 0, 4) !== MAGIC || length > LONGEST_HEADER) throw new Error('expected a frame');
   const header = JSON.parse(readAll(handle, length).toString('utf8'));
-  const tensors = header.tensors.map(({ dtype, shape, bytes }) => {
-    const data = readAll(handle, bytes);
-    return { dtype, shape, data: dtype === 'str' ? texts(data) : data };
-  });
-  return { header, tensors };
+  return { header, tensors: header.tensors.map((entry) => value(handle, entry)) };
+}
+
+function value(handle, { dtype, shape, bytes, items }) {
+  if (dtype === 'sequence') return { dtype, items: items.map((entry) => value(handle, entry)) };
+  if (dtype === 'nothing') return { dtype };
+  const data = readAll(handle, bytes);
+  return { dtype, shape, data: dtype === 'str' ? texts(data) : data };
 }
 
 function writeFrame(handle, header, tensors) {
@@ -99,6 +104,11 @@ class Worker {
         return [{ load_seconds, input_names, output_names, input_shapes, placement }, []];
       }
       case 'feed':
+        tensors.forEach(({ dtype }, index) => {
+          if (dtype !== 'sequence' && dtype !== 'nothing') return;
+          const what = dtype === 'sequence' ? 'a sequence' : 'an optional value';
+          throw new Error(`this runtime takes tensors only, and the input ${header.names[index]} is given ${what}`);
+        });
         this.prepared = await this.opened.prepare(new Map(header.names.map((name, index) => [name, tensors[index]])));
         return [{}, []];
       default: {
@@ -107,7 +117,7 @@ class Worker {
         const result = await this.prepared();
         const wall_ns = Number(process.hrtime.bigint() - began);
         const used = process.cpuUsage(cpu);
-        const told = { wall_ns, cpu_ns: 1000 * (used.user + used.system) };
+        const told = result?.timed ?? { wall_ns, cpu_ns: 1000 * (used.user + used.system) };
         return [told, header.do === 'run' ? await this.opened.fetched(result) : []];
       }
     }
@@ -118,7 +128,7 @@ async function main([read, write, modulePath]) {
   const worker = new Worker(modulePath);
   for (;;) {
     const frame = readFrame(Number(read));
-    if (frame === null) return;
+    if (frame === null) return worker.engine?.close?.();
     let answer, values;
     try {
       [answer, values] = await worker.answer(frame.header, frame.tensors);

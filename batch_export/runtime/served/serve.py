@@ -2,7 +2,8 @@
 
 Started as `python -I serve.py READ WRITE RUNTIME`: two pipes' numbers and the path of the runtime's module, which has
 
-    connect(settings: dict) -> engine     settings: library, execution_provider, options, graph_optimization, threads
+    connect(settings: dict) -> engine     settings: library, execution_provider, options, graph_optimization, threads,
+                                          device, io_binding, after, plugin
     engine.describe() -> dict             version: str, execution_providers: list[str]
     engine.open(path: str) -> opened      with input_names, output_names (None: as the file has them, in its order),
                                           input_shapes (of each input None where it is not given, or per size an int
@@ -10,8 +11,13 @@ Started as `python -I serve.py READ WRITE RUNTIME`: two pipes' numbers and the p
     opened.prepare(feeds) -> function     feeds: name -> (dtype, array); of no arguments, runs the file
     opened.fetched(result) -> list        what that function returned as (dtype, array), in the order of the outputs
 
+An exception of a class called `UnavailableError` says that the machine lacks something: neither file nor options are to
+blame.
+
 A value is a dtype's name with a numpy array: of numbers, of unsigned integers with the bits where numpy has no such
-dtype (`bfloat16`, `float8_...`), or of Python strings (`str`). A frame is a preamble (magic, length of a JSON header,
+dtype (`bfloat16`, `float8_...`, `int4`), or of Python strings (`str`). `sequence` goes with a list of values in place
+of an array, `nothing`, an optional value that is not there, with None; only a runtime that says `takes_structures =
+True` of what it has opened is given those. A frame is a preamble (magic, length of a JSON header,
 length of the data), the header, and the bytes of the tensors one after the other. Nothing is pickled, and no standard
 stream is used: a runtime may print what it likes.
 """
@@ -38,8 +44,11 @@ RAW_DTYPES = {
     "float8_e4m3fnuz": "uint8",
     "float8_e5m2": "uint8",
     "float8_e5m2fnuz": "uint8",
+    "int4": "uint8",
+    "uint4": "uint8",
 }
-TEXT = "str"
+TEXT, SEQUENCE, NOTHING = "str", "sequence", "nothing"
+UNAVAILABLE = "UnavailableError"
 
 Tensor = tuple[str, Any]
 
@@ -55,11 +64,8 @@ def write_frame(handle: int, header: dict[str, Any], tensors: list[Tensor]) -> N
         BrokenPipeError: the other side is gone.
         ProtocolError: a value is of a dtype that no frame holds.
     """
-    blocks, described = [], []
-    for dtype, array in tensors:
-        data = _text_bytes(array) if dtype == TEXT else _number_bytes(dtype, array)
-        described.append({"dtype": dtype, "shape": list(np.shape(array)), "bytes": len(data)})
-        blocks.append(data)
+    blocks: list[Any] = []
+    described = [_described(dtype, content, blocks) for dtype, content in tensors]
     text = json.dumps({**header, "tensors": described}).encode()
     _write_all(handle, PREAMBLE.pack(MAGIC, len(text), sum(map(len, blocks))) + text)
     for data in blocks:
@@ -77,11 +83,33 @@ def read_frame(handle: int) -> tuple[dict[str, Any], list[Tensor]]:
     if magic != MAGIC or header_bytes > LONGEST_HEADER:
         raise ProtocolError(f"expected a frame, got {bytes(magic)!r}")
     header = json.loads(_read_all(handle, header_bytes))
-    sizes = [int(entry["bytes"]) for entry in header["tensors"]]
-    if sum(sizes) != data_bytes:
-        raise ProtocolError(f"a frame's tensors are {sum(sizes)} bytes, its data {data_bytes}")
-    tensors = [_tensor(entry, _read_all(handle, size)) for entry, size in zip(header["tensors"], sizes)]  # noqa: B905
-    return header, tensors
+    size = sum(map(_size, header["tensors"]))
+    if size != data_bytes:
+        raise ProtocolError(f"a frame's tensors are {size} bytes, its data {data_bytes}")
+    return header, [_value(entry, handle) for entry in header["tensors"]]
+
+
+def _described(dtype: str, content: Any, blocks: list[Any]) -> dict[str, Any]:
+    """What the header says of a value, whose bytes go onto `blocks`."""
+    if dtype == SEQUENCE:
+        return {"dtype": dtype, "items": [_described(kind, item, blocks) for kind, item in content]}
+    if dtype == NOTHING:
+        return {"dtype": dtype}
+    data = _text_bytes(content) if dtype == TEXT else _number_bytes(dtype, content)
+    blocks.append(data)
+    return {"dtype": dtype, "shape": list(np.shape(content)), "bytes": len(data)}
+
+
+def _size(entry: dict[str, Any]) -> int:
+    """How many bytes of a frame's data a value has."""
+    return sum(map(_size, entry.get("items", ()))) + int(entry.get("bytes", 0))
+
+
+def _value(entry: dict[str, Any], handle: int) -> Tensor:
+    dtype = entry["dtype"]
+    if dtype == SEQUENCE:
+        return dtype, [_value(item, handle) for item in entry["items"]]
+    return (dtype, None) if dtype == NOTHING else _tensor(entry, _read_all(handle, int(entry["bytes"])))
 
 
 def _tensor(entry: dict[str, Any], data: bytearray) -> Tensor:
@@ -161,9 +189,19 @@ class Worker:
             return self._open(header["path"]), []
         if what == "feed":
             self._prepared = None
-            self._prepared = self._opened.prepare(dict(zip(header["names"], tensors)))  # noqa: B905
+            feeds = dict(zip(header["names"], tensors))  # noqa: B905
+            self._require_tensors(feeds)
+            self._prepared = self._opened.prepare(feeds)
             return {}, []
         return self._run(fetched=what == "run")
+
+    def _require_tensors(self, feeds: dict[str, Tensor]) -> None:
+        if getattr(self._opened, "takes_structures", False):
+            return
+        for name, (kind, _) in feeds.items():
+            if kind in (SEQUENCE, NOTHING):
+                what = "a sequence" if kind == SEQUENCE else "an optional value"
+                raise RuntimeError(f"this runtime takes tensors only, and the input {name} is given {what}")
 
     def _open(self, path: str) -> dict[str, Any]:
         began = time.perf_counter()

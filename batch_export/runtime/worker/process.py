@@ -21,6 +21,8 @@ from batch_export.runtime.worker.failures import WorkerEndedError, WorkerRefused
 
 _KEPT_BYTES = 8000
 _END_LIMIT_S = 5.0
+_GRACE_S = 2.0
+"""How long a process may take to end by itself once nothing more is asked: one with a browser has that to end."""
 _FORWARDED_BYTES = 1 << 20
 
 
@@ -101,7 +103,7 @@ class WorkerProcess:
         os.close(self._write)
         os.close(self._read)
         try:
-            self._process.wait(0.2)
+            self._process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from batch_export.digest import digest_value
+from batch_export.digest import digest_file, digest_value
 from batch_export.environments import shelf
 from batch_export.environments.making import EnvironmentUnavailableError, environment_for
 from batch_export.files import whole_file
-from batch_export.numbers.values import RawTensor, Value, dtype_name, raw_dtype
+from batch_export.numbers.values import Fed
+from batch_export.runtime.crossing import received, sent
 from batch_export.runtime.failures import LoadError, OptionsRejectedError, ProviderUnavailableError
 from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.provider_spec import ProviderSpec
@@ -56,21 +56,14 @@ def started(
     """
     where = f"provider {provider.name}"
     worker = _launched(provider, runtime, where, echo=echo)
-    settings = {
-        "library": runtime.library,
-        "execution_provider": provider.execution_provider,
-        "options": provider.options,
-        "graph_optimization": provider.graph_optimization,
-        "threads": threads,
-    }
+    settings = provider.settings(threads, runtime.library)
     try:
         worker.ask({"do": "load"}, limit_s=START_LIMIT_S)
         described = _described(worker, settings, where, runtime)
     except WorkerRefusedError as error:
         worker.close()
-        raise ProviderUnavailableError(
-            f"{where}: {runtime.called} cannot be imported: {error.error_class}: {error_line(error)}"
-        ) from error
+        said = f"{runtime.called} cannot be imported: {error.error_class}: {error_line(error)}"
+        raise ProviderUnavailableError(f"{where}: {error_line(error) if _is_absence(error) else said}") from error
     except WorkerEndedError as error:
         raise ProviderUnavailableError(f"{where}: {error}") from error
     except BaseException:
@@ -94,7 +87,8 @@ def probed(provider: ProviderSpec, runtime: Runtime) -> Described:
         ProviderUnavailableError, OptionsRejectedError: as `started`.
     """
     environment = _environment(provider, runtime, f"provider {provider.name}") if provider.env else None
-    asked = [provider.kind, provider.execution_provider, provider.options, provider.variables, runtime.served]
+    settings = provider.settings(1, runtime.library)
+    asked = [provider.kind, settings, provider.variables, digest_file(Path(runtime.served))]
     key = digest_value([*asked, environment.resolved if environment else ""])
     known: dict[str, Described] = {}
     if environment is not None:
@@ -121,6 +115,8 @@ class WorkerSession:
             told, _ = self._worker.ask({"do": "open", "path": str(path.absolute())})
         except WorkerRefusedError as error:
             self._worker.close()
+            if _is_absence(error):
+                raise ProviderUnavailableError(f"provider {provider.name}: {error_line(error)}") from error
             raise LoadError(f"{runtime.called} cannot load {path.name}: {error}") from error
         self.input_names: tuple[str, ...] = tuple(told["input_names"])
         names = told["output_names"]
@@ -131,16 +127,16 @@ class WorkerSession:
         self.placement: dict[str, int] = told["placement"]
         self.load_seconds = float(told["load_seconds"])
 
-    def prepare(self, feeds: Mapping[str, Value]) -> Callable[[], Sequence[Any]]:
+    def prepare(self, feeds: Mapping[str, Fed]) -> Callable[[], Sequence[Any]]:
         """Returns a function that runs the file on these feeds over there; its outputs stay there."""
-        self._worker.ask({"do": "feed", "names": list(feeds)}, [_sent(value) for value in feeds.values()])
+        self._worker.ask({"do": "feed", "names": list(feeds)}, [sent(value) for value in feeds.values()])
         return PreparedRun(self._worker)
 
-    def run(self, feeds: Mapping[str, Value]) -> list[Value]:
+    def run(self, feeds: Mapping[str, Fed]) -> list[Fed]:
         """Runs the file and returns its outputs in order."""
         self.prepare(feeds)
         _, outputs = self._worker.ask({"do": "run"})
-        return [_received(dtype, array) for dtype, array in outputs]
+        return [received(kind, content) for kind, content in outputs]
 
     def close(self) -> None:
         """Ends the process."""
@@ -167,6 +163,8 @@ def _described(worker: WorkerProcess, settings: Mapping[str, Any], where: str, r
     try:
         told, _ = worker.ask({"do": "connect", "settings": settings}, limit_s=START_LIMIT_S)
     except WorkerRefusedError as error:
+        if _is_absence(error):
+            raise
         raise OptionsRejectedError(f"{where}: {runtime.called} rejects its options: {error_line(error)}") from error
     return Described(str(told["version"]), tuple(map(str, told["execution_providers"])))
 
@@ -224,9 +222,6 @@ def _output_names(path: Path) -> tuple[str, ...]:
     return tuple(value.name for value in onnx.load(path, load_external_data=False).graph.output)
 
 
-def _sent(value: Value) -> serve.Tensor:
-    return dtype_name(value), value.bits if isinstance(value, RawTensor) else np.asarray(value)
-
-
-def _received(dtype: str, array: Any) -> Value:
-    return array if raw_dtype(dtype) is None else RawTensor(dtype, array)
+def _is_absence(error: WorkerRefusedError) -> bool:
+    """Whether the runtime said that the machine lacks something."""
+    return error.error_class == serve.UNAVAILABLE

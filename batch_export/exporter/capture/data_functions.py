@@ -1,0 +1,154 @@
+"""Functions of torch that look at data while they are computed, in terms of operators that need not.
+
+Nothing arrives. Leaves: a context in which `torch.equal` and `torch.allclose` give a truth value that the program
+computes, `cov`, `corrcoef` and `gaussian_nll_loss` check no data, `narrow` takes a tensor as its start, and
+`combinations` picks places that are known. What a model decides by such a truth value is a decision by data, as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_MOST_PLACES = 1 << 16
+"""Larger lists of combinations are not written into a file."""
+
+
+def _equal(input: torch.Tensor, other: torch.Tensor) -> object:
+    if input.dim() != other.dim() or any(one != two for one, two in zip(input.shape, other.shape, strict=True)):
+        return False
+    return torch.eq(input, other).all().item()
+
+
+def _allclose(
+    input: torch.Tensor, other: torch.Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> object:
+    return torch.isclose(input, other, rtol, atol, equal_nan).all().item()
+
+
+def _cov(
+    input: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The covariances of variables in rows; without degrees of freedom infinite or NaN, as in torch."""
+    data = input.reshape(1, -1) if input.dim() < 2 else input
+    count: Any = data.shape[1]
+    weights = fweights
+    if aweights is not None:
+        weights = aweights if fweights is None else fweights * aweights
+    if weights is None:
+        mean = data.sum(1) / count
+        freedom: Any = torch.sym_max(count - correction, 0)
+    else:
+        total = weights.sum()
+        mean = (data * weights).sum(1) / total
+        scale = correction if aweights is None or not correction else correction * (weights * aweights).sum() / total
+        freedom = (total - scale).clamp(min=0)
+    centred = data - mean.unsqueeze(1)
+    weighted = centred if weights is None else centred * weights
+    found: torch.Tensor = torch.mm(centred, weighted.t().conj()) / freedom
+    return found.reshape([]) if data.shape[0] == 1 else found
+
+
+def _corrcoef(input: torch.Tensor) -> torch.Tensor:
+    found = _cov(input)
+    if found.dim() == 0:
+        return found / found
+    deviation = torch.sqrt(torch.diagonal(found))
+    deviation = deviation.real if deviation.is_complex() else deviation
+    scaled = found / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    if not scaled.is_complex():
+        return scaled.clamp(-1, 1)
+    return torch.complex(scaled.real.clamp(-1, 1), scaled.imag.clamp(-1, 1))
+
+
+def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor | None:
+    length: Any = input.shape[0]
+    if not isinstance(length, int) or r < 1:
+        return None
+    if math.comb(length + (r - 1 if with_replacement else 0), r) * r > _MOST_PLACES:
+        return None
+    chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = list(chosen(range(length), r))
+    return input[torch.tensor(places, dtype=torch.int64).reshape(-1, r)]
+
+
+def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor | None:
+    if not isinstance(start, torch.Tensor):
+        return None
+    first = torch.where(start < 0, start + input.shape[dim], start)
+    return input.index_select(dim, first.reshape(1) + torch.arange(length))
+
+
+_REPLACED: Mapping[object, Callable[..., object]] = {
+    torch.equal: _equal,
+    torch.Tensor.equal: _equal,
+    torch.allclose: _allclose,
+    torch.Tensor.allclose: _allclose,
+    torch.cov: _cov,
+    torch.Tensor.cov: _cov,
+    torch.corrcoef: _corrcoef,
+    torch.Tensor.corrcoef: _corrcoef,
+    torch.combinations: _combinations,
+    torch.narrow: _narrow,
+    torch.Tensor.narrow: _narrow,
+}
+_CHECKING = functional.gaussian_nll_loss
+"""It raises where a variance is negative; nothing else in it goes by the data."""
+
+
+class _DataFunctions(TorchFunctionMode):
+    """Hands calls of these functions to their forms above; a form gives None for what torch takes by itself."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Called by torch for every function of its own."""
+        del types
+        given = dict(kwargs or {})
+        if func is _CHECKING:
+            return _unchecked(args, given)
+        form = _REPLACED.get(func)
+        if form is not None and _fits(form, args, given):
+            made = form(*args, **given)
+            if made is not None:
+                return made
+        return func(*args, **given)
+
+
+def _unchecked(args: Sequence[Any], given: Mapping[str, Any]) -> Any:
+    """The loss, with `torch.any`, which it asks once and raises for, standing for False."""
+    own: Any = torch.any
+    torch.any = lambda *_: False  # type: ignore[assignment]
+    try:
+        return _CHECKING(*args, **given)
+    finally:
+        torch.any = own
+
+
+def _fits(form: Callable[..., object], args: Sequence[Any], given: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(form).bind(*args, **given)
+    except TypeError:  # `out=` and the like are torch's own business
+        return False
+    return True
+
+
+def data_functions() -> contextlib.AbstractContextManager[object]:
+    """Within, these functions need no data."""
+    return _DataFunctions()
