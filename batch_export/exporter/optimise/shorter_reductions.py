@@ -26,8 +26,8 @@ def sum_of_squares(model: ir.Model, node: ir.Node) -> int:
     squared, axes = product.inputs[0], [one for one in node.inputs[1:] if one is not None]
     if squared is None or squared.dtype not in _SQUARED_DTYPES or node.graph is not product.graph:
         return 0
-    if len(axes) < len(node.inputs) - 1:
-        return 0
+    if len(axes) < len(node.inputs) - 1 or node.attributes.get_int("noop_with_empty_axes", 0) != 0:
+        return 0  # what is not reduced is not squared either, in some runtimes
     for user, place in others:
         user.replace_input_with(place, squared)
     attributes = {name: node.attributes[name].value for name in node.attributes}
@@ -41,7 +41,7 @@ def _squares(node: ir.Node) -> bool:
         return False
     exponent = known(node.inputs[1]) if node.op_type == "Pow" else None
     if exponent is not None:
-        return exponent.ndim == 0 and exponent == 2
+        return exponent.ndim == 0 and bool(exponent == 2)
     return node.op_type == "Mul" and node.inputs[0] is node.inputs[1]
 
 
