@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils import _pytree as pytree
 
 from batch_export.errors import MissingOperatorError, TranslationError
 from batch_export.exporter import export
@@ -27,6 +28,7 @@ ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "real_times": lambda z, r: r * z,
     "over_real": lambda z, r: z / r,
     "real_over": lambda z, r: r / z,
+    "other names": lambda z, r: torch.divide(z, r) + torch.multiply(r, z) - torch.subtract(r, z) + torch.divide(r, z),
     "last_axis": lambda z, r: z * LAST + LAST,
     "scalar_tensor": lambda z, r: (z * r.sum() + r.sum()) / r.sum(),
     "alpha": lambda z, r: torch.add(z, W, alpha=2) - torch.sub(z, r, alpha=3),
@@ -97,8 +99,8 @@ def test_a_slice_that_is_written_and_views_as_real_numbers() -> None:
 
 
 def test_what_has_no_translation_is_refused() -> None:
-    with pytest.raises(MissingOperatorError, match=r"tanh.* has no ONNX translation"):
-        export(Calls(lambda z, r: torch.tanh(z)), (Z, R))
+    with pytest.raises(MissingOperatorError, match=r"prod.* has no ONNX translation"):
+        export(Calls(lambda z, r: torch.prod(z, 0)), (Z, R))
 
 
 class SpectralConvolution(nn.Module):
@@ -178,3 +180,33 @@ def test_a_single_number_is_its_own_sum_and_mean() -> None:
     program = export(both, (Z[0],))
     for actual, expected in zip(program(Z[0]), both(Z[0]), strict=True):
         torch.testing.assert_close(actual, torch.view_as_real(expected))
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
+    **{name: getattr(torch, name) for name in ("sqrt", "rsqrt", "log", "log2", "log10", "log1p", "exp2", "expm1")},
+    **{name: getattr(torch, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "neg")},
+    **{name: getattr(torch, name) for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    "powers": lambda z: (z**2, (z + 5.0) ** -0.5, 2.0 ** (z / 4.0), (z + 4.0) ** (z / 4.0), z ** torch.tensor([3.0])),
+    "silu": functional.silu,
+    "a number": lambda z: z + torch.scalar_tensor(1 - 2j, dtype=z.dtype),
+    "length": lambda z: (
+        z.abs(),
+        (z * 1e30).abs() / 1e30,
+        torch.linalg.vector_norm(z.reshape(2, -1), 1.0, 1, keepdim=True, dtype=z.dtype),
+    ),
+    "spread": lambda z: (z.var(), z.std(0), *torch.var_mean(z.reshape(2, -1), 1, keepdim=True)),
+    "places": lambda z: (z.nonzero(), z.logical_not(), z.to(torch.bool)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_complex_numbers(name: str) -> None:
+    grid = torch.tensor([-3.0, -1.0, -0.2, 0.0, 0.4, 1.0, 2.5])
+    axis = torch.complex(grid, torch.zeros(7)) if name not in ("rsqrt", "log", "log2", "log10") else torch.ones(0)
+    z = torch.cat([torch.complex(*(one.flatten() for one in torch.meshgrid(grid, grid + 0.1, indexing="ij"))), axis])
+    z = z[: z.numel() // 2 * 2]
+    made = FUNCTIONS[name](z)
+    expected = [torch.view_as_real(one) if one.is_complex() else one for one in pytree.tree_leaves(made)]
+    actual = export(lambda z: FUNCTIONS[name](z), (z,))(z)
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), other, rtol=1e-5, atol=1e-5, equal_nan=True)

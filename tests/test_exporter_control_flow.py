@@ -207,3 +207,17 @@ def test_a_branch_that_returns_its_operand_is_refused() -> None:
 
     with pytest.raises(CaptureError, match=r"a branch of torch\.cond returns its operand x as it is.*`\.clone\(\)`"):
         export(choosing, (torch.ones(2, 3),))
+
+
+class Filling(torch.nn.Module):
+    """Over no elements it never ends, in eager as in a file."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        _, steps = torch.while_loop(lambda x, n: x.sum() < 9, lambda x, n: (x + 1, n + 1), (x, torch.zeros(1, 4)))
+        return steps.squeeze(0) + x.squeeze(-1).shape[0]
+
+
+def test_an_export_ends_where_a_loop_of_the_model_would_not() -> None:
+    program = export(Filling(), (torch.zeros(3, 5),), dynamic_shapes=({0: "rows", 1: "columns"},), guards="allow")
+    for sizes in ((2, 3), (1, 9)):
+        torch.testing.assert_close(program(torch.zeros(*sizes))[0], Filling()(torch.zeros(*sizes)))

@@ -15,7 +15,9 @@ from batch_export.collections.transformers.building import build, config_of  # n
 from batch_export.collections.transformers.describing import UndescribedError, describe  # noqa: E402
 from batch_export.collections.transformers.errors_read import arguments_missed, settings_said  # noqa: E402
 from batch_export.collections.transformers.layers import places_among, pointed_at  # noqa: E402
+from batch_export.collections.transformers.leaves import Attempt, Leaf  # noqa: E402
 from batch_export.collections.transformers.names import names, split  # noqa: E402
+from batch_export.collections.transformers.repairs import repaired  # noqa: E402
 from batch_export.collections.transformers.shrinking import WIDTH, shrink  # noqa: E402
 from batch_export.config.model import model_spec  # noqa: E402
 from batch_export.stages import model as models  # noqa: E402
@@ -96,6 +98,28 @@ def test_an_error_tells_what_a_model_was_not_given() -> None:
     assert arguments_missed(ValueError("give `inputs_embeds`, please"), parameters) == ["inputs_embeds"]
     assert arguments_missed(ValueError("a size of 3"), parameters) == []
     assert settings_said("make sure that `is_decoder=True` and `other = False`") == {"is_decoder": True, "other": False}
+
+
+def test_an_error_tells_which_shape_an_input_should_have() -> None:
+    sounds = Attempt({"input_values": Leaf("float32", ("batch", "samples"))}, {"batch": 2, "samples": 1600})
+    with pytest.raises(RuntimeError) as raised:
+        torch.nn.LayerNorm(64)(torch.randn(2, 1600))
+    found = repaired(sounds, raised.value)
+    assert found is not None
+    assert found.leaves["input_values"].shape == ("batch", "frames", 64)
+    assert repaired(found, raised.value) is None
+    with pytest.raises(RuntimeError) as raised:
+        torch.nn.Linear(48, 3)(torch.randn(2, 1600))
+    found = repaired(sounds, raised.value)
+    assert found is not None
+    assert found.leaves["input_values"].shape[-1] == 48
+    images = Attempt(
+        {"pixel_values": Leaf("float32", ("batch", 3, "height", "width"))}, {"batch": 2, "height": 64, "width": 64}
+    )
+    found = repaired(images, ValueError("Input image size (128*64) doesn't match model (64*64)."))
+    assert found is not None
+    assert found.sizes == {"batch": 2, "height": 32, "width": 64}
+    assert repaired(images, ValueError("a size of 3")) is None
 
 
 def test_a_model_that_reads_where_its_text_ends_is_given_an_end() -> None:

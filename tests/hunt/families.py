@@ -632,7 +632,8 @@ CONTROL = [
     "torch.cond({f}.flatten()[0] > 0, lambda a, b: (a + b, a), lambda a, b: (a - b, b * 1), ({0}, {0}.exp()))",
     "torch.cond({t}.shape[0] > 3, lambda a: a + 1, lambda a: a - 1, ({0},))",
     "torch.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 0.5), (torch.zeros((), dtype=torch.int64), {f}))",
-    "torch.while_loop(lambda a, b: a.sum() + b.sum() < 9, lambda a, b: (a.clamp(-9) + 1, b + 1), ({f}, {x} * 0))",
+    "torch.while_loop(lambda a, b: (a.sum() + b.sum() < 9) & (b.sum() < b.numel() * 9), "
+    "lambda a, b: (a.clamp(-9) + 1, b + 1), ({f}, {x} * 0))",
     "torch._higher_order_ops.scan(lambda c, a: (c + a, c * a), torch.zeros_like({f2}[0]), {0}, dim=0)",
     "torch._higher_order_ops.scan(lambda c, a: (c * 0.5 + a, c + 1), {f2}[0], {0}, dim=0, reverse={keep})",
     "torch.arange({i}.flatten()[0].clamp(1, 4).item())",

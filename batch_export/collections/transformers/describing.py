@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from batch_export.collections.transformers.errors_read import arguments_missed, 
 from batch_export.collections.transformers.inputs import Guesser
 from batch_export.collections.transformers.leaves import Attempt, Leaf
 from batch_export.collections.transformers.names import split
+from batch_export.collections.transformers.repairs import repaired
 from batch_export.collections.transformers.shrinking import DEGREES, shrink
 from batch_export.words import class_and_line
 
@@ -147,10 +148,12 @@ def _called(transformers: Any, model_type: str, architecture: str, arguments: di
     main = getattr(model, "main_input_name", "input_ids")
     guesser = Guesser(model.config, parameters, main if isinstance(main, str) else main[0])
     also: list[str] = []
+    repairs: list[Attempt] = []
     first = ""
     for _ in range(_ROUNDS):
         named: list[str] = []
-        for attempt in guesser.attempts(also):
+        waiting: list[Attempt] = []
+        for attempt in _and(waiting, guesser.attempts(also)):
             try:
                 whole = _with_places(model, guesser, attempt)
                 extra = {"fixed": dict(attempt.fixed), **whole}
@@ -163,12 +166,26 @@ def _called(transformers: Any, model_type: str, architecture: str, arguments: di
                 words = class_and_line(error)
                 first = first or words
                 named += [name for name in arguments_missed(error, parameters) if name not in attempt.leaves]
+                other = None if len(repairs) == _MOST_REPAIRS else repaired(attempt, error)
+                if other is not None and other not in repairs:
+                    repairs.append(other)
+                    waiting.append(other)
         fresh = [name for name in dict.fromkeys(named) if name not in also and name not in _NEVER]
         if not fresh:
             break
         also += fresh
     raise UndescribedError(f"no inputs were found ({first})")
 
+
+def _and(waiting: list[Attempt], attempts: Iterator[Attempt]) -> Iterator[Attempt]:
+    """Attempts, and after each those that wait by then."""
+    for attempt in attempts:
+        yield attempt
+        while waiting:
+            yield waiting.pop(0)
+
+
+_MOST_REPAIRS = 12
 
 _NEVER = ("inputs_embeds", "decoder_inputs_embeds", "labels", "use_cache", "past_key_values", "return_dict", "kwargs")
 

@@ -1,4 +1,4 @@
-"""What a model's own error says it lacks: arguments that it was not given, and settings that it asks for.
+"""What a model's own error says it lacks: arguments that it was not given, settings, another shape of an input.
 
 An exception arrives, names and values leave. Both are tried and not believed: eager has the last word.
 """
@@ -6,8 +6,9 @@ An exception arrives, names and values leave. Both are tried and not believed: e
 from __future__ import annotations
 
 import linecache
+import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 
 _SETTING = re.compile(r"`(\w+)\s*=\s*(True|False)`")
@@ -52,3 +53,44 @@ def _statement(step: TracebackType) -> set[str]:
     first, last = positions[0] or step.tb_lineno, positions[1] or step.tb_lineno
     name = step.tb_frame.f_code.co_filename
     return set(re.findall(r"\w+", "".join(linecache.getline(name, line) for line in range(first, last + 1))))
+
+
+_WIDTHS = (
+    re.compile(r"expected input with shape \[\*, (?P<wide>\d+)\], but got input of size\[(?P<given>[\d, ]+)\]"),
+    re.compile(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<last>\d+) and (?P<wide>\d+)x\d+\)"),
+)
+"""What a normalisation and a linear layer say of an input with another last axis than theirs."""
+
+
+def width_said(text: str, shapes: Mapping[str, Sequence[int]]) -> tuple[str, int] | None:
+    """Returns the parameter whose last axis an error wants of another length, and that length.
+
+    Args:
+        text: the error's message.
+        shapes: sizes of the floating point inputs that were given.
+    """
+    for pattern in _WIDTHS:
+        said = pattern.search(text)
+        if said is None:
+            continue
+        found = said.groupdict()
+        for name, shape in shapes.items():
+            if "given" in found:
+                is_meant = list(shape) == [int(size) for size in found["given"].split(",")]
+            else:
+                is_meant = (math.prod(shape[:-1]), shape[-1]) == (int(found["rows"]), int(found["last"]))
+            if is_meant:
+                return name, int(found["wide"])
+    return None
+
+
+_IMAGE = re.compile(r"[Ii]nput image size \((\d+)\*(\d+)\) doesn't match model \((\d+)\*(\d+)\)")
+
+
+def image_said(text: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Returns height and width of what an error calls the image, and those that the model wants."""
+    said = _IMAGE.search(text)
+    if said is None:
+        return None
+    given_height, given_width, height, width = (int(one) for one in said.groups())
+    return (given_height, given_width), (height, width)

@@ -54,7 +54,7 @@ class Guesser:
         chosen = list(dict.fromkeys([*([self.main] if self.main in names else []), *needed, *also]))
         text = [name for name in ("input_ids",) if name in names]
         seen = [name for name in ("pixel_values", "input_features", "input_values") if name in names]
-        decoder = [name for name in ("decoder_input_ids",) if name in names]
+        decoder = [name for name in ("decoder_input_ids", "decoder_input_values") if name in names]
         masks = [name for name in _SOUND_MASKS if name in names]
         places = [name for name in ("bbox",) if name in names and text]
         every = [*chosen, *text, *places, *seen, *decoder]

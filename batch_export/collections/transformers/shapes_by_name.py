@@ -49,6 +49,8 @@ class ShapesByName:
         if own is not None:
             found: list[Leaf] = own(base)
             return found
+        if name.endswith("_pixel_values") or (name.endswith("_masks") and "pixel_values" in self.parameters):
+            return self._pixel_values(base)
         row: tuple[Entry, ...] = ("batch", "target" if name.startswith("decoder") else "seq")
         if name.endswith(("_mask", "mask")):
             return [Leaf("int64", row, fill=1), Leaf("bool", row, fill=1), Leaf("float32", row, fill=1)]

@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import VerificationError
+from batch_export.exporter.capture.endless import EndlessError, loops_bounded
 from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
@@ -49,7 +50,7 @@ class Outcome(enum.Enum):
     FAILS = "the program fails, and the model does not"
     DIFFERS = "the program gives something else than the model"
     SHAPES = "they give the same, and values on the way have other shapes than the program shows"
-    NOTHING = "no number is finite, so that agreement proves nothing"
+    NOTHING = "no number is finite or the model does not end, so that nothing is proven"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ def tried(
     """
     try:
         expected = _run(module, module, args, kwargs)
+    except EndlessError as error:  # whether the model takes these inputs, nobody knows
+        return Trial(Outcome.NOTHING, str(error))
     except Exception as error:
         return Trial(Outcome.REFUSED, f"{type(error).__name__}: {error}")
     if not expected:  # a branch that returns None: there is nothing that a file could give
@@ -115,7 +118,7 @@ def _run(
 ) -> list[torch.Tensor]:
     """The tensors that a module gives, on copies of its inputs and of its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
-    with state_kept(module), torch.no_grad(), torch.random.fork_rng(devices=[]), uncompiled():
+    with state_kept(module), torch.no_grad(), torch.random.fork_rng(devices=[]), loops_bounded(), uncompiled():
         torch.manual_seed(0)
         result = call(*given, **keywords)
         return [leaf.clone() for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]  # may be state

@@ -23,6 +23,7 @@ _KEY = "batch_export.complex"
 LINEAR = frozenset(
     (
         *("alias", "as_strided", "broadcast_to", "chunk", "clone", "constant_pad_nd", "contiguous", "copy", "cumsum"),
+        *("as_strided_scatter", "detach_", "masked_scatter", "resize"),
         *("detach", "diag", "diag_embed", "diagonal", "diagonal_copy", "expand", "expand_as", "flatten", "flip"),
         *("gather", "index", "index_put", "index_select", "lift_fresh_copy", "masked_select", "movedim", "narrow"),
         *("pad", "permute", "repeat", "repeat_interleave", "reshape", "roll", "rot90", "scatter", "scatter_add"),
@@ -45,8 +46,10 @@ FACTORIES: Mapping[str, tuple[int, int | complex]] = {
     "new_empty": (1, 0),
     "full": (0, 1j),
     "new_full": (1, 1j),
+    "scalar_tensor": (-1, 1j),
 }
-"""Operators that make a tensor from its sizes: which argument these are, and the number (1j: the next argument)."""
+"""Operators that make a tensor from its sizes: which argument these are (-1: it has none), and the number
+(1j: the next argument)."""
 
 LIKE: Mapping[str, str] = {"empty_like": "empty", "zeros_like": "zeros", "ones_like": "ones", "full_like": "full"}
 """Operators that take the sizes of a tensor, and what makes the same from the sizes."""
@@ -97,7 +100,7 @@ def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
     of = complex(args[position + 1]) if number == 1j else complex(number)
     dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
     pair = op.Constant(value=ir.tensor([of.real, of.imag], dtype=dtype))
-    return op.Expand(pair, [*args[position], 2])
+    return op.Expand(pair, [*(args[position] if position >= 0 else ()), 2])
 
 
 def filled_like(base: str, args: Sequence[object], sizes: Sequence[object], fake: torch.Tensor) -> RecordedValue:

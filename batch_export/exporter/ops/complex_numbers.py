@@ -72,7 +72,7 @@ def add(self: ComplexNumber, other: ComplexNumber, alpha: ComplexNumber = 1) -> 
     return op.Add(left, right if alpha == 1 else _times(right, alpha))
 
 
-@lowering("aten::sub.Tensor", "aten::sub.Scalar", is_complex=True)
+@lowering("aten::sub.Tensor", "aten::sub.Scalar", "aten::subtract.Tensor", "aten::subtract.Scalar", is_complex=True)
 def subtract(self: ComplexNumber, other: ComplexNumber, alpha: ComplexNumber = 1) -> RecordedValue:
     """self - alpha * other."""
     left, right = _both(self, other)
@@ -85,7 +85,7 @@ def subtract_from(self: ComplexNumber, other: ComplexNumber, alpha: ComplexNumbe
     return subtract(other, self, alpha)
 
 
-@lowering("aten::mul.Tensor", "aten::mul.Scalar", is_complex=True)
+@lowering("aten::mul.Tensor", "aten::mul.Scalar", "aten::multiply.Tensor", "aten::multiply.Scalar", is_complex=True)
 def multiply(self: ComplexNumber, other: ComplexNumber) -> ComplexNumber:
     """The product; a real factor scales both parts."""
     if not isinstance(self, ir.Value) and not isinstance(other, ir.Value):
@@ -103,7 +103,10 @@ def multiply(self: ComplexNumber, other: ComplexNumber) -> ComplexNumber:
     )
 
 
-@lowering("aten::div.Tensor", "aten::div.Scalar", "aten::true_divide.Tensor", is_complex=True)
+@lowering(
+    "aten::div.Tensor", "aten::div.Scalar", "aten::true_divide.Tensor", "aten::true_divide.Scalar", is_complex=True
+)
+@lowering("aten::divide.Tensor", "aten::divide.Scalar", is_complex=True)
 def divide(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
     """The quotient; a real divisor scales both parts."""
     if _is_real(other):

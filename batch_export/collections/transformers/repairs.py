@@ -1,0 +1,56 @@
+"""A guess at a model's inputs with another shape for one of them, by what the error at the first shape says.
+
+An attempt and the error that it ended in arrive; another attempt leaves, or none. Nothing is called here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from batch_export.collections.transformers.errors_read import image_said, width_said
+from batch_export.collections.transformers.leaves import EXAMPLES, Attempt, Leaf
+
+_ROW = 3
+"""Axes of a sequence of features."""
+
+
+def repaired(attempt: Attempt, error: BaseException) -> Attempt | None:
+    """Returns the attempt with what the error says of a shape; None where it says nothing of an input's own.
+
+    A layer that wants another last axis than an input has gets a sequence of as many features. Images that the model
+    puts beside one another are made smaller by as much as they are then too large.
+    """
+    text = str(error)
+    drawn = {
+        name: leaf for name, leaf in attempt.leaves.items() if leaf.dtype.startswith("float") and leaf.fill is None
+    }
+    sizes = {
+        name: [attempt.sizes.get(one, 0) if isinstance(one, str) else one for one in leaf.shape]
+        for name, leaf in drawn.items()
+    }
+    said = width_said(text, sizes)
+    if said is not None:
+        name, wide = said
+        leaf = drawn[name]
+        if leaf.shape[-1] == wide and len(leaf.shape) == _ROW:
+            return None
+        return _with(attempt, {name: Leaf(leaf.dtype, (leaf.shape[0], "frames", wide))})
+    image_sizes = image_said(text)
+    return None if image_sizes is None else _scaled(attempt, *image_sizes)
+
+
+def _scaled(attempt: Attempt, given: tuple[int, int], wanted: tuple[int, int]) -> Attempt | None:
+    sizes = dict(attempt.sizes)
+    for name, there, size in zip(("height", "width"), given, wanted, strict=True):
+        if name not in sizes or sizes[name] * size % there:
+            return None
+        sizes[name] = sizes[name] * size // there
+    return None if sizes == attempt.sizes else replace(attempt, sizes=sizes)
+
+
+def _with(attempt: Attempt, leaves: Mapping[str, Leaf]) -> Attempt:
+    merged = {name: leaves.get(name, leaf) for name, leaf in attempt.leaves.items()}
+    named = {entry for leaf in merged.values() for entry in leaf.shape if isinstance(entry, str)}
+    sizes = {name: attempt.sizes.get(name, EXAMPLES.get(name, 0)) for name in named}
+    return replace(attempt, leaves=merged, sizes=sizes)
