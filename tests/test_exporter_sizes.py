@@ -511,3 +511,25 @@ def test_both_spellings_take_what_would_be_refused() -> None:
     for options in ({"guards": "allow"}, {"allow_guards": True}):
         program = export(Function(function), rows(3), dynamic_shapes=({0: "n"},), **options)
         assert program.model.metadata_props["batch_export.guards"] == condition
+
+
+def test_what_the_model_compiles_is_tried_as_it_was_written() -> None:
+    compiled: list[object] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., object]:
+        compiled.append(graph)
+        return graph.forward
+
+    doubled = torch.compile(lambda x: x * 2, backend=backend)
+
+    class Compiling(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.shape[1] < 3:
+                raise ValueError("too short")
+            return doubled(x)[:, : min(4, x.shape[1])]
+
+    program = export(Compiling(), (torch.randn(2, 6),), dynamic_shapes=({0: "batch", 1: "seq"},))
+    assert not compiled
+    for shape in ((2, 6), (1, 3), (3, 9)):
+        x = torch.randn(shape)
+        assert torch.equal(torch.as_tensor(program(x)[0]), (x * 2)[:, :4])

@@ -71,3 +71,15 @@ def test_squares_are_summed_at_once_at_every_size(size: int, axis: int | None) -
     special = torch.tensor([[-0.0, 1e-30, -3.0], [1e30, 0.0, float("-inf")], [float("nan"), 2.0, 5.0]])
     assert_same(program(special[:size]), eager(module, (special[:size],)))
     program.release()
+
+
+def test_squares_whose_mean_is_taken_are_summed_at_once() -> None:
+    module = Compared(lambda x: ((x - 1) ** 2).mean(0)).eval()
+    program = export(module, (torch.randn(2, 3),), dynamic_shapes=({0: "batch"},))
+    operators = [node.op_type for node in program.model.graph]
+    assert "ReduceSumSquare" in operators
+    assert not {"Mul", "Pow"} & set(operators), operators
+    for size in (0, 1, 4):
+        given = (torch.randn(size, 3),)
+        assert_same(program(*given), eager(module, given))
+    program.release()

@@ -494,6 +494,16 @@ FORMS = {
         "float[2, 4] x) => (float[2, 1] y) <int64[1] k = {1}> { a = Mul(x, x) y = ReduceSum(a, k) }",
         {"ReduceSumSquare": 1},
     ),
+    "sum of second powers": (
+        "float[2, 4] x) => (float[2] y) <int64[1] k = {1}, float t = {2.0}>"
+        " { a = Pow(x, t) y = ReduceSum <keepdims = 0> (a, k) }",
+        {"ReduceSumSquare": 1},
+    ),
+    "sum of third powers": (
+        "float[2, 4] x) => (float[2] y) <int64[1] k = {1}, float t = {3.0}>"
+        " { a = Pow(x, t) y = ReduceSum <keepdims = 0> (a, k) }",
+        {"Pow": 1, "ReduceSum": 1},
+    ),
     "sum of all squares": (
         "float[2, 4] x) => (float y) { a = Mul(x, x) y = ReduceSum <keepdims = 0> (a) }",
         {"ReduceSumSquare": 1},

@@ -6,6 +6,7 @@ them. Inputs and the model's state stay as they are, and both see the same rando
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import enum
 from collections.abc import Callable, Iterable, Mapping
@@ -60,6 +61,12 @@ class Trial:
     problem: str = ""
 
 
+def uncompiled() -> contextlib.AbstractContextManager[object]:
+    """Within, what a model has compiled runs as it was written: compiled code reads fake tensors as real ones."""
+    made: contextlib.AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return made
+
+
 def is_fake(module: torch.nn.Module, args: object, kwargs: object) -> bool:
     """Whether weights or inputs have no numbers to run with."""
     tensors = [*module.state_dict().values(), *pytree.tree_leaves((args, kwargs))]
@@ -111,7 +118,7 @@ def _run(
 ) -> list[torch.Tensor]:
     """The tensors that a module gives, on copies of its inputs and of its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
-    with state_kept(module), torch.no_grad(), torch.random.fork_rng(devices=[]), loops_bounded():
+    with state_kept(module), torch.no_grad(), torch.random.fork_rng(devices=[]), loops_bounded(), uncompiled():
         torch.manual_seed(0)
         result = call(*given, **keywords)
         return [leaf.clone() for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]  # may be state
@@ -141,7 +148,7 @@ def refusal(
     """
     held = [(one, dict(one._buffers)) for one in module.modules()]
     try:
-        with torch.no_grad(), quiet():
+        with torch.no_grad(), quiet(), uncompiled():
             given, keywords = args, dict(kwargs)
             if mode is None and is_fake(module, args, kwargs):
                 module(*given, **keywords)

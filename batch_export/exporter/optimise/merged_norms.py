@@ -25,7 +25,7 @@ _BEFORE = ("Conv", "ConvTranspose", "Gemm")
 
 
 @dataclass(frozen=True, slots=True)
-class _Affine:
+class Affine:
     """`y = factor * x + summand`, both `float64[channels]`."""
 
     factor: Tensor
@@ -38,7 +38,7 @@ def merge(model: ir.Model) -> int:
 
 
 def _merge(model: ir.Model, node: ir.Node) -> int:
-    if node.op_type != "BatchNormalization" or node.domain or _integer(node, "training_mode", 0):
+    if node.op_type != "BatchNormalization" or node.domain or integer(node, "training_mode", 0):
         return 0
     if len([value for value in node.outputs if value.uses() or value.is_graph_output()]) > 1:
         return 0
@@ -46,26 +46,33 @@ def _merge(model: ir.Model, node: ir.Node) -> int:
     if before is None or before.op_type not in _BEFORE or before.domain or before.graph is not node.graph:
         return 0
     (between,) = before.outputs
-    if len(between.uses()) != 1 or between.is_graph_output() or not _is_own_weight(before.inputs[1]):
+    if len(between.uses()) != 1 or between.is_graph_output() or not is_own_weight(before.inputs[1]):
         return 0
-    affine = _of_norm(node)
-    made = None if affine is None else _new_weights(before, affine)
+    affine = of_norm(node)
+    made = None if affine is None else new_weights(before, affine)
     if made is None:
         return 0
     output, kept = node.outputs[0], before.inputs[:]
     for place, tensor in zip((1, 2), made, strict=True):
         given = kept[place] if place < len(kept) else None
         name = given.name if given is not None and len(given.uses()) == 1 else f"{output.name}_bias"
-        value = _initializer(model, tensor, f"{name}_merged")
+        value = initializer(model, tensor, f"{name}_merged")
         if place < len(before.inputs):
             before.replace_input_with(place, value)
         else:
             before.resize_inputs(place + 1)
             before.replace_input_with(place, value)
     before.attributes.pop("beta", None)
+    take_over(node, before)
+    return 1
+
+
+def take_over(node: ir.Node, before: ir.Node) -> None:
+    """Removes a node, whose output is from now on what the node before it makes, under its name."""
+    output, between = node.outputs[0], before.outputs[0]
     for key, text in node.metadata_props.items():
         before.metadata_props.setdefault(key, text)
-    if metadata.FX_NODE in node.metadata_props:  # the value that it makes now is the norm's
+    if metadata.FX_NODE in node.metadata_props:  # the value that it makes now is the other's
         before.metadata_props[metadata.FX_NODE] = node.metadata_props[metadata.FX_NODE]
     name, shape, kind, properties = output.name, output.shape, output.type, dict(output.metadata_props)
     ir.convenience.replace_all_uses_with(output, between, replace_graph_outputs=True)
@@ -78,20 +85,19 @@ def _merge(model: ir.Model, node: ir.Node) -> int:
         kind or between.type,
     )
     between.metadata_props.update(properties)
-    return 1
 
 
-def _integer(node: ir.Node, name: str, default: int) -> int:
+def integer(node: ir.Node, name: str, default: int) -> int:
     attribute = node.attributes.get(name)
     return default if attribute is None else attribute.as_int()
 
 
-def _is_own_weight(value: ir.Value | None) -> bool:
+def is_own_weight(value: ir.Value | None) -> bool:
     """Whether a weight is there for one node alone, so that it can be another."""
     return value is not None and value.is_initializer() and len(value.uses()) == 1 and not value.is_graph_output()
 
 
-def _content(value: ir.Value | None) -> Tensor | None:
+def content_of(value: ir.Value | None) -> Tensor | None:
     if value is None or not value.is_initializer() or value.is_graph_input():
         return None
     tensor = weight_values.as_tensor(value.const_value)
@@ -100,48 +106,48 @@ def _content(value: ir.Value | None) -> Tensor | None:
     return tensor
 
 
-def _of_norm(node: ir.Node) -> _Affine | None:
-    parts = [_content(value) for value in node.inputs[1:5]]
+def of_norm(node: ir.Node) -> Affine | None:
+    parts = [content_of(value) for value in node.inputs[1:5]]
     if len(parts) != 4 or any(part is None for part in parts):
         return None
     scale, shift, mean, variance = (part.double() for part in parts if part is not None)
     factor = scale / torch.sqrt(variance + node.attributes.get_float("epsilon", 1e-5))
-    return _Affine(factor, shift - mean * factor)
+    return Affine(factor, shift - mean * factor)
 
 
-def _new_weights(node: ir.Node, affine: _Affine) -> tuple[Tensor, Tensor] | None:
+def new_weights(node: ir.Node, affine: Affine) -> tuple[Tensor, Tensor] | None:
     """The weight and the bias of the operator that does both; None where they are not to be had."""
-    weight = _content(node.inputs[1])
+    weight = content_of(node.inputs[1])
     given = node.inputs[2] if len(node.inputs) > 2 else None
-    bias = _content(given)
+    bias = content_of(given)
     if weight is None or (given is not None and bias is None):
         return None
     channels = affine.factor.numel()
     if node.op_type == "Gemm":
-        axis = 0 if _integer(node, "transB", 0) else 1
+        axis = 0 if integer(node, "transB", 0) else 1
         held = None if bias is None else bias.double() * node.attributes.get_float("beta", 1.0)
         if held is not None and held.numel() not in (1, channels):
             return None
-        exact = _along(weight.double(), axis, affine.factor)
+        exact = along(weight.double(), axis, affine.factor)
     elif node.op_type == "Conv":
         held = None if bias is None else bias.double()
-        exact = _along(weight.double(), 0, affine.factor)
+        exact = along(weight.double(), 0, affine.factor)
     else:
-        groups = _integer(node, "group", 1)
+        groups = integer(node, "group", 1)
         held = None if bias is None else bias.double()
         grouped = weight.double().reshape(groups, -1, *weight.shape[1:])
         factor = affine.factor.reshape(groups, 1, -1, *[1] * (weight.dim() - 2))
         exact = (grouped * factor).reshape(weight.shape)
     summand = affine.summand if held is None else held.flatten() * affine.factor + affine.summand
     made = (exact.to(weight.dtype), summand.expand(channels).to(weight.dtype))
-    return made if _holds(made[0], exact) and _holds(made[1], summand.expand(channels)) else None
+    return made if holds(made[0], exact) and holds(made[1], summand.expand(channels)) else None
 
 
-def _along(weight: Tensor, axis: int, factor: Tensor) -> Tensor:
+def along(weight: Tensor, axis: int, factor: Tensor) -> Tensor:
     return weight * factor.reshape([-1 if place == axis else 1 for place in range(weight.dim())])
 
 
-def _holds(rounded: Tensor, exact: Tensor) -> bool:
+def holds(rounded: Tensor, exact: Tensor) -> bool:
     """Whether rounding lost nothing but digits that the dtype lacks."""
     if not bool(torch.isfinite(rounded).all()):
         return False
@@ -150,7 +156,7 @@ def _holds(rounded: Tensor, exact: Tensor) -> bool:
     return bool((error <= torch.finfo(rounded.dtype).eps * torch.maximum(exact.abs(), largest * 1e-3)).all())
 
 
-def _initializer(model: ir.Model, tensor: Tensor, name: str) -> ir.Value:
+def initializer(model: ir.Model, tensor: Tensor, name: str) -> ir.Value:
     initializers = model.graph.initializers
     free = next(one for one in _names(name) if one not in initializers)
     content = tensor_adapters.TorchTensor(tensor, name=free)

@@ -17,15 +17,37 @@ _SQUARED_DTYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 def sum_of_squares(model: ir.Model, node: ir.Node) -> int:
     """A sum of a value's products with itself: a sum of squares."""
-    product = only_use(node.inputs[0], "Mul")
-    if product is None or product.inputs[0] is None or product.inputs[0] is not product.inputs[1]:
+    product = None if node.inputs[0] is None else node.inputs[0].producer()
+    if product is None or product.domain or product.outputs[0].is_graph_output() or not _squares(product):
         return 0
-    squared, *axes = (product.inputs[0], *node.inputs[1:])
-    if squared.dtype not in _SQUARED_DTYPES or node.graph is not product.graph or any(one is None for one in axes):
+    others = [(user, place) for user, place in product.outputs[0].uses() if user is not node]
+    if any(user.domain or not _reads_form(user, place) for user, place in others):
         return 0
+    squared, axes = product.inputs[0], [one for one in node.inputs[1:] if one is not None]
+    if squared is None or squared.dtype not in _SQUARED_DTYPES or node.graph is not product.graph:
+        return 0
+    if len(axes) < len(node.inputs) - 1 or node.attributes.get_int("noop_with_empty_axes", 0) != 0:
+        return 0  # what is not reduced is not squared either, in some runtimes
+    for user, place in others:
+        user.replace_input_with(place, squared)
     attributes = {name: node.attributes[name].value for name in node.attributes}
-    insert(node, "ReduceSumSquare", [squared, *(one for one in axes if one is not None)], attributes, [node])
+    insert(node, "ReduceSumSquare", [squared, *axes], attributes, [node])
     return 1
+
+
+def _squares(node: ir.Node) -> bool:
+    """Whether a node multiplies a value with itself."""
+    if node.inputs[0] is None:
+        return False
+    exponent = known(node.inputs[1]) if node.op_type == "Pow" else None
+    if exponent is not None:
+        return exponent.ndim == 0 and bool(exponent == 2)
+    return node.op_type == "Mul" and node.inputs[0] is node.inputs[1]
+
+
+def _reads_form(user: ir.Node, place: int) -> bool:
+    """Whether nothing but a value's shape or dtype is read."""
+    return user.op_type in ("Shape", "Size") or (user.op_type == "CastLike" and place == 1)
 
 
 def compared_mean(model: ir.Model, node: ir.Node) -> int:

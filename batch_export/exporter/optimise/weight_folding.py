@@ -20,7 +20,15 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.graph.weights import size
-from batch_export.exporter.optimise import dead_code, equal_parts, merged_norms, passes, rewriting, weight_values
+from batch_export.exporter.optimise import (
+    dead_code,
+    equal_parts,
+    merged_norms,
+    merged_scales,
+    passes,
+    rewriting,
+    weight_values,
+)
 from batch_export.exporter.optimise.edits import same_sizes
 from batch_export.legalise.nested import graphs_of
 
@@ -49,7 +57,7 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
     budget = max(_LEAST_GROWTH, int(growth * own))
     shared = _share_equal_buffers(copy)
     folding = _Folding(copy, budget)
-    changes = shared + folding.run() + _decide(copy) + merged_norms.merge(copy)
+    changes = shared + folding.run() + _decide(copy) + merged_norms.merge(copy) + merged_scales.merge(copy)
     dead_code.remove_dead_code(copy)
     after, seconds = passes.node_count(copy), time.perf_counter() - begun
     return copy, passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))
