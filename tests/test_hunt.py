@@ -16,7 +16,7 @@ from hunt.compare import Allowance, difference
 from hunt.excuses import ZEROS
 from hunt.generate import generate
 from hunt.ideal import Ideal
-from hunt.judge import OURS, Case, judge
+from hunt.judge import OURS, Case, allowances_of, judge
 from hunt.known import SPECIAL_ON_THE_WAY, declared
 from hunt.pool import Pool
 from hunt.programs import Leaf, Program, Step, source
@@ -298,3 +298,20 @@ def test_the_mended_average_keeps_nan() -> None:
     model = parsed("g (float[1, 1, 3] x) => (float[1, 1, 2] y) { y = AveragePool<kernel_shape = [2]>(x) }")
     found = Reference(model).run({"x": np.array([[[1.0, 2.0, nan]]], np.float32)})[0]
     assert torch.equal(found.nan_to_num(7.0), torch.tensor([[[1.5, 7.0]]]))
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "is_defined"),
+    [
+        ("torch.fmod({0}, 0.001)", 3e37, False),
+        ("torch.fmod({0}, 0.5)", 7.25, True),
+        ("torch.polygamma(1, {0} + 1)", -30001.0, False),
+        ("torch.polygamma(1, {0} + 1)", -89.5, True),
+        ("{0}.reshape(0, 0).index_fill(0, torch.tensor([1]), 2)", None, False),
+    ],
+)
+def test_what_torch_gives_by_chance_is_not_judged(code: str, number: float | None, is_defined: bool) -> None:
+    value = torch.empty(0) if number is None else torch.full((36,), number)
+    one = Program((Leaf("x", "float32", tuple(value.shape)),), (step(code, "a", "x"),), ("a",))
+    case = Case({"x": value}, {}, "special")
+    assert (allowances_of(one, case, runs.eager(one, case.values)) is not None) == is_defined

@@ -83,6 +83,19 @@ def test_numbers_are_not_rounded_on_the_way() -> None:
     program.release()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64])
+def test_only_infinities_are_infinite(dtype: torch.dtype) -> None:
+    def infinite(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.isinf(), x.isposinf(), x.isneginf(), x.isfinite()]
+
+    special = [float("inf"), -float("inf"), float("nan")] if dtype.is_floating_point else []
+    ends = torch.tensor([torch.finfo(dtype).max, torch.finfo(dtype).min] if special else [2**63 - 1, 0], dtype=dtype)
+    example = (torch.cat([ends, torch.tensor(special, dtype=dtype)]),)
+    program = export(infinite, example)
+    assert all(torch.equal(*pair) for pair in zip(program(*example), infinite(*example), strict=True))
+    program.release()
+
+
 def _running(x: torch.Tensor) -> torch.Tensor:
     mean, variance = torch.full((3,), 1e-4, dtype=x.dtype), torch.full((3,), 1e-7, dtype=x.dtype)
     return F.batch_norm(x, mean, variance, mean + 1, mean - 1, eps=1e-3)

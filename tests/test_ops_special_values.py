@@ -334,8 +334,10 @@ def test_the_norm_of_one_number_is_its_absolute_value(number: float) -> None:
 
 
 @pytest.mark.parametrize("descending", [False, True])
-def test_the_largest_number_of_half_precision_is_sorted_below_infinity(descending: bool) -> None:
-    x = torch.tensor([INF, 65504.0, NAN, -65504.0, -INF], dtype=torch.float16)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_largest_number_is_sorted_below_infinity(dtype: torch.dtype, descending: bool) -> None:
+    largest = torch.finfo(dtype).max
+    x = torch.tensor([NAN, INF, largest, NAN, -largest, -INF, INF], dtype=dtype)
     functions: dict[str, Function] = {
         "values": lambda x: x.sort(descending=descending).values,
         "places": lambda x: x.argsort(descending=descending).to(torch.float32),

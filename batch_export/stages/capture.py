@@ -46,8 +46,6 @@ def execute(bench: Workbench) -> StageOutput:
     inputs, made = bench.inputs(axes.example_sizes(bench.model)), bench.built
     state = ModuleState(bench.module)
     torch.manual_seed(bench.model.seed)
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
     try:
         captured = capture(
             _captured_from(bench),
@@ -58,7 +56,6 @@ def execute(bench: Workbench) -> StageOutput:
             allow_assumptions=bench.model.guards == "allow",  # other data are not
         )
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
         state.restore()
     bench.captured = captured
     laid_out = weights.layout(fingerprint.program_tensors(captured.program))

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export import axes
 from batch_export.calling import caches
+from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.errors import ModelError
 from batch_export.numbers.compare import compare
 from batch_export.numbers.values import RawTensor, Value, dtype_name, raw_dtype
@@ -161,17 +162,13 @@ class _Eager:
         arguments = bench_inputs(self._bench, sizes, variant)
         tensors = self._tensors(arguments)
         originals = {name: tensor.clone() for name, tensor in tensors.items()}
-        fast_path = torch.backends.mha.get_fastpath_enabled()
-        # The fast path pads and masks in ways of its own, which no captured program does.
-        torch.backends.mha.set_fastpath_enabled(False)
         generator = torch.get_rng_state()
         try:
             # Without the stance cond and scan are compiled anew for every size, and a compiled part is not eager.
-            with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            with torch.no_grad(), torch.compiler.set_stance("force_eager"), without_fast_paths():
                 outputs = self._outputs(self._bench.module(**arguments))
             mutated = self._state.changed()
         finally:
-            torch.backends.mha.set_fastpath_enabled(fast_path)
             self._state.restore()
         mutated |= {name: tensor for name, tensor in tensors.items() if not same(tensor, originals[name])}
         drew = not torch.equal(generator, torch.get_rng_state())

@@ -37,18 +37,19 @@ class Sensitivity:
 
 
 class _Moving(TorchDispatchMode):
-    """Moves what each operator rounds."""
+    """Moves what each operator rounds; without a seed nothing, and only sees what nobody defines."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._random = torch.Generator().manual_seed(seed)
-        self._side = {0: 1.0, 1: -1.0}.get(seed)
+        self._still = seed is None
+        self._random = torch.Generator().manual_seed(seed or 0)
+        self._side = {0: 1.0, 1: -1.0}.get(-1 if seed is None else seed)
         self.undefined = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._watch(func, args, kwargs)
-        if _moves_nothing(func):
+        if self._still or _moves_nothing(func):
             return func(*args, **kwargs)
         wide = _in_float64(func, args, kwargs)
         writes = func._schema.is_mutable
@@ -182,6 +183,25 @@ def _antialiases_to_one_column(func: Any, args: Any) -> bool:
     return bool(args[1]) and args[1][-1] == 1
 
 
+def _is_given_by_lane(func: Any, args: Any) -> bool:
+    """Whether torch's kernel of many elements at once gives NaN where its kernel of one does not (docs/upstream.md)."""
+    name = func._schema.name.removeprefix("aten::").removesuffix("_")
+    if name not in ("fmod", "remainder") or not isinstance(args[0], torch.Tensor) or not args[0].is_floating_point():
+        return False
+    whole, by = torch.broadcast_tensors(args[0], torch.as_tensor(args[1]).to(args[0].dtype))
+    operator = getattr(torch, name)
+    lost = operator(whole, by).isnan()
+    return any(not bool(operator(one, other).isnan()) for one, other in zip(whole[lost], by[lost], strict=True))
+
+
+def _asks_at_a_pole(func: Any, args: Any) -> bool:
+    """The trigamma function of a negative integer is infinite; torch gives what sin(pi x) rounds to."""
+    if func._schema.name.removesuffix("_") != "aten::polygamma" or args[0 if isinstance(args[0], int) else 1] != 1:
+        return False
+    x = args[1 if isinstance(args[0], int) else 0]
+    return x.is_floating_point() and bool(((x < 0) & (x == x.floor())).any())
+
+
 def _fills_nothing(func: Any, args: Any) -> bool:
     """torch then takes any index (docs/upstream.md)."""
     if func._schema.name not in ("aten::index_fill", "aten::index_fill_") or args[0].numel():
@@ -192,6 +212,8 @@ def _fills_nothing(func: Any, args: Any) -> bool:
 
 _UNDEFINED = (
     _fills_nothing,
+    _is_given_by_lane,
+    _asks_at_a_pole,
     _asks_for_the_sign_of_nan,
     _sorts_nan,
     _reads_what_it_writes,
@@ -323,10 +345,12 @@ def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: An
         [torch.zeros(one.shape, dtype=torch.float64) for one in base],
         [torch.zeros(one.shape, dtype=torch.bool) for one in base],
     )
-    for seed in range(times):
+    for seed in (None, *range(times)):
         with torch.no_grad(), torch.compiler.set_stance("force_eager"), _Moving(seed) as mode:
             moved = collect(module(program, values), arguments(program, values))
         found.undefined |= mode.undefined
+        if seed is None:
+            continue
         for index, (one, other) in enumerate(zip(base, moved, strict=True)):
             _widen(found, index, one, other)
     return found

@@ -19,6 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.calling import caches, dataclasses_of_tensors, exported_inputs
+from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import attributes, tied_axes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
@@ -118,7 +119,7 @@ def capture(
     """
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
-    with _ALONE:
+    with _ALONE, without_fast_paths():
         return _capture(model, args, kwargs, dynamic_shapes, guards, allow_assumptions, capture_blocks, strategies)
 
 

@@ -20,6 +20,7 @@ from batch_export.exporter.capture import assumptions
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
+from batch_export.exporter.capture.causal_hints import causal_hints
 from batch_export.exporter.capture.data_functions import data_functions
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured
@@ -156,13 +157,20 @@ class _Held:
 
 
 def _run(
-    strategy: Callable[..., Any], module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any
+    strategy: Callable[..., Any],
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    form: Any,
+    *,
+    constants_are_known: bool = False,
 ) -> torch.export.ExportedProgram:
     with (
         in_onnx_export(),
         fake_quantisation(),
         recurrent_shapes(),
         packed_sequences(),
+        causal_hints(constants_are_known=constants_are_known),
         torch.no_grad(),
         unset_fake_temporarily(),
         own_levels(),
@@ -190,7 +198,7 @@ def _run_again(
             raise
         try:
             with known_factories():
-                return _run(strategy, module, args, kwargs, form)
+                return _run(strategy, module, args, kwargs, form, constants_are_known=True)
         except Exception:
             raise error from error.__cause__
 

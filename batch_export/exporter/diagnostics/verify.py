@@ -20,6 +20,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
+from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.errors import VerificationError
 from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.other_sizes import other_sizes
@@ -251,7 +252,7 @@ def _model_outputs(
         model = model.module()
     inputs, keywords = copy.deepcopy((tuple(args), dict(kwargs)))
     kept = state_kept(model) if isinstance(model, torch.nn.Module) else contextlib.nullcontext()
-    with kept, torch.no_grad():
+    with kept, torch.no_grad(), without_fast_paths():
         found = program.adapt_torch_outputs_to_onnx(model(*inputs, **keywords))
         return [one.clone() for one in found]  # a buffer that is returned is put back
 

@@ -37,6 +37,29 @@ def sign(self: ir.Value) -> RecordedValue:
     return op.Sub(op.CastLike(op.Greater(self, zero), self), op.CastLike(op.Less(self, zero), self))
 
 
+def _infinite(self: ir.Value, **signs: int) -> RecordedValue:
+    """IsInf in the dtype that the number has: float32 would take 1e300 for infinite. Of other dtypes nothing is."""
+    return op.IsInf(self if axes.is_float(self) else op.Cast(self, to=ir.DataType.FLOAT), **signs)
+
+
+@lowering("aten::isinf", "prims::isinf")
+def is_infinite(self: ir.Value) -> RecordedValue:
+    """Whether a number is an infinity of either sign."""
+    return _infinite(self)
+
+
+@lowering("aten::isposinf")
+def is_positive_infinity(self: ir.Value) -> RecordedValue:
+    """Whether a number is the positive infinity."""
+    return _infinite(self, detect_negative=0)
+
+
+@lowering("aten::isneginf")
+def is_negative_infinity(self: ir.Value) -> RecordedValue:
+    """Whether a number is the negative infinity."""
+    return _infinite(self, detect_positive=0)
+
+
 @lowering("aten::copysign.Tensor", "aten::copysign.Scalar")
 def copysign(self: Number, other: Number) -> RecordedValue:
     """The size of one number with the sign of the other, that of -0.0 included."""

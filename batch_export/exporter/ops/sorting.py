@@ -23,6 +23,10 @@ def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[RecordedValue, 
     if not axes.is_float(self):
         return _by_top(self, position, descending)
     _, indices = _by_top(_nan_last(self), position, descending)
+    if self.dtype == ir.DataType.DOUBLE:
+        lost = op.GatherElements(op.Cast(op.IsNaN(self), to=ir.DataType.INT32), indices, axis=position)
+        _, again = _by_top(axes.shaped(lost, self.shape), position, descending)
+        indices = axes.shaped(op.GatherElements(indices, again, axis=position), self.shape)
     return axes.shaped(op.GatherElements(self, indices, axis=position), self.shape), indices
 
 
@@ -37,14 +41,15 @@ def _by_top(self: ir.Value, position: int, descending: bool) -> tuple[RecordedVa
 def _nan_last(self: ir.Value) -> RecordedValue:
     """What onnxruntime's TopK orders as torch orders `self`: it has no place for NaN, which here is infinite.
 
-    Infinity gives way to the largest number of the dtype, of half precision to that of float32: of float32 and float64
-    that number itself stands beside infinity in no order then.
+    Infinity gives way to a number between it and the largest of the dtype, which the next wider one has. Of float64
+    NaN and infinity are equal here, and a second sort parts them.
     """
-    in_half = self.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
-    wide = axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape) if in_half else self
-    assert wide.dtype is not None
-    finite = op.Min(wide, axes.like(float(wide.dtype.max), wide))
-    return axes.shaped(op.Where(op.IsNaN(wide), axes.like(float("inf"), wide), finite), self.shape)
+    if self.dtype == ir.DataType.DOUBLE:
+        return axes.shaped(op.Where(op.IsNaN(self), axes.like(float("inf"), self), self), self.shape)
+    wider = ir.DataType.DOUBLE if self.dtype == ir.DataType.FLOAT else ir.DataType.FLOAT
+    wide = axes.shaped(op.Cast(self, to=wider), self.shape)
+    finite = op.Min(wide, axes.like(float(wider.max), wide))
+    return axes.shaped(op.Where(op.IsNaN(self), axes.like(float("inf"), wide), finite), self.shape)
 
 
 @lowering("aten::topk")

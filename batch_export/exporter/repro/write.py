@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.repro import attempt as repro_attempt
 from batch_export.exporter.repro import script, subgraph
@@ -133,7 +134,7 @@ def write_repro(
         return _module_repro(folder, model, args, keywords, attempt, wanted)
     if program is None:
         try:
-            with torch.no_grad(), warnings.catch_warnings():
+            with torch.no_grad(), without_fast_paths(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 live: Any = model
                 program = torch.export.export(live, args, keywords or None, strict=False)

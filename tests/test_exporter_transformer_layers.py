@@ -1,0 +1,87 @@
+"""torch.nn's transformer layers: masks of every kind, free sizes, and not the fast paths that eager takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from batch_export.calling.fast_paths import without_fast_paths
+from batch_export.exporter import export
+
+SIZES = ((2, 6), (1, 9), (3, 1))
+FREE = {0: "batch", 1: "seq"}
+
+
+class Encoder(torch.nn.Module):
+    """With a mask that is given, or one of its own."""
+
+    def __init__(self, own: Callable[[int], torch.Tensor] | None = None) -> None:
+        super().__init__()
+        self.layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+        self.own = own
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        found: torch.Tensor = self.layers(x, mask if self.own is None else self.own(x.shape[1]))
+        return found
+
+
+class Padded(Encoder):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        found: torch.Tensor = self.layers(x, src_key_padding_mask=mask)
+        return found
+
+
+class Whole(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        causal = self.layers.generate_square_subsequent_mask(x.shape[1])
+        found: torch.Tensor = self.layers(x, x, tgt_mask=causal, src_key_padding_mask=mask)
+        return found
+
+
+def _square(batch: int, seq: int) -> tuple[torch.Tensor, ...]:
+    return torch.randn(batch, seq, 8), torch.randn(seq, seq)
+
+
+def _padding(batch: int, seq: int) -> tuple[torch.Tensor, ...]:
+    return torch.randn(batch, seq, 8), torch.arange(seq)[None] >= torch.arange(seq, seq - batch, -1).clamp(min=1)[
+        :, None
+    ]
+
+
+def _alone(batch: int, seq: int) -> tuple[torch.Tensor, ...]:
+    return (torch.randn(batch, seq, 8),)
+
+
+CASES = {
+    "a mask that is given": (Encoder(), _square, {0: "seq", 1: "seq"}),
+    "a padding mask": (Padded(), _padding, FREE),
+    "a causal mask of its own": (Encoder(lambda n: torch.triu(torch.full((n, n), -torch.inf), 1)), _alone, None),
+    "a boolean mask of its own": (Encoder(lambda n: torch.ones(n, n).triu(1).bool()), _alone, None),
+    "decoder and encoder": (Whole(), _padding, FREE),
+}
+
+
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_masks(name: str, free: bool) -> None:
+    module, inputs, of_mask = CASES[name]
+    given = inputs(*SIZES[0])
+    shapes = (FREE, of_mask)[: len(given)] if free else None
+    program = export(module.eval(), given, dynamic_shapes=shapes)
+    for sizes in SIZES if free else SIZES[:1]:
+        case = inputs(*sizes)
+        with torch.no_grad(), without_fast_paths():
+            expected = module(*case)
+        torch.testing.assert_close(program(*case)[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_fast_paths_are_on_again_afterwards() -> None:
+    assert torch.backends.mha.get_fastpath_enabled()
+    export(Padded().eval(), _padding(2, 3), verify=True)
+    assert torch.backends.mha.get_fastpath_enabled()
