@@ -210,3 +210,14 @@ def test_functions_of_complex_numbers(name: str) -> None:
     actual = export(lambda z: FUNCTIONS[name](z), (z,))(z)
     for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(torch.as_tensor(one), other, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_statistics_of_no_complex_numbers() -> None:
+    def statistics(z: Tensor) -> tuple[Tensor, ...]:
+        return (*torch.var_mean(z, 1), z.std(0), *torch.var_mean(z, 1, correction=0, keepdim=True))
+
+    for z in (Z[0], Z[0, :0], Z[0, :, :0]):
+        program = export(statistics, (z,))
+        for one, other in zip(program(z), statistics(z), strict=True):
+            expected = torch.view_as_real(other) if other.is_complex() else other
+            torch.testing.assert_close(torch.as_tensor(one), expected, equal_nan=True)

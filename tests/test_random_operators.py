@@ -194,3 +194,10 @@ def test_numbers_in_half_precision(opset: int) -> None:
         assert values.dtype == np.float16
         assert abs(values.mean(dtype=float) - mean) < 0.1
         assert abs(values.std(dtype=float) - deviation) < 0.1
+
+
+@pytest.mark.parametrize("opset", [20, 22, 25])
+def test_no_numbers_are_drawn_for_a_later_axis_of_none(opset: int) -> None:
+    x = torch.zeros(1, 0, 3)
+    program = export(Drawing(lambda x: torch.nn.functional.rrelu(x, training=True)), (x,), None, opset_version=opset)
+    assert program(x)[0].shape == x.shape

@@ -62,7 +62,7 @@ class Generator:
         step = self.op.number(2.0**-_BITS, ir.DataType.FLOAT)
         # Zero becomes half a step: its logarithm is taken for other distributions.
         flat = op.Max(op.Mul(kept, step), self.op.number(2.0 ** -(_BITS + 1), ir.DataType.FLOAT))
-        return op.Reshape(flat, shape)
+        return op.Reshape(flat, shape, allowzero=1)
 
     def normal(self, shape: ir.Value) -> ir.Value:
         """`float32[shape]` of mean 0 and variance 1, by the transform of Box and Muller."""

@@ -338,11 +338,14 @@ def _variance(self: ir.Value, dim: Sequence[int] | None, correction: float | Non
     count = axes.rank(self) - 1
     listed = sorted({one % max(count, 1) for one in dim}) if dim else list(range(count))
     wide = axes.shaped(op.Cast(self, to=ir.DataType.DOUBLE), self.shape)
-    mean = op.ReduceMean(wide, listed, keepdims=1) if listed else wide
+    sizes = [op.Cast(axes.size(self, axis), to=ir.DataType.DOUBLE) for axis in listed]
+    elements: RecordedValue = number(1.0)
+    for size in sizes:
+        elements = op.Mul(elements, op.Squeeze(size, [0]))
+    mean = op.Div(op.ReduceSum(wide, listed, keepdims=1), elements) if listed else wide  # of nothing NaN
     apart = op.Sub(wide, mean)
     summed = op.ReduceSum(op.Mul(apart, apart), [*listed, count], keepdims=1)
-    elements = op.Div(op.Size(wide), op.Size(mean)) if listed else op.Constant(value_int=1)
-    freedom = op.Sub(op.Cast(elements, to=ir.DataType.DOUBLE), number(1.0 if correction is None else float(correction)))
+    freedom = op.Sub(elements, number(1.0 if correction is None else float(correction)))
     variance = op.Squeeze(op.Div(summed, op.Max(freedom, number(0.0))), [count])
     if listed and not keepdim:
         variance, mean = op.Squeeze(variance, listed), op.Squeeze(mean, listed)
