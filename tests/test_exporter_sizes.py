@@ -451,8 +451,7 @@ def test_what_another_guard_says_of_an_empty_axis_takes_no_other_size_away(fast_
     torch.backends.mha.set_fastpath_enabled(fast_path)
     module = Itself().eval()
     program = export(module, sequences(2, 5), dynamic_shapes=({0: "b", 1: "n"},))
-    limits = program.captured.restrictions
-    assert [set(limit.axes) for limit in limits] == ([{"b", "n"}] if fast_path else [])  # it gives no weights there
+    assert not program.captured.restrictions  # the fast path would give no weights there, and is not taken
     assert right_at(program, module, sequences, [(1, 1), (2, 1), (1, 4), (3, 7)]) == 4
 
 
