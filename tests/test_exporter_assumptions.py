@@ -41,7 +41,7 @@ class Spaced(torch.nn.Module):
 
 class Equal(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.equal(x.ceil(), x) * x
+        return x if torch.equal(x, x + 1) else -x
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ class Equal(torch.nn.Module):
         (
             Equal(),
             ONES,
-            r"what `return torch\.equal\(x\.ceil\(\), x\) \* x` finds \(at .*test_exporter_assumptions\.py:\d+\)",
+            r"what `return x if torch\.equal\(x, x \+ 1\) else -x` finds \(at .*test_exporter_assumptions\.py:\d+\)",
         ),
         (Branch(0.0), ONES, r"what `if x\.sum\(\) > self\.limit:` finds \(at .*test_exporter_assumptions\.py:\d+\)"),
         (Spaced(), torch.tensor(4), r"what `return torch\.linspace\(0, 1, int\(n\.item\(\)\)\)` finds \(at "),

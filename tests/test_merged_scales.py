@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -50,12 +49,6 @@ MERGED: dict[str, tuple[Form, dict[str, int]]] = {
     "layer scale": (lambda m, x: m.scale * m.linear(x), {"MatMul": 1, "Add": 1}),
     "without a bias": (lambda m, x: m.bare(x) * m.scale, {"MatMul": 1}),
     "of rows": (lambda m, x: m.linear(x[:, 0]) * m.scale, {"Gather": 1, "Gemm": 1}),
-    "a number": (lambda m, x: m.linear(x) * 0.3, {"MatMul": 1, "Add": 1}),
-    "a quotient": (lambda m, x: m.linear(x) / math.sqrt(6), {"MatMul": 1, "Add": 1}),
-    "heads": (
-        lambda m, x: m.linear(x).view(-1, 4, 2, 3).transpose(1, 2) * 0.3,
-        {"MatMul": 1, "Add": 1, "Reshape": 1, "Transpose": 1},
-    ),
     "of an image": (lambda m, x: m.conv(pictures(x)) * m.image, {"Reshape": 1, "Conv": 1}),
     "of groups": (lambda m, x: m.image * m.deconv(pictures(x)), {"Reshape": 1, "ConvTranspose": 1}),
     "a norm of rows": (lambda m, x: m.norm(m.linear(x).flatten(0, 1)), {"MatMul": 1, "Add": 1, "Reshape": 1}),
@@ -65,6 +58,8 @@ MERGED: dict[str, tuple[Form, dict[str, int]]] = {
     ),
 }
 LEFT: dict[str, tuple[Form, str]] = {
+    "a number": (lambda m, x: m.linear(x) * 0.3, "Mul"),
+    "a quotient": (lambda m, x: m.linear(x) / 3.7, "Div"),
     "a table": (lambda m, x: m.linear(x) * m.table, "Mul"),
     "more channels than the weight has": (lambda m, x: m.narrow(x) * m.scale, "Mul"),
     "read by others": (lambda m, x: (y := m.linear(x)) * m.scale + torch.sin(y), "Mul"),

@@ -1,9 +1,10 @@
-"""Merges a factor per channel, or one for all, into the weights of what it follows: layer scale, scaled projections.
+"""Merges a factor per channel into the weights of what it follows: layer scale.
 
 Arrives: a model whose weights have content (the copy that is written to a file). Leaves: the same model, changed in
 place: a Conv, ConvTranspose, Gemm or MatMul (with or without a bias behind it) followed by a product with a constant
 becomes that operator alone, and so does one whose rows go through a BatchNormalization, also with axes put together
-between the two. As in `merged_norms.py`, what the dtype of the weights would not hold stays.
+between the two. As in `merged_norms.py`, what the dtype of the weights would not hold stays. So does a factor that is
+one number for all: a weight is found by its name, and loses it where it is merged.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ def _scale(model: ir.Model, node: ir.Node) -> int:
     """A product with, or a quotient by, a constant."""
     for place in (1, 0) if node.op_type == "Mul" else (1,):
         factor, data = content_of(node.inputs[place]), node.inputs[1 - place]
-        if factor is None or data is None or not factor.numel() or not _is_own(data, node):
+        if factor is None or data is None or factor.numel() < 2 or not _is_own(data, node):
             continue
         exact = factor.double() if node.op_type == "Mul" else 1 / factor.double()
         before = data.producer()
         if before is not None and before.op_type in _IMAGES and not before.domain:
             return _into_image(model, node, before, exact)
-        rows = _rows(data, is_moved=factor.numel() == 1)
+        rows = _rows(data)
         if rows is None or not _is_along_last(exact, rows.channels, data):
             return 0
-        flat = exact.flatten().expand(rows.channels)
+        flat = exact.flatten()
         return _into_rows(model, node, rows, Affine(flat, torch.zeros_like(flat)))
     return 0
 
@@ -75,10 +76,10 @@ def _is_own(value: ir.Value, reader: ir.Node) -> bool:
 
 
 def _is_along_last(factor: Tensor, channels: int, data: ir.Value) -> bool:
-    """Whether a factor is one number, or one for each element of the last axis, and gives the data no further axis."""
+    """Whether a factor has one number for each element of the last axis, and gives the data no further axis."""
     if factor.dim() > 1 and (data.shape is None or factor.dim() > len(data.shape)):
         return False
-    return factor.numel() == 1 or (factor.numel() == factor.shape[-1] == channels)
+    return factor.numel() == factor.shape[-1] == channels
 
 
 def _into_image(model: ir.Model, node: ir.Node, before: ir.Node, factor: Tensor) -> int:
@@ -89,9 +90,9 @@ def _into_image(model: ir.Model, node: ir.Node, before: ir.Node, factor: Tensor)
     groups = integer(before, "group", 1)
     channels = weight.shape[1] * groups if grouped else weight.shape[0]
     shape = [1] * (weight.dim() - factor.dim()) + list(factor.shape)
-    if factor.numel() != 1 and (shape[1] != channels or factor.numel() != channels):
+    if shape[1] != channels or factor.numel() != channels:
         return 0
-    flat = factor.flatten().expand(channels)
+    flat = factor.flatten()
     made = new_weights(before, Affine(flat, torch.zeros_like(flat)))
     if made is None:
         return 0
@@ -141,19 +142,14 @@ class _Rows:
     bias: tuple[ir.Node, int] | None
 
 
-def _rows(value: ir.Value, *, is_moved: bool = False) -> _Rows | None:
-    """The product whose rows are the last axis of a value, with nothing between that others read; None for no such.
-
-    Args:
-        value: what is scaled.
-        is_moved: take rows whose elements go to other places too, since all of them are scaled alike.
-    """
+def _rows(value: ir.Value) -> _Rows | None:
+    """The product whose rows are the last axis of a value, with nothing between that others read; None for no such."""
     node, bias, last = value.producer(), None, _last(value)
     data: ir.Value | None
     while node is not None and not node.domain and node.inputs and node.inputs[0] is not None:
         if node.op_type in ("MatMul", "Gemm"):
             return _of_product(node, bias)
-        if _keeps_rows(node, is_moved):
+        if _keeps_rows(node):
             data = node.inputs[0]
         elif node.op_type == "Add" and bias is None:
             place = next((at for at in (0, 1) if is_own_weight(node.inputs[at])), None)
@@ -169,10 +165,8 @@ def _rows(value: ir.Value, *, is_moved: bool = False) -> _Rows | None:
     return None
 
 
-def _keeps_rows(node: ir.Node, is_moved: bool) -> bool:
-    """Whether a node gives its elements in the same rows, or, where that is enough, the same elements."""
-    if is_moved:
-        return node.op_type in (*_NAMING, "Transpose")
+def _keeps_rows(node: ir.Node) -> bool:
+    """Whether a node gives its elements in the same rows."""
     last = _last(node.outputs[0])
     return node.op_type in _NAMING and node.inputs[0] is not None and last is not None and _last(node.inputs[0]) == last
 
