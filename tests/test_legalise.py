@@ -414,6 +414,46 @@ def test_causal_convolutions_are_recognised_where_they_fit(body: str, expected: 
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
 
 
+_SUMS = "k1 = Unsqueeze (k, last)  v1 = Unsqueeze (v, third)  o = Mul (k1, v1)  s = CumSum (o, two)  "
+
+
+@pytest.mark.parametrize(
+    ("body", "is_recognised"),
+    [
+        (_SUMS + "q1 = Unsqueeze (q, third)  m = MatMul (q1, s)  y = Squeeze (m, third)", True),
+        (_SUMS + "q1 = Unsqueeze (q, last)  m = Mul (s, q1)  y = ReduceSum <keepdims = 0> (m, third)", True),
+        (
+            'o = Einsum <equation = "bhtd,bhte->bhtde"> (k, v)  s = CumSum (o, two)  '
+            'y = Einsum <equation = "bhtde,bhtd->bhte"> (s, q)',
+            True,
+        ),
+        (_SUMS + "q1 = Unsqueeze (q, last)  m = Mul (s, q1)  y = ReduceSum <keepdims = 0> (m, last)", False),
+        (_SUMS.replace("CumSum", "CumSum <reverse = 1>") + "q1 = Unsqueeze (q, third)  m = MatMul (q1, s)  "
+         "y = Squeeze (m, third)", False),
+        (_SUMS.replace("two", "one") + "q1 = Unsqueeze (q, third)  m = MatMul (q1, s)  y = Squeeze (m, third)", False),
+    ],
+)  # fmt: skip
+def test_linear_attention_is_recognised_where_it_fits(body: str, is_recognised: bool) -> None:
+    constants = "int64[1] last = {4}, int64[1] third = {3}, int64 two = {2}, int64 one = {1}"
+    inputs = "float[B,3,T,4] q, float[B,3,T,4] k, float[B,3,T,5] v"
+    made = "float[B,3,T,4] y" if body.endswith("(m, last)") else "float[B,3,T,5] y"
+    before, model = read(of(27, body, inputs, made, constants))
+    before.ir_version = 13
+    assert newer_forms.recognise(model, 27) == is_recognised
+    types = [node.op_type for node in model.graph]
+    assert ("LinearAttention" in types) is is_recognised
+    assert ("CumSum" in types) is not is_recognised
+    after = written(model, 13)
+    generator = np.random.default_rng(0)
+    for batch, length in ((2, 6), (1, 1)):
+        feeds = {
+            name: generator.standard_normal((batch, 3, length, size), dtype=np.float32)
+            for name, size in (("q", 4), ("k", 4), ("v", 5))
+        }
+        found, expected = (ReferenceEvaluator(one).run(None, feeds)[0] for one in (after, before))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_the_page_of_operators_is_what_the_rules_give() -> None:
     kept = (Path(__file__).parents[1] / "docs" / "opsets.md").read_text()
     assert kept.startswith(page()), "python -m batch_export.legalise says something else; write it anew"

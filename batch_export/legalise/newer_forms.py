@@ -1,15 +1,16 @@
 """Operators that the latest opsets have whole, found where a graph spells them out.
 
-Arrives: a model at its opset. Leaves: the same model, with SwiGLU and Swish from opset 28 on, CausalConvWithState from
-opset 27 on, and TensorScatter from opset 24 on, in the places of the nodes that mean the same. Before opset 28 ONNX
-Runtime (1.31) reads the files, and has no kernel for Swish from opset 25 on, so that Swish stays spelt out there.
+Arrives: a model at its opset. Leaves: the same model, with SwiGLU and Swish from opset 28 on, CausalConvWithState and
+LinearAttention from opset 27 on, and TensorScatter from opset 24 on, in the places of the nodes that mean the same.
+Before opset 28 ONNX Runtime (1.31) reads the files, and has no kernel for Swish from opset 25 on, so that Swish stays
+spelt out there.
 """
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from batch_export.legalise import cache_writes
+from batch_export.legalise import cache_writes, linear_attention
 from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.replacing import replace
 from batch_export.legalise.rules import attribute, given, known
@@ -30,6 +31,7 @@ def recognise(model: ir.Model, opset: int) -> int:
         How many there are now.
     """
     count = cache_writes.recognise(model) if opset >= cache_writes.FIRST_OPSET else 0
+    count += linear_attention.recognise(model) if opset >= linear_attention.FIRST_OPSET else 0
     if opset >= FIRST_CONVOLUTION:
         count += sum(map(_convolution, _of_type(model, "Conv")))
     if opset >= FIRST_GATES:
