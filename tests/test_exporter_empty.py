@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 from torch import Tensor, nn
@@ -205,3 +207,16 @@ def test_normalisation_over_axes_of_free_size(dtype: torch.dtype) -> None:
         x = torch.randn(2, 3, count).to(dtype)
         for actual, expected in zip(program(x), module(x), strict=True):
             torch.testing.assert_close(actual, expected, equal_nan=True)
+
+
+def test_a_fixed_size_of_0_is_no_size_to_copy(tmp_path: Path) -> None:
+    def function(x: Tensor) -> Any:
+        found = torch.unique(x, return_inverse=True), torch.unique_consecutive(x, return_inverse=True)
+        return found, x.clone().put_(x, x.flatten(), True)
+
+    given = torch.zeros(5, 0, dtype=torch.int64)
+    program = export(Calls(function), (given,))
+    program.save(tmp_path / "model.onnx")
+    onnx.checker.check_model(tmp_path / "model.onnx", full_check=True)
+    for found, expected in zip(program(given), pytree.tree_leaves(function(given)), strict=True):
+        assert found.shape == expected.shape

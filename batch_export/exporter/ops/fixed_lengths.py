@@ -51,7 +51,7 @@ def as_strided_scatter(
             "as_strided_scatter writes several elements to one place", next_step="write to each place once"
         )
     flat = op.ScatterElements(axes.flat(self), op.Constant(value=ir.tensor(places)), axes.flat(src), axis=0)
-    return op.Reshape(flat, op.Shape(self))
+    return op.Reshape(flat, op.Shape(self), allowzero=1)
 
 
 @lowering("aten::resize")

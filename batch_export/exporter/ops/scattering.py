@@ -84,7 +84,7 @@ def _floor_divided(total: RecordedValue, counts: RecordedValue) -> RecordedValue
 
 def _written(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> RecordedValue:
     if axes.rank(self) == 0:
-        return op.Reshape(src, op.Shape(self)) if axes.rank(src) else op.Identity(src)
+        return op.Reshape(src, op.Shape(self), allowzero=1) if axes.rank(src) else op.Identity(src)
     index, src = axes.at_least_1d(index), axes.at_least_1d(src)
     return op.ScatterElements(self, index, _fitting(src, index), axis=axes.axis(self, dim))
 
@@ -153,7 +153,7 @@ def put(self: ir.Value, index: ir.Value, source: ir.Value, accumulate: bool = Fa
     """Writes (or adds) elements at places of the flattened tensor."""
     reduction = "add" if accumulate else "none"
     flat = op.ScatterElements(axes.flat(self), axes.flat(index), axes.flat(source), axis=0, reduction=reduction)
-    return op.Reshape(flat, op.Shape(self))
+    return op.Reshape(flat, op.Shape(self), allowzero=1)
 
 
 @lowering("aten::take")

@@ -304,7 +304,7 @@ def unique_consecutive(
     starts = op.Squeeze(op.NonZero(begins), [0])
     ends = op.Concat(op.Slice(starts, [1], [2**62]), op.Slice(length, [0], op.Shape(starts)), axis=0)
     if dim is None and return_inverse:
-        inverse = op.Reshape(inverse, op.Shape(self))
+        inverse = op.Reshape(inverse, op.Shape(self), allowzero=1)
     nothing = op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64))
     return values, inverse if return_inverse else nothing, op.Sub(ends, starts) if return_counts else nothing
 
@@ -320,7 +320,7 @@ def unique(
         ascending, places = ordered(_flattened(self), 0, False)
         values, runs, counts = unique_consecutive(ascending, True, True)
         inverse = op.ScatterElements(runs, places, runs, axis=0)
-    return values, op.Reshape(inverse, op.Shape(self)), counts
+    return values, op.Reshape(inverse, op.Shape(self), allowzero=1), counts
 
 
 @lowering("aten::nonzero")
