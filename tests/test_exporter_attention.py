@@ -134,3 +134,14 @@ def test_shared_heads_are_one_gather_each(shapes: Any) -> None:
     operators = [node.op_type for node in program.model.graph]
     assert operators.count("Gather") == 2  # of the keys' heads, and of the values'
     assert "Expand" not in operators
+
+
+@pytest.mark.parametrize("opset", [9, 10])
+def test_causal_attention_of_free_length_below_11(opset: int) -> None:
+    def attention(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+    free = ({0: "batch", 2: "seq"},)
+    program = export(attention, (torch.randn(2, 2, 5, 8),), opset_version=opset, dynamic_shapes=free)
+    x = torch.randn(1, 2, 3, 8)
+    torch.testing.assert_close(torch.as_tensor(program(x)[0]), attention(x), rtol=1e-4, atol=1e-5)

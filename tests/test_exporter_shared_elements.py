@@ -141,6 +141,27 @@ def test_vander_of_a_free_number_of_columns() -> None:
     export_and_compare(module, (torch.randn(4, 3),), *more, dynamic_shapes=({0: "n", 1: "m"},))
 
 
+@pytest.mark.parametrize("options", [{"batch_first": True}, {"padding_value": -1.0}, {"padding_side": "left"}])
+def test_sequences_of_free_lengths_side_by_side(options: dict[str, Any]) -> None:
+    def padded(one: Tensor, other: Tensor) -> Any:
+        return torch.nn.utils.rnn.pad_sequence([one, other], **options)
+
+    program = export(padded, (torch.randn(2, 3), torch.randn(4, 3)), dynamic_shapes=({0: "n"}, {0: "m"}))
+    for first, second in ((2, 4), (5, 3), (1, 1), (0, 2)):
+        case = torch.randn(first, 3), torch.randn(second, 3)
+        assert torch.equal(torch.as_tensor(program(*case)[0]), padded(*case))
+
+
+def test_a_chain_of_products_of_free_sizes() -> None:
+    def chain(one: Tensor, two: Tensor, three: Tensor) -> Any:
+        return torch.linalg.multi_dot([one, two, three])
+
+    given = torch.randn(2, 3), torch.randn(3, 4), torch.randn(4, 5)
+    program = export(chain, given, dynamic_shapes=({0: "n"}, {1: "m"}, {0: "m", 1: "k"}))
+    case = torch.randn(1, 3), torch.randn(3, 6), torch.randn(6, 2)
+    torch.testing.assert_close(torch.as_tensor(program(*case)[0]), chain(*case))
+
+
 def test_differences_along_free_axes() -> None:
     def differences(x: Tensor) -> Any:
         mask = x > 0

@@ -148,3 +148,19 @@ def test_how_often_numbers_occur(count: int) -> None:
 class _Three(Call):
     def forward(self, x: torch.Tensor, other: torch.Tensor, weights: torch.Tensor) -> Any:  # type: ignore[override]
         return self.function(x, other, weights)
+
+
+class _Two(Call):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> Any:  # type: ignore[override]
+        return self.function(a, b)
+
+
+@pytest.mark.parametrize("example", [(4, 5), (3, 5), (3, 4)])
+def test_tensors_of_free_sizes_are_equal_where_their_sizes_are(example: tuple[int, int]) -> None:
+    shapes = {"a": {0: "n", 1: "k"}, "b": {0: "m", 1: "l"}}
+    program = export(_Two(torch.equal), (torch.ones(3, 5), torch.ones(example)), dynamic_shapes=shapes)
+    for one, other in (((3, 5), (3, 5)), ((2, 5), (3, 5)), ((2, 5), (2, 4)), ((4, 4), (1, 4)), ((0, 3), (0, 3))):
+        case = torch.ones(one), torch.ones(other)
+        assert bool(program(*case)[0]) == torch.equal(*case)
+    case = torch.ones(2, 2), torch.eye(2)
+    assert not program(*case)[0]

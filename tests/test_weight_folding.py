@@ -556,3 +556,22 @@ def test_first_states_of_zeros_are_left_out_for_any_batch(kind: str, tmp_path: P
     for size in (1, 3):
         x = torch.randn(size, 4, 4)
         assert_same(run(model, x), eager(module, (x,)))
+
+
+class Spread(nn.Module):
+    """Weights whose axes come and go, which opsets below 13 say in attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row, self.block = nn.Parameter(torch.randn(4)), nn.Parameter(torch.randn(3, 1, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        table = self.row[:, None] * self.row[None]
+        return x * self.row.unsqueeze(0) + self.block.squeeze(1)[:2] + table[:2] + self.block.sum(0) + (x.long() & 6)
+
+
+@pytest.mark.parametrize("opset", [10, 11, 12, 13])
+def test_axes_that_are_attributes(opset: int) -> None:
+    module, x = Spread(), torch.arange(8.0).reshape(2, 4)
+    program = export(module, (x,), opset_version=opset)
+    torch.testing.assert_close(torch.as_tensor(program(x)[0]), module(x))

@@ -128,6 +128,9 @@ def _of_devices(where: str, spec: ProviderSpec, kind: Runtime) -> None:
         raise UsageError(f"{where}: {given[0]} is said of execution providers, and {kind.called} has none; remove it")
     if spec.device < 0:
         raise UsageError(f"{where}: device must be an index from 0 on, got {spec.device}")
+    if spec.execution_provider == "CPUExecutionProvider" and (spec.device or spec.after):
+        said_of = "has one device" if spec.device else "leaves nothing to other execution providers"
+        raise UsageError(f"{where}: CPUExecutionProvider {said_of}; remove '{'device' if spec.device else 'after'}'")
     if spec.device and "device_id" in spec.options:
         raise UsageError(f"{where}: the device is said twice, as device={spec.device} and in options; remove one")
     if spec.after and spec.plugin:

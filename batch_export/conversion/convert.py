@@ -60,7 +60,8 @@ def convert(path: Path, opset: int, dest: Path) -> Conversion:
         RunError: the new file cannot be written.
     """
     if not LOWEST <= opset <= HIGHEST:
-        raise UsageError(f"opset {opset} is not one of {LOWEST} to {HIGHEST}. Next step: --opset {HIGHEST} or lower")
+        nearest = LOWEST if opset < LOWEST else HIGHEST
+        raise UsageError(f"opset {opset} is not one of {LOWEST} to {HIGHEST}. Next step: --opset {nearest}")
     if dest.resolve() == path.resolve():
         raise UsageError(f"{path} would be overwritten by its own conversion. Next step: --dest another file")
     model = reading.read(path)

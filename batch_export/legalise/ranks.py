@@ -110,8 +110,8 @@ def axes_of(value: ir.Value | None, depth: int = 0) -> int | None:
     if node.op_type in _REPEATING:
         counts = [axes_of(one, depth + 1) for one in node.inputs if one is not None]
         return None if None in counts else max(count for count in counts if count is not None)
-    if node.op_type in ("Shape", "NonZero", "Flatten"):
-        return 1 if node.op_type == "Shape" else 2
+    if node.op_type in ("Shape", "Range", "NonZero", "Flatten"):
+        return 1 if node.op_type in ("Shape", "Range") else 2
     if node.op_type in ("Reshape", "Expand", "ConstantOfShape"):
         return _asked_for(node, depth)
     return _counted(node, axes_of(node.inputs[0], depth + 1), depth)

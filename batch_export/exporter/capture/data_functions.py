@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -23,9 +24,19 @@ _MOST_PLACES = 1 << 16
 
 
 def _equal(input: torch.Tensor, other: torch.Tensor) -> object:
-    if input.dim() != other.dim() or any(one != two for one, two in zip(input.shape, other.shape, strict=True)):
+    """False for other shapes, as in torch; where sizes are free, they and the elements of both are compared."""
+    if input.dim() != other.dim():
         return False
-    return torch.eq(input, other).all().item()
+    pairs = list(zip(input.shape, other.shape, strict=True))
+    if any(statically_known_true(one != two) for one, two in pairs):
+        return False
+    alike = []
+    for axis, (one, two) in enumerate(pairs):
+        if not statically_known_true(one == two):
+            least: Any = torch.sym_min(one, two)
+            input, other = input.narrow(axis, 0, least), other.narrow(axis, 0, least)
+            alike.append(torch.eq(*(torch.scalar_tensor(size, dtype=torch.int64) for size in (one, two))))
+    return torch.stack([torch.eq(input, other).all(), *alike]).all().item()
 
 
 def _allclose(

@@ -1,15 +1,17 @@
 """During capture, functions of a free size that torch would compute with the example's size stay functions of it.
 
 Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp` and `sqrt` give symbolic
-numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps, `tensor_split`, `diff` and
-`vander` of a free axis are made of operators that take one. Numbers that are plain take the functions' own way.
+numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps, `tensor_split`, `diff`,
+`vander`, `pad_sequence` and `multi_dot` of free axes are made of operators that take them. Numbers that are plain take
+the functions' own way.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -73,18 +75,38 @@ def _diff(tensor: torch.Tensor, times: int = 1, dim: int = -1) -> torch.Tensor:
     return tensor
 
 
+def _pad_sequence(
+    sequences: Sequence[torch.Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> torch.Tensor:
+    """Sequences of free lengths beside one another, each filled up to the longest."""
+    longest: Any = functools.reduce(torch.sym_max, [one.shape[0] for one in sequences])
+    rows = []
+    for one in sequences:
+        more = longest - one.shape[0]
+        pads = [*[0] * (2 * one.dim() - 2), *((0, more) if padding_side == "right" else (more, 0))]
+        rows.append(torch.nn.functional.pad(one, pads, value=padding_value))
+    return torch.stack(rows, 0 if batch_first else 1)
+
+
 def _is_free(tensor: torch.Tensor, dim: int) -> bool:
     return tensor.dim() > 0 and isinstance(tensor.shape[dim], torch.SymInt)
 
 
 def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
-    """What torch's own form of `tensor_split`, `diff` or `vander` would fix a size for; None for every other call."""
+    """What torch's own form of a function would fix a size for; None for every other call."""
     if func in _SPLITS:
         bound = {**dict(zip(("self", "pieces", "dim"), args, strict=False)), **given}
         pieces = bound.get("pieces", bound.get("indices_or_sections", bound.get("sections")))
         tensor, dim = bound.get("self", bound.get("input")), bound.get("dim", 0)
         if isinstance(pieces, int) and pieces > 0 and isinstance(tensor, torch.Tensor) and _is_free(tensor, dim):
             return _tensor_split(tensor, pieces, dim)
+    if func is torch._C._nn.pad_sequence and any(_is_free(one, 0) for one in args[0]):
+        return _pad_sequence(*args, **given)
+    if func is torch.linalg.multi_dot and any(isinstance(size, torch.SymInt) for one in args[0] for size in one.shape):
+        return functools.reduce(torch.matmul, args[0])  # torch asks the sizes which order is quickest
     if func is torch.vander:
         bound = {**dict(zip(("x", "N", "increasing"), args, strict=False)), **given}
         x, count = bound["x"], bound.get("N")
@@ -104,7 +126,7 @@ _SPLITS = (torch.tensor_split, torch.Tensor.tensor_split)
 
 
 class _FreeSteps(TorchFunctionMode):
-    """Hands `linspace`, `logspace`, `tensor_split`, `diff` and `vander` of free sizes to operators that take them."""
+    """Hands functions of free sizes, such as `linspace` and `diff`, to operators that take them."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

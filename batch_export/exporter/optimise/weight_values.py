@@ -101,8 +101,11 @@ def _fits(node: ir.Node, outputs: Sequence[Tensor]) -> bool:
     return True
 
 
-def _listed(tensor: Tensor | None) -> list[int]:
-    return [] if tensor is None else [int(one) for one in tensor.flatten().tolist()]
+def _listed(numbers: Tensor | Sequence[int] | None) -> list[int]:
+    """Axes or sizes, which are an input at later opsets and an attribute at earlier ones."""
+    if numbers is None:
+        return []
+    return [int(one) for one in (numbers.flatten().tolist() if isinstance(numbers, Tensor) else numbers)]
 
 
 def _transpose(data: Tensor, perm: Sequence[int] | None = None) -> Tensor:
@@ -119,14 +122,15 @@ def _flatten(data: Tensor, axis: int = 1) -> Tensor:
     return data.reshape(int(np.prod(data.shape[:axis])), int(np.prod(data.shape[axis:])))
 
 
-def _unsqueeze(data: Tensor, axes: Tensor) -> Tensor:
-    rank = data.dim() + axes.numel()
-    for axis in sorted(axis % rank for axis in _listed(axes)):
+def _unsqueeze(data: Tensor, axes: Tensor | Sequence[int]) -> Tensor:
+    listed = _listed(axes)
+    rank = data.dim() + len(listed)
+    for axis in sorted(axis % rank for axis in listed):
         data = data.unsqueeze(axis)
     return data
 
 
-def _squeeze(data: Tensor, axes: Tensor | None = None) -> Tensor:
+def _squeeze(data: Tensor, axes: Tensor | Sequence[int] | None = None) -> Tensor:
     chosen = range(data.dim()) if axes is None else [axis % data.dim() for axis in _listed(axes)]
     if axes is not None and any(data.shape[axis] != 1 for axis in chosen):
         raise ValueError("an axis that is not 1")
