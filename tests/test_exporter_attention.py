@@ -10,6 +10,8 @@ import torch
 from exporting import export_and_compare
 from torch import Tensor
 
+from batch_export.exporter import export
+
 HEADS, SIZE = 4, 8
 OPSETS = [18, 22, 23, 25]
 FREE = {0: "batch", 2: "seq"}
