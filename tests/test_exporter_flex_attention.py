@@ -90,3 +90,25 @@ def test_a_form_of_attention(name: str) -> None:
         inputs = given(batch, length, heads)
         assert_same(program(*inputs), eager(module, inputs))
     program.release()
+
+
+class Documents(torch.nn.Module):
+    """A mask by data, over as many blocks as there are sequences."""
+
+    def forward(self, q: torch.Tensor, document: torch.Tensor) -> torch.Tensor:
+        mask = create_block_mask(
+            lambda b, h, i, j: document[b, i] == document[b, j], q.shape[0], None, q.shape[2], q.shape[2], device="cpu"
+        )
+        found: torch.Tensor = flex_attention(q, q, q, block_mask=mask)
+        return found
+
+
+def test_a_mask_by_data_with_every_size_free() -> None:
+    def given(batch: int, seq: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(batch, 2, seq, 8), torch.randint(0, 2, (batch, seq))
+
+    free = ({0: "batch", 2: "seq"}, {0: "batch", 1: "seq"})
+    program = export(Documents(), given(2, 6), dynamic_shapes=free)
+    for sizes in ((2, 6), (1, 9)):
+        case = given(*sizes)
+        torch.testing.assert_close(torch.as_tensor(program(*case)[0]), Documents()(*case), rtol=1e-4, atol=1e-5)

@@ -91,8 +91,20 @@ def _pad_sequence(
     return torch.stack(rows, 0 if batch_first else 1)
 
 
+def _complex_mean(input: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
+    """Of complex numbers along free axes, for which torch fixes their number."""
+    axes = range(input.dim()) if dim is None or dim == () else [dim] if isinstance(dim, int) else dim
+    count: Any = math.prod(input.shape[axis] for axis in axes)
+    total = input.sum() if dim is None else input.sum(dim, keepdim)
+    return total / torch.scalar_tensor(count, dtype=torch.float64).to(input.real.dtype)
+
+
 def _is_free(tensor: torch.Tensor, dim: int) -> bool:
-    return tensor.dim() > 0 and isinstance(tensor.shape[dim], torch.SymInt)
+    return tensor.dim() > 0 and _is_symbol(tensor.shape[dim])
+
+
+def _is_symbol(size: object) -> bool:
+    return isinstance(size, torch.SymInt)
 
 
 def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
@@ -105,8 +117,10 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
             return _tensor_split(tensor, pieces, dim)
     if func is torch._C._nn.pad_sequence and any(_is_free(one, 0) for one in args[0]):
         return _pad_sequence(*args, **given)
-    if func is torch.linalg.multi_dot and any(isinstance(size, torch.SymInt) for one in args[0] for size in one.shape):
+    if func is torch.linalg.multi_dot and any(map(_is_symbol, (size for one in args[0] for size in one.shape))):
         return functools.reduce(torch.matmul, args[0])  # torch asks the sizes which order is quickest
+    if func in _MEANS and args and args[0].is_complex() and any(map(_is_symbol, args[0].shape)):
+        return _complex_mean(*args, **given) if given.keys() <= {"dim", "keepdim"} else None
     if func is torch.vander:
         bound = {**dict(zip(("x", "N", "increasing"), args, strict=False)), **given}
         x, count = bound["x"], bound.get("N")
@@ -121,6 +135,7 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
     return None
 
 
+_MEANS = (torch.mean, torch.Tensor.mean)
 _DIFFS = (torch.diff, torch.Tensor.diff)
 _SPLITS = (torch.tensor_split, torch.Tensor.tensor_split)
 

@@ -41,6 +41,7 @@ from batch_export.exporter.capture.returned_operands import refuse_returned_oper
 from batch_export.exporter.capture.scalar_masks import masks_of_one
 from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
+from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.trial import is_fake
 from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
@@ -170,6 +171,7 @@ def _run(
         fake_quantisation(),
         recurrent_shapes(),
         packed_sequences(),
+        symbolic_products(),
         causal_hints(constants_are_known=constants_are_known),
         torch.no_grad(),
         unset_fake_temporarily(),
