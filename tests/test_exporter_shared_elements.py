@@ -157,7 +157,7 @@ def test_means_of_complex_numbers_along_free_axes() -> None:
     program = export(module, (torch.randn(2, 3, dtype=torch.complex64),), dynamic_shapes=({0: "n"},))
     x = torch.randn(5, 3, dtype=torch.complex64)
     for found, expected in zip(program(x), module(x), strict=True):
-        torch.testing.assert_close(torch.as_tensor(found), expected)
+        torch.testing.assert_close(torch.as_tensor(found), torch.view_as_real(expected))
 
 
 def test_a_chain_of_products_of_free_sizes() -> None:
