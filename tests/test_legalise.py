@@ -375,6 +375,8 @@ GATE = "s = Sigmoid (a)  g = Mul (a, s)  y = Mul (g, b)"
         (28, GATE, "float[N,4] a, float[4] b", ["Swish", "Mul"]),
         (27, GATE, "float[N,4] a, float[N,4] b", ["Sigmoid", "Mul", "Mul"]),
         (28, "s = Sigmoid (b)  y = Mul (s, b)", "float[N,4] a, float[N,4] b", ["Swish"]),
+        (24, "s = Sigmoid (b)  y = Mul (s, b)", "float[N,4] a, float[N,4] b", ["Swish"]),
+        (25, "s = Sigmoid (b)  y = Mul (s, b)", "float[N,4] a, float[N,4] b", ["Sigmoid", "Mul"]),
         (28, "s = Sigmoid (b)  y = Mul (s, a)", "float[N,4] a, float[N,4] b", ["Sigmoid", "Mul"]),
     ],
 )

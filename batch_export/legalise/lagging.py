@@ -13,7 +13,7 @@ from batch_export.legalise.replacing import replace
 from batch_export.legalise.step_24_to_23 import swish
 from batch_export.legalise.writing import Writer
 
-_NO_SWISH = range(25, 28)
+NO_SWISH = range(25, 28)
 """Opsets that ONNX Runtime 1.31 reads, and at which it has no kernel for Swish."""
 
 
@@ -23,7 +23,7 @@ def write_out(model: ir.Model, opset: int) -> int:
     Returns:
         How many there were.
     """
-    if opset not in _NO_SWISH:
+    if opset not in NO_SWISH:
         return 0
     found = [node for node in nodes_of(model.graph) if node.domain == "" and node.op_type == "Swish"]
     for node in found:

@@ -1,16 +1,15 @@
 """Operators that the latest opsets have whole, found where a graph spells them out.
 
-Arrives: a model at its opset. Leaves: the same model, with SwiGLU and Swish from opset 28 on, CausalConvWithState and
-LinearAttention from opset 27 on, and TensorScatter from opset 24 on, in the places of the nodes that mean the same.
-Before opset 28 ONNX Runtime (1.31) reads the files, and has no kernel for Swish from opset 25 on, so that Swish stays
-spelt out there.
+Arrives: a model at its opset. Leaves: the same model, with SwiGLU from opset 28 on, CausalConvWithState and
+LinearAttention from opset 27 on, and TensorScatter and Swish from opset 24 on, in the places of the nodes that mean the
+same. Swish stays spelt out at opsets that ONNX Runtime (1.31) reads without a kernel for it, 25 to 27.
 """
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
-from batch_export.legalise import cache_writes, linear_attention
+from batch_export.legalise import cache_writes, lagging, linear_attention
 from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.replacing import replace
 from batch_export.legalise.rules import attribute, given, known
@@ -18,6 +17,7 @@ from batch_export.legalise.writing import Writer
 
 FIRST_CONVOLUTION = 27
 FIRST_GATES = 28
+FIRST_SWISH = 24
 
 
 def recognise(model: ir.Model, opset: int) -> int:
@@ -36,6 +36,7 @@ def recognise(model: ir.Model, opset: int) -> int:
         count += sum(map(_convolution, _of_type(model, "Conv")))
     if opset >= FIRST_GATES:
         count += sum(map(_gate, _of_type(model, "Mul")))
+    if opset >= FIRST_SWISH and opset not in lagging.NO_SWISH:
         count += sum(map(_swish, _of_type(model, "Mul")))
     return count
 
