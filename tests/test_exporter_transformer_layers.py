@@ -19,7 +19,7 @@ class Encoder(torch.nn.Module):
 
     def __init__(self, own: Callable[[int], torch.Tensor] | None = None) -> None:
         super().__init__()
-        self.layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+        self.layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
         self.own = own
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
