@@ -166,15 +166,21 @@ for _name, _state in _STATES.items():
 def packed_sequences() -> Iterator[None]:
     """While open, traced packed sequences are of our making; real tensors go torch's own way."""
     functions: dict[str, Callable[..., Any]] = {_PACK: _pack, _PAD: _pad, **{one: _layers(one) for one in _STATES}}
-    for name, ours in functions.items():
-        setattr(_VF, name, _either(ours, getattr(torch._C._VariableFunctions, name)))
-    rnn.int = _count  # type: ignore[attr-defined]  # what its functions find before the builtin
+    exchanged = {name: _either(ours, getattr(torch._C._VariableFunctions, name)) for name, ours in functions.items()}
+    with _with_names(vars(_VF), exchanged), _with_names(vars(rnn), {"int": _count}):  # found before the builtin
+        yield
+
+
+@contextlib.contextmanager
+def _with_names(names: dict[str, Any], values: dict[str, Any]) -> Iterator[None]:
+    before = {name: names[name] for name in values if name in names}
+    names.update(values)
     try:
         yield
     finally:
-        for name in functions:
-            delattr(_VF, name)
-        del rnn.int  # type: ignore[attr-defined]
+        for name in values:
+            del names[name]
+        names.update(before)
 
 
 def _either(ours: Callable[..., Any], torchs: Callable[..., Any]) -> Callable[..., Any]:
