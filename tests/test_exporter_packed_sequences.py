@@ -12,6 +12,7 @@ from torch.nn.utils import rnn
 
 from batch_export.errors import TranslationError
 from batch_export.exporter import export
+from batch_export.exporter.capture.packed_sequences import packed_sequences
 
 DYNAMIC = {"x": {0: "batch", 1: "seq"}, "lengths": {0: "batch"}}
 LENGTHS = ([6, 4, 1], [3, 3], [1])
@@ -111,3 +112,8 @@ def test_projections_are_refused_by_name() -> None:
     module = Packing(How(torch.nn.LSTM, {"proj_size": 2})).eval()
     with pytest.raises(TranslationError, match="proj_size"):
         export(module, (torch.randn(2, 3, 4), torch.tensor([3, 1])))
+
+
+def test_layers_can_be_made_while_a_model_is_captured() -> None:
+    with packed_sequences():
+        assert torch.nn.GRU(2, 3).hidden_size == 3

@@ -93,10 +93,9 @@ def _pad_sequence(
 
 def _complex_mean(input: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
     """Of complex numbers along free axes, for which torch fixes their number."""
-    axes = range(input.dim()) if dim is None or dim == () else [dim] if isinstance(dim, int) else dim
+    axes = [dim] if isinstance(dim, int) else list(dim or range(input.dim()))
     count: Any = math.prod(input.shape[axis] for axis in axes)
-    total = input.sum() if dim is None else input.sum(dim, keepdim)
-    return total / torch.scalar_tensor(count, dtype=torch.float64).to(input.real.dtype)
+    return input.sum(axes, keepdim) / torch.scalar_tensor(count, dtype=torch.float64).to(input.real.dtype)
 
 
 def _is_free(tensor: torch.Tensor, dim: int) -> bool:
@@ -115,9 +114,14 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         tensor, dim = bound.get("self", bound.get("input")), bound.get("dim", 0)
         if isinstance(pieces, int) and pieces > 0 and isinstance(tensor, torch.Tensor) and _is_free(tensor, dim):
             return _tensor_split(tensor, pieces, dim)
-    if func is torch._C._nn.pad_sequence and any(_is_free(one, 0) for one in args[0]):
+    if func is torch._C._nn.pad_sequence and args and any(_is_free(one, 0) for one in args[0]):
         return _pad_sequence(*args, **given)
-    if func is torch.linalg.multi_dot and any(map(_is_symbol, (size for one in args[0] for size in one.shape))):
+    if (
+        func is torch.linalg.multi_dot
+        and args
+        and not given
+        and any(map(_is_symbol, (size for one in args[0] for size in one.shape)))
+    ):
         return functools.reduce(torch.matmul, args[0])  # torch asks the sizes which order is quickest
     if func in _MEANS and args and args[0].is_complex() and any(map(_is_symbol, args[0].shape)):
         return _complex_mean(*args, **given) if given.keys() <= {"dim", "keepdim"} else None

@@ -19,6 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.modules import rnn
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture.recurrent_shapes import results
+
 _LIBRARY = torch.library.Library("batch_export_recurrent", "DEF")
 _STATES = {"lstm": "Tensor[]", "gru": "Tensor", "rnn_tanh": "Tensor", "rnn_relu": "Tensor"}
 _PACK, _PAD = "_pack_padded_sequence", "_pad_packed_sequence"
@@ -137,19 +139,9 @@ def _eager(name: str) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 def _shapes(
-    input: torch.Tensor,
-    lengths: torch.Tensor,
-    hx: torch.Tensor | Sequence[torch.Tensor],
-    params: Sequence[torch.Tensor],
-    has_biases: bool,
-    num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
+    input: torch.Tensor, lengths: torch.Tensor, hx: torch.Tensor | Sequence[torch.Tensor], *rest: Any
 ) -> tuple[torch.Tensor, ...]:
-    states = [hx] if isinstance(hx, torch.Tensor) else hx
-    output = input.new_empty([*input.shape[:2], states[0].shape[2] * (2 if bidirectional else 1)])
-    return (output, *(state.new_empty(state.shape) for state in states))
+    return results(input, hx, bidirectional=rest[-1])
 
 
 for _name, _state in _STATES.items():
@@ -167,7 +159,7 @@ def packed_sequences() -> Iterator[None]:
     """While open, traced packed sequences are of our making; real tensors go torch's own way."""
     functions: dict[str, Callable[..., Any]] = {_PACK: _pack, _PAD: _pad, **{one: _layers(one) for one in _STATES}}
     exchanged = {name: _either(ours, getattr(torch._C._VariableFunctions, name)) for name, ours in functions.items()}
-    with _with_names(vars(_VF), exchanged), _with_names(vars(rnn), {"int": _count}):  # found before the builtin
+    with _with_names(vars(_VF), exchanged), _with_names(vars(rnn), {"int": _Count}):  # found before the builtin
         yield
 
 
@@ -191,5 +183,13 @@ def _either(ours: Callable[..., Any], torchs: Callable[..., Any]) -> Callable[..
     return call
 
 
-def _count(value: Any) -> Any:
-    return value if isinstance(value, torch.SymInt) else int(value)
+class _Kind(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, int)
+
+
+class _Count(int, metaclass=_Kind):
+    """Python's `int`, which leaves symbolic sizes as they are."""
+
+    def __new__(cls, value: Any) -> Any:
+        return value if isinstance(value, torch.SymInt) else int(value)

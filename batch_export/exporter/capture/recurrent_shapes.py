@@ -38,6 +38,13 @@ def _shapes(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[torch.Tensor, ...]:
+    return results(input, hx, bidirectional)
+
+
+def results(
+    input: torch.Tensor, hx: torch.Tensor | Sequence[torch.Tensor], bidirectional: bool
+) -> tuple[torch.Tensor, ...]:
+    """Outputs and states of layers over an input of three axes, without numbers."""
     states = [hx] if isinstance(hx, torch.Tensor) else hx
     width = states[0].shape[2] * (2 if bidirectional else 1)
     output = input.new_empty([*input.shape[:2], width])
