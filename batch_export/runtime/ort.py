@@ -28,9 +28,7 @@ class OrtSession:
     """A session of ONNX Runtime; see `Session` for the members."""
 
     def __init__(self, path: Path, provider: ProviderSpec, threads: int) -> None:
-        from batch_export.runtime.served import (
-            onnxruntime,
-        )  # lazy: it starts a thread, which a forking process must not
+        from batch_export.runtime.served import onnxruntime  # lazy: it starts a thread, bad for who forks
 
         if provider.graph_optimization not in OPTIMISATION_LEVELS:
             raise LoadError(
