@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -129,10 +130,25 @@ class Trials:
         return tried(self._program, self._module, args, kwargs)
 
     def at_some(self, points: Sequence[Point]) -> list[tuple[Point, Trial]]:
-        """Trials at a few of many sizes, and at those among them that were run before."""
+        """Trials at a few of many sizes, and at those among them that were run before.
+
+        Where the program fails at large sizes already, larger ones are left alone: they would say no more, and what a
+        model computes may grow with the square of a size.
+        """
         known = [point for point in points if self._key(point) in self._known]
         chosen = [*guard_points.choose(points, self.resizing.example, _TRIED), *known]
-        found = [(point, trial) for point in chosen if (trial := self.at(point)) is not None]
+        found: list[tuple[Point, Trial]] = []
+        failing = math.inf
+        for point in chosen:
+            sizes = {**self.resizing.example, **point}
+            elements = self.resizing.elements(sizes)
+            if elements > failing and self._is_large(sizes) and self._key(point) not in self._known:
+                continue
+            trial = self.at(point)
+            if trial is not None:
+                found.append((point, trial))
+            if trial is not None and trial.outcome is Outcome.FAILS:
+                failing = min(failing, elements)
         return list({self._key(point): (point, trial) for point, trial in found}.values())
 
     def _key(self, point: Point) -> tuple[tuple[str, int], ...]:
