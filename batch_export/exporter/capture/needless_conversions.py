@@ -32,7 +32,8 @@ def needless_conversions() -> Iterator[None]:
 def _to(original: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     @wraps(original)
     def to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-        device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+        parsed: tuple[Any, ...] = torch._C._nn._parse_to(*args, **kwargs)
+        device, dtype, _, memory_format = parsed
         return self if memory_format is None and _is_already(self, device, dtype) else original(self, *args, **kwargs)
 
     return to
