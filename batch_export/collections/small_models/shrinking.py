@@ -1,4 +1,4 @@
-"""A small config of any config class of transformers: few layers, narrow, with every kind of layer that it had.
+"""A small config of any config class: few layers, narrow, with every kind of layer that it had.
 
 A config arrives as its class makes it; keyword arguments that make a small one leave, nested configs as nested
 mappings. Nothing is built here, and no class is known by its name: what a field means is read from its name and from
@@ -16,8 +16,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batch_export.collections.transformers import field_names
-from batch_export.collections.transformers.configs import (
+from batch_export.collections.small_models import field_names
+from batch_export.collections.small_models.configs import (
     beside_defaults,
     chosen_stages,
     every,
@@ -26,8 +26,7 @@ from batch_export.collections.transformers.configs import (
     text_of,
     value_of,
 )
-from batch_export.collections.transformers.hints import FIELDS
-from batch_export.collections.transformers.layers import (
+from batch_export.collections.small_models.layers import (
     COUNTS,
     LAYERS,
     STAGES,
@@ -52,6 +51,13 @@ WINDOW = 8
 """A sliding window that the check sizes reach beyond."""
 IDENTITIES = 32
 """Ids of special tokens lie below this one, drawn ids above."""
+
+
+FIELDS: dict[str, tuple[int, int]] = {
+    "num_time_features": (1, 4),  # models of time series ask for what they have none of
+    "index_kpool": (1, 2),
+}
+"""Fields of some class whose names say nothing: the least and the largest value that a narrow config has."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -94,3 +94,22 @@ def image_said(text: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
         return None
     given_height, given_width, height, width = (int(one) for one in said.groups())
     return (given_height, given_width), (height, width)
+
+
+_CHANNELS = re.compile(
+    r"expected input\[(?P<given>[\d, ]+)\] to have (?P<wide>\d+) channels, but got \d+ channels instead"
+)
+
+
+def channels_said(text: str, shapes: Mapping[str, Sequence[int]]) -> tuple[str, int] | None:
+    """Returns the parameter that a convolution wants with another number of channels, and that number.
+
+    Args:
+        text: the error's message.
+        shapes: sizes of the floating point inputs that were given.
+    """
+    said = _CHANNELS.search(text)
+    if said is None:
+        return None
+    given = [int(size) for size in said["given"].split(",")]
+    return next(((name, int(said["wide"])) for name, shape in shapes.items() if list(shape) == given), None)
