@@ -20,7 +20,7 @@ _SHORT = 32
 """The side of a volume."""
 
 
-def arguments(dimensions: int, strides: Sequence[int], backbone: str) -> dict[str, Any]:
+def arguments(dimensions: int, strides: Sequence[int], backbone: str, block: str) -> dict[str, Any]:
     """Returns values by the names of parameters of `__init__`, for images of so many dimensions."""
     side = _SIDE if dimensions == 2 else _SHORT
     image = [side] * dimensions
@@ -60,7 +60,7 @@ def arguments(dimensions: int, strides: Sequence[int], backbone: str) -> dict[st
         "attn_layers_dim": 64,
         "attn_layers_depth": 2,
         "attn_layers_heads": 4,
-        "block": "basic",
+        "block": block,
         "layers": [1, 1, 1, 1],
         "block_inplanes": [8, 16, 32, 64],
         "in_planes": 8,
@@ -81,6 +81,10 @@ def arguments(dimensions: int, strides: Sequence[int], backbone: str) -> dict[st
     }
 
 
+_SINGLE = {"channels": 8, "image_size": _SIDE, "img_size": _SIDE, "patch_size": _PATCH}
+"""One number where most classes take one for each level or dimension."""
+
+
 def options(model: nn.Module, given: Mapping[str, Any], name: str) -> Sequence[Option]:
     """Returns what a parameter of forward may be given."""
     named = (given.get(one) for one in ("in_channels", "n_input_channels", "num_channels", "in_planes"))
@@ -98,7 +102,10 @@ def options(model: nn.Module, given: Mapping[str, Any], name: str) -> Sequence[O
     known: dict[str, Sequence[Option]] = {
         "timesteps": [Leaf("int64", ("batch",), 1, 900)],
         "seg": [Leaf("float32", ("batch", given.get("label_nc", 3), *image))],
-        "controlnet_cond": [Leaf("float32", ("batch", given.get("conditioning_embedding_in_channels", 1), *image))],
+        "controlnet_cond": [
+            Leaf("float32", ("batch", given.get("conditioning_embedding_in_channels", 1), *image)),
+            Leaf("float32", ("batch", given.get("conditioning_embedding_in_channels", 1), *(512,) * len(image))),
+        ],
         "context": [Leaf("float32", ("batch", 5, given.get("cross_attention_dim") or 3))],
         "class_labels": [Leaf("int64", ("batch",), 0, 2)],
         "hidden_states": [Leaf("float32", ("batch", "seq", given.get("hidden_size", 64)))],
@@ -111,9 +118,13 @@ NETWORKS = Classes(
     library="monai",
     module="monai.networks.nets",
     arguments=[
-        arguments(dimensions, strides, backbone)
+        {**arguments(dimensions, strides, backbone, block), **single}
         for dimensions in (2, 3)
-        for strides, backbone in (([2, 2, 2], "efficientnet-b0"), ([1, 2, 2], "resnet18"), ([2, 2], "resnet10"))
+        for strides, backbone, block, single in (
+            ([2, 2, 2], "efficientnet-b0", "basic", {}),
+            ([1, 2, 2], "resnet18", "se_bottleneck", _SINGLE),
+            ([2, 2], "resnet10", "bottleneck", {"in_channels": 2, "z_dim": 8}),
+        )
     ],
     options=options,
     overriding=("spatial_dims", "pretrained", "hidden_size", "mlp_dim", "num_layers", "num_heads"),

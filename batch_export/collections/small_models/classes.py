@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from torch import nn
 from batch_export.collections.small_models import signatures
 from batch_export.collections.small_models.building import build, class_of, made
 from batch_export.collections.small_models.calling import UndescribedError, first_taken, refuse_large, written
+from batch_export.collections.small_models.errors_read import arguments_lacking
 from batch_export.collections.small_models.importing import UnimportableError, imported
 from batch_export.collections.small_models.leaves import Attempt
 from batch_export.collections.small_models.shrinking import DEGREES, shrink
@@ -42,9 +44,10 @@ class Classes:
         library: import name of the package.
         module: where its classes are.
         arguments: sets of arguments to try, for the parameters of `__init__` that have these names: those without a
-            default take them, and those named in `overriding` take them in place of their default.
+            default take them, and those named in `overriding` take them in place of a default of the same kind. Where
+            that makes no model, those whose default is None take them, too.
         options: what a parameter of forward may be given.
-        overriding: parameters whose default is not kept.
+        overriding: parameters whose default is not kept, be it None.
         wanted: parameters of forward that are given where it has them.
         sizes: example sizes of axes, beside those that every collection has.
     """
@@ -71,9 +74,9 @@ def describe(classes: Classes, name: str) -> dict[str, Any]:
     reasons: dict[str, str] = {}
     tried: list[dict[str, Any]] = []
     for degree in DEGREES:
-        for known in classes.arguments:
+        for known, fills in itertools.product(classes.arguments, (False, True)):
             try:
-                arguments = _arguments(kind, classes, known, degree)
+                arguments = _arguments(kind, classes, known, degree, fills)
                 if arguments in tried:
                     continue
                 tried.append(arguments)
@@ -88,7 +91,9 @@ def describe(classes: Classes, name: str) -> dict[str, Any]:
     raise UndescribedError("; ".join(f"{degree}: {reason[:300]}" for reason, degree in reasons.items()))
 
 
-def _arguments(kind: type[nn.Module], classes: Classes, known: Mapping[str, Any], degree: str) -> dict[str, Any]:
+def _arguments(
+    kind: type[nn.Module], classes: Classes, known: Mapping[str, Any], degree: str, fills: bool
+) -> dict[str, Any]:
     parameters = {
         name: one
         for name, one in inspect.signature(kind).parameters.items()
@@ -97,7 +102,7 @@ def _arguments(kind: type[nn.Module], classes: Classes, known: Mapping[str, Any]
     given = {
         name: known[name]
         for name, one in parameters.items()
-        if name in known and (one.default is one.empty or name in classes.overriding)
+        if name in known and _takes(one.default, known[name], name in classes.overriding, fills)
     }
     lacking = [name for name, one in parameters.items() if one.default is one.empty and name not in given]
     if lacking:
@@ -105,7 +110,24 @@ def _arguments(kind: type[nn.Module], classes: Classes, known: Mapping[str, Any]
     defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
     small = shrink(SimpleNamespace(**{**defaults, **given}), degree)
     plain: dict[str, Any] = json.loads(json.dumps({**{k: v for k, v in small.items() if k not in given}, **given}))
+    if any(one.kind is one.VAR_KEYWORD for one in inspect.signature(kind).parameters.values()):
+        with torch.device("meta"):
+            try:
+                made(kind, plain)
+            except TypeError as error:  # what it passes on, and another class requires
+                plain |= {name: known[name] for name in arguments_lacking(str(error)) if name in known}
+            except Exception:  # it is told where the model is made
+                return plain
     return plain
+
+
+def _takes(default: Any, value: Any, overrides: bool, fills: bool) -> bool:
+    """Whether a value goes in the place of a parameter's default."""
+    if default is inspect.Parameter.empty:
+        return True
+    if default is None:
+        return overrides or fills
+    return overrides and isinstance(value, list) == isinstance(default, list | tuple)
 
 
 def _refuse_large(kind: type[nn.Module], arguments: Mapping[str, Any], degree: str) -> None:

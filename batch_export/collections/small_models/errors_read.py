@@ -84,6 +84,32 @@ def width_said(text: str, shapes: Mapping[str, Sequence[int]]) -> tuple[str, int
     return None
 
 
+_LACKING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)$")
+
+
+def arguments_lacking(text: str) -> list[str]:
+    """Returns the arguments that a call says were required and not given."""
+    said = _LACKING.search(text)
+    return re.findall(r"'(\w+)'", said[1]) if said else []
+
+
+_SIDES = re.compile(r"(?:size|shape)[^.]*? (?:should|must) be \(?(\d+) ?[x*,] ?(\d+)")
+
+
+def sides_said(text: str) -> tuple[int, int] | None:
+    """Returns the height and the width that an error says an image has to have."""
+    said = _SIDES.search(text)
+    return (int(said[1]), int(said[2])) if said else None
+
+
+_SMALL = re.compile(r"Output size is too small|Kernel size can't be greater than actual input size|input.* too small")
+
+
+def is_too_small(text: str) -> bool:
+    """Whether an error says that an image or a signal is smaller than a layer needs."""
+    return _SMALL.search(text) is not None
+
+
 _IMAGE = re.compile(r"[Ii]nput image size \((\d+)\*(\d+)\) doesn't match model \((\d+)\*(\d+)\)")
 
 

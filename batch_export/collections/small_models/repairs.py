@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from batch_export.collections.small_models.errors_read import channels_said, image_said, width_said
+from batch_export.collections.small_models.errors_read import (
+    channels_said,
+    image_said,
+    is_too_small,
+    sides_said,
+    width_said,
+)
 from batch_export.collections.small_models.leaves import EXAMPLES, Attempt, Leaf
 
+_SIDES = ("height", "width", "depth", "rows", "columns", "length", "samples")
+_LARGEST = 1024
 _ROW = 3
 """Axes of a sequence of features."""
 
@@ -44,6 +52,13 @@ def repaired(attempt: Attempt, error: BaseException) -> Attempt | None:
         name, wide = channels
         first, _, *rest = drawn[name].shape
         return _with(attempt, {name: Leaf(drawn[name].dtype, (first, wide, *rest))})
+    sides = sides_said(text)
+    if sides is not None and {"height", "width"} <= set(attempt.sizes):
+        sized = {**attempt.sizes, "height": sides[0], "width": sides[1]}
+        return None if sized == attempt.sizes else replace(attempt, sizes=sized)
+    if is_too_small(text):
+        larger = {name: 2 * size for name, size in attempt.sizes.items() if name in _SIDES and size < _LARGEST}
+        return replace(attempt, sizes={**attempt.sizes, **larger}) if larger else None
     image_sizes = image_said(text)
     return None if image_sizes is None else _scaled(attempt, *image_sizes)
 
