@@ -74,6 +74,6 @@ def _scaled(attempt: Attempt, given: tuple[int, int], wanted: tuple[int, int]) -
 
 def _with(attempt: Attempt, leaves: Mapping[str, Leaf]) -> Attempt:
     merged = {name: leaves.get(name, leaf) for name, leaf in attempt.leaves.items()}
-    named = {entry for leaf in merged.values() for entry in leaf.shape if isinstance(entry, str)}
+    named = dict.fromkeys(entry for leaf in merged.values() for entry in leaf.shape if isinstance(entry, str))
     sizes = {name: attempt.sizes.get(name, EXAMPLES.get(name, 0)) for name in named}
     return replace(attempt, leaves=merged, sizes=sizes)
