@@ -38,7 +38,8 @@ _TRIALS = 256
 _AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
 """The program does what the model does, though perhaps by other shapes than it shows."""
 _LARGER = 16
-"""How many times the example's elements an input has that is first tried without numbers."""
+"""How many times the example's elements an input has that is first tried without numbers, and how many times as long an
+axis is that is left alone once the program has failed at less."""
 _RELATIONS = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
 
 
@@ -122,6 +123,10 @@ class Trials:
     def _is_large(self, sizes: Point) -> bool:
         return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
 
+    def _is_far(self, point: Point) -> bool:
+        """Whether some axis is so much longer than in the example that running may cost the square of that."""
+        return any(size > _LARGER * max(1, self.resizing.example.get(axis, 1)) for axis, size in point.items())
+
     def _run(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
         if is_large and (refused := refusal(self._module, args, kwargs)):
             return Trial(Outcome.REFUSED, refused)
@@ -142,7 +147,7 @@ class Trials:
         for point in chosen:
             sizes = {**self.resizing.example, **point}
             elements = self.resizing.elements(sizes)
-            if elements > failing and self._is_large(sizes) and self._key(point) not in self._known:
+            if elements > failing and self._is_far(point) and self._key(point) not in self._known:
                 continue
             trial = self.at(point)
             if trial is not None:
