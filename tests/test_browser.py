@@ -18,6 +18,8 @@ from batch_export.report.html import html_report
 from batch_export.report.html_data import Bisected, ReportContext
 from batch_export.report.nights import nights_html
 from batch_export.report.summary import Counts, summarise
+from batch_export.report.world import About
+from batch_export.report.world_page import page as world_page
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
@@ -398,3 +400,43 @@ def test_the_page_of_many_runs_is_for_everybody_too(browser: Any, tmp_path: Path
         assert page.evaluate("document.documentElement.scrollWidth") <= look["width"]
         found = axe.Axe().run(page).response["violations"]
         assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=lambda look: f"{look['scheme']}-{look['width']}")
+def test_five_thousand_architectures_are_searched_and_filtered(
+    browser: Any, tmp_path: Path, look: dict[str, Any]
+) -> None:
+    records = [passed(cell(f"toys:family{n}.Model{n}", dynamic)) for n in range(5000) for dynamic in ("static", "full")]
+    records[4243] = failed(records[4243].cell, text="no translation for aten.foo")
+    path = tmp_path / "world.html"
+    path.write_text(world_page(records, About({"torch": "2.13.0"}, {"toys": 9000})), encoding="utf-8")
+    with browser.new_context(
+        viewport={"width": look["width"], "height": 900}, color_scheme=look["scheme"], java_script_enabled=True
+    ) as context:
+        page = context.new_page()
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(path.as_uri())
+        rows = page.locator("#rows > li")
+        assert page.locator("#shown").inner_text() == "5,000 of 5,000 architectures"
+        before = rows.count()
+        assert before < 1000, "rows are made as they are looked at"
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        page.locator(f"#rows > li:nth-child({before + 1})").wait_for(state="attached")
+        page.fill("#search", "family2121 foo")
+        assert rows.count() == 1
+        rows.locator("summary").click()
+        assert "aten.foo" in rows.inner_text()
+        assert "batch-export repro toys:family2121.Model2121/full/" in rows.inner_text()
+        page.fill("#search", "")
+        page.select_option("#outcome", "fail")
+        assert rows.count() == 1
+        page.select_option("#outcome", "pass")
+        assert page.locator("#shown").inner_text() == "4,999 of 5,000 architectures"
+        assert page.evaluate("document.documentElement.scrollWidth") <= look["width"]
+        page.fill("#search", "family12")
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not there")
+        found = axe.Axe().run(page).response["violations"]
+        assert [(v["id"], [n["target"] for n in v["nodes"]][:3]) for v in found] == []
+        assert complaints == []

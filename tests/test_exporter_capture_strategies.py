@@ -6,6 +6,8 @@ import contextlib
 import os
 import tempfile
 import warnings
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from batch_export import export
 from batch_export.errors import CaptureError, ExportWarning, OnnxExporterError
 from batch_export.exporter.capture.capture import STRATEGIES, capture
 from batch_export.exporter.capture.draft import draft_export
+from batch_export.exporter.capture.needless_conversions import needless_conversions
 
 X = torch.ones(2, 3)
 
@@ -187,3 +190,58 @@ def test_a_grid_that_data_is_written_to_is_data_again() -> None:
     with contextlib.suppress(CaptureError):
         (result,) = export(WrittenGrid(True), (X,))(2 * X)
         assert torch.equal(torch.as_tensor(result), WrittenGrid(True)(2 * X))
+
+
+class Converting(torch.nn.Module):
+    """Converts a layer in forward, as routers that compute in a dtype of their own do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.layer = self.layer.to(torch.float32)
+        return self.layer.float()(x)
+
+
+def test_a_layer_that_is_converted_to_what_it_is_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Converting().eval()
+    monkeypatch.setattr(torch.__future__, "get_swap_module_params_on_conversion", lambda: True)
+    held = weakref.ref(module.layer.weight)
+    with pytest.raises(RuntimeError, match="Couldn't swap"):
+        module(X)
+    program = export(module, (X,), dynamic_shapes=({0: "batch"},))
+    assert held() is module.layer.weight
+    monkeypatch.undo()
+    torch.testing.assert_close(program(X[:1])[0], module(X[:1]))
+
+
+@pytest.mark.parametrize("convert", [lambda layer: layer.double(), lambda layer: layer.to(torch.float16)])
+def test_a_conversion_that_changes_something_is_made(convert: Callable[[torch.nn.Module], torch.nn.Module]) -> None:
+    layer = torch.nn.Linear(3, 3)
+    with needless_conversions():
+        assert convert(layer).weight.dtype != torch.float32
+
+
+class Placed(torch.nn.Module):
+    """Takes up to 70 places, and notes how many it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(70, 4)
+        self.seen: set[int] = set()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if isinstance(x.shape[1], int):
+            self.seen.add(x.shape[1])
+        places = torch.arange(x.shape[1])
+        if x.shape[1] <= 70:
+            return x + self.table.weight[: x.shape[1]]
+        return x + self.table(places % 70)
+
+
+def test_sizes_beyond_one_at_which_a_program_fails_are_not_run() -> None:
+    module = Placed()
+    with pytest.warns(ExportWarning, match="<= 70"):
+        export(module, (torch.randn(2, 3, 4),), dynamic_shapes=({1: "places"},))
+    assert 0 < sum(size > 70 for size in module.seen) <= 2

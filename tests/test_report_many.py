@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from batch_export.plan.matrix import Installed, PlannedCell, expand
 from batch_export.record import Cell, Failure, Record
 from batch_export.report import run_folder
 from batch_export.report.rerun import only_cell, settings
-from batch_export.report.world import markdown, totals
+from batch_export.report.world import About, markdown, totals
+from batch_export.report.world_page import page
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, MatrixSpec, ModelSpec, RunnerSpec, RunSpec
@@ -125,9 +127,10 @@ def test_the_share_is_of_what_was_asked_and_every_skip_is_seen(tmp_path: Path) -
     static, full = totals(records).values()
     assert (static.named, static.unbuilt, static.asked, static.passed, static.failed) == (3, 1, 2, 2, {})
     assert (full.named, full.asked, full.passed, full.failed) == (3, 2, 1, {"capture": 1})
-    page = markdown(records, {"torch": "2.13"})
+    page = markdown(records, About({"torch": "2.13"}, {"toys": 1419}, "batch_export +sweep=world"))
     assert "| core | full | 3 | 1 | 2 | 1 | 50.0 % | capture 1 |" in page
-    assert "| `toys:bad/full/opset20/cpu/core` | capture | a \\| b |" in page
+    assert "A sample: 3 of the 1,419 names of toys." in page
+    assert "| `toys:bad/full/opset20/cpu/core` | capture | CaptureError | a \\| b |" in page
     assert "| `toys:none` | it cannot be built: it wants &lt;a file> |" in page
     assert "| `toys:bad` | 0.0 s | **capture** |" in page
 
@@ -149,3 +152,33 @@ def test_the_table_is_written_to_a_file_or_printed(tmp_path: Path, capsys: pytes
     assert shown.startswith("# Architectures that nobody chose")
     assert report(["world", str(run), "-o", str(tmp_path / "world.md")]) == 0
     assert (tmp_path / "world.md").read_text() == shown
+
+
+def test_opsets_have_columns_of_their_own() -> None:
+    cell = Cell("toys:good", "static", 20, "cpu", "core")
+    records = [Record(cell, "pass"), Record(replace(cell, opset=18), "fail", "load", "LoadError", "no")]
+    assert list(totals(records)) == [("core", "static", "opset20"), ("core", "static", "opset18")]
+    assert "| `toys:good` | 0.0 s | **load** |" in markdown(records, About({}))
+
+
+def test_the_page_has_every_row_as_data_and_names_the_repro_of_a_failure(tmp_path: Path) -> None:
+    cells = expand(spec(model("toys:good"), model("toys:bad"), UNBUILT).matrix, HERE)
+    records = [record(cell) for cell in cells]
+    told = [replace(one, message="</script><b>no") if one.verdict == "fail" else one for one in records]
+    failing = next(one.cell.name for one in told if one.verdict == "fail")
+    text = page(told, About({"torch": "2.13"}, {"toys": 3}), {failing: "repro/x.py"})
+    assert "All 3 names of toys." in text
+    assert "1 of 2 right; 1 of 3 skipped" in text
+    assert "<b>no" not in text
+    data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+    assert [row[0] for row in data["rows"]] == ["toys:bad", "toys:good", "toys:none"]
+    assert data["rows"][0][2] == [
+        "fail", "capture", "CaptureError", "</script><b>no", f"batch-export repro {failing}", "repro/x.py",
+    ]  # fmt: skip
+    assert data["rows"][2][1][:2] == ["skip", "skip"]
+
+
+def test_the_page_is_written_where_the_file_is_one_of_html(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", spec(model("toys:good")))
+    assert report(["world", str(run), "-o", str(tmp_path / "world.html")]) == 0
+    assert (tmp_path / "world.html").read_text().startswith("<!doctype html>")

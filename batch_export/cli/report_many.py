@@ -5,17 +5,26 @@ Arguments arrive, exit codes leave.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from batch_export.cli.arguments import VerbParser, add_outputs
+from batch_export.collections.registered import collection
 from batch_export.errors import UsageError
+from batch_export.record import Record
 from batch_export.report import run_folder as files
 from batch_export.report.formats import SUMMARIES, Subject, write
 from batch_export.report.merged import Part, added, merged
 from batch_export.report.runs import records_of, resolve_run
 from batch_export.report.summary import summarise
-from batch_export.report.world import markdown
+from batch_export.report.world import About, markdown
+from batch_export.report.world_page import page
+from batch_export.runner.follow_up import REPRO_FOLDER
+from batch_export.runner.surroundings import circumstances
 from batch_export.sources.toolchain import distribution_version
 
 _PAGE_VERSIONS = ("batch_export", "torch", "onnxruntime", "transformers")
@@ -59,7 +68,7 @@ def merge(arguments: list[str]) -> int:
 
 
 def world(arguments: list[str]) -> int:
-    """Writes the table of architectures of a run, to a file or the terminal.
+    """Writes the table of architectures of a run, as Markdown to a file or the terminal, or as a page (`-o X.html`).
 
     Raises:
         UsageError: the run is none.
@@ -69,10 +78,45 @@ def world(arguments: list[str]) -> int:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (default: the terminal)")
     add_outputs(parser)
     asked = parser.parse_args(arguments)
-    records = records_of(resolve_run(asked.run, asked.outputs))
-    page = markdown(records, {name: distribution_version(name) for name in _PAGE_VERSIONS})
+    folder = resolve_run(asked.run, asked.outputs)
+    records = records_of(folder)
+    stored = files.read_run(folder)
+    about = About(_versions(folder), _names(records), _chosen(stored.spec.overrides))
     if asked.output is None:
-        sys.stdout.write(page)
+        sys.stdout.write(markdown(records, about))
+    elif asked.output.suffix in (".html", ".htm"):
+        files.write_asked(asked.output, page(records, about, _repros(folder, records, asked.output)).encode(), "-o")
     else:
-        files.write_asked(asked.output, page.encode(), "-o")
+        files.write_asked(asked.output, markdown(records, about).encode(), "-o")
     return 0
+
+
+def _versions(folder: Path) -> dict[str, str]:
+    """What the run was made with; this environment's own where the run does not say."""
+    of_run = circumstances(folder).toolchain.versions
+    return {name: of_run.get(name) or distribution_version(name) for name in _PAGE_VERSIONS}
+
+
+def _chosen(overrides: Sequence[str]) -> str:
+    """The command that takes the same cells, without what concerns one machine."""
+    kept = [word for word in overrides if word.lstrip("+").startswith(("sweep=", "matrix.", "verify."))]
+    return " ".join(["python -m batch_export", *kept])
+
+
+def _names(records: Sequence[Record]) -> dict[str, int]:
+    """How many names each collection of the records has, those of packages that are not installed here left out."""
+    found: dict[str, int] = {}
+    for name in dict.fromkeys(record.cell.model.partition(":")[0] for record in records if ":" in record.cell.model):
+        with contextlib.suppress(UsageError):
+            found[name] = len(collection(name).names())
+    return found
+
+
+def _repros(folder: Path, records: Sequence[Record], page_file: Path) -> dict[str, str]:
+    """Where the repros that were written lie, as the page names them."""
+    found: dict[str, str] = {}
+    for record in records:
+        script = folder / REPRO_FOLDER / record.cell.name.replace("/", "_") / "repro.py"
+        if script.is_file():
+            found[record.cell.name] = quote(Path(os.path.relpath(script, page_file.resolve().parent)).as_posix())
+    return found

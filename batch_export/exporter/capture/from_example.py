@@ -31,6 +31,7 @@ from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
+from batch_export.exporter.capture.needless_conversions import needless_conversions
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
@@ -172,6 +173,7 @@ def _run(
         recurrent_shapes(),
         packed_sequences(),
         symbolic_products(),
+        needless_conversions(),
         causal_hints(constants_are_known=constants_are_known),
         torch.no_grad(),
         unset_fake_temporarily(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -37,7 +38,8 @@ _TRIALS = 256
 _AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
 """The program does what the model does, though perhaps by other shapes than it shows."""
 _LARGER = 16
-"""How many times the example's elements an input has that is first tried without numbers."""
+"""How many times the example's elements an input has that is first tried without numbers, and how many times as long an
+axis is that is left alone once the program has failed at less."""
 _RELATIONS = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
 
 
@@ -121,6 +123,10 @@ class Trials:
     def _is_large(self, sizes: Point) -> bool:
         return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
 
+    def _is_far(self, point: Point) -> bool:
+        """Whether some axis is so much longer than in the example that running may cost the square of that."""
+        return any(size > _LARGER * max(1, self.resizing.example.get(axis, 1)) for axis, size in point.items())
+
     def _run(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
         if is_large and (refused := refusal(self._module, args, kwargs)):
             return Trial(Outcome.REFUSED, refused)
@@ -129,10 +135,25 @@ class Trials:
         return tried(self._program, self._module, args, kwargs)
 
     def at_some(self, points: Sequence[Point]) -> list[tuple[Point, Trial]]:
-        """Trials at a few of many sizes, and at those among them that were run before."""
+        """Trials at a few of many sizes, and at those among them that were run before.
+
+        Where the program fails at large sizes already, larger ones are left alone: they would say no more, and what a
+        model computes may grow with the square of a size.
+        """
         known = [point for point in points if self._key(point) in self._known]
         chosen = [*guard_points.choose(points, self.resizing.example, _TRIED), *known]
-        found = [(point, trial) for point in chosen if (trial := self.at(point)) is not None]
+        found: list[tuple[Point, Trial]] = []
+        failing = math.inf
+        for point in chosen:
+            sizes = {**self.resizing.example, **point}
+            elements = self.resizing.elements(sizes)
+            if elements > failing and self._is_far(point) and self._key(point) not in self._known:
+                continue
+            trial = self.at(point)
+            if trial is not None:
+                found.append((point, trial))
+            if trial is not None and trial.outcome is Outcome.FAILS:
+                failing = min(failing, elements)
         return list({self._key(point): (point, trial) for point, trial in found}.values())
 
     def _key(self, point: Point) -> tuple[tuple[str, int], ...]:
