@@ -576,7 +576,7 @@ def test_cache_says_which_commands_it_has(capsys: pytest.CaptureFixture[str]) ->
 def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def installed(providers: object, *, start: bool) -> None:
+    def installed(*_: object, **__: object) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
