@@ -37,6 +37,11 @@ class Case:
     sizes: Sizes
     variant: str = ""
 
+    @property
+    def identity(self) -> tuple[tuple[tuple[str, int], ...], str]:
+        """What tells it from the other cases, whatever the order of its sizes."""
+        return tuple(sorted(self.sizes.items())), self.variant
+
 
 def terms(expression: int | str) -> tuple[int | str, ...]:
     """Returns the addends of a shape entry: `past+seq+1` gives `("past", "seq", 1)`."""

@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 """Raised when a record changes incompatibly. 1 (2026-11): first.
 
 2026-11-22: records have `by_distribution`, models in run.json `allow_nonfinite`, summary.json `stale_exclusions`,
-`nothing_tested` and `by_distribution`; all may be missing in older files.
+`nothing_tested` and `by_distribution`; records have `by_ties`, their runs `ties`; all may be missing in older files.
 """
 
 Outcome = Literal["pass", "fail", "skip", "xfail", "xpass", "flaky", "missing"]
@@ -170,6 +170,8 @@ class RunFacts:
         error: the runtime's message, if it refused to run at these sizes.
         rejected: eager's message, if the model itself refused these sizes; nothing was run then.
         variant: which values the inputs had: empty for the ordinary ones, else `seed1`, `zeros`, `large`, ...
+        ties: where the file chose otherwise among equal scores than eager, a sentence each; the outputs are then
+            compared with eager that makes the file's choices there.
     """
 
     sizes: dict[str, int]
@@ -177,6 +179,7 @@ class RunFacts:
     error: str = ""
     rejected: str = ""
     variant: str = ""
+    ties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,8 @@ class Record:
     `runs`, `failure` and `findings` are facts; `verdict`, `stage`, `error_class`, `message`, `max_abs` and `max_rel`
     are derived from them and the run's tolerances and expectations (`verdict.judge`). `attempts` are the failures of
     earlier tries of the cell's actions: a cell that passes all the same is `flaky`. `by_distribution`, derived as well,
-    says that eager differs from itself by more than the tolerance covers, so that values are not judged one by one.
+    says that eager differs from itself by more than the tolerance covers, so that values are not judged one by one;
+    `by_ties`, that the file chose otherwise than eager among equal scores, and agrees with eager that does so too.
     """
 
     cell: Cell
@@ -229,6 +233,7 @@ class Record:
     extra: dict[str, Any] = field(default_factory=dict)
     attempts: tuple[Failure, ...] = ()
     by_distribution: bool = False
+    by_ties: bool = False
     schema_version: int = SCHEMA_VERSION
 
 

@@ -70,6 +70,15 @@ STEPS: dict[str, StepKind] = {
         StepKind(
             "Oracle", "model", live=True, builds=True, makes="eager in float64", excused=True, reads=("reference",)
         ),
+        StepKind(
+            "Ties",
+            "run",
+            live=True,
+            builds=True,
+            makes="eager with the file's choices",
+            excused=True,
+            reads=_FILE,
+        ),
         StepKind("Measure", "run", alone=True, local=True, reads=_FILE),
         StepKind(
             "Eager",

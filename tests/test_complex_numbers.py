@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -99,8 +100,8 @@ def test_a_slice_that_is_written_and_views_as_real_numbers() -> None:
 
 
 def test_what_has_no_translation_is_refused() -> None:
-    with pytest.raises(MissingOperatorError, match=r"prod.* has no ONNX translation"):
-        export(Calls(lambda z, r: torch.prod(z, 0)), (Z, R))
+    with pytest.raises(MissingOperatorError, match=r"eigh.* has no ONNX translation"):
+        export(Calls(lambda z, r: torch.linalg.eigvalsh(z @ z.mH)), (Z, R))
 
 
 class SpectralConvolution(nn.Module):
@@ -210,6 +211,26 @@ def test_functions_of_complex_numbers(name: str) -> None:
     actual = export(lambda z: FUNCTIONS[name](z), (z,))(z)
     for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(torch.as_tensor(one), other, rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("axes", [None, ({0: "n"},)])
+def test_products_of_complex_numbers(axes: Any) -> None:
+    def products(z: Tensor) -> tuple[Tensor, ...]:
+        return z.prod(), z.prod(0), z.prod(-1, keepdim=True), z.cumprod(0), z.cumprod(1), z[0, 0].prod()
+
+    given = Z.reshape(6, 2)
+    program = export(products, (given,), dynamic_shapes=axes)
+    for z in (given, *([torch.cat([given, given])[1:], given[:1]] if axes else [])):
+        for actual, expected in zip(program(z), products(z), strict=True):
+            torch.testing.assert_close(torch.as_tensor(actual), torch.view_as_real(expected), rtol=1e-5, atol=1e-6)
+    empty = export(lambda z: (z.prod(), z.prod(0), z.cumprod(0)), (given[:0],))(given[:0])
+    assert [one.tolist() for one in empty] == [[1, 0], [[1, 0], [1, 0]], []]
+
+
+def test_parts_of_a_conjugate() -> None:
+    actual = export(lambda z: (z.conj().imag, z.conj().real, z.conj().imag.neg()), (Z,))(Z)
+    for one, expected in zip(actual, (-Z.imag, Z.real, Z.imag), strict=True):
+        torch.testing.assert_close(one, expected.resolve_neg())
 
 
 def test_statistics_of_no_complex_numbers() -> None:

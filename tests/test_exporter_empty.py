@@ -130,6 +130,16 @@ def test_adaptive_averages_of_images_of_free_size(sizes: tuple[int, int, int]) -
         torch.testing.assert_close(torch.as_tensor(actual), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [(0, 0), (0, 6), (3, 0), (2, 6)])
+def test_what_is_left_of_an_unflattened_axis_is_computed_where_another_may_be_empty(size: tuple[int, int]) -> None:
+    module = Calls(lambda x: (x.unflatten(-1, (2, -1)), x.unflatten(1, (-1, 1)), x.abs().unflatten(1, (2, -1, 1))))
+    axes = ({0: "batch", 1: 2 * torch.export.Dim("half")},)
+    program = export(module, (torch.randn(3, 4),), dynamic_shapes=axes)
+    x = torch.randn(size)
+    for actual, expected in zip(program(x), module(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(actual), expected)
+
+
 class Normed(nn.Module):
     """A layer, a norm by groups where there is a convolution, and a mean over all places."""
 

@@ -108,6 +108,15 @@ def test_a_guard_on_python_floats_restricts() -> None:
         export(decided, (torch.rand(3, 2),), dynamic_shapes=({0: "n"},))
 
 
+def test_other_examples_are_tried_where_an_axis_is_an_expression_of_a_name() -> None:
+    class Divided(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.T.unflatten(0, (-1, 2, 1))
+
+    with pytest.raises(DynamicShapeError, match=r"holds only while `batch != 1`"):
+        export(Divided(), (torch.rand(3, 4),), dynamic_shapes=({0: "batch", 1: 2 * torch.export.Dim("half")},))
+
+
 def test_lengths_by_python_floats_are_right_at_every_size() -> None:
     class Shortened(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -109,3 +109,31 @@ def test_products_of_reflections(left: bool, transpose: bool) -> None:
 def test_a_large_exponent_is_halved_and_squared_back() -> None:
     x = torch.tensor([[0.0, 20.0], [-20.0, -1.0]])
     export_and_compare(Call(torch.matrix_exp), (x,), tolerance=1e-4)
+
+
+def test_norms_and_condition_numbers_of_a_free_number_of_matrices() -> None:
+    class Norms(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> object:
+            orders = (2, -2, 1, -1, float("inf"), float("-inf"))
+            norms = [torch.linalg.matrix_norm(x, order) for order in orders]
+            kept = [torch.linalg.norm(x, order, (0, 2), keepdim=True) for order in (2, 1, float("-inf"))]
+            return norms, kept, [torch.linalg.cond(x, order) for order in (*orders, "fro")]
+
+    torch.manual_seed(5)
+    singular = torch.tensor([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])
+    sizes = [(torch.randn(count, 3, 3),) for count in (2, 1, 5)]
+    export_and_compare(Norms(), *sizes, dynamic_shapes=({0: "n"},), tolerance=1e-4)
+    inverse = export(Call(lambda x: torch.linalg.cond(x, 1)), (sizes[0][0],), dynamic_shapes=(({0: "n"},),))
+    (actual,) = inverse(torch.stack([torch.eye(3), singular]))
+    assert actual.tolist() == [1.0, float("inf")]
+
+
+def test_error_codes_say_which_pivot_failed() -> None:
+    class Codes(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> object:
+            factored = (torch.linalg.lu_factor_ex(part).info for part in (x[:, :2], x[:, :, :2]))
+            return torch.linalg.inv_ex(x).info, torch.linalg.cholesky_ex(x + x.mT).info, *factored
+
+    singular = torch.tensor([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])
+    given = torch.stack([singular, torch.eye(3), torch.zeros(3, 3)])
+    export_and_compare(Codes(), (given[:2],), (given,), (given[:0],), dynamic_shapes=({0: "n"},))

@@ -392,3 +392,29 @@ def test_the_next_number_is_exact(dtype: torch.dtype) -> None:
         expected = torch.nextafter(x, other)
         assert torch.equal(program(x, other)[0].nan_to_num(3.0), expected.nan_to_num(3.0)), towards
     program.release()
+
+
+def test_sums_and_means_of_single_zeros_begin_at_zero() -> None:
+    """-0.0 comes out of none of them."""
+    given = torch.tensor(-0.0), torch.full((1, 2, 4, 6), -0.0)
+    functions: dict[str, Function] = {
+        "sum": lambda x, image: x.sum(),
+        "sum in float64": lambda x, image: x.sum(dtype=torch.float64),
+        "mean": lambda x, image: x.mean(),
+        "cross entropy": lambda x, image: F.binary_cross_entropy(x + 1, x + 1),
+        "pooled to its own size": lambda x, image: F.adaptive_avg_pool2d(image, (None, 6)),
+        "pooled": lambda x, image: F.adaptive_avg_pool2d(image, (2, 6)),
+    }
+    for actual, name in zip(export(Calls(functions), given, None)(*given), functions, strict=True):
+        assert not torch.signbit(actual).any(), name
+
+
+def test_an_infinity_stays_in_its_window_of_an_adaptive_average() -> None:
+    image = torch.tensor([[[[INF, 1.0, 2.0, 3.0], [4.0, 5.0, NAN, 7.0]]]])
+    functions: dict[str, Function] = {
+        "one axis": lambda image: F.adaptive_avg_pool1d(image[0], 2),
+        "both": lambda image: F.adaptive_avg_pool2d(image, 2),
+        "both, no batch": lambda image: F.adaptive_avg_pool2d(image[0], (1, 2)),
+        "three": lambda image: F.adaptive_avg_pool3d(image, (1, 2, 4)),
+    }
+    check(functions, (image,))

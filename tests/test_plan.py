@@ -279,6 +279,31 @@ def test_float64_is_asked_after_a_run_whose_errors_are_near_the_default_toleranc
     assert walked("never", [0.1, 0.6, 1.5]) == [(ALL, ())]
 
 
+@pytest.mark.parametrize(
+    ("operators", "shares", "asked"),
+    [
+        (["TopK"], [0.1, 1.5, 2.0], [(1, 2)]),
+        (["ArgMax"], [0.1, 0.9, 0.9], []),
+        (["MatMul"], [0.1, 1.5, 2.0], []),
+    ],
+)
+def test_ties_are_looked_for_where_a_file_that_selects_is_beyond_the_default_tolerances(
+    operators: list[str], shares: list[float], asked: list[Any]
+) -> None:
+    seen: list[Any] = []
+
+    def get(step: plan.Step) -> ActionResult:
+        if step.kind.name == "Check":
+            return replace(results(step), facts={"operators": dict.fromkeys(operators, 1)})
+        if step.kind.name == "Ties":
+            seen.append(step.given["cases"])
+        return with_float64(step, shares)
+
+    (cell,) = cells([MODEL], opsets=(18,), dynamic=("full",))
+    assert plan.resolve(cell, TOOLS, SETTINGS, get).pending is None
+    assert seen == asked
+
+
 @pytest.mark.parametrize("stage", ["crash", "environment"])
 def test_a_model_without_float64_goes_on(stage: Any) -> None:
     failure = Failure(stage, "SIGSEGV", "no")

@@ -11,14 +11,15 @@ transformers = pytest.importorskip("transformers")
 
 import torch  # noqa: E402  # after the check that the zoo's extra is there
 
+from batch_export.collections.small_models.calling import UndescribedError  # noqa: E402
+from batch_export.collections.small_models.errors_read import arguments_missed, settings_said  # noqa: E402
+from batch_export.collections.small_models.layers import places_among, pointed_at  # noqa: E402
+from batch_export.collections.small_models.leaves import Attempt, Leaf  # noqa: E402
+from batch_export.collections.small_models.repairs import repaired  # noqa: E402
+from batch_export.collections.small_models.shrinking import WIDTH, shrink  # noqa: E402
 from batch_export.collections.transformers.building import build, config_of  # noqa: E402
-from batch_export.collections.transformers.describing import UndescribedError, describe  # noqa: E402
-from batch_export.collections.transformers.errors_read import arguments_missed, settings_said  # noqa: E402
-from batch_export.collections.transformers.layers import places_among, pointed_at  # noqa: E402
-from batch_export.collections.transformers.leaves import Attempt, Leaf  # noqa: E402
+from batch_export.collections.transformers.describing import describe  # noqa: E402
 from batch_export.collections.transformers.names import names, split  # noqa: E402
-from batch_export.collections.transformers.repairs import repaired  # noqa: E402
-from batch_export.collections.transformers.shrinking import WIDTH, shrink  # noqa: E402
 from batch_export.config.model import model_spec  # noqa: E402
 from batch_export.stages import model as models  # noqa: E402
 
@@ -180,7 +181,7 @@ def test_a_library_that_is_not_there_is_the_reason() -> None:
 
 
 def test_what_cannot_be_built_says_why_at_each_degree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batch_export.collections.transformers.describing.MOST_PARAMETERS", 1000)
+    monkeypatch.setattr("batch_export.collections.small_models.calling.MOST_PARAMETERS", 1000)
     with pytest.raises(UndescribedError, match=r"narrow: it has [\d,]+ parameters.*; whole: it has"):
         describe("bert", "BertModel")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 
 from batch_export.collections.kinds import Collection
 from batch_export.errors import UsageError
@@ -18,21 +18,30 @@ from batch_export.words import did_you_mean, error_line
 GROUP = "batch_export.models"
 
 
-def _transformers_names() -> Mapping[str, tuple[str, ...]]:
-    from batch_export.collections.transformers.names import names  # lazy: needed where a pattern names the collection
+def _names(owner: str) -> Mapping[str, tuple[str, ...]]:
+    """What the room of a shipped collection lists; it is imported where a pattern names the collection."""
+    listed: Mapping[str, tuple[str, ...]] = importlib.import_module(f"batch_export.collections.{owner}.names").names()
+    return listed
 
-    return names()
+
+def _shipped(owner: str, *packages: str) -> Collection:
+    room = f"batch_export.collections.{owner}.describing"
+    return Collection(
+        name=owner,
+        library=owner,
+        packages=(*packages, "torch", "numpy"),
+        names=partial(_names, owner),
+        describe=f"{room}:describe_named",
+        prepare=f"{room}:prepare",
+    )
 
 
 COLLECTIONS: dict[str, Collection] = {
-    "transformers": Collection(
-        name="transformers",
-        library="transformers",
-        packages=("transformers", "torch", "numpy"),
-        names=_transformers_names,
-        describe="batch_export.collections.transformers.describing:describe_named",
-        prepare="batch_export.collections.transformers.describing:prepare",
-    ),
+    "transformers": _shipped("transformers", "transformers"),
+    "timm": _shipped("timm", "timm", "torchvision"),
+    "diffusers": _shipped("diffusers", "diffusers", "transformers", "torchvision"),
+    "torch_geometric": _shipped("torch_geometric", "torch_geometric"),
+    "monai": _shipped("monai", "monai", "torchvision"),
 }
 """The shipped ones by name."""
 

@@ -74,11 +74,11 @@ def doubtful(
         runs = msgspec.convert(ran.get("runs", ()), tuple[RunFacts, ...])
     except msgspec.ValidationError:
         return ()  # what is no fact of a run is told when the record is made
-    known = {_identity(case): index for index, case in enumerate(axes.cases(model))}
+    known = {case.identity: index for index, case in enumerate(axes.cases(model))}
     kinds = [output["dtype"] for output in facts["outputs"]]
     found: list[int] = []
     for run in runs:
-        index = known.get(_identity(Case(run.sizes, run.variant)))
+        index = known.get(Case(run.sizes, run.variant).identity)
         if index is None or index not in cases or not _usable(facts["cases"][index]):
             continue
         outputs = [one for one, kind in zip(run.outputs, kinds, strict=False) if kind in _JUDGED]
@@ -109,7 +109,3 @@ def _share(output: OutputFacts, tolerance: Tolerance) -> float:
 def _usable(case: Mapping[str, Any]) -> bool:
     """Whether eager has values there that are the same each time."""
     return not case["rejected"] and not any(case["noise"])
-
-
-def _identity(case: Case) -> tuple[tuple[tuple[str, int], ...], str]:
-    return tuple(sorted(case.sizes.items())), case.variant

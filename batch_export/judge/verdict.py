@@ -59,6 +59,7 @@ def judge(
         max_abs=max((output.max_abs for output in outputs if output.max_abs is not None), default=None),
         max_rel=max((output.max_rel for output in outputs if output.max_rel is not None), default=None),
         by_distribution=is_random(record.runs, tolerance_of, factor),
+        by_ties=any(run.ties for run in record.runs),
     )
     declared = [expectation for expectation in expectations if expectation.matches(record.cell)]
     in_float64 = float64_sentence(record, model, tolerances)

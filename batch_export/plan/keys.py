@@ -115,6 +115,28 @@ def run_action(
     return _action("Run", entries, toolchain, f"{model.onnx[:12]}/{provider.name}")
 
 
+def ties_action(
+    cell: PlannedCell,
+    file: ModelArtifact,
+    reference: Digest,
+    cases: Sequence[int],
+    threads: int,
+    requested: Contract,
+    toolchain: Toolchain,
+) -> Action:
+    """Whether a file differs from eager only where scores tie."""
+    entries = {
+        **_model_entries(cell, toolchain),
+        **_file_entries(file),
+        **_provider_entries(cell.provider, toolchain),
+        "reference": reference,
+        "cases": _text([(case, axes.cases(cell.model)[case]) for case in cases]),
+        "threads": str(threads),
+        "contract": _text(requested),
+    }
+    return _action("Ties", entries, toolchain, f"{cell.cell.file} on {cell.provider.name}")
+
+
 def measure_action(
     model: ModelArtifact, reference: Digest, provider: ProviderSpec, measure: MeasureSpec, toolchain: Toolchain
 ) -> Action:

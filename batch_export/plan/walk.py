@@ -16,7 +16,7 @@ from batch_export.action import Action, ActionResult
 from batch_export.contract import Contract, TensorContract
 from batch_export.digest import Digest
 from batch_export.errors import ModelError
-from batch_export.judge import oracle_need
+from batch_export.judge import oracle_need, tie_need
 from batch_export.plan import keys
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Failure
@@ -177,6 +177,21 @@ def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Gen
         again = yield run_step(tuple(case for case, _ in exact), exact)
         if again.failure is not None:
             return Ending()
+    ran_facts = [ran.facts, *([again.facts] if exact else [])]
+    differing = tie_need.unexplained(model, reference.facts, cases, checked.facts, ran_facts)
+    if differing:
+        provider, threads = cell.provider, settings.threads
+        action = keys.ties_action(cell, translated.model, evidence, differing, threads, requested, toolchain)
+        yield _step(
+            "Ties",
+            action,
+            model=translated.model,
+            reference=evidence,
+            cases=differing,
+            requested=requested,
+            provider=provider,
+            threads=threads,
+        )
     if not settings.measure.enabled or not cell.provider.measure:
         return Ending()
 

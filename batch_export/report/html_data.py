@@ -23,7 +23,7 @@ from batch_export.report.redact import shorten
 from batch_export.report.rows import rows_of
 from batch_export.report.since import Since
 from batch_export.report.summary import Summary
-from batch_export.report.wording import OUTCOMES, UNEXPECTED, by_distribution_text, legends
+from batch_export.report.wording import OUTCOMES, UNEXPECTED, by_distribution_text, by_ties_text, legends
 from batch_export.spec import ModelSpec
 from batch_export.words import one_line
 
@@ -218,7 +218,7 @@ def _row(
         _contract(record, context, text),
         [[text(name), count] for name, count in record.placement.items()],
         text(str(record.extra.get("float64", ""))),
-        text("; ".join(filter(None, (by_distribution_text(record), holds_for(record))))),
+        text("; ".join(filter(None, (by_distribution_text(record), by_ties_text(record), holds_for(record))))),
     ]  # fmt: skip
 
 

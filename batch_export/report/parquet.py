@@ -46,7 +46,7 @@ def _type(pyarrow: object, name: str) -> object:
         else "float64"
         if name in _NUMBERS
         else "bool_"
-        if name in ("contended", "by_distribution")
+        if name in ("contended", "by_distribution", "by_ties")
         else "string"
     )
     return getattr(pyarrow, kind)()

@@ -72,6 +72,7 @@ def _summary() -> dict[str, Any]:
     properties["stale_exclusions"] = {"type": "array", "items": {"type": "string"}}
     properties["nothing_tested"] = {"type": "boolean"}
     properties["by_distribution"] = count
+    properties["by_ties"] = count
     texts = {"type": "array", "items": {"type": "string"}}
     properties["disagreements"] = {
         "type": "array",

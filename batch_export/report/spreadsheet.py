@@ -16,6 +16,7 @@ COLUMNS = (
     *("verdict", "stage", "error_class", "message", "max_abs", "max_rel"),
     *("latency_median_ms", "latency_p95_ms", "latency_ci_low_ms", "latency_ci_high_ms", "latency_runs", "contended"),
     *("eager_ms", "speed_up", "onnx_path", "onnx_sha256", "onnx_bytes", "nodes", "log", "by_distribution"),
+    "by_ties",
 )
 _FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # and their full-width forms
 
@@ -45,7 +46,7 @@ def values_of(record: Record) -> tuple[Value, ...]:
         ),
         *(record.eager_ms, speed_up(record)),
         *((onnx.path, onnx.sha256, onnx.bytes, onnx.nodes) if onnx else (None,) * 4),
-        *(record.log, record.by_distribution),
+        *(record.log, record.by_distribution, record.by_ties),
     )
 
 

@@ -52,6 +52,7 @@ class Summary:
         stale_exclusions: sentences about entries of `matrix.exclude` that match nothing.
         disagreements: files that not every provider makes the same of, and what the vote says (`judge.vote`).
         by_distribution: cells that passed and whose model is random, see `Record.by_distribution`.
+        by_ties: cells that passed and chose otherwise among equal scores, see `Record.by_ties`.
         comparison: with the baseline, as plain data (`compare_text.comparison_json`); None without one.
     """
 
@@ -66,6 +67,7 @@ class Summary:
     stale_expectations: tuple[str, ...] = ()
     stale_exclusions: tuple[str, ...] = ()
     by_distribution: int = 0
+    by_ties: int = 0
     disagreements: tuple[Disagreement, ...] = ()
     comparison: dict[str, Any] | None = None
 
@@ -108,6 +110,7 @@ class Summary:
             "stale_exclusions": list(self.stale_exclusions),
             "nothing_tested": bool(self.nothing_tested),
             "by_distribution": self.by_distribution,
+            "by_ties": self.by_ties,
             "disagreements": plain(self.disagreements),
             "comparison": self.comparison,
         }
@@ -148,6 +151,7 @@ def summarise(records: Sequence[Record], counts: Counts, command: str = "", *, a
         xfail_reasons=dict(expected.most_common()),
         allow_flaky=allow_flaky,
         by_distribution=sum(record.by_distribution and record.verdict in ACCEPTED for record in records),
+        by_ties=sum(record.by_ties and record.verdict in ACCEPTED for record in records),
     )
 
 

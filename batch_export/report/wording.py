@@ -42,15 +42,19 @@ UNEXPECTED: tuple[Outcome, ...] = ("fail", "xpass", "flaky", "missing")
 
 DISTRIBUTION_MARK = "*"
 DISTRIBUTION_LEGEND = f"{DISTRIBUTION_MARK} random model: judged by distribution, within eight times eager's own noise"
-
-
+TIES_MARK = "="
+TIES_LEGEND = (
+    f"{TIES_MARK} chose otherwise than eager among equal scores; agrees with eager that makes the same choices"
+)
 RANGE_MARK = "^"
 _MOST_RANGES = 5
+_MOST_TIES = 3
 
 
 def legends(records: Sequence[Record]) -> list[str]:
     """Lines that explain the marks of accepted cells, no more than these records need."""
     found = [DISTRIBUTION_LEGEND] if any(record.by_distribution for record in records) else []
+    found += [TIES_LEGEND] if any(record.by_ties and record.verdict in ACCEPTED for record in records) else []
     ranges: dict[str, list[str]] = {}
     for record in records:
         if is_restricted(record):
@@ -72,6 +76,16 @@ def by_distribution_text(record: Record) -> str:
     if not record.by_distribution:
         return ""
     return f"judged by distribution: {record.extra.get('nondeterministic', 'eager is not deterministic')}"
+
+
+def by_ties_text(record: Record) -> str:
+    """What is said of a cell whose file chose otherwise among equal scores; empty for the others."""
+    if not record.by_ties:
+        return ""
+    told = list(dict.fromkeys(sentence for run in record.runs for sentence in run.ties))
+    more = f"; and {len(told) - _MOST_TIES} more" if len(told) > _MOST_TIES else ""
+    places = f": {'; '.join(told[:_MOST_TIES])}{more}" if told else ""
+    return f"chose otherwise than eager among equal scores{places}"
 
 
 def error_text(value: float | None) -> str:
@@ -108,7 +122,7 @@ def latency_ms(milliseconds: float | None) -> str:
 
 def cell_text(record: Record, glyphs: dict[str, str], mark: str = "") -> str:
     """Eleven characters or so: `✓ 2e-6 1.23`; a tilde before the latency says that the machine was busy, an asterisk
-    after the error that the model is random, a `^` that the file holds for some sizes only.
+    after the error that the model is random, a `=` that scores tie, a `^` that the file holds for some sizes only.
 
     `mark` (`new`, `fixed`, `still`: what a comparison says) takes the place of the rest; a failure keeps its stage, and
     one that was there before has no mark.
@@ -124,8 +138,9 @@ def cell_text(record: Record, glyphs: dict[str, str], mark: str = "") -> str:
     between = "~" if latency is not None and latency.contended else " "
     right = between + latency_text(latency.median) if latency is not None else ""
     random = DISTRIBUTION_MARK if record.by_distribution else ""
+    tied = TIES_MARK if record.by_ties else ""
     limited = RANGE_MARK if is_restricted(record) else ""
-    return f"{glyph} {error_text(record.max_abs) or '-'}{random}{limited}{right}"
+    return f"{glyph} {error_text(record.max_abs) or '-'}{random}{tied}{limited}{right}"
 
 
 def speed_up(record: Record) -> float | None:

@@ -69,7 +69,7 @@ def assemble(
             *(
                 failure
                 for _, result in chain.steps
-                if result.mnemonic != "Oracle"
+                if result.mnemonic not in ("Oracle", "Ties")
                 for failure in result.attempts or results.tries(result.key)
             ),
             *results.attempts.get(cell.cell, ()),
@@ -78,10 +78,10 @@ def assemble(
 
 
 def _runs(chain: Chain) -> tuple[RunFacts, ...]:
-    """Returns the runs of a cell; a case that was run again, beside float64, has the facts of the later run."""
+    """Returns the runs of a cell; a case that was run again (float64, ties) has the facts of the later run."""
     found: dict[tuple[Any, ...], RunFacts] = {}
     for _, result in chain.steps:
-        if result.mnemonic == "Run":
+        if result.mnemonic in ("Run", "Ties"):
             for run in msgspec.convert(result.facts.get("runs", ()), tuple[RunFacts, ...]):
                 found[(*sorted(run.sizes.items()), run.variant)] = run
     return tuple(found.values())

@@ -25,11 +25,11 @@ def models_line(error: BaseException, module: torch.nn.Module) -> str:
     An exporter may have lines of its own in the traceback: those count that come after a `forward` of the model.
     """
     forwards = {code for part in module.modules() if (code := _code_of(part)) is not None}
-    forwards = {code for code in forwards if not _is_torchs(code.co_filename)}
+    forwards = {code for code in forwards if not is_torchs(code.co_filename)}
     for one in _chain(error):
         frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(one.__traceback__)]
         inside = next((place for place, (code, _) in enumerate(frames) if code in forwards), len(frames))
-        own = [(code.co_filename, line) for code, line in frames[inside:] if not _is_torchs(code.co_filename)]
+        own = [(code.co_filename, line) for code, line in frames[inside:] if not is_torchs(code.co_filename)]
         if own:
             return "{}:{}".format(*own[-1])
     files = {code.co_filename for code in forwards}
@@ -54,6 +54,6 @@ def _code_of(part: torch.nn.Module) -> CodeType | None:
     return getattr(getattr(part, "forward", None), "__code__", None)
 
 
-def _is_torchs(file: str) -> bool:
+def is_torchs(file: str) -> bool:
     """Whether a file belongs to torch or to Python, not to a model or a library of models."""
     return file.startswith(("<", _TORCH)) or (file.startswith(_STANDARD_LIBRARY) and "site-packages" not in file)

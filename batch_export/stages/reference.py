@@ -67,7 +67,7 @@ def execute(bench: Workbench) -> StageOutput:
 
 def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str, Any], bool]:
     """Writes the tensor file; returns the facts, and whether some case ran only once of a model that is random."""
-    eager = _Eager(bench)
+    eager = Eager(bench)
     cases: list[dict[str, Any]] = []
     mutated: list[dict[str, Value] | None] = []
     once: set[int] = set()
@@ -142,7 +142,7 @@ def _cheapest(bench: Workbench) -> int:
     return min(usable, key=lambda index: elements[index])
 
 
-class _Eager:
+class Eager:
     """Runs the module, each time from the same state and on fresh inputs."""
 
     def __init__(self, bench: Workbench) -> None:
@@ -240,7 +240,7 @@ def to_value(tensor: torch.Tensor) -> Value:
         raise ModelError(f"a {tensor.layout} tensor of dtype {name} cannot be compared: {error_line(error)}") from error
 
 
-def _noise(one: _Run, eager: _Eager, sizes: Mapping[str, int], variant: str) -> tuple[list[float], bool]:
+def _noise(one: _Run, eager: Eager, sizes: Mapping[str, int], variant: str) -> tuple[list[float], bool]:
     """Returns each output's largest difference from that of other runs, and whether one is beyond the tolerances.
 
     One more run shows whether there is any; how large it gets takes `_RUNS_OF_RANDOM` more: where all elements hang on

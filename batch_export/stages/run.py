@@ -9,10 +9,9 @@ compared with those too. No tolerance is known here, no verdict given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -82,7 +81,11 @@ def execute(
                     failure = failure or Failure("run", _class(error), words, details=str(error))
                     break
                 continue
-            facts = _compared(session, outputs, reference, index, case, requested, in_float64.get(index))
+            expected = list(reference.under(f"case{index}/out/").values())
+            changed = reference.under(f"case{index}/mutation/")
+            facts = compared(session.output_names, outputs, expected, changed, case["noise"], requested)
+            if index in in_float64:
+                facts = _beside_oracles(facts, outputs, in_float64[index])
             runs.append(RunFacts(case["sizes"], outputs=facts, variant=variant))
     finally:
         session.close()
@@ -143,31 +146,46 @@ def _left_fixed(session: Session, feeds: dict[str, Value], requested: Contract) 
     )
 
 
-def _compared(
-    session: Session,
+def compared(
+    names: Sequence[str],
     outputs: Sequence[Value],
-    reference: TensorFile,
-    index: int,
-    case: dict[str, Any],
+    expected: Sequence[Value],
+    mutations: Mapping[str, Value],
+    noise: Sequence[float],
     requested: Contract,
-    oracle: TensorFile | None,
 ) -> tuple[OutputFacts, ...]:
-    names = session.output_names
+    """Compares a file's outputs with eager's, and what comes after them with what eager changed.
+
+    Args:
+        names: of the file's outputs.
+        outputs: their values.
+        expected: eager's outputs.
+        mutations: what the model changes, with its values afterwards.
+        noise: of each output of eager's.
+        requested: the contract, which names what the file lacks.
+    """
     facts: list[OutputFacts] = []
-    expected = list(reference.under(f"case{index}/out/").values())
     for position, value in enumerate(expected):
-        noise = case["noise"][position]
         if position < len(outputs):
-            found = compare(names[position], value, outputs[position], noise)
-            facts.append(found if oracle is None else _beside_oracle(found, outputs[position], oracle, position))
+            facts.append(compare(names[position], value, outputs[position], noise[position]))
         else:
             wanted = requested.outputs[position].name if position < len(requested.outputs) else ""
             facts.append(_missing(wanted or f"output {position}", value))
     by_name = dict(zip(names[len(expected) :], outputs[len(expected) :], strict=True))
-    for mutation, value in reference.under(f"case{index}/mutation/").items():
+    for mutation, value in mutations.items():
         name = mutation_output(mutation, tuple(by_name))
         facts.append(_missing(mutation, value) if name is None else compare(name, value, by_name[name]))
     return tuple(facts)
+
+
+def _beside_oracles(
+    facts: Sequence[OutputFacts], outputs: Sequence[Value], oracle: TensorFile
+) -> tuple[OutputFacts, ...]:
+    """Adds float64 to the facts of eager's outputs; what the model changes has no values in float64."""
+    return tuple(
+        _beside_oracle(found, outputs[position], oracle, position) if position < len(outputs) else found
+        for position, found in enumerate(facts)
+    )
 
 
 def _beside_oracle(facts: OutputFacts, actual: Value, oracle: TensorFile, position: int) -> OutputFacts:

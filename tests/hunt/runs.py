@@ -21,8 +21,10 @@ from torch.utils import _pytree as pytree
 import batch_export
 from batch_export.errors import ExportWarning
 from batch_export.exporter.api import to_onnx
+from batch_export.exporter.capture.guards import environment_of
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.program.program import ONNXProgram
+from batch_export.exporter.translate.free_sizes import sizes_put_back
 from batch_export.runtime.ort import OrtSession
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.structures import tensors
@@ -226,7 +228,8 @@ def decomposed(program: Program, exported: Export, values: Tensors) -> list[torc
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if exported.decomposed is None:
-            exported.decomposed = captured.program.run_decompositions().module()
+            with sizes_put_back(environment_of(captured.program)):  # files at other opsets come of the same capture
+                exported.decomposed = captured.program.run_decompositions().module()
         return [one.clone() for one in pytree.tree_leaves(exported.decomposed(*arguments(program, values)))]
 
 

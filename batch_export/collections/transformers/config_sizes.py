@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batch_export.collections.transformers.configs import nested, value_of
-from batch_export.collections.transformers.leaves import EXAMPLES
+from batch_export.collections.small_models.configs import nested, value_of
+from batch_export.collections.small_models.leaves import EXAMPLES
 
 
 class ConfigSizes:

@@ -62,9 +62,3 @@ STAND_INS: dict[str, dict[str, Any]] = {
     },
 }
 """By model type: configs that take the place of one that needs a package beside transformers."""
-
-FIELDS: dict[str, tuple[int, int]] = {
-    "num_time_features": (1, 4),  # models of time series ask for what they have none of
-    "index_kpool": (1, 2),
-}
-"""Fields of some class whose names say nothing: the least and the largest value that a narrow config has."""

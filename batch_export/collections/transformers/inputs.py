@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from batch_export.collections.small_models.configs import value_of
+from batch_export.collections.small_models.leaves import Attempt, Leaf
 from batch_export.collections.transformers.config_sizes import ConfigSizes
-from batch_export.collections.transformers.configs import value_of
-from batch_export.collections.transformers.leaves import Attempt, Leaf
 from batch_export.collections.transformers.shapes_by_name import GRIDS, MERGED, SIDES, ShapesByName
 
 _MOST_PRODUCTS = 24

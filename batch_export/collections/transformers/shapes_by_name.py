@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from batch_export.collections.small_models.configs import value_of
+from batch_export.collections.small_models.leaves import EXAMPLES, Entry, Leaf
+from batch_export.collections.small_models.shrinking import IDENTITIES
 from batch_export.collections.transformers.config_sizes import ConfigSizes
-from batch_export.collections.transformers.configs import value_of
-from batch_export.collections.transformers.leaves import EXAMPLES, Entry, Leaf
-from batch_export.collections.transformers.shrinking import IDENTITIES
 
 GRIDS = {
     "image_grid_thw": (0, 1, 1),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,20 +38,33 @@ if TYPE_CHECKING:  # a private name, which another torch may not have
     from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
 
 
-def require_weights(recording: Recording, block: torch.nn.Module, tracer: Tracer) -> None:
+def require_weights(recording: Recording, block: torch.nn.Module, tracer: Tracer, absent: Container[str] = ()) -> None:
     """Looks whether another block's weights can stand for a recording's.
+
+    Args:
+        recording: of the call whose like the block's is.
+        block: the module that is called.
+        tracer: of the capture.
+        absent: paths in the block of the weights that are hidden from the capture.
 
     Raises:
         NotSharedError: when one of them is not in the graph.
     """
     found = weights(block, tracer)
     for kind, where in (*recording.outer.values(), *recording.moved):
-        if kind == "weight" and where not in found:
+        if kind == "weight" and where not in found and where not in absent:
             raise NotSharedError(f"its weight {where} is not in the graph")
 
 
 def written(
-    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Tracer, *, whole: bool
+    recording: Recording,
+    path: str,
+    block: torch.nn.Module,
+    call: Call,
+    tracer: Tracer,
+    *,
+    whole: bool,
+    absent: Mapping[str, str] | None = None,
 ) -> object:
     """Writes what a recording says for another call and returns that call's result; `require_weights` comes first.
 
@@ -62,15 +75,21 @@ def written(
         call: how.
         tracer: of the capture.
         whole: write one node that stands for all of them (`block_operator.py`), not the nodes themselves.
+        absent: path in the block -> name in the model of each weight that has no node yet; none but for one node.
     """
+    absent = absent or {}
     known = (
-        _as_one(recording, path, block, call, tracer) if whole else _node_by_node(recording, path, block, call, tracer)
+        _as_one(recording, path, block, call, tracer, absent)
+        if whole
+        else _node_by_node(recording, path, block, call, tracer)
     )
     calls = tracer.num_calls
     for inner, (before, after) in recording.calls.items():
         where = below(path, inner)
         calls[where] = calls.get(where, 0) + after - before
     for place, node in recording.moved.items():
+        if place[1] in absent and place[0] == "weight":  # nobody reads it any more
+            continue
         given = _outside(place, block, call)
         if whole:
             known[node].meta["val"] = snapshot_fake(given)
@@ -92,11 +111,15 @@ def written(
     return pytree.tree_unflatten(leaves, recording.spec)
 
 
-def _given(recording: Recording, block: torch.nn.Module, call: Call, tracer: Tracer) -> dict[torch.fx.Node, Any]:
-    """A node from outside of the recording -> that of this call."""
+def _given(
+    recording: Recording, block: torch.nn.Module, call: Call, tracer: Tracer, absent: Container[str] = ()
+) -> dict[torch.fx.Node, Any]:
+    """A node from outside of the recording -> that of this call, if it has one."""
     found = weights(block, tracer)
     return {
-        node: call.nodes[where] if kind == "input" else found[where] for node, (kind, where) in recording.outer.items()
+        node: call.nodes[where] if kind == "input" else found[where]
+        for node, (kind, where) in recording.outer.items()
+        if kind == "input" or where not in absent
     }
 
 
@@ -120,9 +143,9 @@ def _node_by_node(
 
 
 def _as_one(
-    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Tracer
+    recording: Recording, path: str, block: torch.nn.Module, call: Call, tracer: Tracer, absent: Mapping[str, str]
 ) -> dict[torch.fx.Node, Any]:
-    known = _given(recording, block, call, tracer)
+    known = _given(recording, block, call, tracer, absent)
     around = _around(tracer)
     for node in recording.constants:
         known[node] = tracer.graph.create_node("get_attr", _own_constant(recording, node, tracer), (), {})
@@ -130,7 +153,9 @@ def _as_one(
     number = tracer.num_calls.get(path, 0)
     own = f"{path}@{number}" if number > 0 else path
     stack = {**around, own: (path, f"{type(block).__module__}.{type(block).__qualname__}")}
-    arguments = ([known[one] for one in recording.given], recording.sizes, recording.number)
+    given = recording.given
+    arguments = ([known[one] for one in given if one in known], recording.sizes, recording.number)
+    hidden = tuple((at, absent[recording.outer[one][1]]) for at, one in enumerate(given) if one not in known)
     whole = tracer.graph.create_node("call_function", OPERATOR, arguments, {}, name=type(block).__name__.lower())
     before = {
         inner: tracer.num_calls.get(below(path, inner), 0) - first for inner, (first, _) in recording.calls.items()
@@ -139,7 +164,7 @@ def _as_one(
     whole.meta = {
         **common,
         "val": [_snapshot(one.meta["val"]) for one in recording.results],
-        COPY: Copied(path, before),
+        COPY: Copied(path, before, absent=hidden),
     }
     for at, node in enumerate(recording.results):
         piece = tracer.graph.create_node("call_function", operator.getitem, (whole, at), {}, name=node.name)

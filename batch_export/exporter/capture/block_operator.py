@@ -14,7 +14,12 @@ import torch
 
 _LIBRARY = torch.library.Library("batch_export_blocks", "DEF")
 _LIBRARY.define("block(Tensor[] given, Scalar[] sizes, int number) -> Tensor[]")
+_LIBRARY.define("weight() -> Tensor")
 OPERATOR = torch.ops.batch_export_blocks.block.default
+WEIGHT = torch.ops.batch_export_blocks.weight.default
+"""Stands for a weight that is hidden from a capture and is read all the same, until it is an input."""
+NAME = "batch_export_weight"
+"""Metadata of that operator's node: the weight's name in the model."""
 COPY = "batch_export_copy"
 """Metadata of the operator's node: which block it is, `Copied`."""
 
@@ -27,11 +32,13 @@ class Copied:
         path: of the block in the model.
         before: path in the block -> how many more calls that module had before than that of the recording.
         names: of the nodes that it stands for, in the source's order, once the program is finished.
+        absent: places among what it is given, in order, and names of the weights that are hidden from the capture.
     """
 
     path: str
     before: dict[str, int]
     names: tuple[str, ...] = ()
+    absent: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(slots=True, weakref_slot=True)

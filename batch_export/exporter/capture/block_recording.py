@@ -103,6 +103,10 @@ class Recording:
         )
         return known and not any(node in self.constants for node in self.results)
 
+    def returns_one_of(self, weights: Container[str]) -> bool:
+        """Whether one of these weights, by their paths in the block, is a result of the call."""
+        return any(isinstance(one, tuple) and one[0] == "weight" and one[1] in weights for one in self.outputs)
+
     @property
     def sizes(self) -> list[torch.fx.Node]:
         """The sizes that the nodes read."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,16 @@ import torch
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import _AttrProxy
 
-from batch_export.exporter.capture import alike, block_agreement, block_copies, block_expansion, block_recording
+from batch_export.exporter.capture import (
+    alike,
+    block_agreement,
+    block_copies,
+    block_expansion,
+    block_recording,
+    restored_weights,
+)
 from batch_export.exporter.capture.block_recording import NotSharedError
+from batch_export.exporter.capture.hidden_weights import HiddenWeights, hidden_weights
 
 if TYPE_CHECKING:  # a private name, which another torch may not have
     from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
@@ -66,12 +74,13 @@ class _Sharing:
         copies: how many nodes stand for a whole block.
     """
 
-    def __init__(self, model: torch.nn.Module, *, whole: bool) -> None:
+    def __init__(self, model: torch.nn.Module, *, whole: bool, hides: bool) -> None:
         self._whole = whole
         self._recording = 0
         self.recordings: dict[int, block_recording.Recording] = {}
         self.copies = 0
         self._groups = alike.groups(model)
+        self.hidden = hidden_weights(model, self._groups) if hides else HiddenWeights()
         self.reads = alike.Reads(model, self._groups)
         self._known: dict[Hashable, list[_Known]] = defaultdict(list)
         self._called: dict[int, int] = defaultdict(int)
@@ -94,24 +103,29 @@ class _Sharing:
         if len(group.members) < _LEAST and self._called[id(base)] == 1:
             return proceed()
         block = self.blocks.setdefault(id(group), Block(type(base).__name__))
+        absent = self.hidden.of(base)
         try:
             group.reason = group.reason or alike.changed_call(base)  # a forward may register hooks on its way
             if group.reason:
                 raise NotSharedError(group.reason)
-            call = block_recording.described_call(args, kwargs, tracer)
-            ties = block_recording.ties(base, call, tracer)
-            key = (id(group), call.key, ties, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
-            fitting = [one for one in self._known[key] if alike.agree(one.owner, base, one.read)]
-            for known in fitting:
-                if known.confirmed:
-                    block_copies.require_weights(known.recording, base, tracer)
-                    block.stamped.append(path)
-                    self.reads.noted |= {(id(vars(base.get_submodule(where))), name) for where, name in known.read}
-                    return self._copied(known.recording, path, base, call, tracer)
+            with self.hidden.unseen() if absent else contextlib.nullcontext():
+                call = block_recording.described_call(args, kwargs, tracer)
+                ties = block_recording.ties(base, call, tracer)
+                key = (id(group), call.key, ties, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
+                fitting = [one for one in self._known[key] if alike.agree(one.owner, base, one.read)]
+                known = next((one for one in fitting if one.confirmed), None)
+                if known is not None:
+                    block_copies.require_weights(known.recording, base, tracer, absent)
         except NotSharedError as error:
+            self.hidden.give(base)
             block.reason = block.reason or str(error)
             block.traced.append(path)
             return proceed()
+        if known is not None:
+            block.stamped.append(path)
+            self.reads.noted |= {(id(vars(base.get_submodule(where))), name) for where, name in known.read}
+            return self._copied(known.recording, path, base, call, tracer, absent)
+        self.hidden.give(base)
         return self._traced(tracer, base, path, proceed, args, kwargs, call, key, fitting, group, block)
 
     def _copied(
@@ -121,13 +135,18 @@ class _Sharing:
         base: torch.nn.Module,
         call: block_recording.Call,
         tracer: Tracer,
+        absent: Mapping[str, str],
     ) -> object:
         """The result of a call that is not traced: one node, but in a recording the nodes themselves."""
         whole = self._whole and not self._recording and recording.may_be_one
+        if not whole or recording.returns_one_of(absent):
+            self.hidden.give(base)
+            absent = {}
         if whole:
             self.recordings[recording.number] = recording
             self.copies += 1
-        return block_copies.written(recording, path, base, call, tracer, whole=whole)
+        with self.hidden.unseen() if absent else contextlib.nullcontext():
+            return block_copies.written(recording, path, base, call, tracer, whole=whole, absent=absent)
 
     def _traced(
         self,
@@ -190,15 +209,17 @@ class Shared:
         blocks: each kind of block.
         recordings: of the calls that single nodes of the graph stand for others of.
         copies: how many such nodes there are.
+        hidden: the weights that the capture went without.
     """
 
     blocks: list[Block] = field(default_factory=list)
     recordings: list[block_recording.Recording] = field(default_factory=list)
     copies: int = 0
+    hidden: HiddenWeights = field(default_factory=HiddenWeights)
 
 
 @contextlib.contextmanager
-def sharing(model: torch.nn.Module, *, whole: bool) -> Iterator[Shared]:
+def sharing(model: torch.nn.Module, *, whole: bool, hides: bool = False) -> Iterator[Shared]:
     """Captures repeated blocks of a model once while it is open; what was shared is told afterwards.
 
     NOTE: stands in a private method of torch's tracer; without that method every block is traced.
@@ -206,6 +227,7 @@ def sharing(model: torch.nn.Module, *, whole: bool) -> Iterator[Shared]:
     Args:
         model: what is captured.
         whole: let one node stand for a block, to be written out when torch is done (`block_expansion.py`).
+        hides: keep the weights of those blocks from torch, to be given to the program (`restored_weights.py`).
     """
     tracer_class: Any = getattr(proxy_tensor, "_ModuleStackTracer", None)
     original = getattr(tracer_class, "call_module", None)
@@ -213,7 +235,8 @@ def sharing(model: torch.nn.Module, *, whole: bool) -> Iterator[Shared]:
     if original is None or sum(1 for _ in model.modules()) < _LEAST:
         yield told
         return
-    shared = _Sharing(model, whole=whole)
+    shared = _Sharing(model, whole=whole, hides=hides)
+    told.hidden = shared.hidden
 
     def call_module(
         tracer: Tracer,
@@ -222,16 +245,27 @@ def sharing(model: torch.nn.Module, *, whole: bool) -> Iterator[Shared]:
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> object:
-        return shared.call(tracer, m, lambda: original(tracer, m, forward, args, kwargs), args, kwargs)
+        with shared.hidden.running(tracer):
+            return shared.call(tracer, m, lambda: original(tracer, m, forward, args, kwargs), args, kwargs)
 
     tracer_class.call_module = call_module
     try:
-        with shared.reads.open():
+        with shared.reads.open(), shared.hidden.hiding():
             yield told
     finally:
         tracer_class.call_module = original
         told.blocks = [one for one in shared.blocks.values() if len(one.traced) + len(one.stamped) >= _LEAST]
         told.recordings, told.copies = list(shared.recordings.values()), shared.copies
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    whole: bool
+    hides: bool = False
+
+
+_HIDDEN = _Way(whole=True, hides=True)
+_WAYS = (_Way(whole=True), _Way(whole=False))
 
 
 def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable[..., torch.export.ExportedProgram]:
@@ -241,19 +275,28 @@ def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable
     `block_expansion.expanded` writes them out.
     """
 
+    may_hide = [True]  # a model that does not do without its weights is not asked again
+
     def run(
         module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object
     ) -> torch.export.ExportedProgram:
         failed = ""
-        for whole in (True, False):
+        ways = (_HIDDEN, *_WAYS) if may_hide else _WAYS
+        for way in ways:
             shared = Shared()
             try:
-                with sharing(module, whole=whole) as shared:
+                with sharing(module, whole=way.whole, hides=way.hides) as shared:
                     program = strategy(module, args, kwargs, form)
+                if shared.hidden.blocks:
+                    restored_weights.restore(program, module, shared.hidden.names)
                 block_expansion.find_sources(program, shared.recordings, shared.copies)
             except NotSharedError:
+                may_hide.clear()
                 continue  # the nodes themselves are what torch cannot mistake
             except Exception as error:
+                if shared.hidden.blocks:
+                    may_hide.clear()
+                    continue
                 failed = f"{type(error).__name__} while sharing"
                 if not any(block.stamped for block in shared.blocks):
                     raise

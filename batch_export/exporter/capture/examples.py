@@ -49,6 +49,10 @@ class Examples:
         for axis in self._axes:
             if self._names.expressions.get(axis.name) is None:
                 self.given.setdefault(axis.text, int(leaves[self._places[axis.where]].shape[axis.axis]))
+        self._roots: Sizes = {}  # what is in expressions alone: `half` of an axis `2*half`
+        for axis in self._axes:
+            size = int(leaves[self._places[axis.where]].shape[axis.axis])
+            self._roots.update(self._names.root(axis.name, size, {**self.given, **self._roots}) if axis.name else {})
 
     def small(self, *, required: bool) -> list[str]:
         """The axes of fewer than two elements that may not be (`required`) or that may be left as they are."""
@@ -86,7 +90,7 @@ class Examples:
     def others(self) -> Iterator[Inputs]:
         """Examples of other sizes that the model takes, a few."""
         count = 0
-        start = {axis: max(2, size) for axis, size in self.given.items()}
+        start = {axis: max(2, size) for axis, size in {**self.given, **self._roots}.items()}
         for step in _OTHERS if start else ():
             made = self._at({axis: step(size) for axis, size in start.items()})
             if made is not None and not refusal(self._module, *made):
@@ -109,6 +113,7 @@ class Examples:
 
     def _at(self, sizes: Mapping[str, int]) -> Inputs | None:
         """The inputs at some sizes of the asked axes; None where one is beyond its declared range."""
+        sizes = {**self._roots, **sizes}
         leaves, tree = pytree.tree_flatten(self._inputs)
         shapes = {position: list(leaves[position].shape) for position in self._places.values()}
         for axis in self._axes:

@@ -2,8 +2,8 @@
 
 Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp` and `sqrt` give symbolic
 numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps, `tensor_split`, `diff`,
-`vander`, `pad_sequence` and `multi_dot` of free axes are made of operators that take them. Numbers that are plain take
-the functions' own way.
+`vander`, `pad_sequence`, `multi_dot` and norms of matrices of free axes are made of operators that take them. Numbers
+that are plain take the functions' own way.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+from batch_export.exporter.capture import free_matrix_norms
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -125,6 +127,8 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         return functools.reduce(torch.matmul, args[0])  # torch asks the sizes which order is quickest
     if func in _MEANS and args and args[0].is_complex() and any(map(_is_symbol, args[0].shape)):
         return _complex_mean(*args, **given) if given.keys() <= {"dim", "keepdim"} else None
+    if func in free_matrix_norms.MATRIX_NORMS:
+        return free_matrix_norms.of_free_sizes(func, args, given)
     if func is torch.vander:
         bound = {**dict(zip(("x", "N", "increasing"), args, strict=False)), **given}
         x, count = bound["x"], bound.get("N")

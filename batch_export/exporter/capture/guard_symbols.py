@@ -113,6 +113,15 @@ class Names:
             return values[name]
         return int(eval(expression[0], {}, {other: self.value(other, values) for other in expression[1]}))
 
+    def root(self, name: str, size: int, values: Mapping[str, int]) -> dict[str, int]:
+        """The one name without a value in an axis of some size, with its own; nothing where none or several are."""
+        missing = sorted(self.variables(name) - values.keys())
+        if len(missing) != 1:
+            return {}
+        nothing, one = (self.value(name, {**values, missing[0]: number}) for number in (0, 1))
+        step = one - nothing  # torch's expressions are linear
+        return {missing[0]: (size - nothing) // step} if step else {}
+
 
 def _arithmetic(name: str) -> tuple[CodeType, frozenset[str]] | None:
     """A name such as `2*batch + 1` as code over the names in it; None for a plain name."""

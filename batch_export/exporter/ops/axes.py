@@ -146,6 +146,11 @@ def like(number: float | int | bool, value: ir.Value) -> RecordedValue:
     return op.Constant(value=ir.tensor(number, dtype=value.dtype))
 
 
+def from_zero(value: ir.Value) -> RecordedValue:
+    """Sums of one number each: they begin at 0.0, so that -0.0 does not come out."""
+    return op.Add(value, like(0.0, value)) if is_float(value) else op.Identity(value)
+
+
 def is_float(value: ir.Value) -> bool:
     """Whether the elements are floating point numbers."""
     return value.dtype is not None and value.dtype.is_floating_point()

@@ -44,7 +44,7 @@ def _is_real(value: object) -> TypeGuard[float | ir.Value]:
 @lowering("aten::sum", is_complex=True)
 def total(self: ir.Value, dtype: int = -1) -> RecordedValue:
     """The sum of all; a single number is its own, and its two parts are no axis to add up."""
-    whole = _in_dtype(self, dtype)
+    whole = in_dtype(self, dtype)
     count = axes.rank(whole) - 1
     return op.ReduceSum(whole, list(range(count)), keepdims=0) if count else op.Identity(whole)
 
@@ -52,12 +52,12 @@ def total(self: ir.Value, dtype: int = -1) -> RecordedValue:
 @lowering("aten::mean", is_complex=True)
 def mean(self: ir.Value, dtype: int = -1) -> RecordedValue:
     """The mean of all, as `total`."""
-    whole = _in_dtype(self, dtype)
+    whole = in_dtype(self, dtype)
     count = axes.rank(whole) - 1
     return op.ReduceMean(whole, list(range(count)), keepdims=0) if count else op.Identity(whole)
 
 
-def _in_dtype(pairs: ir.Value, dtype: int) -> ir.Value:
+def in_dtype(pairs: ir.Value, dtype: int) -> ir.Value:
     """Pairs of the parts of another complex dtype."""
     if dtype in (-1, None):
         return pairs

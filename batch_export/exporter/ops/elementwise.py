@@ -128,6 +128,12 @@ def conjugate(self: ir.Value) -> RecordedValue:
     return op.Mul(self, op.CastLike(op.Constant(value_floats=[1.0, -1.0]), self))
 
 
+@lowering("aten::_neg_view")
+def negative(self: ir.Value) -> RecordedValue:
+    """The imaginary parts of conjugates, which torch keeps as a mark on a view."""
+    return op.Neg(self)
+
+
 @lowering("aten::_conj_physical", "prims::conj_physical", "prims::view_of", "prims::alias")
 def same_real(self: ir.Value) -> RecordedValue:
     """The conjugate of real numbers, and views of a whole tensor: the value itself."""

@@ -17,9 +17,9 @@ from batch_export.exporter.ops.matrices import (
     Matrices,
     column_at,
     columns_of,
+    first_failure,
     identity,
     merged_vectors,
-    no_error,
     numbers_along,
     right_side,
     row_at,
@@ -74,13 +74,18 @@ def _solved(packed: ir.Value, order: ir.Value, rows: Size, right: ir.Value) -> i
     return substitute(packed, rows, forward, upper=True, unit=False)
 
 
+def _zero_pivot(matrices: Matrices, packed: ir.Value) -> RecordedValue:
+    """The first pivot that is zero, from 1; 0 where none is."""
+    return first_failure(matrices, op.Equal(packed, op.CastLike(0.0, packed)))
+
+
 @lowering("aten::linalg_inv_ex")
 def linalg_inv_ex(A: ir.Value, check_errors: bool = False) -> tuple[RecordedValue, ...]:  # noqa: N803
-    """The inverse; the second result (zero) would be an error code."""
+    """The inverse; and where a pivot is zero, from 1."""
     matrices = Matrices(A)
     packed, order, _ = lu(matrices.data, matrices.rows, matrices.rows)
     solved = _solved(packed, order, matrices.rows, identity(matrices.data, matrices.rows))
-    return matrices.restored(solved), no_error(matrices)
+    return matrices.restored(solved), _zero_pivot(matrices, packed)
 
 
 @lowering("aten::linalg_inv", "aten::inverse")
@@ -96,7 +101,7 @@ def linalg_solve_ex(
     left: bool = True,
     check_errors: bool = False,
 ) -> tuple[RecordedValue, ...]:
-    """The solution of A X = B (or X A = B), the factors, the pivots and an error code (zero)."""
+    """The solution of A X = B (or X A = B), the factors, the pivots and where one is zero, from 1."""
     matrices = Matrices(A)
     packed, order, pivots = lu(matrices.data, matrices.rows, matrices.rows)
     if left:
@@ -109,17 +114,21 @@ def linalg_solve_ex(
         right = with_axes_swapped(Matrices(B).data)
         solved = matrices.restored(with_axes_swapped(_solved(other_packed, other_order, matrices.rows, right)))
     made = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
-    return solved, matrices.restored(packed), made, no_error(matrices)
+    return solved, matrices.restored(packed), made, _zero_pivot(matrices, packed)
 
 
 @lowering("aten::linalg_lu_factor_ex")
 def linalg_lu_factor_ex(A: ir.Value, pivot: bool = True, check_errors: bool = False) -> tuple[RecordedValue, ...]:  # noqa: N803
-    """Both factors in one matrix, the pivots from 1, and an error code (zero)."""
+    """Both factors in one matrix, the pivots from 1, and where one is zero, from 1."""
     matrices = Matrices(A)
     packed, _, pivots = lu(matrices.data, matrices.rows, matrices.columns)
     count = smaller(matrices.rows, matrices.columns)
     made = op.Slice(pivots, [0], [count] if isinstance(count, int) else op.Reshape(count, [1]), [1])
-    return matrices.restored(packed), op.Cast(matrices.restored(made, 1), to=ir.DataType.INT32), no_error(matrices)
+    return (
+        matrices.restored(packed),
+        op.Cast(matrices.restored(made, 1), to=ir.DataType.INT32),
+        _zero_pivot(matrices, packed),
+    )
 
 
 def _unpacked(packed: ir.Value, rows: Size, columns: Size) -> tuple[RecordedValue, RecordedValue]:

@@ -122,8 +122,23 @@ def _same_shape(A: ir.Value, B: ir.Value) -> bool:  # noqa: N803
     return list(A.shape)[:-1] == list(B.shape)
 
 
-def no_error(matrices: Matrices) -> RecordedValue:
-    """Zeros as error codes: `int32[...]`."""
-    return op.Cast(
-        matrices.restored(op.Expand(op.Constant(value_int=0), op.Shape(matrices.data, end=1)), 0), to=ir.DataType.INT32
-    )
+def first_failure(matrices: Matrices, bad: ir.Value) -> RecordedValue:
+    """LAPACK's error codes: the first place, from 1, at which an element of the diagonal is bad; 0 where none is.
+
+    Args:
+        matrices: what was factored.
+        bad: `bool[batch, n, m]`; only the diagonal is looked at.
+
+    Returns:
+        `int32[...]`.
+    """
+    rows, columns = (op.Squeeze(op.Shape(bad, start=axis, end=axis + 1), [0]) for axis in (1, 2))
+    places = numbers_along(rows, [1, -1, 1])
+    beyond = op.Add(rows, 1)
+    here = op.And(bad, op.Equal(places, numbers_along(columns, [1, 1, -1])))
+    failed = op.Where(here, op.Add(places, 1), beyond)
+    for axis in (2, 1):
+        none = op.Expand(beyond, op.Concat(op.Shape(bad, end=axis), [1], axis=0))  # so that no axis is empty
+        failed = op.ReduceMin(op.Concat(failed, none, axis=axis), [axis], keepdims=0)
+    code = op.Where(op.Equal(failed, beyond), op.Constant(value_int=0), failed)
+    return op.Cast(matrices.restored(code, 0), to=ir.DataType.INT32)

@@ -5,6 +5,7 @@ A Reshape to -1 is refused by onnxruntime where another size is 0, and a remaind
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,6 +40,35 @@ def flatten(self: ir.Value, start_dim: int = 0, end_dim: int = -1) -> RecordedVa
     merged = op.ReduceProd(_sizes(self, start, end + 1), keepdims=1)
     parts = [_sizes(self, 0, start), merged, _sizes(self, end + 1, count)]
     return axes.reshaped(self, [part for part, size in zip(parts, (start, 1, count - 1 - end), strict=True) if size])
+
+
+@lowering("aten::unflatten.int")
+def unflatten(self: ir.Value, dim: int, sizes: Sequence[Size]) -> RecordedValue:
+    """`aten::unflatten`: one axis becomes several; a size of -1 is what the others leave of it."""
+    count, place = axes.rank(self), axes.axis(self, dim)
+    length, rest = axes.fixed_size(self, place), [size for size in sizes if not _is_open(size)]
+    left: Size = -1
+    if len(rest) < len(sizes) and not all(axes.never_empty(self, axis) for axis in range(count)):
+        known = [size for size in rest if isinstance(size, int)]
+        others = math.prod(known)
+        if length is not None and len(known) == len(rest) and others:
+            left = length // others
+        else:
+            product = op.ReduceProd(op.Concat(*map(_as_size, rest), axis=0), keepdims=1) if rest else _as_size(1)
+            left = op.Div(axes.size(self, place), product)
+    inner = [_as_size(left if _is_open(size) else size) for size in sizes]
+    before = [_sizes(self, 0, place)] if place else []
+    behind = [_sizes(self, place + 1, count)] if place + 1 < count else []
+    return axes.reshaped(self, [*before, *inner, *behind])
+
+
+def _is_open(size: Size) -> bool:
+    return isinstance(size, int) and size == -1
+
+
+def _as_size(size: Size) -> ir.Value:
+    """A size as `int64[1]`."""
+    return op.Constant(value_ints=[size]) if isinstance(size, int) else op.Reshape(size, [1])
 
 
 @lowering("aten::repeat_interleave.self_int")

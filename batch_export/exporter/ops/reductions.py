@@ -61,7 +61,19 @@ def mean(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False
     """`aten::mean`, in the dtype that is asked for."""
     wanted = self.dtype if dtype in (-1, None) else ir.DataType(dtype)
     data = self if self.dtype == wanted else axes.shaped(op.Cast(self, to=wanted), self.shape)
-    return data if axes.rank(self) == 0 else mean_over(data, _listed(dim), keepdims=keepdim)
+    return axes.from_zero(data) if axes.rank(self) == 0 else mean_over(data, _listed(dim), keepdims=keepdim)
+
+
+@lowering("aten::sum", "aten::sum.dim_IntList")
+def total(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1) -> ir.Value:
+    """`aten::sum`, in the dtype that is asked for: int64 for integers and bool unless one is."""
+    wanted = ir.DataType(dtype) if dtype not in (-1, None) else self.dtype if axes.is_float(self) else ir.DataType.INT64
+    data = self if self.dtype == wanted else axes.shaped(op.Cast(self, to=wanted), self.shape)
+    if axes.rank(self) == 0:
+        return axes.from_zero(data)
+    listed = _listed(dim)
+    named = () if listed is None else (listed,)
+    return op.ReduceSum(data, *named, keepdims=int(keepdim))
 
 
 @lowering("aten::any", "aten::any.dim", "aten::any.dims")

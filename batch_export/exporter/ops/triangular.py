@@ -16,8 +16,8 @@ from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.matrices import (
     Matrices,
     column_at,
+    first_failure,
     identity,
-    no_error,
     numbers_along,
     row_at,
     with_axes_swapped,
@@ -60,11 +60,11 @@ def cholesky_factor(data: ir.Value, rows: Size) -> ir.Value:
 
 @lowering("aten::linalg_cholesky_ex")
 def linalg_cholesky_ex(self: ir.Value, upper: bool = False, check_errors: bool = False) -> tuple[RecordedValue, ...]:
-    """The factor of positive definite matrices, and an error code (zero)."""
+    """The factor of positive definite matrices, and the first row, from 1, that is none's."""
     matrices = Matrices(self)
     source = with_axes_swapped(matrices.data) if upper else matrices.data
     factor = cholesky_factor(source, matrices.rows)
-    return matrices.restored(with_axes_swapped(factor) if upper else factor), no_error(matrices)
+    return matrices.restored(with_axes_swapped(factor) if upper else factor), first_failure(matrices, op.IsNaN(factor))
 
 
 @lowering("aten::cholesky", "aten::linalg_cholesky")

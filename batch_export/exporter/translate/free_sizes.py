@@ -39,17 +39,9 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
     refused: dict[tuple[str, str], str] = vars(shape_env).setdefault(_REFUSED, {})
     if (str(target), given) in refused:
         raise _holds_once(target, refused[str(target), given])
-    before, guards = dict(shape_env.replacements), len(shape_env.guards)
-    fixed = {}
-    try:
-        with _numbers_of_sizes() as numbers:
-            yield
-    finally:
-        for symbol, value in list(shape_env.replacements.items()):
-            if before.get(symbol) != value and value.is_number:
-                fixed[symbol] = shape_env.replacements.pop(symbol)
-        if fixed:
-            shape_env._update_version_counter()
+    guards = len(shape_env.guards)
+    with sizes_put_back(shape_env) as fixed, _numbers_of_sizes() as numbers:
+        yield
     equal = [guard.expr for guard in shape_env.guards[guards:] if isinstance(guard.expr, sympy.Eq)]
     listed = {f"{symbol} = {value}" for symbol, value in fixed.items()} | {str(one) for one in (*equal, *numbers)}
     if listed:
@@ -57,6 +49,28 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
         if given:
             refused[str(target), given] = words
         raise _holds_once(target, words)
+
+
+@contextlib.contextmanager
+def sizes_put_back(shape_env: ShapeEnv | None) -> Iterator[dict[sympy.Symbol, sympy.Expr]]:
+    """Leaves no size a number that was free before; what else is made of the capture would have it fixed.
+
+    Yields:
+        symbol -> number, filled when it ends.
+    """
+    fixed: dict[sympy.Symbol, sympy.Expr] = {}
+    if shape_env is None:
+        yield fixed
+        return
+    before = dict(shape_env.replacements)
+    try:
+        yield fixed
+    finally:
+        for symbol, value in list(shape_env.replacements.items()):
+            if before.get(symbol) != value and value.is_number:
+                fixed[symbol] = shape_env.replacements.pop(symbol)
+        if fixed:
+            shape_env._update_version_counter()
 
 
 def _holds_once(target: object, listed: str) -> DecompositionError:

@@ -26,7 +26,7 @@ from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate import decompose
 from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
-from batch_export.exporter.translate.free_sizes import sizes_stay_free
+from batch_export.exporter.translate.free_sizes import sizes_put_back, sizes_stay_free
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.exporter.translate.walk import Translator
 from batch_export.exporter.translate.writes import FunctionalisationNeededError
@@ -146,16 +146,17 @@ def decomposed(
         DynamicShapeError: naming an axis that they fixed on the way.
     """
     free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}  # not after:
-    with recurrent_shapes(), quiet(), size_oblivious():  # torch may fix symbols that both programs share
-        made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
-    for node in made.graph.nodes:
-        for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():
-            raise DynamicShapeError(
-                f"axis {axis} of the input {node.name} is free in the captured program, and torch's decomposition of "
-                f"the program makes it {node.meta['val'].shape[axis]}",
-                next_step="remove that axis from dynamic_shapes, or give the operators that fix it a translation "
-                "(custom_translation_table)",
-            )
+    with sizes_put_back(environment_of(program)):  # torch may fix symbols that both programs share
+        with recurrent_shapes(), quiet(), size_oblivious():
+            made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
+        for node in made.graph.nodes:
+            for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():
+                raise DynamicShapeError(
+                    f"axis {axis} of the input {node.name} is free in the captured program, and torch's decomposition "
+                    f"of the program makes it {node.meta['val'].shape[axis]}",
+                    next_step="remove that axis from dynamic_shapes, or give the operators that fix it a translation "
+                    "(custom_translation_table)",
+                )
     return made
 
 

@@ -46,6 +46,8 @@ def is_count_of_layers(name: str) -> bool:
         "num_blocks",
     ):
         return True
+    if name.endswith("layers_per_block"):
+        return True
     return bool(_LAYER_COUNT.search(name) or name.endswith("_layers")) and not _NOT_LAYERS.search(name)
 
 

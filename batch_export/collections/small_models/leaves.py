@@ -43,9 +43,10 @@ class Attempt:
     Attributes:
         leaves: by parameter.
         sizes: example sizes of the axes that the leaves name.
-        fixed: arguments that no input gives, see `building.Completed`.
+        fixed: arguments that no input gives, see `completed.Completed`.
         modality: `image` or `audio` where places for its features go before the text.
         prefix: ids of special tokens that go before the text in any case.
+        constants: arguments that are no tensors, passed as they are.
     """
 
     leaves: Mapping[str, Leaf]
@@ -53,3 +54,4 @@ class Attempt:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     modality: str = ""
     prefix: tuple[int, ...] = ()
+    constants: Mapping[str, Any] = field(default_factory=dict)

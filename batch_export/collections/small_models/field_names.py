@@ -21,10 +21,10 @@ WIDTH = re.compile(
     r"qformer|dense|bottleneck|mask|feature|backbone|per_layer|per_layer_input|lru|attention|moe|tdnn|conv|tokens?|base)"
     r"_?(hidden)?_?(size|sizes|dim|dims|width|channels|rank)(_per_layer_input|_per_stage)?$"
     r"|^(dim|d_model|d_ff|d_inner|n_embd|n_inner|d_embed|embed_dim|emb_dim|d_latents|d_hidden|lru_width|qk_dim|embed_dims|channels|mlp_dim"
-    r"|output_channels|out_channels|hidden_sizes|conv_dim|attention_dim)$|hidden_size_per_layer_input$"
+    r"|output_channels|(\w+_)?out_channels|hidden_sizes|conv_dim|attention_dim)$|hidden_size_per_layer_input$"
 )
 NOT_WIDTH = re.compile(
-    r"vocab|kernel|window|patch|image|chunk|block|stride|position|codebook_size|token_id|group|bucket"
+    r"vocab|kernel|window|patch|image|chunk|block(?!_out_channels$)|stride|position|codebook_size|token_id|group|bucket"
 )
 RANK = re.compile(r"_lora_rank$|^(q|kv|o)_rank$|lora_dim$")
 EXPERT_COUNT = re.compile(
@@ -45,4 +45,5 @@ QUERIES = re.compile(r"^(num_queries|num_object_queries|num_query|two_stage_num_
 IDENTITY = re.compile(
     r"(token|tok)_(id|ids|index)$|_token_ids?$|(^|_)(pad|bos|eos|sep|cls|mask|boi|eoi|unk|blank)_(idx|index|id)$"
 )
+TURNED = re.compile(r"rope_(axes_)?(dim|dims)$|(rope|rotary)_axes|^axes_dims?(_rope)?$|dims?_rope$")
 CONSTANT = re.compile(r"num_labels|chunk_size_feed_forward")

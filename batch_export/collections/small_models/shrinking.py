@@ -1,4 +1,4 @@
-"""A small config of any config class of transformers: few layers, narrow, with every kind of layer that it had.
+"""A small config of any config class: few layers, narrow, with every kind of layer that it had.
 
 A config arrives as its class makes it; keyword arguments that make a small one leave, nested configs as nested
 mappings. Nothing is built here, and no class is known by its name: what a field means is read from its name and from
@@ -12,12 +12,13 @@ and positions), `headed` (the same with heads as wide as they were, where a clas
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batch_export.collections.transformers import field_names
-from batch_export.collections.transformers.configs import (
+from batch_export.collections.small_models import field_names
+from batch_export.collections.small_models.configs import (
     beside_defaults,
     chosen_stages,
     every,
@@ -26,8 +27,7 @@ from batch_export.collections.transformers.configs import (
     text_of,
     value_of,
 )
-from batch_export.collections.transformers.hints import FIELDS
-from batch_export.collections.transformers.layers import (
+from batch_export.collections.small_models.layers import (
     COUNTS,
     LAYERS,
     STAGES,
@@ -52,6 +52,13 @@ WINDOW = 8
 """A sliding window that the check sizes reach beyond."""
 IDENTITIES = 32
 """Ids of special tokens lie below this one, drawn ids above."""
+
+
+FIELDS: dict[str, tuple[int, int]] = {
+    "num_time_features": (1, 4),  # models of time series ask for what they have none of
+    "index_kpool": (1, 2),
+}
+"""Fields of some class whose names say nothing: the least and the largest value that a narrow config has."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,16 +137,18 @@ class _Shrinker:
             return _mapped(value, lambda old: min(old, VOCABULARY))
         if isinstance(value, Mapping):
             return self._rotary(value, _old_head(config))
+        if field_names.TURNED.search(name) and isinstance(value, list | tuple):
+            return self._turned(value, _old_head(config))
         layered = layer_count(fields)
         staged = any(isinstance(fields.get(key), list | tuple) for key in STAGES)
         if staged and isinstance(value, int) and name in COUNTS:
             return value
         if isinstance(value, list | tuple) and layered and len(value) == layered and layered > count and not staged:
             return type(value)(value[index] for index in (kept or range(count)))
+        if is_place_of_layers(name) or _is_choice(name, value, layered):
+            return places_among(value, count, layered)
         if is_count_of_layers(name):
             return _mapped(value, lambda old: min(old, count if name in COUNTS or not kept else LAYERS))
-        if is_place_of_layers(name):
-            return places_among(value, count, layered)
         if field_names.INTERVAL.search(name) and isinstance(value, int):
             return min(value, LAYERS)
         if field_names.OFFSET.search(name) and isinstance(value, int):
@@ -235,6 +244,14 @@ class _Shrinker:
         wanted = 64 if staged or not isinstance(patch, int) or patch < 7 else patch * 4
         return _mapped(value, lambda old: min(old, wanted))
 
+    def _turned(self, value: Sequence[Any], head: int) -> Any:
+        """Widths of a rotary embedding's axes, which share out a head, in pairs."""
+        if self.degree not in ("narrow", "headed") or not all(isinstance(one, int) for one in value):
+            return value
+        if sum(value) != head or head <= self.head:
+            return value
+        return type(value)(2 * one for one in _shared_out(self.head // 2, value))  # type: ignore[call-arg]
+
     def _rotary(self, value: Mapping[str, Any], head: int) -> Any:
         """Sections of a rotary embedding share out half of the head, or of the part of it that is turned."""
         changed = {}
@@ -272,6 +289,15 @@ _UNSET: dict[str, Any] = {
 """What fields without a value are given, since a class may need them."""
 
 
+def _is_choice(name: str, value: Any, layers: int) -> bool:
+    """Whether a list says which of the layers are of a kind, and not how many there are."""
+    if not name.endswith("_layers") or not isinstance(value, list | tuple) or len(value) < LAYERS:
+        return False
+    if not all(isinstance(one, int) and 0 <= one < layers for one in value):
+        return False
+    return all(before < after for before, after in itertools.pairwise(value))
+
+
 def _unit(config: Any) -> int:
     """What widths are multiples of: 16, or the number of groups of a group normalisation."""
     groups = [
@@ -282,7 +308,7 @@ def _unit(config: Any) -> int:
 
 def _old_head(config: Any) -> int:
     """The width of a head before it was made small."""
-    given = value_of(config, "head_dim")
+    given = value_of(config, "head_dim") or value_of(config, "attention_head_dim")
     heads = value_of(config, "num_attention_heads")
     if isinstance(given, int) and given > 0:
         return given

@@ -84,6 +84,32 @@ def width_said(text: str, shapes: Mapping[str, Sequence[int]]) -> tuple[str, int
     return None
 
 
+_LACKING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)$")
+
+
+def arguments_lacking(text: str) -> list[str]:
+    """Returns the arguments that a call says were required and not given."""
+    said = _LACKING.search(text)
+    return re.findall(r"'(\w+)'", said[1]) if said else []
+
+
+_SIDES = re.compile(r"(?:size|shape)[^.]*? (?:should|must) be \(?(\d+) ?[x*,] ?(\d+)")
+
+
+def sides_said(text: str) -> tuple[int, int] | None:
+    """Returns the height and the width that an error says an image has to have."""
+    said = _SIDES.search(text)
+    return (int(said[1]), int(said[2])) if said else None
+
+
+_SMALL = re.compile(r"Output size is too small|Kernel size can't be greater than actual input size|input.* too small")
+
+
+def is_too_small(text: str) -> bool:
+    """Whether an error says that an image or a signal is smaller than a layer needs."""
+    return _SMALL.search(text) is not None
+
+
 _IMAGE = re.compile(r"[Ii]nput image size \((\d+)\*(\d+)\) doesn't match model \((\d+)\*(\d+)\)")
 
 
@@ -94,3 +120,22 @@ def image_said(text: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
         return None
     given_height, given_width, height, width = (int(one) for one in said.groups())
     return (given_height, given_width), (height, width)
+
+
+_CHANNELS = re.compile(
+    r"expected input\[(?P<given>[\d, ]+)\] to have (?P<wide>\d+) channels, but got \d+ channels instead"
+)
+
+
+def channels_said(text: str, shapes: Mapping[str, Sequence[int]]) -> tuple[str, int] | None:
+    """Returns the parameter that a convolution wants with another number of channels, and that number.
+
+    Args:
+        text: the error's message.
+        shapes: sizes of the floating point inputs that were given.
+    """
+    said = _CHANNELS.search(text)
+    if said is None:
+        return None
+    given = [int(size) for size in said["given"].split(",")]
+    return next(((name, int(said["wide"])) for name, shape in shapes.items() if list(shape) == given), None)

@@ -1,0 +1,176 @@
+"""A module called with guesses at its inputs: the first that eager takes, and the axes that eager accepts to vary.
+
+A function that makes the module and attempts arrive; what a file of `conf/model/` says of inputs and axes leaves. An
+error that eager ends in is read for what to try next (`errors_read.py`, `repairs.py`), and eager has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from batch_export.collections.small_models.errors_read import arguments_missed
+from batch_export.collections.small_models.leaves import Attempt, Leaf
+from batch_export.collections.small_models.repairs import repaired
+from batch_export.words import class_and_line
+
+MOST_PARAMETERS = 50_000_000
+_MOST_REPAIRS = 12
+_ROUNDS = 3
+
+
+class UndescribedError(Exception):
+    """A class that no small model with inputs was found for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A module and the guess that it was called with.
+
+    Attributes:
+        module: in eval mode.
+        attempt: what eager took.
+        extra: arguments of its builder that the guess asked for.
+    """
+
+    module: nn.Module
+    attempt: Attempt
+    extra: Mapping[str, Any]
+
+
+def refuse_large(model: nn.Module) -> None:
+    """Raises an `UndescribedError` for a module, which may be on the meta device, with too many parameters."""
+    count = sum(parameter.numel() for parameter in model.parameters())
+    if count > MOST_PARAMETERS:
+        raise UndescribedError(f"it has {count:,} parameters, and at most {MOST_PARAMETERS:,} are built")
+
+
+def first_taken(
+    make: Callable[[Attempt], tuple[nn.Module, Mapping[str, Any]]],
+    attempts: Callable[[Sequence[str]], Iterator[Attempt]],
+    parameters: Collection[str],
+    never: Collection[str] = (),
+) -> Made:
+    """Returns the first guess that eager takes, with the module that took it.
+
+    Args:
+        make: the module for an attempt, and the arguments of its builder that the attempt asked for.
+        attempts: guesses that give the named parameters, too; called again with those that an error named.
+        parameters: names of the parameters of forward.
+        never: those that are not given because an error names them.
+
+    Raises:
+        UndescribedError: eager takes none; it quotes what the first attempt ended in.
+    """
+    also: list[str] = []
+    repairs: list[Attempt] = []
+    first = ""
+    for _ in range(_ROUNDS):
+        named: list[str] = []
+        waiting: list[Attempt] = []
+        for attempt in _and(waiting, attempts(also)):
+            try:
+                module, extra = make(attempt)
+                _refuse_nothing(_run(module, attempt, attempt.sizes))
+                return Made(module, attempt, extra)
+            except Exception as error:
+                first = first or class_and_line(error)
+                given = (*attempt.leaves, *attempt.fixed, *attempt.constants)
+                named += [name for name in arguments_missed(error, parameters) if name not in given]
+                other = None if len(repairs) == _MOST_REPAIRS else repaired(attempt, error)
+                if other is not None and other not in repairs:
+                    repairs.append(other)
+                    waiting.append(other)
+        fresh = [name for name in dict.fromkeys(named) if name not in also and name not in never]
+        if not fresh:
+            break
+        also += fresh
+    raise UndescribedError(f"no inputs were found ({first})")
+
+
+def _and(waiting: list[Attempt], attempts: Iterator[Attempt]) -> Iterator[Attempt]:
+    """Attempts, and after each those that wait by then."""
+    for attempt in attempts:
+        yield attempt
+        while waiting:
+            yield waiting.pop(0)
+
+
+def written(made: Made) -> dict[str, Any]:
+    """Returns `inputs` and `axes` of a configuration; axes that eager refuses to vary are written as sizes."""
+    sizes = made.attempt.sizes
+    axes = free_axes(made)
+    leaves = {name: _bound(leaf, sizes, axes) for name, leaf in made.attempt.leaves.items()}
+    return {
+        "inputs": {name: leaf.config() for name, leaf in leaves.items()},
+        "axes": {name: {"example": sizes[name], "check": list(checks)} for name, checks in axes.items()},
+    }
+
+
+def tensors(leaves: Mapping[str, Leaf], sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
+    """Returns seeded tensors for the leaves at the sizes of their axes."""
+    return {name: _tensor(leaf, sizes, index) for index, (name, leaf) in enumerate(leaves.items())}
+
+
+def _tensor(leaf: Leaf, sizes: Mapping[str, int], seed: int) -> torch.Tensor:
+    shape = [sizes[entry] if isinstance(entry, str) else entry for entry in leaf.shape]
+    dtype = getattr(torch, leaf.dtype)
+    if leaf.fill is not None:
+        return torch.full(shape, leaf.fill, dtype=dtype)
+    generator = torch.Generator().manual_seed(seed)
+    if leaf.high is not None:
+        return torch.randint(leaf.low or 0, leaf.high, shape, generator=generator).to(dtype)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def _run(module: nn.Module, attempt: Attempt, sizes: Mapping[str, int]) -> list[torch.Tensor]:
+    with torch.no_grad():
+        result = module(**tensors(attempt.leaves, sizes))
+    return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+def _refuse_nothing(outputs: Sequence[torch.Tensor]) -> None:
+    if not outputs:
+        raise UndescribedError("it returns no tensor")
+    for output in outputs:
+        if output.is_floating_point() and output.numel() and not bool(torch.isfinite(output).any()):
+            raise UndescribedError("an output has no finite value")
+
+
+def free_axes(made: Made) -> dict[str, tuple[int, ...]]:
+    """The axes that eager accepts to vary, alone and together, with the sizes at which they are checked."""
+    sizes = made.attempt.sizes
+    free: dict[str, tuple[int, ...]] = {}
+    for name, size in sizes.items():
+        checks = tuple(check for check in _checks(name, size) if _takes(made, {**sizes, name: check}))
+        if len(checks) == 2:
+            free[name] = checks
+    while free and not all(_takes(made, {**sizes, **{n: c[i] for n, c in free.items()}}) for i in range(2)):
+        free.popitem()
+    return free
+
+
+def _checks(name: str, size: int) -> tuple[int, ...]:
+    if name == "batch":
+        return (1, 3)
+    if name in ("height", "width"):
+        return (size * 3 // 2, size * 2) if name == "height" else (size * 2, size * 3 // 2)
+    return (size + 4, max(2, size - 3)) if size < 100 else (size + size // 4, size * 2)
+
+
+def _takes(made: Made, sizes: Mapping[str, int]) -> bool:
+    try:
+        _refuse_nothing(_run(made.module, made.attempt, sizes))
+    except Exception:
+        return False
+    return True
+
+
+def _bound(leaf: Leaf, sizes: Mapping[str, int], free: Mapping[str, Any]) -> Leaf:
+    shape = tuple(sizes[entry] if isinstance(entry, str) and entry not in free else entry for entry in leaf.shape)
+    return replace(leaf, shape=shape)

@@ -1,0 +1,1 @@
+"""The collection of timm: every registered model, with few blocks, and images that eager takes."""

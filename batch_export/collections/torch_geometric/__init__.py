@@ -1,0 +1,1 @@
+"""The collection of torch_geometric: the classes of its `nn.models`, small, with graphs that eager takes."""
