@@ -142,8 +142,10 @@ def planned(model: ModelSpec, exporter: ExporterSpec = CORE) -> PlannedCell:
     return PlannedCell(Cell(model.name, "static", 20, "cpu", exporter.name), model, None, exporter)  # type: ignore[arg-type]
 
 
-def test_keys_know_of_the_environment_and_are_as_ever_without_one(project: Path) -> None:
-    del project
+def test_keys_know_of_the_environment_and_are_as_ever_without_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(shelf.ROOT_VARIABLE, str(project / "environments"))
     plain, within = MODEL, replace(MODEL, env=("scales==1.2",))
     tools = toolchain_for([plain, within], [CORE])
     made = environment_for(within.env, layered=True)
