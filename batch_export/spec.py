@@ -100,6 +100,7 @@ class ModelSpec:
         oracle: when eager also runs in float64, to tell rounding from export error: `auto`, `always` or `never`, see
             `oracle_need.py`.
         skip: why there is nothing to run, such as a model of a collection that cannot be built; empty when there is.
+        env: requirements of an environment of its own, layered over this one; empty: this one.
     """
 
     name: str
@@ -121,6 +122,7 @@ class ModelSpec:
     seed_given: bool = False
     caches: tuple[CacheSpec, ...] = ()
     skip: str = ""
+    env: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +131,21 @@ class ExporterSpec:
 
     Attributes:
         opsets: the lowest and the highest opset that it takes; cells at others are skipped.
+        requires: import names of the libraries that it needs; a missing one skips the cells.
+        env: requirements of an environment of its own, as a model's.
     """
 
     name: str
     target: str
     arguments: dict[str, Any] = field(default_factory=dict)
     opsets: tuple[int, int] = ANY_OPSETS
+    requires: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+
+def environment_of(model: ModelSpec, exporter: ExporterSpec) -> tuple[str, ...]:
+    """Returns the requirements of the environment that a model's cells of an exporter run in; empty: this one."""
+    return tuple(sorted({*model.env, *exporter.env}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -291,7 +291,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         (["plam"], "Unknown verb 'plam' (did you mean plan?)"),
-        (["frobnicate"], "Unknown verb 'frobnicate' (verbs: baseline, bisect, cache,"),
+        (["frobnicate"], "Unknown verb 'frobnicate' (verbs: baseline, bisect, bisect-version, cache,"),
         (
             ["matrix.opsets=[18]", "wibble", "plan"],
             "'wibble' is not an override (key=value); a verb is one of those",
@@ -465,7 +465,7 @@ def test_hydra_gets_of_a_line_what_it_knows_of(line: str, rest: str) -> None:
     ("line", "words"),
     [
         ("batch-export list ", ["models", "tags", "sweeps", "cells", "providers", "exporters", "runs", "verbs"]),
-        ("python -m batch_export bis", ["bisect"]),
+        ("python -m batch_export bis", ["bisect", "bisect-version"]),
         ("batch-export cache v", ["verify"]),
         ("batch-export export bert_t", ["bert_tiny"]),
         ("batch-export matrix.models=[cnn,bert_t", ["matrix.models=[cnn,bert_tiny"]),
@@ -484,6 +484,9 @@ def test_hydra_gets_of_a_line_what_it_knows_of(line: str, rest: str) -> None:
         ("batch-export --l", ["--last-failed", "--lf"]),
         ("batch-export matrix.models=[cnn] --q", ["--quiet"]),
         ("batch-export bisect --outputs ma", []),
+        ("batch-export bisect-version onnxscr", ["onnxscript"]),
+        ("batch-export bisect-version onnxscript 0.6..0.7 b", ["bert/static/opset18/cpu/core"]),
+        ("batch-export bisect-version onnxscript 0.6..0.7 --pr", ["--pre"]),
     ],
 )
 def test_completion_knows_what_a_verb_takes(
@@ -573,7 +576,7 @@ def test_cache_says_which_commands_it_has(capsys: pytest.CaptureFixture[str]) ->
 def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def installed(providers: object, *, start: bool) -> None:
+    def installed(*_: object, **__: object) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx
 import onnx.parser
+import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from batch_export import axes
 from batch_export.contract import Contract, TensorContract
 from batch_export.errors import LibraryMissingError, TranslationError, UsageError
-from batch_export.peers import torch_dynamo, torchscript
+from batch_export.peers import torch_dynamo, torchscript, transformers_onnx
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec
 from batch_export.stages import check, plugin, reference, run, translate
@@ -313,3 +314,29 @@ def test_a_misspelt_argument_of_our_own_exporter_is_found_before_the_translation
     bench.captured = object()
     with pytest.raises(UsageError, match=r"exporter 'mine' has no argument 'optimise'; did you mean 'optimize'\?"):
         translate.execute(bench, 18)
+
+
+@pytest.mark.parametrize("dynamic", ["static", "full"])
+def test_the_exporter_of_transformers_gives_the_names_that_were_asked_for(tmp_path: Path, dynamic: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("transformers.exporters")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    made = transformers.BertModel(transformers.BertConfig(intermediate_size=8, **sizes), add_pooling_layer=False).eval()
+    inputs = {name: torch.ones(2, 3, dtype=torch.int64) for name in ("input_ids", "attention_mask")}
+    free = {name: {0: "batch", 1: "seq"} for name in inputs} if dynamic == "full" else None
+    path = tmp_path / "model.onnx"
+    transformers_onnx.export(
+        made, (), inputs, path=path, opset_version=20, dynamic_shapes=free, input_names=["ids", "mask"],
+        output_names=["states"],
+    )  # fmt: skip
+    file = onnx.load(path, load_external_data=False)
+    dims = [[dim.dim_param or dim.dim_value for dim in one.type.tensor_type.shape.dim] for one in file.graph.input]
+    assert dims == ([["batch", "seq"]] * 2 if free else [[2, 3]] * 2)
+    session = onnxruntime.InferenceSession(path)
+    for batch, length in ((2, 3), (5, 7)) if free else ((2, 3),):
+        given = {name: torch.ones(batch, length, dtype=torch.int64) for name in inputs}
+        (states,) = session.run(
+            ["states"], {"ids": given["input_ids"].numpy(), "mask": given["attention_mask"].numpy()}
+        )
+        torch.testing.assert_close(torch.from_numpy(states), made(**given).last_hidden_state.detach())

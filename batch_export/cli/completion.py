@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from batch_export.cli.arguments import SHOW_PARSER, ShownParser, offered_runs
-from batch_export.cli.known import BRIEF, LAST_FAILED, verbs
+from batch_export.cli.known import BRIEF, LAST_FAILED, module_of, verbs
 from batch_export.config import brought_exporters
 from batch_export.config.groups import TAG
 from batch_export.errors import BatchExportError
@@ -90,7 +90,7 @@ def offered(before: Sequence[str], word: str) -> list[str]:
         if _takes_value(action):
             return [name for name in (*map(str, action.choices or ()), *runs) if name.startswith(word)]
     if before and before[0] in verbs() and "=" not in word:
-        verb = importlib.import_module(f"batch_export.cli.{before[0]}")  # lazy: only the one that is typed
+        verb = importlib.import_module(f"batch_export.cli.{module_of(before[0])}")  # lazy: only the one that is typed
         next_words: Iterable[str] = verb.offers(before[1:]) if hasattr(verb, "offers") else ()
         return [name for name in next_words if name.startswith(word)]
     return []
@@ -118,7 +118,7 @@ def _flags(before: Sequence[str]) -> dict[str, argparse.Action]:
     """The flags of the verb that is typed, as its parser tells them; none without a verb."""
     if not before or before[0] not in verbs():
         return {}
-    verb = importlib.import_module(f"batch_export.cli.{before[0]}")  # lazy: only the one that is typed
+    verb = importlib.import_module(f"batch_export.cli.{module_of(before[0])}")  # lazy: only the one that is typed
     for words in ([*before[1:2], SHOW_PARSER], [SHOW_PARSER]):  # the first word may be a command of the verb's
         try:
             verb.run(words)

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,8 +20,11 @@ from typing import Literal
 from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
 from batch_export.cli.cache import size_text
 from batch_export.config.compose import Composed, compose_and_call
+from batch_export.environments import shelf
+from batch_export.environments.making import wanted_for
 from batch_export.errors import BatchExportError
 from batch_export.nouns import counted
+from batch_export.plan.matrix import PlannedCell
 from batch_export.report import run_folder as files
 from batch_export.sources.toolchain import DISTRIBUTIONS, distribution_version, toolchain_for
 from batch_export.spans import seconds_of
@@ -61,6 +64,7 @@ def _examine(composed: Composed) -> int:
         _packages,
         lambda: _providers(),
         lambda: (Finding("warn", text, "install it, or leave it out of the matrix") for text in sorted(absent)),
+        lambda: _layers(cells),
         lambda: _folders(spec, Path(composed.config.output.path).expanduser()),
         lambda: _store(spec),
         lambda: _remote(spec),
@@ -122,6 +126,17 @@ def _providers() -> Iterator[Finding]:
     yield Finding(
         state, f"execution providers: {', '.join(available)}", "" if state == "ok" else "reinstall onnxruntime"
     )
+
+
+def _layers(cells: Sequence[PlannedCell]) -> Iterator[Finding]:
+    """The environments of models and exporters of the matrix."""
+    for requirements in sorted({item.environment for item in cells if not item.skip} - {()}):
+        there = shelf.found(wanted_for(requirements, layered=True))
+        text = f"environment of {', '.join(requirements)}"
+        if there is None:
+            yield Finding("ok", f"{text}: not made yet; the sweep makes it")
+        else:
+            yield Finding("ok", f"{text}: {there.name}, over this one ({', '.join(there.content) or 'nothing more'})")
 
 
 def _folders(spec: RunSpec, outputs: Path) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ LAST_FAILED = ("--last-failed", "--lf")
 BRIEF = ("-q", "--quiet")
 """The flag of a sweep, and of some verbs, that leaves out what is as expected."""
 
-_FIRST_LINE = re.compile(r'"""`(?P<usage>(?P<name>\w+)[^`]*)`: (?P<summary>.*?)(?:""")?\n')
+_FIRST_LINE = re.compile(r'"""`(?P<usage>(?P<name>[\w-]+)[^`]*)`: (?P<summary>.*?)(?:""")?\n')
 
 
 def is_last_failed(word: str) -> bool:
@@ -46,6 +46,11 @@ def verbs() -> dict[str, Verb]:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         with path.open(encoding="utf-8") as stream:
             line = _FIRST_LINE.fullmatch(stream.readline())
-        if line is not None and line["name"] == path.stem:
-            found[path.stem] = Verb(path.stem, line["usage"], line["summary"].rstrip("."))
+        if line is not None and module_of(line["name"]) == path.stem:
+            found[line["name"]] = Verb(line["name"], line["usage"], line["summary"].rstrip("."))
     return found
+
+
+def module_of(verb: str) -> str:
+    """Returns the name of a verb's module."""
+    return verb.replace("-", "_")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from omegaconf import OmegaConf
 
 from batch_export.cli import completion
-from batch_export.cli.known import is_last_failed, verbs
+from batch_export.cli.known import is_last_failed, module_of, verbs
 from batch_export.config.compose import Composed, compose_and_call, takes_value
 from batch_export.errors import BatchExportError, UsageError
 from batch_export.version import __version__
@@ -120,7 +120,7 @@ def _dispatch(program: str, arguments: list[str]) -> int:
         stray = next((flag for flag in rest if is_last_failed(flag)), None)
         if stray is not None:
             raise UsageError(f"{stray} is for a sweep and does not go with the verb {word!r}; leave one of them out")
-        verb = importlib.import_module(f"batch_export.cli.{word}")  # lazy: only the one that is asked for
+        verb = importlib.import_module(f"batch_export.cli.{module_of(word)}")  # lazy: only the one that is asked for
         return int(verb.run(rest))
     known = tuple(verbs())
     near = nearest(word, known, 1)

@@ -37,6 +37,7 @@ Keys (defaults: --cfg job; all of them: docs/configuration.md)
   matrix.dynamic       static, full, auto, or axis names such as batch or batch+seq
   matrix.providers     configs of conf/provider         matrix.exporters   configs of conf/exporter
   matrix.exclude       [{model: 'gpt*', opset: 18, reason: why}]
+  matrix.env           packages in other versions than here, for all models: [transformers==5.22.0]
   matrix.require_providers=true   a provider that is not installed is an error, not a skip
   runner.n_jobs, runner.timeout_s, runner.memory_gb, runner.threads, runner.retries; runner=dask
   runner.keep_alive=10m    the server that children come from stays for the next command; `stop` ends it

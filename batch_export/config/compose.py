@@ -45,6 +45,10 @@ _INFO_FLAGS = ("--info", "-i")
 _BASELINE = re.compile(r"^(\+{0,2}baseline=)(latest~\d+)$")
 """Hydra's grammar has no `~` in a value that is not quoted, and a shell would have taken the quotes away."""
 
+_ENVIRONMENT = re.compile(r"^(?P<key>\+{0,2}matrix\.env=)\[?(?P<requirements>[^'\"\]]+)\]?$")
+_NEXT_REQUIREMENT = re.compile(r",(?=\s*[A-Za-z./~])")
+"""Nor has it a `=` there; the comma of `torch>=2.11,<2.13` parts nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Composed:
@@ -143,7 +147,7 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("-"):
-            overrides.append(_BASELINE.sub(r"\1'\2'", word))
+            overrides.append(_ENVIRONMENT.sub(_quoted, _BASELINE.sub(r"\1'\2'", word)))
             continue
         action = known.get(word.partition("=")[0])
         if action is None:
@@ -158,6 +162,11 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if takes_next and rest:
             flags.append(rest.pop(0))
     return overrides, flags
+
+
+def _quoted(found: re.Match[str]) -> str:
+    requirements = _NEXT_REQUIREMENT.split(found["requirements"])
+    return f"{found['key']}[{','.join(repr(text.strip()) for text in requirements)}]"
 
 
 @cache

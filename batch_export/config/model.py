@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from batch_export.axes import WORDS, input_names, size_of, terms
+from batch_export.environments.request import request
 from batch_export.errors import UsageError
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.spec import GUARD_WORDS, AxisSpec, CacheSpec, InputSpec, ModelSpec
@@ -33,6 +34,7 @@ RESERVED_KEYS = (
     "allow_nonfinite",
     "guards",
     "allow_guards",
+    "env",
 )
 """Keys that describe the model; every other key of the file is an argument of the builder."""
 
@@ -120,9 +122,18 @@ class _Reader:
             memory_gb=self._limit("memory_gb", config.get("memory_gb", 0.0)),
             allow_nonfinite=self._truth("allow_nonfinite", config.get("allow_nonfinite", False)),
             guards=self._guards(config),
+            env=self._environment(config.get("env")),
         )
         self._agree(spec)
         return spec
+
+    def _environment(self, value: Any) -> tuple[str, ...]:
+        found = self._words("env", value)
+        try:
+            request(found)
+        except UsageError as error:
+            self._fail(f"'env': {error}")
+        return found
 
     # Axes.
 

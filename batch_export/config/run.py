@@ -22,7 +22,7 @@ from batch_export.config.chosen import models as chosen_models
 from batch_export.config.groups import ConfigGroups
 from batch_export.config.schema import Config
 from batch_export.config.sentences import unknown_key
-from batch_export.environments.request import request
+from batch_export.environments.request import replaced, request
 from batch_export.errors import UsageError
 from batch_export.judge import oracle_need
 from batch_export.numbers.tolerances import Tolerance
@@ -142,10 +142,11 @@ def _of_devices(where: str, spec: ProviderSpec, kind: Runtime) -> None:
 
 
 def exporter_spec(name: str, config: Mapping[str, Any]) -> ExporterSpec:
-    """Reads an exporter's config (`conf/exporter/<name>.yaml`): `_target_`, `opsets`, and keyword arguments for it.
+    """Reads an exporter's config (`conf/exporter/<name>.yaml`): `_target_`, `opsets`, `requires`, `env`, and keyword
+    arguments for it.
 
     Raises:
-        UsageError: `_target_` is missing or not a dotted name, or `opsets` is no range.
+        UsageError: `_target_` is missing or not a dotted name, `opsets` is no range, or `env` names no packages.
     """
     arguments = dict(config)
     target = arguments.pop("_target_", None)
@@ -157,7 +158,25 @@ def exporter_spec(name: str, config: Mapping[str, Any]) -> ExporterSpec:
     known = CORE_OPSETS if target == CORE_EXPORTER_TARGET else ANY_OPSETS
     given = arguments.pop("opsets", None)
     opsets = known if given is None else _opset_range(f"exporter/{name}", given)
-    return ExporterSpec(name, target, arguments, (max(known[0], opsets[0]), min(known[1], opsets[1])))
+    where = f"exporter/{name}"
+    requires = _words(f"{where}: requires", arguments.pop("requires", None))
+    return ExporterSpec(
+        name,
+        target,
+        requires=requires,
+        env=_environment(f"{where}: env", arguments.pop("env", None)),
+        arguments=arguments,
+        opsets=(max(known[0], opsets[0]), min(known[1], opsets[1])),
+    )
+
+
+def _environment(where: str, value: Any) -> tuple[str, ...]:
+    requirements = _words(where, value)
+    try:
+        request(requirements)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+    return requirements
 
 
 def _opset_range(where: str, value: Any) -> tuple[int, int]:
@@ -179,6 +198,8 @@ def _matrix(entry: Mapping[str, Any], groups: ConfigGroups, shard: str = "") -> 
     providers = tuple(provider_spec(name, groups.load("provider", name)) for name in _pick(groups, chosen, "provider"))
     _check_opsets(opsets, exporters)
     models = chosen_models(chosen["models"], groups, Share(entry["sample"], entry["seed"], shard))
+    if environment := _environment("matrix.env", entry["env"]):
+        models = tuple(replace(model, env=replaced(model.env, environment)) for model in models)
     own = groups.own("model")
     for model in models:
         if model.name in own:

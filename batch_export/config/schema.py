@@ -32,6 +32,7 @@ class MatrixConfig(_Axes):  # type: ignore[misc]  # a key for each axis, which o
     require_providers: bool = False
     sample: int = 0
     seed: int = 0
+    env: Any = field(default_factory=list)
 
 
 def _unfrozen(spec: type) -> Any:

@@ -17,15 +17,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from batch_export.environments import shelf
+from batch_export.environments import layers, shelf
 from batch_export.environments.request import Request, request
 from batch_export.environments.shelf import Environment
 from batch_export.errors import BatchExportError
 
 LEAST_NODE = (18, 0)
+_PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--quiet", "--retries", "2", "--timeout", "20")
 _INSTALL_LIMIT_S = 1800.0
 _ASK_LIMIT_S = 30.0
-_UNREACHABLE = re.compile(
+UNREACHABLE = re.compile(
     r"NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|"
     r"dns error|tcp connect error|error sending request|ENOTFOUND|ECONNREFUSED|ETIMEDOUT|EAI_AGAIN|ENETUNREACH"
 )
@@ -34,24 +35,29 @@ _COMPLAINT = re.compile(r"^(?:npm )?(?:error|ERROR|ERR!)[: ]\s*(?P<words>.+)$", 
 
 
 class EnvironmentUnavailableError(BatchExportError):
-    """An environment that a provider needs is not there and cannot be made."""
+    """An environment that is needed is not there and cannot be made, or nobody says what an index holds."""
 
 
 def environment_for(
-    requirements: Sequence[str], language: str = "python", *, tell: Callable[[str], None] | None = None
+    requirements: Sequence[str],
+    language: str = "python",
+    *,
+    layered: bool = False,
+    tell: Callable[[str], None] | None = None,
 ) -> Environment:
     """Returns the environment with these requirements, made if need be.
 
     Args:
         requirements: as a provider's config lists them.
         language: `python` or `node`.
+        layered: whether it lies over the environment of this process, see `layers.py`.
         tell: is given one sentence before anything is installed.
 
     Raises:
         EnvironmentUnavailableError: it cannot be made; one sentence.
         UsageError: a requirement cannot be meant.
     """
-    wanted = wanted_for(requirements, language)
+    wanted = wanted_for(requirements, language, layered=layered)
     there = shelf.found(wanted)
     if there is not None:
         return there
@@ -66,7 +72,7 @@ def environment_for(
         ) from error
 
 
-def wanted_for(requirements: Sequence[str], language: str = "python") -> Request:
+def wanted_for(requirements: Sequence[str], language: str = "python", *, layered: bool = False) -> Request:
     """Returns the request with the interpreter that it would be made with.
 
     Raises:
@@ -75,7 +81,7 @@ def wanted_for(requirements: Sequence[str], language: str = "python") -> Request
     """
     if language == "node":
         return replace(request(requirements, "node"), interpreter=node_version())
-    return request(requirements)
+    return request(requirements, below=layers.ground() if layered else "")
 
 
 def node_version() -> str:
@@ -122,19 +128,35 @@ def _install_python(wanted: Request, folder: Path) -> str:
     uv = shutil.which("uv")
     python = str(shelf.python_in(folder))
     packages = [*wanted.requirements, "numpy"]  # the worker's values are numpy's
+    if wanted.below:
+        return _install_layer(wanted, folder)
     if uv is not None:
         _run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], wanted, "uv")
         _run([uv, "pip", "install", "--quiet", "--python", python, *packages], wanted, "uv")
         return "uv"
-    options = ["--disable-pip-version-check", "--no-input", "--quiet", "--retries", "2", "--timeout", "20"]
+    _run([*_empty(wanted, folder), "install", *_PIP_OPTIONS, *packages], wanted, "pip")
+    return "pip"
+
+
+def _install_layer(wanted: Request, folder: Path) -> str:
+    """Installs what is asked for above this environment's packages; by pip, which counts those as installed."""
+    pip = _empty(wanted, folder)
+    (shelf.packages_in(folder) / layers.PATH_FILE).write_text(layers.path_file(), encoding="utf-8")
+    held = folder / "constraints.txt"
+    held.write_text(layers.constraints(wanted), encoding="utf-8")
+    _run([*pip, "install", *_PIP_OPTIONS, "--constraint", str(held), *wanted.requirements], wanted, "pip")
+    return "pip"
+
+
+def _empty(wanted: Request, folder: Path) -> list[str]:
+    """Makes an environment without packages, and returns the command of the pip that installs into it."""
+    python = str(shelf.python_in(folder))
     if importlib.util.find_spec("pip") is None:
         _run([sys.executable, "-m", "venv", str(folder)], wanted, "venv")
-        pip = [python, "-I", "-m", "pip"]
-    else:  # its own pip would take longer to unpack than most packages
-        _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], wanted, "venv")
-        pip = [sys.executable, "-I", "-m", "pip", "--python", python]
-    _run([*pip, "install", *options, *packages], wanted, "pip")
-    return "pip"
+        return [python, "-I", "-m", "pip"]
+    # Its own pip would take longer to unpack than most packages.
+    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)], wanted, "venv")
+    return [sys.executable, "-I", "-m", "pip", "--python", python]
 
 
 def _install_node(wanted: Request, folder: Path) -> str:
@@ -172,16 +194,17 @@ def _run(command: Sequence[str], wanted: Request, program: str, cwd: Path | None
 
 
 def _sentence(output: str, wanted: Request, program: str) -> str:
-    words = _words(output) or f"{program} said nothing"
+    words = installers_words(output) or f"{program} said nothing"
     start = f"the environment ({wanted}) cannot be made"
-    if _UNREACHABLE.search(output):
+    if UNREACHABLE.search(output):
         return (
             f"{start}: {program} does not reach its package index ({words}). Next step: go online once, then it is kept"
         )
     return f"{start}: {program} says: {words}"
 
 
-def _words(output: str) -> str:
+def installers_words(output: str) -> str:
+    """Returns what an installer complains of, in a line; empty where it says nothing."""
     complaints = [found["words"].strip() for found in _COMPLAINT.finditer(output)]
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = next((one for one in complaints if not one.startswith(("code ", "A complete log"))), "")

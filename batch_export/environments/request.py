@@ -33,18 +33,20 @@ class Request:
         requirements: sorted; of Python as pip takes them, of Node as npm does (`onnxruntime-node@1.30.0`).
         language: who runs in it.
         interpreter: version of the Python that it is made with, or of Node.
+        below: digest of the environment that it lies over, see `layers.py`; empty: it stands alone.
     """
 
     requirements: tuple[str, ...]
     language: Language = "python"
     interpreter: str = ""
+    below: str = ""
 
     @property
     def key(self) -> str:
         """What it is kept under: requirements, the content of local ones, interpreter and machine."""
         local = {text: _content(path) for text in self.requirements if (path := local_path(text)) is not None}
         place = [self.language, self.interpreter, platform.system(), platform.machine(), *platform.libc_ver()]
-        return digest_value([list(self.requirements), local, place])
+        return digest_value([list(self.requirements), local, place, *([self.below] if self.below else [])])
 
     @property
     def label(self) -> str:
@@ -60,8 +62,8 @@ class Request:
         return ", ".join(self.requirements)
 
 
-def request(requirements: Sequence[str], language: Language = "python") -> Request:
-    """Returns the request that a list of requirements is.
+def request(requirements: Sequence[str], language: Language = "python", below: str = "") -> Request:
+    """Returns the request that a list of requirements is; `below` as `Request` has it.
 
     Raises:
         UsageError: one of them cannot be meant, or two ask for the same package.
@@ -69,14 +71,30 @@ def request(requirements: Sequence[str], language: Language = "python") -> Reque
     seen: dict[str, str] = {}
     for text in requirements:
         name = requirement_name(text, language)
-        normal = re.sub(r"[-_.]+", "-", name).lower()
+        normal = normal_name(name)
         if normal in seen:
             raise UsageError(
                 f"An environment asks for {name} twice: {seen[normal]!r} and {text!r}. Next step: keep one of them"
             )
         seen[normal] = text
     words = tuple(sorted(_absolute(text.strip()) for text in requirements))
-    return Request(words, language, platform.python_version() if language == "python" else "")
+    return Request(words, language, platform.python_version() if language == "python" else "", below)
+
+
+def normal_name(name: str) -> str:
+    """Returns a package's name as comparisons use it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def replaced(requirements: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    """Returns requirements with others in place of those about the same packages.
+
+    Raises:
+        UsageError: one of them cannot be meant.
+    """
+    names = {normal_name(requirement_name(text)) for text in others}
+    kept = (text for text in requirements if normal_name(requirement_name(text)) not in names)
+    return (*kept, *others)
 
 
 def requirement_name(text: str, language: Language = "python") -> str:

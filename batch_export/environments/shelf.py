@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ class Made:
         content: what it holds, `name==version` each; of a package installed from a local folder with a digest as well.
         maker: the program that installed into it.
         seconds: how long making it took.
+        below: as `Request` has it.
     """
 
     requirements: tuple[str, ...]
@@ -46,6 +48,7 @@ class Made:
     content: tuple[str, ...]
     maker: str = ""
     seconds: float = 0.0
+    below: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,11 @@ class Environment(Made):
     def program(self) -> Path:
         """The Python that runs in it (not of a Node environment)."""
         return python_in(self.folder)
+
+    @property
+    def packages(self) -> Path:
+        """The folder that its own packages lie in (not of a Node environment)."""
+        return packages_in(self.folder)
 
     @property
     def resolved(self) -> str:
@@ -115,7 +123,7 @@ def damage(environment: Environment) -> str:
 def finish(folder: Path, wanted: Request, interpreter: str, maker: str, seconds: float) -> Environment:
     """Marks an environment as whole and returns it."""
     holds = content(folder, wanted.language)
-    made = Made(wanted.requirements, wanted.language, interpreter, holds, maker, seconds)
+    made = Made(wanted.requirements, wanted.language, interpreter, holds, maker, seconds, wanted.below)
     with whole_file(folder / MARKER) as stream:
         stream.write(msgspec.json.format(msgspec.json.encode(made), indent=1))
     whole = opened(folder)
@@ -187,6 +195,12 @@ def held(wanted: Request) -> Iterator[None]:
 def python_in(folder: Path) -> Path:
     """Returns the interpreter of a Python environment."""
     return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+
+
+def packages_in(folder: Path) -> Path:
+    """Returns where a Python environment keeps its packages."""
+    names = {"base": str(folder), "platbase": str(folder)}
+    return Path(sysconfig.get_path("purelib", sysconfig.get_preferred_scheme("prefix"), names))
 
 
 def content(folder: Path, language: Language) -> tuple[str, ...]:

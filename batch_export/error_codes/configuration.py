@@ -128,9 +128,10 @@ def build():
     Explanation(
         "BE124",
         "EnvironmentUnavailableError",
-        "An environment that a provider needs is not there and cannot be made",
+        "An environment that a provider, a model or an exporter needs is not there and cannot be made",
         "A requirement cannot be installed, the package index is out of reach, Node is missing or too old, or the "
-        "folder of environments cannot be written. In a sweep the provider's cells are skipped with the sentence.",
+        "folder of environments cannot be written. In a sweep the cells are skipped with the sentence; "
+        "`bisect-version` also ends with it where nobody lists the releases of a package.",
         Kind.PYTHON,
         """
 import os
@@ -140,7 +141,7 @@ from batch_export.environments.making import environment_for
 with patch.dict(os.environ, {"BATCH_EXPORT_ENVIRONMENTS": "/dev/null/environments"}):
     environment_for(["openvino==2026.4.*"])
 """,
-        "Do what the sentence says; the installer's words are in it. `batch-export env create PROVIDER` tries again.",
+        "Do what the sentence says; the installer's words are in it. `batch-export env create NAME` tries again.",
     ),
 )
 """By rising code."""

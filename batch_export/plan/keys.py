@@ -78,7 +78,7 @@ def plugin_action(cell: PlannedCell, toolchain: Toolchain) -> Action:
         "output_names": _text(cell.model.output_names),
         "exporter.target": cell.exporter.target,
         "exporter.source": toolchain.targets[cell.exporter.target],
-        **_versions(toolchain, *_EXPORT_LIBRARIES),
+        **_versions(toolchain, *cell.exporter.requires, *_EXPORT_LIBRARIES),
     }
     return _action("Plugin", entries, toolchain, cell.cell.file)
 
@@ -177,6 +177,7 @@ def _model_entries(cell: PlannedCell, toolchain: Toolchain) -> dict[str, str]:
         **({"model.seed_given": "true"} if model.seed_given and not model.seed else {}),
         **({"model.caches": _text(model.caches)} if model.caches else {}),
         **_named_entries("model.files", model.arguments, toolchain),
+        **({"environment": toolchain.layer} if toolchain.layer else {}),
         **libraries,
         **_versions(toolchain, "python", "torch", "numpy"),
     }

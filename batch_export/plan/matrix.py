@@ -13,7 +13,7 @@ from batch_export.errors import UsageError
 from batch_export.record import Cell
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import runtime
-from batch_export.spec import Exclusion, ExporterSpec, MatrixSpec, ModelSpec
+from batch_export.spec import Exclusion, ExporterSpec, MatrixSpec, ModelSpec, environment_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class PlannedCell:
     exporter: ExporterSpec
     skip: str = ""
 
+    @property
+    def environment(self) -> tuple[str, ...]:
+        """Requirements of the environment that its steps run in; empty: this process' own."""
+        return environment_of(self.model, self.exporter)
+
 
 @dataclass(frozen=True, slots=True)
 class Installed:
@@ -39,11 +44,15 @@ class Installed:
         execution_providers: by kind of runtime, those that it can place nodes on here.
         library: says whether a library can be imported, by its import name.
         refused: why providers that run in a process of their own cannot be used here, by their names.
+        unmade: why environments of models and exporters cannot be used here, by their requirements.
+        layered: says whether an environment, by its requirements, brings a library of its own.
     """
 
     execution_providers: Mapping[str, Collection[str]]
     library: Callable[[str], bool]
     refused: Mapping[str, str] = field(default_factory=dict)
+    unmade: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    layered: Callable[[tuple[str, ...], str], bool] = lambda _environment, _library: False
 
 
 def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
@@ -58,8 +67,7 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
     excluded = matrix.exclude
     planned: list[PlannedCell] = []
     for model in matrix.models:
-        lacking = next((name for name in model.requires if not installed.library(name)), None)
-        no_library = f"the model needs the package {lacking}, which is not installed" if lacking else ""
+        here = {exporter.name: _environment_reason(model, exporter, installed) for exporter in matrix.exporters}
         for dynamic in matrix.dynamic:
             unsupported = supports(model, dynamic) or ""
             for exporter in matrix.exporters:
@@ -70,7 +78,7 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
                             _exclusion_reason(cell, excluded)
                             or model.skip
                             or unsupported
-                            or no_library
+                            or here[exporter.name]
                             or absent[provider.name]
                             or _opset_reason(f"exporter {exporter.name} takes", exporter.opsets, opset)
                             or _opset_reason(f"provider {provider.name} loads", provider.opsets, opset)
@@ -92,6 +100,17 @@ def _absence(provider: ProviderSpec, installed: Installed) -> str:
     if provider.execution_provider in installed.execution_providers.get(kind.name, ()):
         return ""
     return f"provider {provider.name} is not installed: this {kind.library} has no {provider.execution_provider}"
+
+
+def _environment_reason(model: ModelSpec, exporter: ExporterSpec, installed: Installed) -> str:
+    environment = environment_of(model, exporter)
+    if environment and (reason := installed.unmade.get(environment)):
+        return reason
+    for who, needed in (("the model", model.requires), (f"exporter {exporter.name}", exporter.requires)):
+        for name in needed:
+            if not installed.library(name) and not (environment and installed.layered(environment, name)):
+                return f"{who} needs the package {name}, which is not installed"
+    return ""
 
 
 def _opset_reason(who: str, range_: tuple[int, int], opset: int) -> str:

@@ -111,6 +111,7 @@ def resolve(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings, get
 def walk(cell: PlannedCell, toolchain: Toolchain, settings: PlanSettings) -> Generator[Step, ActionResult, Ending]:
     """Yields a cell's steps one by one; each is made from the results of those before, which are sent in."""
     model, dynamic, opset = cell.model, cell.cell.dynamic, cell.cell.opset
+    toolchain = toolchain.within(cell.environment)
     reference = yield _step("Reference", keys.reference_action(cell, toolchain))
     if reference.failure is not None:
         return Ending()

@@ -18,6 +18,7 @@ from batch_export.runner.loaded import LoadedFiles
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages
+from batch_export.sources import distributions
 from batch_export.sources.import_names import ImportNames
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.store import imports_memo
@@ -41,9 +42,12 @@ class Evidence:
         roots: folders of local modules.
         ignored: folders that are not sources: the store, then others.
         preloaded: what was imported when the process was forked.
+        layer: folder of the environment of its own that this process runs in, whose packages are in the keys; empty:
+            it is the run's.
     """
 
-    def __init__(self, roots: Sequence[Path], ignored: Sequence[Path], preloaded: Preloaded) -> None:
+    def __init__(self, roots: Sequence[Path], ignored: Sequence[Path], preloaded: Preloaded, layer: str = "") -> None:
+        self._layer = layer
         askers = Askers(preloaded.tops())
         self._files = LoadedFiles(roots, ignored, preloaded.files, askers)
         self._packages = UsedPackages(preloaded, ImportNames(imports_memo(ignored[0])))
@@ -70,6 +74,8 @@ class Evidence:
         missing = self._files.missing.tops
         packages = self._packages.packages(targets, {*cell.model.requires, *missing}, self._files.modules())
         packages = tuple(sorted({**dict(packages), **self._distributions.states()}.items()))
+        if self._layer:
+            packages = distributions.outside(packages, self._layer)
         return Seen(sources, asked, packages, self._variables.variables(), tuple(self._warnings()))
 
     def of_ours(self) -> Seen:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from batch_export.environments.making import environment_for
 from batch_export.errors import RunError, UsageError
 from batch_export.judge.verdict import failing_run, judge
 from batch_export.plan.matrix import PlannedCell
@@ -122,6 +123,13 @@ def _in_runtime(planned: PlannedCell, wanted: str, cells: Sequence[PlannedCell])
     return found
 
 
+def _python(planned: PlannedCell) -> str:
+    """The interpreter of the environment that a cell runs in."""
+    if not planned.environment:
+        return sys.executable
+    return str(environment_for(planned.environment, layered=True).program)
+
+
 def _in_child(request: Request) -> Answer:
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(dict.fromkeys([*map(str, local_roots()), *filter(None, inherited)]))
@@ -132,7 +140,7 @@ def _in_child(request: Request) -> Answer:
         asked.write_bytes(msgspec.json.encode(request))
         with log.open("wb") as stream:
             done = subprocess.run(
-                [sys.executable, "-m", _ROOM, str(asked), str(answered)],
+                [_python(request.planned), "-m", _ROOM, str(asked), str(answered)],
                 env={**os.environ, **settings, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,

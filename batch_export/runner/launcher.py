@@ -104,6 +104,7 @@ class Launcher:
         roots: folders that are importable in the children.
         stop: when it is set nobody waits for the forkserver to start any longer.
         staying: the server that may serve this and later commands; None: the forkserver ends with this process.
+        python: the interpreter of the children; None: this process' own.
 
     Attributes:
         log: of the forkserver.
@@ -116,8 +117,11 @@ class Launcher:
         roots: Sequence[str],
         stop: threading.Event | None = None,
         staying: Staying | None = None,
+        python: Path | None = None,
     ) -> None:
-        self.log = logs / "forkserver.log"
+        name = f"forkserver-{python.parent.parent.name}.log" if python is not None else "forkserver.log"
+        self.log = logs / name
+        self._python = str(python or sys.executable)
         self._preload = tuple(preload)
         self._environment = environment_of_children(roots)
         self._staying = staying
@@ -201,7 +205,7 @@ class Launcher:
             mark(log.fileno(), self.log)
             if not self._joins([*handles, log.fileno()]):
                 self._server = subprocess.Popen(
-                    [sys.executable, "-m", "batch_export.runner.forkserver", *map(str, handles), *self._preload],
+                    [self._python, "-m", "batch_export.runner.forkserver", *map(str, handles), *self._preload],
                     pass_fds=handles,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -277,7 +281,7 @@ class Launcher:
         fate_read, fate_write = os.pipe()
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "batch_export.runner.worker", str(order), str(events_write)],
+                [self._python, "-m", "batch_export.runner.worker", str(order), str(events_write)],
                 pass_fds=[events_write, fate_write],  # the system closes the child's copy of `fate` when it ends
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -38,6 +38,7 @@ class Order:
         store_settings: how the store is used.
         attempts: failures of earlier tries, by the key of the action that is tried again.
         failed: results of actions at which a child died and which do not end a cell; they are not executed again.
+        layer: folder of the environment that the child runs in, if it is not the run's own.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Order:
     store_settings: StoreSpec = field(default_factory=StoreSpec)
     attempts: dict[Digest, tuple[Failure, ...]] = field(default_factory=dict)
     failed: tuple[ActionResult, ...] = ()
+    layer: str = ""
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):

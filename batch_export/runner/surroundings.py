@@ -119,6 +119,7 @@ def changes(before: Toolchain, now: Toolchain) -> list[str]:
         ("sources of", before.targets, now.targets),
         ("file or sources named", before.named, now.named),
         ("environment of", before.environments, now.environments),
+        ("environment of", _contents(before), _contents(now)),
         ("sources served for", before.served, now.served),
         ("host:", before.host, now.host),
     ):
@@ -127,6 +128,10 @@ def changes(before: Toolchain, now: Toolchain) -> list[str]:
             if was != is_now:
                 found.append(f"{kind} {name}" if "sources" in kind else f"{kind} {name} {was} -> {is_now}")
     return found
+
+
+def _contents(toolchain: Toolchain) -> dict[str, str]:
+    return {name: layer.content for name, layer in toolchain.layers.items()}
 
 
 def versions_of(made: Surroundings) -> dict[str, str]:

@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from batch_export import steps
+from batch_export.environments.making import environment_for
 from batch_export.errors import BatchExportError
 from batch_export.plan import walk as plan
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
 from batch_export.runner.config_folders import folders_of_run
 from batch_export.runner.interruption import stopping_on_interrupt
-from batch_export.runner.launcher import Launcher, Staying, can_fork
+from batch_export.runner.launcher import Staying, can_fork
+from batch_export.runner.launchers import Launchers
 from batch_export.runner.predecessors import wait_for_their_end
 from batch_export.runner.preload import preload_for
 from batch_export.runner.records_file import LOGS_NAME, RecordsFile
@@ -87,12 +89,15 @@ def run_sweep(
     Raises:
         StoreError: the store cannot be used.
         RunError: the run cannot go on; records that were written are kept.
+        EnvironmentUnavailableError: an environment is gone since the cells were planned, and cannot be made again.
     """
     began = time.monotonic()
     to_run = [cell for cell in cells if not cell.skip]
     models = {cell.cell.model: cell.model for cell in to_run}
     exporters = {cell.cell.exporter: cell.exporter for cell in to_run}
     place = Path(spec.store_path).expanduser()
+    for requirements in sorted({cell.environment for cell in to_run} - {()}):
+        environment_for(requirements, layered=True, tell=reporter.message)  # one may have been removed since
     names = ImportNames(imports_memo(place))
     remember_in(digests_memo(place), reporter.message)
     providers = {cell.cell.provider: cell.provider for cell in to_run}.values()
@@ -102,7 +107,7 @@ def run_sweep(
         preload = preload_for(to_run, spec.store)
     stop = threading.Event()
     warnings = Warnings(reporter.message)
-    launcher = Launcher(logs, preload, toolchain.roots, stop, _staying(spec.runner, toolchain, warnings.tell))
+    launcher = Launchers(logs, preload, toolchain.roots, stop, _staying(spec.runner, toolchain, warnings.tell))
     with RecordsFile(run_folder) as records, contextlib.closing(launcher):
         wait_for_their_end(launcher.log)  # whoever had the records before us may have been killed a moment ago
         surroundings, changed = surroundings_of(run_folder, toolchain, folders_of_run(run_folder))

@@ -126,6 +126,7 @@ class UnitRunner:
                 store_settings=site.store.usable_settings(),
                 attempts=site.results.tries(),
                 failed=self._results.failed_beside(),
+                layer=site.toolchain.folder_of(cells[0].environment),
             )
             child = site.launcher.launch(order)
             end = Supervision(child, self._limits, self._log, self._on_event, site.stop).run()

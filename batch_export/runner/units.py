@@ -96,8 +96,9 @@ def in_order(units: Iterable[Unit], seconds: Mapping[str, float]) -> list[Unit]:
 
 
 def by_model(cells: Iterable[PlannedCell]) -> list[Unit]:
-    """Groups cells by model, for the exclusive lane."""
-    groups: defaultdict[str, list[PlannedCell]] = defaultdict(list)
+    """Groups cells by model and by the environment that they run in, for the exclusive lane."""
+    groups: defaultdict[tuple[str, ...], list[PlannedCell]] = defaultdict(list)
     for planned in cells:
-        groups[planned.cell.model].append(planned)
-    return [Unit(f"{name}/measure", tuple(members)) for name, members in groups.items()]
+        groups[planned.cell.model, *planned.environment].append(planned)
+    named = ("/".join((model, *([" ".join(within)] if within else []))) for model, *within in groups)
+    return [Unit(f"{name}/measure", tuple(members)) for name, members in zip(named, groups.values(), strict=True)]

@@ -328,7 +328,7 @@ def main(
     if torch is not None:
         torch.set_num_threads(order.settings.threads)
     folders = [Path(order.store), Path(order.log).parent.parent]
-    evidence = Evidence([Path(root) for root in order.toolchain.roots], folders, preloaded or Preloaded())
+    evidence = Evidence([Path(root) for root in order.toolchain.roots], folders, preloaded or Preloaded(), order.layer)
     evidence.watch(channel)
     Worker(order, events, evidence).carry_out()
 

@@ -53,9 +53,30 @@ def state(name: str) -> str:
     return ABSENT
 
 
-def _all() -> str:
+def outside(states: Iterable[tuple[str, str]], folder: str) -> tuple[tuple[str, str], ...]:
+    """Returns names and states without the packages that lie below a folder, as if that were not on the path."""
+    kept = []
+    for name, found in states:
+        if name == ALL:
+            kept.append((name, _all(folder)))
+        elif not _place(name).startswith(folder + os.sep):
+            kept.append((name, found))
+    return tuple(kept)
+
+
+def _place(name: str) -> str:
+    """Where a package's metadata lies, or the package itself where it has none; empty where nothing is."""
+    if name.startswith(WITHOUT_METADATA):
+        spec = PathFinder.find_spec(name.removeprefix(WITHOUT_METADATA).partition(".")[0])
+        return next(iter((spec.submodule_search_locations if spec else None) or ()), (spec and spec.origin) or "")
+    listed = (_listed(entry or os.getcwd(), _changed(entry or os.getcwd())) for entry in sys.path)
+    return next((found[name] for found in listed if name in found), "")
+
+
+def _all(aside: str = "") -> str:
     """Names and versions of what is installed; folders on the path that are no place for packages are left out."""
     entries = [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+    entries = [entry for entry in entries if not aside or not entry.startswith(aside + os.sep)]
     found = [os.path.basename(path) for entry in entries for path in _listed(entry, _changed(entry)).values()]
     return digest_value(sorted(found))[:16]
 

@@ -8,25 +8,42 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from batch_export.digest import Digest, digest_file
 from batch_export.environments.making import EnvironmentUnavailableError, wanted_for
+from batch_export.environments.request import normal_name
 from batch_export.environments.shelf import found
+from batch_export.errors import UsageError
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import runtime
 from batch_export.sources.closure import LocalSources, local_roots
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.named_files import named_digests
 from batch_export.sources.places import resolve_target
-from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec
+from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, ModelSpec, environment_of
 from batch_export.steps import STEPS
 
 DISTRIBUTIONS = ("torch", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy")
 """Packages whose versions are in keys; which of them are in which key is `keys.py`'s to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """An environment of a model's or an exporter's own, layered over this one.
+
+    Attributes:
+        content: what it holds itself, as one line; or that it is not made yet.
+        versions: what of `Toolchain.versions` is another there.
+        folder: where it is; empty where it is not made yet.
+    """
+
+    content: str
+    versions: dict[str, str] = field(default_factory=dict)
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +62,8 @@ class Toolchain:
         served: digests of the modules that runtimes run with in processes of their own, by kind.
         plugins: the libraries of plug-in execution providers, as configs write them -> the file's digest, or the
             version of the package that has it.
+        layers: the environments of models and exporters, by `layer_name`.
+        layer: what the layer holds that this is the toolchain within; empty: none.
     """
 
     versions: dict[str, str]
@@ -56,6 +75,19 @@ class Toolchain:
     environments: dict[str, str] = field(default_factory=dict)
     served: dict[str, Digest] = field(default_factory=dict)
     plugins: dict[str, str] = field(default_factory=dict)
+    layers: dict[str, Layer] = field(default_factory=dict)
+    layer: str = ""
+
+    def within(self, requirements: Sequence[str]) -> Toolchain:
+        """Returns the toolchain that there is within an environment of these requirements; itself where none is."""
+        if not requirements:
+            return self
+        layer = self.layers[layer_name(requirements)]
+        return replace(self, versions={**self.versions, **layer.versions}, layer=layer.content)
+
+    def folder_of(self, requirements: Sequence[str]) -> str:
+        """Returns the folder of an environment of these requirements; empty where there are none."""
+        return self.layers[layer_name(requirements)].folder if requirements else ""
 
 
 def toolchain_for(
@@ -84,6 +116,8 @@ def toolchain_for(
     targets = {model.target for model in models if not model.skip}
     targets |= {exporter.target for exporter in exporters if exporter.target != CORE_EXPORTER_TARGET}
     libraries = {library for model in models for library in model.requires}
+    libraries |= {library for exporter in exporters for library in exporter.requires}
+    asked = {environment_of(model, exporter) for model in models for exporter in exporters} - {()}
     providers = list(providers)
     used = {provider.kind: runtime(provider.kind) for provider in providers}
     here = {provider.kind for provider in providers if not provider.env}
@@ -108,12 +142,39 @@ def toolchain_for(
         },
         served={name: digest_file(Path(kind.served)) for name, kind in used.items() if kind.served},
         plugins={provider.plugin: _plugin_content(provider) for provider in providers if provider.plugin},
+        layers={layer_name(requirements): _layer(requirements, versions) for requirements in sorted(asked)},
     )
 
 
 def environment_name(provider: ProviderSpec) -> str:
     """Returns what the environment of a provider goes by in a toolchain."""
     return ", ".join(sorted(provider.env))
+
+
+def layer_name(requirements: Sequence[str]) -> str:
+    """Returns what a layered environment goes by in a toolchain."""
+    return ", ".join(sorted(requirements))
+
+
+def _layer(requirements: Sequence[str], versions: Iterable[str]) -> Layer:
+    try:
+        there = found(wanted_for(requirements, layered=True))
+    except UsageError as error:
+        return Layer(f"unavailable: {error}")
+    if there is None:
+        return Layer("not made yet")
+    own = {normal_name(one.name): one.version for one in importlib.metadata.distributions(path=[str(there.packages)])}
+    tops = {
+        name: [owner for owner in owners if normal_name(owner) in own]
+        for name, owners in _distributions_by_import_name().items()
+    }
+    changed: dict[str, str] = {}
+    for library in versions:
+        names = [library, *tops.get(library.partition(".")[0], [])]
+        mine = next((normal_name(name) for name in names if normal_name(name) in own), None)
+        if mine is not None:
+            changed[library] = own[mine]
+    return Layer(there.resolved, changed, str(there.folder))
 
 
 def _plugin_content(provider: ProviderSpec) -> str:

@@ -9,24 +9,34 @@ import importlib.util
 import sys
 from collections.abc import Iterable
 from functools import cache
+from importlib.machinery import PathFinder
 
 from batch_export.config.compose import Composed
 from batch_export.config.run import run_spec
+from batch_export.errors import UsageError
 from batch_export.plan.matrix import Installed, PlannedCell, expand
 from batch_export.runtime.failures import ProviderUnavailableError
 from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import runtime
-from batch_export.spec import RunSpec
+from batch_export.spec import RunSpec, environment_of
 
 
-def installed(providers: Iterable[ProviderSpec], *, start: bool = False) -> Installed:
+def installed(
+    providers: Iterable[ProviderSpec],
+    environments: Iterable[tuple[str, ...]] = (),
+    *,
+    start: bool = False,
+    elsewhere: bool = False,
+) -> Installed:
     """What this environment has of what these providers need.
 
     Args:
         providers: those of a run.
+        environments: of models and exporters, by their requirements.
         start: whether environments are made, and the runtimes in them started once, to see whether they come up;
             otherwise libraries are only looked for.
+        elsewhere: whether children work on other machines, where no environment of a model or exporter is made.
 
     Raises:
         OptionsRejectedError: a runtime does not take its options.
@@ -40,7 +50,36 @@ def installed(providers: Iterable[ProviderSpec], *, start: bool = False) -> Inst
         elif reason := _refusal(provider, kind, start=start):
             refused[provider.name] = reason
     names = {kind: runtime(kind).names(some) for kind, some in asked.items()}
-    return Installed(names, _has_library, refused)
+    unmade = {
+        requirements: reason
+        for requirements in environments
+        if requirements and (reason := _unmade(requirements, start=start, elsewhere=elsewhere))
+    }
+    return Installed(names, _has_library, refused, unmade, _brings)
+
+
+def _unmade(requirements: tuple[str, ...], *, start: bool, elsewhere: bool) -> str:
+    """Why the environment of a model or an exporter cannot be used."""
+    if elsewhere:
+        return f"the environment ({', '.join(requirements)}) is made on this machine only: run it with runner=local"
+    from batch_export.environments.making import EnvironmentUnavailableError, environment_for, wanted_for  # lazy: rare
+
+    try:
+        wanted_for(requirements, layered=True)
+        if start:
+            environment_for(requirements, layered=True, tell=lambda sentence: print(sentence, file=sys.stderr))
+    except (EnvironmentUnavailableError, UsageError) as error:
+        return str(error)
+    return ""
+
+
+def _brings(requirements: tuple[str, ...], library: str) -> bool:
+    """Whether an environment has a library of its own; of one that is not made yet it is taken for granted."""
+    from batch_export.environments import shelf  # lazy: rare
+    from batch_export.environments.making import wanted_for
+
+    there = shelf.found(wanted_for(requirements, layered=True))
+    return there is None or PathFinder.find_spec(library.partition(".")[0], [str(there.packages)]) is not None
 
 
 def _refusal(provider: ProviderSpec, kind: Runtime, *, start: bool) -> str:
@@ -76,4 +115,14 @@ def planned_cells(composed: Composed, *, start: bool = False) -> tuple[RunSpec, 
     has it.
     """
     spec = run_spec(composed.config, composed.groups, output_path=composed.run_folder, overrides=composed.overrides)
-    return spec, expand(spec.matrix, installed(spec.matrix.providers, start=start))
+    return spec, cells_of(spec, start=start)
+
+
+def cells_of(spec: RunSpec, *, start: bool = False) -> tuple[PlannedCell, ...]:
+    """The cells of a run as this environment can run them; `start` as `installed` has it."""
+    matrix = spec.matrix
+    asked = {
+        environment_of(model, exporter) for model in matrix.models for exporter in matrix.exporters if not model.skip
+    }
+    elsewhere = spec.runner.engine == "dask"
+    return expand(matrix, installed(matrix.providers, sorted(asked), start=start, elsewhere=elsewhere))
