@@ -145,3 +145,9 @@ def test_every_dtype_without_a_kernel_is_known() -> None:
             if not written_out and kernel_dtypes._has_kernel(name, dtype, {}):
                 unknown.append((name, kind))
     assert not unknown
+
+
+def test_gelu_keeps_its_digits_far_below_zero() -> None:
+    x = torch.linspace(-20, 5, 26, dtype=torch.float64)
+    (actual,) = export(torch.nn.GELU(), (x,))(x)
+    torch.testing.assert_close(actual, x / 2 * torch.special.erfc(-x / 2**0.5), rtol=1e-10, atol=0.0)

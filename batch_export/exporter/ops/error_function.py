@@ -200,6 +200,8 @@ def ndtri(self: ir.Value) -> RecordedValue:
 @lowering("aten::gelu")
 def gelu(self: ir.Value, approximate: str = "none") -> RecordedValue:
     """x times the normal distribution function of x, or its approximation by tanh."""
+    if approximate != "tanh" and self.dtype == ir.DataType.DOUBLE:
+        return op.Mul(self, ndtr(self))  # far below 0 the other form loses all digits
     half, one = axes.like(0.5, self), axes.like(1.0, self)
     if approximate == "tanh":
         inner = op.Add(self, op.Mul(axes.like(0.044715, self), op.Pow(self, axes.like(3.0, self))))
