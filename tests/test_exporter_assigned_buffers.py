@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -68,6 +69,7 @@ class Within(nn.Module):
 def test_an_assigned_buffer_is_an_output_with_its_new_value(module: nn.Module, changed: list[str], shapes: Any) -> None:
     x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     program = export(module.eval(), (x,), dynamic_shapes=shapes)
+    onnx.checker.check_model(program.model_proto, full_check=True)
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
     names = [one.name for one in session.get_outputs()]
     assert names[1:] == [f"{name}_mutated" for name in changed]
