@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,17 @@ class Cast(Layer):
 class Constant(Layer):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x) / torch.sqrt(torch.tensor(4.0)) + OUTSIDE
+
+
+class Partial(Layer):
+    """The last layers have another approximation."""
+
+    def __init__(self, index: int = 0, scale: float = 1.0) -> None:
+        super().__init__(index, scale)
+        self.act = functools.partial(nn.functional.gelu, approximate="tanh" if index < 3 else "none")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(super().forward(x))
 
 
 class OwnConstant(Layer):
@@ -209,6 +221,7 @@ SHARED: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "a cast that changes nothing, and a write of its own": (lambda: Stack(*layers(Cast)), DEPTH - 2),
     "constants": (lambda: Stack(*layers(Constant)), DEPTH - 2),
     "results of every kind": (lambda: Unpacking(*layers(Several)), DEPTH - 2),
+    "a function with arguments": (lambda: Stack(*layers(Partial)), 1),
     "one layer again and again": (lambda: repeated(Layer()), DEPTH - 3),
     "one weight in all": (lambda: tied(*layers(Layer)), DEPTH - 2),
     "nested": (nested, 6),

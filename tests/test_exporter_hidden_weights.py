@@ -145,7 +145,7 @@ def described(captured: Captured) -> list[object]:
     program = captured.program
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     return [
-        [(node.name, node.target, sorted(node.meta), node.meta["tensor_meta"]) for node in nodes],
+        [(node.name, node.target, sorted(node.meta), node.meta.get("tensor_meta")) for node in nodes],
         [(node.meta["val"].shape, node.meta["val"].requires_grad, type(node.meta["val"])) for node in nodes],
         program.graph_signature.input_specs,
         list(program.state_dict),

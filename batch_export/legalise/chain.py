@@ -117,13 +117,13 @@ def _require(node: ir.Node, level: int, left: int) -> None:
     Raises:
         NoForm: it does not.
     """
-    schema = schema_of(node, level)
+    schema = schema_of(node.op_type, level)
     if schema is None:
         raise NoForm(node.op_type)
-    later = schema_of(node, left) or schema
     for name in [name for name in node.attributes if name not in schema.attributes]:
-        default = later.attributes[name].default_value if name in later.attributes else None
-        if default is None or not default.name or onnx.helper.get_attribute_value(default) != _plain(node, name):
+        later = schema_of(node.op_type, left) or schema
+        default = later.attributes.get(name)
+        if default is None or onnx.helper.get_attribute_value(default) != _plain(node, name):
             raise NoForm(f"{node.op_type} with the attribute {name}")
         del node.attributes[name]
     inputs = len(node.inputs)

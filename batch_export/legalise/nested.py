@@ -17,8 +17,9 @@ def graphs_of(graph: ir.Graph) -> list[ir.Graph]:
     """Returns a graph and the bodies in it, each before those in it."""
     found = [graph]
     for node in graph:
-        for body in bodies_of(node):
-            found += graphs_of(body)
+        if node.op_type in _WITH_BODIES or node.domain:
+            for body in bodies_of(node):
+                found += graphs_of(body)
     return found
 
 
@@ -27,8 +28,9 @@ def nodes_of(graph: ir.Graph) -> list[ir.Node]:
     found = []
     for node in graph:
         found.append(node)
-        for body in bodies_of(node):
-            found += nodes_of(body)
+        if node.op_type in _WITH_BODIES or node.domain:
+            for body in bodies_of(node):
+                found += nodes_of(body)
     return found
 
 

@@ -7,6 +7,7 @@ there is nothing to write it raises `NoForm`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,10 +126,33 @@ def no_longer(node: ir.Node, *names: str) -> None:
         node.attributes.pop(name, None)
 
 
-def schema_of(node: ir.Node, opset: int) -> onnx.defs.OpSchema | None:
-    """The operator's schema at an opset; None where it has none there."""
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a node may say at an opset.
+
+    Attributes:
+        attributes: name -> the default, None where there is none.
+        max_input: how many inputs it takes at most.
+        max_output: how many outputs it gives at most.
+    """
+
+    attributes: Mapping[str, onnx.AttributeProto | None]
+    max_input: int
+    max_output: int
+
+
+@functools.cache
+def schema_of(operator: str, opset: int) -> Schema | None:
+    """The schema of one of ONNX's own operators at an opset; None where it has none there."""
     try:
-        schema = onnx.defs.get_schema(node.op_type, opset)
+        schema = onnx.defs.get_schema(operator, opset)
     except onnx.defs.SchemaError:
         return None
-    return None if schema.deprecated else schema
+    if schema.deprecated:
+        return None
+    defaults = {name: one.default_value for name, one in schema.attributes.items()}
+    return Schema(
+        {name: one if one is not None and one.name else None for name, one in defaults.items()},
+        schema.max_input,
+        schema.max_output,
+    )

@@ -69,6 +69,7 @@ def fit(node: ir.Node, opset_version: int, locate: Locate = nowhere) -> None:
         _cast_around(node, opset_version, variable, dtype)
 
 
+@functools.cache
 def _named(dtype: ir.DataType) -> str:
     """The type of a tensor, as schemas name it; empty where the dtype is not known."""
     return "" if dtype == ir.DataType.UNDEFINED else f"tensor({dtype.name.lower()})"

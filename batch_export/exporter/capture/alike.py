@@ -8,6 +8,7 @@ tensor stands where is another file's matter (`block_recording.py`).
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -114,6 +115,9 @@ def same(one: Any, other: Any, owner: torch.nn.Module, others: torch.nn.Module, 
         return _path_in(owner, one) is not None and _path_in(owner, one) == _path_in(others, other)
     if isinstance(one, types.MethodType):
         return one.__func__ is other.__func__ and same(one.__self__, other.__self__, owner, others, depth)
+    if depth and isinstance(one, functools.partial):
+        mine, its = ((each.func, each.args, each.keywords, vars(each)) for each in (one, other))
+        return same(mine, its, owner, others, depth)
     if depth and isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(
             same(mine, its, owner, others, depth - 1) for mine, its in zip(one, other, strict=True)

@@ -7,6 +7,7 @@ wrote the same. Sizes are the same symbols in both, so every guard is the same a
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
@@ -48,7 +49,7 @@ class Call:
     key: Hashable
 
 
-@dataclass(slots=True)
+@dataclass
 class Recording:
     """One call's nodes.
 
@@ -82,18 +83,18 @@ class Recording:
     inputs: list[list[Input]] = field(default_factory=list)
     number: int = 0
 
-    @property
+    @functools.cached_property
     def given(self) -> list[torch.fx.Node]:
         """What the nodes read from outside of the block, sizes apart, and the constants: each call has its own."""
         return [*self.outer, *self.constants]
 
-    @property
+    @functools.cached_property
     def results(self) -> list[torch.fx.Node]:
         """The nodes that are read after the call."""
         made = [one for one in self.outputs if isinstance(one, torch.fx.Node)]
         return list(dict.fromkeys([*made, *self.moved.values()]))
 
-    @property
+    @functools.cached_property
     def may_be_one(self) -> bool:
         """Whether one operator's node may stand for all of the nodes."""
         known = all(
@@ -107,7 +108,7 @@ class Recording:
         """Whether one of these weights, by their paths in the block, is a result of the call."""
         return any(isinstance(one, tuple) and one[0] == "weight" and one[1] in weights for one in self.outputs)
 
-    @property
+    @functools.cached_property
     def sizes(self) -> list[torch.fx.Node]:
         """The sizes that the nodes read."""
         read = [one for node in self.nodes for one in node.all_input_nodes if is_size(one)]

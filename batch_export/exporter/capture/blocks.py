@@ -108,7 +108,7 @@ class _Sharing:
             group.reason = group.reason or alike.changed_call(base)  # a forward may register hooks on its way
             if group.reason:
                 raise NotSharedError(group.reason)
-            with self.hidden.unseen() if absent else contextlib.nullcontext():
+            with self._aside(absent):
                 call = block_recording.described_call(args, kwargs, tracer)
                 ties = block_recording.ties(base, call, tracer)
                 key = (id(group), call.key, ties, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
@@ -128,6 +128,12 @@ class _Sharing:
         self.hidden.give(base)
         return self._traced(tracer, base, path, proceed, args, kwargs, call, key, fitting, group, block)
 
+    @contextlib.contextmanager
+    def _aside(self, absent: Mapping[str, str]) -> Iterator[None]:
+        """While open, tensors are looked at without torch's modes, which take their time for each look."""
+        with torch._C.DisableTorchFunction(), self.hidden.unseen() if absent else contextlib.nullcontext():
+            yield
+
     def _copied(
         self,
         recording: block_recording.Recording,
@@ -145,7 +151,7 @@ class _Sharing:
         if whole:
             self.recordings[recording.number] = recording
             self.copies += 1
-        with self.hidden.unseen() if absent else contextlib.nullcontext():
+        with self._aside(absent):
             return block_copies.written(recording, path, base, call, tracer, whole=whole, absent=absent)
 
     def _traced(

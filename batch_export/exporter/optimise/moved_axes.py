@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-import onnx_ir.passes.common as common_passes
 
+from batch_export.exporter.optimise import dead_code
 from batch_export.exporter.optimise.edits import constant, insert, known, only_use, same_sizes
 from batch_export.legalise.nested import graphs_of
 
@@ -24,16 +24,13 @@ Factors = tuple[int, tuple[str, ...]]
 
 def move(model: ir.Model) -> int:
     """Rewrites in place; returns how many chains became shorter."""
-    common_passes.RemoveUnusedNodesPass()(model)  # what nothing reads counts as a reader
+    dead_code.remove_unused_nodes(model)  # what nothing reads counts as a reader
     changes = 0
     for graph in graphs_of(model.graph):
-        for form in (_split_first, _slices_at_once, _split_first, _moved_at_once):
-            changes += sum(form(model, node) for node in list(graph) if _still(node, graph))
+        for root, form in _FORMS:
+            nodes = [node for node in graph if node.op_type == root and node.domain == ""]
+            changes += sum(form(model, node) for node in nodes if node.graph is graph)
     return changes
-
-
-def _still(node: ir.Node, graph: ir.Graph) -> bool:
-    return node.domain == "" and node.graph is graph
 
 
 def _order(node: ir.Node | None) -> list[int] | None:
@@ -136,7 +133,7 @@ def _target(have: Sequence[Any], wanted: Sequence[Any]) -> list[int] | None:
 
 def _split_first(model: ir.Model, node: ir.Node) -> int:
     """Reshape, Transpose and a Reshape that splits axes: a Reshape and a Transpose."""
-    transpose = only_use(node.inputs[0], "Transpose") if node.op_type == "Reshape" else None
+    transpose = only_use(node.inputs[0], "Transpose")
     order = _order(transpose)
     before = None if transpose is None else only_use(transpose.inputs[0], "Reshape")
     if transpose is None or before is None or order is None or before.inputs[0] is None:
@@ -181,7 +178,7 @@ def _put(before: ir.Node, made: ir.Node) -> None:
 
 def _moved_at_once(model: ir.Model, node: ir.Node) -> int:
     """Two Transposes: one, or none."""
-    second, first = _order(node), only_use(node.inputs[0], "Transpose") if node.op_type == "Transpose" else None
+    second, first = _order(node), only_use(node.inputs[0], "Transpose")
     order = _order(first)
     if first is None or order is None or second is None or first.inputs[0] is None:
         return 0
@@ -196,8 +193,6 @@ def _moved_at_once(model: ir.Model, node: ir.Node) -> int:
 
 def _slices_at_once(model: ir.Model, node: ir.Node) -> int:
     """Slices of a first axis that are all split and moved alike: the tensor is, then they are taken."""
-    if not node.outputs or node.op_type != "Transpose":
-        return 0
     data = node.outputs[0]
     shape = data.shape
     chains = [chain for user, index in data.uses() if (chain := _chain(user, index)) is not None]
@@ -274,3 +269,12 @@ def _only_reader(node: ir.Node) -> ir.Node | None:
     if len(uses) != 1 or node.outputs[0].is_graph_output() or uses[0][0].domain:
         return None
     return uses[0][0]
+
+
+_FORMS = (
+    ("Reshape", _split_first),
+    ("Transpose", _slices_at_once),
+    ("Reshape", _split_first),
+    ("Transpose", _moved_at_once),
+)
+"""What is rewritten, in order, and the operator that each form ends or begins with."""

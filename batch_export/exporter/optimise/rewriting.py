@@ -16,6 +16,7 @@ from onnxscript.rewriter import RewriteRule
 
 from batch_export.exporter.graph import metadata, weights
 from batch_export.exporter.optimise import rewrite_rules
+from batch_export.legalise.nested import bodies_of
 
 _FAR = 8
 """Further up than any rule's pattern reaches."""
@@ -100,9 +101,8 @@ def _rewrite_graph(
                 near.update(downstream(made for one in replacement.new_nodes for made in one.outputs))
                 near.update((made, 1) for made in replacement.new_nodes)
             break
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                count += _rewrite_graph(model, attribute.value, index, near)
+        for body in bodies_of(node):
+            count += _rewrite_graph(model, body, index, near)
     return count
 
 

@@ -1,0 +1,50 @@
+"""What nothing reads goes, with outputs and inputs that are left out, as onnx-ir's own pass has it."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
+import pytest
+
+from batch_export.exporter.optimise.dead_code import remove_unused_nodes
+
+CASES = {
+    "a chain that nobody reads": """
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[4] x) => (float[4] y) { a = Sin(x) b = Cos(a) y = Tanh(x) }
+    """,
+    "an output that is left out": """
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[4] x, int64[1] k) => (int64[n] i) { v, i = TopK(x, k) d, m = Dropout(x) }
+    """,
+    "an optional output": """
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[4] x) => (float[4] y) { y, mask = Dropout(x) }
+    """,
+    "a trailing input": """
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[4] x, float low) => (float[4] y) { y = Clip(x, low, ) }
+    """,
+    "in a body, and what only it reads": """
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[4] x, bool c) => (float[4] y) {
+            a = Sin(x)
+            y = If(c) <
+                then_branch = one () => (float[4] t) { t = Neg(x) u = Abs(a) },
+                else_branch = other () => (float[4] e) { e = Abs(x) }
+            >
+        }
+    """,
+    "nothing": """
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[4] x) => (float[4] y) { a = Sin(x) y = Cos(a) }
+    """,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_nothing_reads_goes(case: str) -> None:
+    ours, theirs = (ir.from_onnx_text(CASES[case]) for _ in range(2))
+    changed = remove_unused_nodes(ours)
+    assert changed == common_passes.RemoveUnusedNodesPass()(theirs).modified
+    assert ir.to_proto(ours) == ir.to_proto(theirs)
