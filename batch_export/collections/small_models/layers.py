@@ -44,6 +44,7 @@ def is_count_of_layers(name: str) -> bool:
         "stage_numb_of_layers",
         "num_block_repeats",
         "num_blocks",
+        "block_config",
     ):
         return True
     if name.endswith("layers_per_block"):

@@ -19,6 +19,7 @@ from torch import nn
 from batch_export.collections.small_models.importing import imported
 from batch_export.collections.small_models.spreading import spread
 
+_ANY = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _MAKER = "build_model_with_cfg"
 
 
@@ -58,16 +59,18 @@ def _changed(changes_of: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> It
     """Has timm's modules make classes with changed arguments."""
     original = imported("timm.models._builder").build_model_with_cfg
 
-    def with_changes(model_cls: Callable[..., nn.Module], *rest: Any, **named: Any) -> Any:
+    def with_changes(model_cls: Callable[..., nn.Module], *rest: Any, **settings: Any) -> Any:
         def changed(*given: Any, **arguments: Any) -> nn.Module:
-            bound = inspect.signature(model_cls).bind(*given, **arguments)
+            signature = inspect.signature(model_cls)
+            bound = signature.bind(*given, **arguments)
             bound.apply_defaults()
-            whole = {**bound.arguments, **arguments}
+            named = {k: v for k, v in bound.arguments.items() if signature.parameters[k].kind not in _ANY}
+            whole = {**named, **arguments}
             changes = changes_of(whole)
             kept = {name: value for name, value in whole.items() if name in arguments or name in changes}
             return model_cls(*given, **{name: laid_over(value, changes.get(name)) for name, value in kept.items()})
 
-        return original(changed, *rest, **named)
+        return original(changed, *rest, **settings)
 
     users = [module for name, module in sys.modules.items() if name.startswith("timm.models")]
     users = [module for module in users if getattr(module, _MAKER, None) is original]

@@ -23,6 +23,7 @@ from torch.jit._trace import TracerWarning
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import grad_modes, torchscript, transforms
+from batch_export.exporter.capture.assigned_buffers import assigned_buffers
 from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import is_users
 
@@ -57,7 +58,7 @@ class Assumption:
 def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
         try:
-            with transforms.own_levels(), grad_modes.left_out():
+            with transforms.own_levels(), grad_modes.left_out(), assigned_buffers():
                 program = torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
         except Exception as error:
             if not transforms.failed_in_transform(error):

@@ -88,6 +88,9 @@ class Writes:
         fake = node.meta.get("val")
         if functional == aten.copy.default:
             before = changed.meta["val"]
+            if changed.op == "placeholder" and (after := _assigned(before, node.args[1])) is not None:
+                self.rebind(changed, self._translator.conform(args[1], after, node.name), env, node)
+                return env[changed]
             pairs = [2] if before.is_complex() else []
             content = op.Expand(copying.converted(args[1], env[changed]), [*self._shape_of(before), *pairs])
             result = self._translator.conform(content, before, node.name)
@@ -267,3 +270,15 @@ class Writes:
 def _counting(fake: torch.Tensor) -> torch.Tensor:
     """A fake tensor of its sizes for numbers of elements; to convert one that overlaps itself would fix its sizes."""
     return fake.new_empty(fake.shape, dtype=torch.int64)
+
+
+def _assigned(before: torch.Tensor, source: object) -> torch.Tensor | None:
+    """What a buffer became where forward assigned it anew with a shape that no copy could give it; torch.export writes
+    an assignment as a copy, and a copy's source has the sizes of its destination, or 1.
+    """
+    after = source.meta.get("val") if isinstance(source, torch.fx.Node) else None
+    if not isinstance(after, torch.Tensor):
+        return None
+    pairs = zip(reversed(after.shape), reversed(before.shape), strict=False)
+    grown = any(isinstance(old, int) and (not isinstance(new, int) or new not in (1, old)) for new, old in pairs)
+    return after if grown or after.dim() > before.dim() else None
