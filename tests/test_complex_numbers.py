@@ -227,6 +227,27 @@ def test_products_of_complex_numbers(axes: Any) -> None:
     assert [one.tolist() for one in empty] == [[1, 0], [[1, 0], [1, 0]], []]
 
 
+def test_powers_of_zero_are_nan_for_tensors_and_one_for_the_number() -> None:
+    def powers(z: Tensor) -> tuple[Tensor, ...]:
+        return z**z, z ** torch.zeros(4), 0.0**z, z**0, z ** (z + 0.5), z ** (z - 1)
+
+    z = torch.tensor([0j, 0j, 1 + 2j, complex(float("inf"), 1)])[None].expand(3, 4)
+    for actual, expected in zip(export(powers, (z,))(z), powers(z), strict=True):
+        parts = torch.view_as_real(expected[:, :3]).nan_to_num(7.0, 7.0)
+        torch.testing.assert_close(torch.as_tensor(actual)[:, :3].nan_to_num(7.0, 7.0), parts, rtol=1e-5, atol=1e-5)
+    assert torch.equal(torch.as_tensor(export(powers, (z,))(z)[3]), torch.view_as_real(powers(z)[3]))
+
+
+def test_complex_numbers_are_rolled_along_an_axis_that_may_be_empty() -> None:
+    def rolled(z: Tensor) -> tuple[Tensor, ...]:
+        return z.roll(-2, -2), z.roll((1, 2), (0, 1)), z.roll(3), z.roll(1, -1)
+
+    program = export(rolled, (Z,), dynamic_shapes=({1: "n"},))
+    for z in (Z, Z[:, :0], Z[:, :1], torch.cat([Z, Z], 1)):
+        for actual, expected in zip(program(z), rolled(z), strict=True):
+            torch.testing.assert_close(torch.as_tensor(actual), torch.view_as_real(expected))
+
+
 def test_parts_of_a_conjugate() -> None:
     actual = export(lambda z: (z.conj().imag, z.conj().real, z.conj().imag.neg()), (Z,))(Z)
     for one, expected in zip(actual, (-Z.imag, Z.real, Z.imag), strict=True):

@@ -26,6 +26,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
     "adaptive_maximum": (lambda x: functional.adaptive_max_pool2d(x, (3, 5)), IMAGE),
     "adaptive_maximum_of_all": (lambda x: functional.adaptive_max_pool2d(x, 1), IMAGE),
     "area": (lambda x: functional.interpolate(x, scale_factor=2, mode="area"), IMAGE),
+    "antialiased": (lambda x: functional.interpolate(x, scale_factor=0.45, mode="bicubic", antialias=True), IMAGE),
     "flatten": (lambda x: (x.flatten(1), x.flatten(0, 1), x.flatten(1, 2), x.flatten(2), x.flatten()), IMAGE),
     "repeat_interleave": (lambda x: (x.repeat_interleave(2, 0), x.repeat_interleave(3, -1)), IMAGE),
     "roll": (lambda x: (x.roll(1, 0), x.roll((2, -1), (1, 3)), x.roll(5)), IMAGE),

@@ -301,17 +301,18 @@ def negative(self: ir.Value) -> RecordedValue:
 
 @lowering("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Scalar", "aten::pow.Scalar", "prims::pow", is_complex=True)
 def power(self: ComplexNumber, exponent: ComplexNumber) -> RecordedValue:
-    """exp(w log z); 0 to the power of 0 is 1, to one right of it 0, and to any other infinite or NaN."""
+    """exp(w log z); 0 to a power right of 0 is 0, to any other infinite or NaN; the number 0 as exponent gives 1."""
     like = self if is_pair(self) else exponent
     assert isinstance(like, ir.Value)
+    if not isinstance(exponent, ir.Value) and exponent == 0:
+        return op.Expand(paired(1.0, like), op.Shape(like))
     z, w = _parts(paired(self, like)), _parts(paired(exponent, like))
     zero, one = number(0.0), number(1.0)
     is_zero = op.And(op.Equal(z[0], zero), op.Equal(z[1], zero))
-    is_none = op.And(op.Equal(w[0], zero), op.Equal(w[1], zero))
     safe = op.Where(is_zero, one, z[0]), z[1]
     found = _exp(_times(w, _log(safe)))
-    other = op.Where(op.Greater(w[0], zero), zero, op.Where(is_none, zero, number(math.nan)))
-    real = op.Where(op.Less(w[0], zero), number(math.inf), op.Where(is_none, one, other))
+    other = op.Where(op.Greater(w[0], zero), zero, number(math.nan))
+    real = op.Where(op.Less(w[0], zero), number(math.inf), other)
     return _pairs((op.Where(is_zero, real, found[0]), op.Where(is_zero, other, found[1])), like)
 
 

@@ -117,6 +117,22 @@ def roll(self: ir.Value, shifts: Sequence[Size] | Size, dims: Sequence[int] | in
     return result
 
 
+@lowering("aten::roll", is_complex=True)
+def roll_pairs(self: ir.Value, shifts: Sequence[Size] | Size, dims: Sequence[int] | int = ()) -> RecordedValue:
+    """The same of complex numbers; their two parts are no axis that moves."""
+    listed = [shifts] if isinstance(shifts, (int, ir.Value)) else list(shifts)
+    wanted = [dims] if isinstance(dims, int) else list(dims)
+    count = axes.rank(self) - 1
+    if count == 0:
+        return op.Identity(self)
+    if not wanted:
+        return op.Reshape(_rolled(op.Reshape(self, [-1, 2]), listed[0], 0), op.Shape(self), allowzero=1)
+    result: RecordedValue = op.Identity(self)
+    for shift, dim in zip(listed, wanted, strict=True):
+        result = axes.shaped(_rolled(result, shift, dim % count), self.shape)
+    return result
+
+
 def _rolled(self: ir.Value, shift: Size, position: int) -> RecordedValue:
     length = op.Shape(self, start=position, end=position + 1)
     back = op.Neg(op.Reshape(shift, [1])) if isinstance(shift, ir.Value) else [-shift]

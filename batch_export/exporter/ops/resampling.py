@@ -113,7 +113,14 @@ def _antialiased(
         op.CastLike(_antialiasing(axes.size(self, axis), wanted, scale, align_corners, reach, kernel), self)
         for axis, wanted, scale in zip((2, 3), lengths, scales, strict=True)
     )
-    return op.MatMul(op.MatMul(down, self), op.Transpose(across, perm=[1, 0]))
+    return op.MatMul(_left_product(down, self), op.Transpose(across, perm=[1, 0]))
+
+
+def _left_product(table: ir.Value, images: ir.Value) -> RecordedValue:
+    """A table times every image; runtimes do not repeat a left factor over a batch of 0."""
+    if all(axes.fixed_size(images, axis) for axis in (0, 1)):
+        return op.MatMul(table, images)
+    return op.MatMul(op.Expand(table, op.Concat(op.Shape(images, end=2), op.Shape(table), axis=0)), images)
 
 
 def _antialiased_by(mode: str) -> tuple[Callable[..., RecordedValue], Callable[..., RecordedValue]]:
