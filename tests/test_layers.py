@@ -309,6 +309,8 @@ def outcomes(text: str) -> tuple[release_search.Found, list[str]]:
         ("-?-", None, None, (), 3),
         ("???", None, None, (), 3),
         ("?+?", None, None, (), 3),
+        ("?" * 30 + "++--", "31", "32", (), 13),
+        ("+-" + "?" * 40, "0", "1", (), 13),
     ],
 )
 def test_the_change_is_found_between_two_neighbours(

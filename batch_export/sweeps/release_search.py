@@ -51,7 +51,8 @@ class Found:
 def search(releases: Sequence[str], attempt: Callable[[str], Tried]) -> Found:
     """Tries both ends, then what lies in the middle of what is left, until the change is between two neighbours.
 
-    A release that cannot be tried is left out; at an end the next one inwards takes its place.
+    A release that cannot be tried is left out; at an end the next one inwards takes its place that can, sought in
+    steps that double, then by halves: releases too old for what a cell needs come in a row.
 
     Args:
         releases: oldest first.
@@ -60,13 +61,14 @@ def search(releases: Sequence[str], attempt: Callable[[str], Tried]) -> Found:
     tried: dict[int, Tried] = {}
 
     def good(index: int) -> bool | None:
-        tried[index] = attempt(releases[index])
+        if index not in tried:
+            tried[index] = attempt(releases[index])
         return tried[index].good
 
-    low = next((index for index in range(len(releases)) if good(index) is not None), None)
+    low = _end(range(len(releases)), lambda index: good(index) is not None)
     if low is None:
         return Found(_in_order(tried))
-    high = next((index for index in range(len(releases) - 1, low, -1) if good(index) is not None), None)
+    high = _end(range(len(releases) - 1, low, -1), lambda index: good(index) is not None)
     if high is None or tried[low].good == tried[high].good:
         return Found(_in_order(tried))
     while left := [index for index in range(low + 1, high) if index not in tried]:
@@ -79,6 +81,27 @@ def search(releases: Sequence[str], attempt: Callable[[str], Tried]) -> Found:
         else:
             high = middle
     return Found(_in_order(tried), tried[low], tried[high], tuple(releases[low + 1 : high]))
+
+
+def _end(places: Sequence[int], can: Callable[[int], bool]) -> int | None:
+    """The first of the places, in order, that can be tried, if those before it are alike; None where none can be."""
+    failing, step, asked = -1, 1, set[int]()
+    while failing + 1 < len(places):
+        at = min(failing + step, len(places) - 1)
+        asked.add(at)
+        if can(places[at]):
+            break
+        failing, step = at, 2 * step
+    else:  # what the steps went over
+        return next((place for at, place in enumerate(places) if at not in asked and can(place)), None)
+    working = at
+    while working - failing > 1:
+        middle = (failing + working) // 2
+        if can(places[middle]):
+            working = middle
+        else:
+            failing = middle
+    return places[working]
 
 
 def _off_middle(ends: int, index: int) -> int:
