@@ -71,7 +71,7 @@ def search(releases: Sequence[str], attempt: Callable[[str], Tried]) -> Found:
     high = _end(range(len(releases) - 1, low, -1), lambda index: good(index) is not None)
     if high is None or tried[low].good == tried[high].good:
         return Found(_in_order(tried))
-    while left := [index for index in range(low + 1, high) if index not in tried]:
+    while left := [at for at in range(low + 1, high) if at not in tried or tried[at].good is not None]:
         middle = min(left, key=partial(_off_middle, low + high))
         answer = good(middle)
         if answer is None:
