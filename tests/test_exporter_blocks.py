@@ -242,7 +242,7 @@ TRACED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "sizes by data": (lambda: Stack(*layers(Sized)), "depends on data"),
     "a branch": (lambda: Stack(*layers(Branching)), "has a cond"),
     "a tensor from outside": (Closing, "neither its input nor its weight"),
-    "a global number": (lambda: Stack(*layers(Counting)), "wrote different nodes"),
+    "a global number": (lambda: Stack(*layers(Counting)), "changes while the model runs"),
 }
 
 

@@ -26,6 +26,7 @@ from batch_export.exporter.capture import (
     block_copies,
     block_expansion,
     block_recording,
+    block_state,
     restored_weights,
 )
 from batch_export.exporter.capture.block_recording import NotSharedError
@@ -82,9 +83,29 @@ class _Sharing:
         self._groups = alike.groups(model)
         self.hidden = hidden_weights(model, self._groups) if hides else HiddenWeights()
         self.reads = alike.Reads(model, self._groups)
+        known: dict[tuple[int, int], object] = {}
+        self._settings = {at: block_state.settings(one, known) for at, one in self._members().items()}
+        self._tensors: dict[int, block_state.State] = {}
         self._known: dict[Hashable, list[_Known]] = defaultdict(list)
         self._called: dict[int, int] = defaultdict(int)
         self.blocks: dict[int, Block] = {}
+
+    def _members(self) -> dict[int, torch.nn.Module]:
+        groups = {id(one): one for one in self._groups.values() if not one.reason}.values()
+        return {id(one): one for group in groups for one in group.members.values()}
+
+    def _require_unchanged(self, base: torch.nn.Module) -> None:
+        """Looks whether a block finds what stood there when the blocks were compared, before the capture.
+
+        Raises:
+            NotSharedError: forward, or what it calls, has changed it.
+        """
+        if not self._tensors:
+            self._tensors = {at: block_state.tensors(one) for at, one in self._members().items()}
+        name = block_state.changed(self._settings.get(id(base), {}), block_state.settings(base))
+        name = name or block_state.changed(self._tensors.get(id(base), {}), block_state.tensors(base))
+        if name:
+            raise NotSharedError(f"{name} changes while the model runs")
 
     def call(
         self,
@@ -109,6 +130,7 @@ class _Sharing:
             if group.reason:
                 raise NotSharedError(group.reason)
             with self._aside(absent):
+                self._require_unchanged(base)
                 call = block_recording.described_call(args, kwargs, tracer)
                 ties = block_recording.ties(base, call, tracer)
                 key = (id(group), call.key, ties, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
@@ -190,6 +212,7 @@ class _Sharing:
                 for where, after in tracer.num_calls.items()
                 if where == path or where.startswith(f"{path}.")
             }
+            self._require_unchanged(base)
             read = alike.read_places(base, group, self.reads.noted)
             for known in fitting:
                 known.confirmed = block_agreement.equal(known.recording, recording) and read == known.read

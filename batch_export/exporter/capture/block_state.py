@@ -1,0 +1,120 @@
+"""What a block's forward may read beside its inputs and weights, as it is at one moment: a block that finds anything
+else than another one found, or that leaves anything else behind, cannot be captured by that other one's call.
+
+Arrives: a module, while forward runs or before. Leaves: its state as a value to compare: plain attributes of all its
+modules, lists and objects in them, simple globals of its classes' code, and which tensors stand where.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import deque
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_PLAIN = frozenset(_SIMPLE) - {float, complex}
+_OWN = frozenset(vars(torch.nn.Module())) - {"training"}
+_DEPTH = 3
+
+State = Mapping[tuple[str, str], object]
+"""Path in the block and name -> what stands there."""
+
+
+def settings(block: torch.nn.Module, objects: dict[tuple[int, int], object] | None = None) -> State:
+    """Everything but tensors: also before a capture, when tensors are others than during it.
+
+    Args:
+        block: the module.
+        objects: what is known of objects at this moment, which several blocks may have.
+    """
+    found: dict[tuple[str, str], object] = {}
+    objects = {} if objects is None else objects
+    for path, module in block.named_modules():
+        for name, value in vars(module).items():
+            if name not in _OWN:
+                found[path, name] = _frozen(value, objects, _DEPTH)
+        for name, value in _globals(type(module)):
+            found[path, f"global {name}"] = _frozen(value, objects, _DEPTH)
+    return found
+
+
+def tensors(block: torch.nn.Module) -> State:
+    """Which tensor each buffer and each plain attribute is, while forward runs."""
+    found: dict[tuple[str, str], object] = {}
+    for path, module in block.named_modules():
+        plain = (
+            (name, one) for name, one in vars(module).items() if name not in _OWN and isinstance(one, torch.Tensor)
+        )
+        for name, value in (*module._buffers.items(), *plain):
+            found[path, name] = id(value)
+    return found
+
+
+def changed(before: State, after: State) -> str:
+    """The name of something that is not as it was; empty where all is."""
+    if before == after:
+        return ""
+    places = (place for place in {**before, **after} if before.get(place) != after.get(place))
+    path, name = next(places, ("", ""))
+    return f"{path}.{name}" if path else name
+
+
+def _frozen(value: Any, objects: dict[tuple[int, int], object], depth: int) -> object:
+    kind = value.__class__
+    if kind in _PLAIN:
+        return kind, value
+    if kind is float or kind is complex:
+        return kind, repr(value)  # NaN is NaN, and 0.0 not -0.0
+    if isinstance(value, torch.Tensor):
+        return torch.Tensor
+    if depth and isinstance(value, (list, tuple, deque)):
+        return type(value), tuple(_frozen(one, objects, depth - 1) for one in value)
+    if depth and isinstance(value, dict):
+        return type(value), tuple((repr(key), _frozen(one, objects, depth - 1)) for key, one in value.items())
+    if isinstance(value, (set, frozenset)):
+        return type(value), frozenset(map(repr, value))
+    if isinstance(value, ContextVar):
+        return ContextVar, _frozen(value.get(None), objects, depth)
+    key = (id(value), depth)
+    if key in objects:
+        return objects[key]
+    objects[key] = id(value)
+    inner = getattr(value, "__dict__", None)
+    if (
+        depth
+        and type(inner) is dict
+        and not isinstance(value, (torch.nn.Module, type))
+        and not inspect.isroutine(value)
+    ):
+        listed = tuple((name, _frozen(one, objects, depth - 1)) for name, one in inner.items())
+        objects[key] = id(value), listed
+    return objects[key]
+
+
+def _globals(kind: type) -> list[tuple[str, object]]:
+    """The globals that the methods of a class name and that may change: numbers, texts, lists, context variables."""
+    found: list[tuple[str, object]] = []
+    for name, space in _named(kind):
+        value = space.get(name)
+        if isinstance(value, (*_SIMPLE, list, dict, set, ContextVar)) and name in space:
+            found.append((name, value))
+    return found
+
+
+@functools.cache
+def _named(kind: type) -> tuple[tuple[str, dict[str, Any]], ...]:
+    found: dict[tuple[str, int], tuple[str, dict[str, Any]]] = {}
+    for one in kind.__mro__:
+        if one.__module__.partition(".")[0] in ("torch", "builtins"):
+            continue
+        for method in vars(one).values():
+            code = getattr(inspect.unwrap(method), "__code__", None) if inspect.isroutine(method) else None
+            space = getattr(inspect.unwrap(method), "__globals__", None) if code is not None else None
+            if code is not None and space is not None:
+                found.update({(name, id(space)): (name, space) for name in code.co_names if name in space})
+    return tuple(found.values())
