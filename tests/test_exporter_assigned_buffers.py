@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from batch_export.errors import ExportWarning
 from batch_export.exporter import export
 
 
@@ -89,3 +91,41 @@ def test_the_modules_own_buffers_stay_as_they_were() -> None:
     export(module, (torch.randn(4, 3),))
     for name, one in module.named_buffers():
         assert (id(one), True) == (before[name][0], torch.equal(one, before[name][1])), name
+
+
+@pytest.mark.parametrize(
+    ("assign", "said"),
+    [
+        (
+            lambda module, x: setattr(module, "first", module.second),
+            r"buffer inner\.first is assigned a tensor that is a",
+        ),
+        (
+            lambda module, x: setattr(module, "count", module.count + x.mean()),
+            r"inner\.count is of torch\.int64 and is",
+        ),
+    ],
+)
+def test_an_assignment_that_is_not_followed_is_said(assign: Callable[..., None], said: str) -> None:
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("first", torch.zeros(3))
+            self.register_buffer("second", torch.ones(3))
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            assign(self, x)
+            return x + self.second
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.inner(x)
+            return made
+
+    with pytest.warns(ExportWarning, match=said):
+        export(Outer(), (torch.ones(3),))

@@ -122,3 +122,10 @@ def test_buffers_that_every_layer_assigns_are_all_outputs() -> None:
     made = export(model, (x,))(x)
     assert sorted(made.mutated) == [f"{index}.count" for index in range(5)]
     assert all(float(one) == 1.0 for one in made.mutated.values())
+
+
+def test_an_input_of_the_name_input_keeps_it() -> None:
+    layers = (nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(5))
+    program = export(nn.Sequential(*layers).eval(), (torch.randn(2, 4),)).captured
+    assert program is not None
+    assert [node.name for node in program.program.graph.nodes if node.op == "placeholder"][-1] == "input"

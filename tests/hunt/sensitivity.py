@@ -204,7 +204,7 @@ def _asks_at_a_pole(func: Any, args: Any) -> bool:
 
 def _fills_nothing(func: Any, args: Any) -> bool:
     """torch then takes any index (docs/upstream.md)."""
-    if func._schema.name not in ("aten::index_fill", "aten::index_fill_") or args[0].numel():
+    if func._schema.name.removesuffix("_") not in ("aten::index_fill", "aten::index_add") or args[0].numel():
         return False
     size = args[0].shape[args[1]] if args[0].dim() else 1
     return bool(((args[2] >= size) | (args[2] < -size)).any())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -19,6 +20,17 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn.modules.module import register_module_buffer_registration_hook
 
 _NAME = "register_buffer_assignment_hook"
+_LOST: ContextVar[list[str]] = ContextVar("_LOST")
+
+
+@contextlib.contextmanager
+def lost_assignments() -> Iterator[list[str]]:
+    """Gives a list that has, in the end, what was assigned to buffers in a way that no program follows."""
+    before = _LOST.set([])
+    try:
+        yield _LOST.get()
+    finally:
+        _LOST.reset(before)
 
 
 @contextlib.contextmanager
@@ -52,20 +64,31 @@ class _Inner:
 
     def __init__(self, root: torch.nn.Module) -> None:
         self.own = root._buffers
+        self.paths = {id(one._buffers): path for path, one in root.named_modules()}
         self.inner = {id(one._buffers) for one in root.modules() if one._buffers is not root._buffers}
         self.assigned: dict[torch.fx.Node, torch.fx.Node] = {}
         self.first: dict[tuple[int, str], torch.fx.Node] = {}
         self.hook = register_module_buffer_registration_hook(self.note)
 
     def note(self, module: torch.nn.Module, name: str, buffer: Any) -> None:
+        after, old = _node(buffer), module._buffers.get(name)
+        if id(module._buffers) in self.paths and isinstance(old, torch.Tensor):
+            self._note_lost(f"{self.paths[id(module._buffers)]}.{name}".removeprefix("."), after, old.dtype, buffer)
         if id(module._buffers) not in self.inner:
             return
         key = (id(module._buffers), name)
-        before = self.first.get(key) or _node(module._buffers.get(name))
-        after = _node(buffer)
+        before = self.first.get(key) or _node(old)
         if before is not None and before.op == "placeholder" and after is not None:
             self.first[key] = before
             self.assigned[before] = after
+
+    @staticmethod
+    def _note_lost(where: str, after: torch.fx.Node | None, dtype: torch.dtype, buffer: Any) -> None:
+        """Notes an assignment that a program does not follow."""
+        if after is not None and after.op == "placeholder":
+            _LOST.get([]).append(f"{where} is assigned a tensor that is a buffer, a weight or an input itself")
+        elif isinstance(buffer, torch.Tensor) and buffer.dtype != dtype:
+            _LOST.get([]).append(f"{where} is of {dtype} and is assigned {buffer.dtype}")
 
     def close(self) -> None:
         """Copies each new value to its buffer at the end of the graph."""

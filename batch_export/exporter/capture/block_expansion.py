@@ -168,6 +168,7 @@ def _expanded(program: torch.export.ExportedProgram, known: dict[int, Source]) -
             env[node] = env[node.args[0]][node.args[1]]
         else:
             env[node] = graph.node_copy(node, lambda one: env[one])
+            env[node].name = node.name  # `input` is torch's name of an input, and no new node's
     made = torch.export.ExportedProgram(
         root=program.graph_module,
         graph=graph,

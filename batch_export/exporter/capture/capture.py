@@ -23,6 +23,7 @@ from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import attributes, tied_axes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.assigned_buffers import lost_assignments
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.course import Course
@@ -165,7 +166,8 @@ def _capture(
         strategies = [(name, by_blocks(one) if name == NON_STRICT else one) for name, one in strategies]
     request = Request(module, (arguments, keywords), asked, guards, allow_assumptions)
     course = Course(request, tuple(strategies))
-    with dataclasses_of_tensors.outputs_of(module), attributes.watching(module) as changed, young_only():
+    watching = attributes.watching(module)
+    with dataclasses_of_tensors.outputs_of(module), watching as changed, young_only(), lost_assignments() as lost:
         captured = course.from_examples()
         fixes = [place for guard in captured.guards for place in guard.fixes]
         squeezes = [guard for guard in captured.not_one if guard.narrows]
@@ -179,6 +181,7 @@ def _capture(
             captured = course.from_examples()
             captured.fixed = narrower
     captured.changed_attributes = list(changed)
+    captured.lost_assignments = list(dict.fromkeys(lost))
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
     captured.traced.example_inputs = (arguments, keywords)
     warn(captured)

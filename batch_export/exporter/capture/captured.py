@@ -47,6 +47,7 @@ class Captured:
         fixed: guards because of which axes left to the exporter are fixed.
         blocks: kinds of repeated blocks, and for which of them one's nodes were written again for another.
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
+        lost_assignments: which buffers are assigned what, where the program does not follow it.
         tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
         other_names: a name that the file does not have -> that of the axis which it is in the program.
@@ -60,6 +61,7 @@ class Captured:
     derived_names: dict[str, str] = field(default_factory=dict)
     assumptions: list[Assumption] = field(default_factory=list)
     changed_attributes: list[str] = field(default_factory=list)
+    lost_assignments: list[str] = field(default_factory=list)
     tied: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
     fixed: list[Guard] = field(default_factory=list)
@@ -187,6 +189,13 @@ def warn(captured: Captured) -> None:
                 ExportWarning,
                 stacklevel=users_level(),
             )
+    for lost in captured.lost_assignments:
+        warnings.warn(
+            f"the buffer {lost}: the new values that the file gives may be without it; write to the buffer (copy_), or "
+            "assign a computed tensor of its dtype (clone)",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
     for name in captured.changed_attributes:
         warnings.warn(
             f"forward changes the attribute {name}, which a file cannot: it computes with the value of the first call; "

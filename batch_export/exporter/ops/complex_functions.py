@@ -78,7 +78,8 @@ def _chosen(condition: ir.Value, z: Parts, w: Parts) -> Parts:
 
 def _exp(z: Parts) -> Parts:
     size = op.Exp(z[0])
-    return op.Mul(size, op.Cos(z[1])), op.Mul(size, op.Sin(z[1]))
+    nothing = op.Equal(size, number(0.0))  # in whatever direction
+    return op.Where(nothing, size, op.Mul(size, op.Cos(z[1]))), op.Where(nothing, size, op.Mul(size, op.Sin(z[1])))
 
 
 def _log(z: Parts) -> Parts:
