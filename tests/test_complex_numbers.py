@@ -238,6 +238,13 @@ def test_powers_of_zero_are_nan_for_tensors_and_one_for_the_number() -> None:
     assert torch.equal(torch.as_tensor(export(powers, (z,))(z)[3]), torch.view_as_real(powers(z)[3]))
 
 
+def test_quotients_of_numbers_whose_squares_do_not_fit() -> None:
+    big = torch.tensor([3e25 + 1e25j, 1e-25 - 2e-25j, complex(float("inf"), 1), complex(2, float("-inf")), 5j])
+    for z in (torch.tensor([2e25 - 1e25j]), torch.tensor([1e-24 + 3e-25j]), torch.tensor([0j])):
+        (actual,) = export(lambda z, w: z / w, (z, big))(z, big)
+        torch.testing.assert_close(actual + 0.0, torch.view_as_real(z / big) + 0.0, rtol=1e-5, atol=0.0)
+
+
 def test_complex_numbers_are_rolled_along_an_axis_that_may_be_empty() -> None:
     def rolled(z: Tensor) -> tuple[Tensor, ...]:
         return z.roll(-2, -2), z.roll((1, 2), (0, 1)), z.roll(3), z.roll(1, -1)

@@ -5,6 +5,7 @@ A real operand has no last axis of pairs: adding it to the pairs as it stands wo
 
 from __future__ import annotations
 
+import math
 from typing import TypeGuard
 
 import onnx_ir as ir
@@ -114,9 +115,18 @@ def divide(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
         return op.Div(self, divisor if isinstance(divisor, ir.Value) else op.CastLike(divisor, self))
     left, right = _both(self, other)
     (a, b), (c, d) = ([op.Slice(value, [which], [which + 1], [-1]) for which in (0, 1)] for value in (left, right))
+    larger = op.Max(op.Abs(c), op.Abs(d))  # squares of the parts over this neither overflow nor vanish
+    c, d = (_part_over(one, larger) for one in (c, d))
+    larger = op.Where(op.And(op.IsInf(larger), op.Equal(op.Abs(c), op.Abs(d))), axes.like(math.nan, left), larger)
     size = op.Add(op.Mul(c, c), op.Mul(d, d))
-    real = op.Div(op.Add(op.Mul(a, c), op.Mul(b, d)), size)
-    return op.Concat(real, op.Div(op.Sub(op.Mul(b, c), op.Mul(a, d)), size), axis=-1)
+    real = op.Div(op.Div(op.Add(op.Mul(a, c), op.Mul(b, d)), size), larger)
+    return op.Concat(real, op.Div(op.Div(op.Sub(op.Mul(b, c), op.Mul(a, d)), size), larger), axis=-1)
+
+
+def _part_over(part_of: ir.Value, larger: ir.Value) -> RecordedValue:
+    """A part of a number over its larger one; beside an infinite part a finite one is nothing."""
+    infinite = op.Where(op.IsInf(part_of), op.Sign(part_of), axes.like(0.0, part_of))
+    return op.Where(op.IsInf(larger), infinite, op.Div(part_of, larger))
 
 
 @lowering("aten::where.self", is_complex=True)
