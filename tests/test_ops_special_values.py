@@ -401,6 +401,7 @@ def test_sums_and_means_of_single_zeros_begin_at_zero() -> None:
         "sum": lambda x, image: x.sum(),
         "sum in float64": lambda x, image: x.sum(dtype=torch.float64),
         "mean": lambda x, image: x.mean(),
+        "mean beside a variance": lambda x, image: torch.var_mean(x, 0, correction=0)[1],
         "cross entropy": lambda x, image: F.binary_cross_entropy(x + 1, x + 1),
         "pooled to its own size": lambda x, image: F.adaptive_avg_pool2d(image, (None, 6)),
         "pooled": lambda x, image: F.adaptive_avg_pool2d(image, (2, 6)),

@@ -160,7 +160,7 @@ def _moments(
     wanted = sorted({int(one) % max(count, 1) for one in dim}) if dim is not None and len(dim) else list(range(count))
     if count == 0:
         nan = float("nan") if correction >= 1 else 0.0
-        return op.Add(op.Mul(self, axes.like(0.0, self)), axes.like(nan, self)), op.Identity(self)
+        return op.Add(op.Mul(self, axes.like(0.0, self)), axes.like(nan, self)), axes.from_zero(self)
     keep = mean_over(self, wanted, keepdims=True)
     about = op.Sub(self, keep)
     centred = op.Sub(about, mean_over(about, wanted, keepdims=True))
