@@ -24,9 +24,9 @@ from batch_export.collections.small_models.calling import UndescribedError, firs
 from batch_export.collections.small_models.errors_read import arguments_lacking
 from batch_export.collections.small_models.importing import UnimportableError, imported
 from batch_export.collections.small_models.leaves import Attempt
+from batch_export.collections.small_models.reasons import Reasons
 from batch_export.collections.small_models.shrinking import DEGREES, shrink
 from batch_export.collections.small_models.signatures import Option
-from batch_export.words import class_and_line
 
 TARGET = "batch_export.collections.small_models.building.build"
 _SURELY_SMALL = DEGREES[:2]
@@ -71,24 +71,18 @@ def describe(classes: Classes, name: str) -> dict[str, Any]:
         kind = class_of(classes.module, name)
     except UnimportableError as error:
         raise UndescribedError(str(error)) from error
-    reasons: dict[str, str] = {}
+    reasons = Reasons()
     tried: list[dict[str, Any]] = []
     for degree in DEGREES:
         for known, fills in itertools.product(classes.arguments, (False, True)):
-            try:
+            with reasons.noting(degree):
                 arguments = _arguments(kind, classes, known, degree, fills)
                 if arguments in tried:
                     continue
                 tried.append(arguments)
                 _refuse_large(kind, arguments, degree)
                 return _called(classes, name, kind, arguments, degree)
-            except ImportError as error:
-                first = " ".join(str(error).split()).partition(". ")[0]
-                raise UndescribedError(f"it needs a library that is not installed: {first}") from error
-            except Exception as error:
-                words = " ".join(str(error).split()) if isinstance(error, UndescribedError) else class_and_line(error)
-                reasons.setdefault(words, degree)
-    raise UndescribedError("; ".join(f"{degree}: {reason[:300]}" for reason, degree in reasons.items()))
+    raise reasons.error()
 
 
 def _arguments(

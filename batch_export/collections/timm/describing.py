@@ -16,9 +16,9 @@ from torch import nn
 from batch_export.collections.small_models.calling import UndescribedError, first_taken, refuse_large, written
 from batch_export.collections.small_models.importing import UnimportableError, imported
 from batch_export.collections.small_models.leaves import Attempt, Leaf
+from batch_export.collections.small_models.reasons import Reasons
 from batch_export.collections.timm.building import build, made
 from batch_export.collections.timm.shrinking import DEGREES, IMAGE, changes
-from batch_export.words import class_and_line
 
 TARGET = "batch_export.collections.timm.building.build"
 _CHANNELS = 3
@@ -34,17 +34,11 @@ def describe_named(name: str) -> dict[str, Any]:
         imported("timm")
     except UnimportableError as error:
         raise UndescribedError(str(error)) from error
-    reasons: dict[str, str] = {}
+    reasons = Reasons()
     for degree in DEGREES:
-        try:
+        with reasons.noting(degree):
             return _described(name, degree)
-        except ImportError as error:
-            first = " ".join(str(error).split()).partition(". ")[0]
-            raise UndescribedError(f"it needs a library that is not installed: {first}") from error
-        except Exception as error:
-            words = " ".join(str(error).split()) if isinstance(error, UndescribedError) else class_and_line(error)
-            reasons.setdefault(words, degree)
-    raise UndescribedError("; ".join(f"{degree}: {reason[:300]}" for reason, degree in reasons.items()))
+    raise reasons.error()
 
 
 def _described(name: str, degree: str) -> dict[str, Any]:

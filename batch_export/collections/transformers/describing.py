@@ -26,12 +26,12 @@ from batch_export.collections.small_models.calling import (
 from batch_export.collections.small_models.configs import nested
 from batch_export.collections.small_models.errors_read import settings_said
 from batch_export.collections.small_models.leaves import Attempt
+from batch_export.collections.small_models.reasons import Reasons
 from batch_export.collections.small_models.shrinking import DEGREES, shrink
 from batch_export.collections.transformers import hints
 from batch_export.collections.transformers.building import build, config_of
 from batch_export.collections.transformers.inputs import Guesser
 from batch_export.collections.transformers.names import split
-from batch_export.words import class_and_line
 
 TARGET = "batch_export.collections.transformers.building.build"
 
@@ -48,12 +48,12 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
     """
     import transformers  # lazy: this package is imported by what lists names, too
 
-    reasons: dict[str, str] = {}
+    reasons = Reasons()
     model_type = _own_type(transformers, model_type, architecture)
     default = transformers.CONFIG_MAPPING[model_type]
     said: dict[str, bool] = {}
     for degree in DEGREES:
-        try:
+        with reasons.noting(degree):
             arguments = _arguments(default, model_type, degree)
             try:
                 _refuse_large(transformers, model_type, architecture, {**arguments, **said})
@@ -65,14 +65,7 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
             arguments |= said
             made = _called(transformers, model_type, architecture, arguments)
             return _written(model_type, architecture, arguments, made, degree)
-        except ImportError as error:
-            first = " ".join(str(error).split()).partition(". ")[0]
-            raise UndescribedError(f"it needs a library that is not installed: {first}") from error
-        except Exception as error:
-            reasons.setdefault(
-                " ".join(str(error).split()) if isinstance(error, UndescribedError) else class_and_line(error), degree
-            )
-    raise UndescribedError("; ".join(f"{degree}: {reason[:300]}" for reason, degree in reasons.items()))
+    raise reasons.error()
 
 
 def _own_type(transformers: Any, model_type: str, architecture: str) -> str:
