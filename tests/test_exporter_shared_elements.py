@@ -11,9 +11,9 @@ from exporting import assert_same, eager, export_and_compare
 from torch import Tensor, nn
 from torch.nn import functional
 
-from batch_export.errors import ExportWarning
+from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
-from batch_export.exporter.capture import size_oblivious
+from batch_export.exporter.capture import free_lengths, size_oblivious
 
 
 class Calls(nn.Module):
@@ -168,6 +168,24 @@ def test_a_chain_of_products_of_free_sizes() -> None:
     program = export(chain, given, dynamic_shapes=({0: "n"}, {1: "m"}, {0: "m", 1: "k"}))
     case = torch.randn(1, 3), torch.randn(3, 6), torch.randn(6, 2)
     torch.testing.assert_close(torch.as_tensor(program(*case)[0]), chain(*case))
+
+
+class ChainOfRows(torch.nn.Module):
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        return torch.chain_matmul(x.reshape(-1, 3), weight)
+
+
+def test_a_chain_of_a_quotient_of_free_sizes() -> None:
+    program = export(ChainOfRows(), (torch.randn(4, 4, 3), torch.randn(3, 2)), dynamic_shapes=({2: "n"}, None))
+    for length in (0, 3, 6):
+        case = torch.randn(4, 4, length), torch.randn(3, 2)
+        torch.testing.assert_close(torch.as_tensor(program(*case)[0]), ChainOfRows()(*case))
+
+
+def test_a_decomposition_of_the_program_for_one_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(free_lengths, "_CHAINS", ())
+    with pytest.raises(DynamicShapeError, match="holds for one size only"):
+        export(ChainOfRows(), (torch.randn(4, 4, 3), torch.randn(3, 2)), dynamic_shapes=({2: "n"}, None))
 
 
 def test_differences_along_free_axes() -> None:

@@ -210,7 +210,29 @@ def _fills_nothing(func: Any, args: Any) -> bool:
     return bool(((args[2] >= size) | (args[2] < -size)).any())
 
 
+def _factors_infinities(func: Any, args: Any) -> bool:
+    """What is left of a matrix with infinities once it is factored depends on the order of steps, as inf - inf does."""
+    name = func._schema.name.removeprefix("aten::").removesuffix("_ex")
+    if name not in _FACTORISATIONS:
+        return False
+    return any(_is_tensor(one) and one.is_floating_point() and bool(one.isinf().any()) for one in args)
+
+
+_FACTORISATIONS = frozenset(
+    {
+        "linalg_inv",
+        "_linalg_solve",
+        "linalg_lu_factor",
+        "linalg_lu",
+        "linalg_cholesky",
+        "_linalg_det",
+        "_linalg_slogdet",
+    }
+) | {"linalg_lu_solve", "linalg_solve_triangular", "triangular_solve", "cholesky_solve", "linalg_qr"}
+
+
 _UNDEFINED = (
+    _factors_infinities,
     _fills_nothing,
     _is_given_by_lane,
     _asks_at_a_pole,

@@ -2,8 +2,8 @@
 
 Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp` and `sqrt` give symbolic
 numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps, `tensor_split`, `diff`,
-`vander`, `pad_sequence`, `multi_dot` and norms of matrices of free axes are made of operators that take them. Numbers
-that are plain take the functions' own way.
+`vander`, `pad_sequence`, `multi_dot`, `chain_matmul` and norms of matrices of free axes are made of operators that take
+them. Numbers that are plain take the functions' own way.
 """
 
 from __future__ import annotations
@@ -118,13 +118,10 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
             return _tensor_split(tensor, pieces, dim)
     if func is torch._C._nn.pad_sequence and args and any(_is_free(one, 0) for one in args[0]):
         return _pad_sequence(*args, **given)
-    if (
-        func is torch.linalg.multi_dot
-        and args
-        and not given
-        and any(map(_is_symbol, (size for one in args[0] for size in one.shape)))
-    ):
-        return functools.reduce(torch.matmul, args[0])  # torch asks the sizes which order is quickest
+    if func in _CHAINS and args and not given:
+        factors = args[0] if func is torch.linalg.multi_dot else args
+        if any(map(_is_symbol, (size for one in factors for size in one.shape))):
+            return functools.reduce(torch.matmul, factors)  # torch asks the sizes which order is quickest
     if func in _MEANS and args and args[0].is_complex() and any(map(_is_symbol, args[0].shape)):
         return _complex_mean(*args, **given) if given.keys() <= {"dim", "keepdim"} else None
     if func in free_matrix_norms.MATRIX_NORMS:
@@ -143,6 +140,7 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
     return None
 
 
+_CHAINS = (torch.linalg.multi_dot, torch.chain_matmul)
 _MEANS = (torch.mean, torch.Tensor.mean)
 _DIFFS = (torch.diff, torch.Tensor.diff)
 _SPLITS = (torch.tensor_split, torch.Tensor.tensor_split)

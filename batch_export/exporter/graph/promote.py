@@ -16,8 +16,8 @@ from batch_export.exporter.graph.operators import op
 _FIRST, _FIRST_TWO, _ALL_THREE, _BRANCHES = (0,), (0, 1), (0, 1, 2), (1, 2)
 _CONVERTED: tuple[tuple[tuple[int, ...], str], ...] = (
     # positions, operators                                                         what they are
-    (_FIRST_TWO, "add sub mul rsub div true_divide floor_divide fmod remainder"),  # arithmetic
-    (_FIRST_TWO, "pow atan2 hypot lerp copysign xlogy logaddexp logaddexp2"),
+    (_FIRST_TWO, "add sub subtract mul multiply rsub div divide true_divide floor_divide fmod remainder"),  # arithmetic
+    (_FIRST_TWO, "pow atan2 hypot lerp copysign nextafter xlogy logaddexp logaddexp2"),
     (_FIRST_TWO, "max min maximum minimum clamp_min clamp_max prelu"),  # comparison and choice
     (_FIRST_TWO, "bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__"),  # bits
     (_ALL_THREE, "addcmul addcdiv clamp clip"),
@@ -205,7 +205,26 @@ def _promoted(qualified: str, arguments: Sequence[object], result: ir.DataType |
     if name == "pow" and isinstance(converted[0], ir.Value) and not isinstance(converted[1], ir.Value):
         converted[0] = cast_to(converted[0], result)
         return converted
+    if name in _BY_ANY_NUMBER and result in _HALVES and _is_wider(converted[1], result):
+        result = ir.DataType.FLOAT
     for position in positions:
         if position < len(converted):
             converted[position] = cast_to(converted[position], result)
     return converted
+
+
+_HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+_BY_ANY_NUMBER = frozenset({"mul", "multiply", "div", "divide", "true_divide", "floor_divide"})
+"""Operators in which torch does not round what stands second beside halves: it computes them in float32."""
+_NORMAL_HALVES = (6.104e-5, 65504.0)
+"""Between these magnitudes a number of float16 has all its digits."""
+
+
+def _is_wider(value: object, half: ir.DataType) -> bool:
+    """Whether it is a 0-d tensor of another dtype, or a number far from each of float16, as those beyond its range."""
+    if isinstance(value, (int, float)):
+        smallest, largest = _NORMAL_HALVES
+        return half == ir.DataType.FLOAT16 and value != 0 and not smallest <= abs(value) <= largest
+    if not isinstance(value, ir.Value) or value.shape is None or value.dtype is None:
+        return False
+    return len(value.shape) == 0 and value.dtype != half

@@ -40,7 +40,7 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
     if (str(target), given) in refused:
         raise _holds_once(target, refused[str(target), given])
     guards = len(shape_env.guards)
-    with sizes_put_back(shape_env) as fixed, _numbers_of_sizes() as numbers:
+    with sizes_put_back(shape_env) as fixed, numbers_of_sizes() as numbers:
         yield
     equal = [guard.expr for guard in shape_env.guards[guards:] if isinstance(guard.expr, sympy.Eq)]
     listed = {f"{symbol} = {value}" for symbol, value in fixed.items()} | {str(one) for one in (*equal, *numbers)}
@@ -82,7 +82,7 @@ def _holds_once(target: object, listed: str) -> DecompositionError:
 
 
 @contextlib.contextmanager
-def _numbers_of_sizes() -> Iterator[list[str]]:
+def numbers_of_sizes() -> Iterator[list[str]]:
     """Free sizes that operators written in C++ take for numbers while it is open.
 
     NOTE: by a private method of torch; a torch without it has these sizes unseen.

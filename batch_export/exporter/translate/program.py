@@ -26,7 +26,7 @@ from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate import decompose
 from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
-from batch_export.exporter.translate.free_sizes import sizes_put_back, sizes_stay_free
+from batch_export.exporter.translate.free_sizes import numbers_of_sizes, sizes_put_back, sizes_stay_free
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.exporter.translate.walk import Translator
 from batch_export.exporter.translate.writes import FunctionalisationNeededError
@@ -147,7 +147,7 @@ def decomposed(
     """
     free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}  # not after:
     with sizes_put_back(environment_of(program)):  # torch may fix symbols that both programs share
-        with recurrent_shapes(), quiet(), size_oblivious():
+        with recurrent_shapes(), quiet(), size_oblivious(), numbers_of_sizes() as numbers:
             made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
         for node in made.graph.nodes:
             for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():
@@ -157,6 +157,12 @@ def decomposed(
                     next_step="remove that axis from dynamic_shapes, or give the operators that fix it a translation "
                     "(custom_translation_table)",
                 )
+    if numbers:
+        raise DynamicShapeError(
+            f"torch's decomposition of the program holds for one size only ({', '.join(sorted(set(numbers)))})",
+            next_step="make that axis static, or give the operators that fix it a translation "
+            "(custom_translation_table)",
+        )
     return made
 
 
