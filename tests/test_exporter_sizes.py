@@ -380,6 +380,23 @@ def test_a_table_at_its_native_size_is_captured_by_its_general_branch() -> None:
     assert right_at(program, module, sequences, [(2, 16), (1, 16), (1, 1), (2, 2), (3, 7), (2, 40)]) == 6
 
 
+class Halved(nn.Module):
+    """Patches halved and doubled again, and resized where their number is odd."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        patches = functional.avg_pool2d(image, 14)
+        half = functional.max_pool2d(patches, 2, ceil_mode=True)
+        again = torch.repeat_interleave(torch.repeat_interleave(half, 2, 2), 2, 3)
+        if again.shape != patches.shape:
+            again = functional.interpolate(again, size=patches.shape[2:], mode="bilinear", align_corners=False)
+        return patches + again
+
+
+def test_a_branch_that_multiples_of_the_example_take_too_is_captured_by_its_general_branch() -> None:
+    program = export(Halved(), images(2, 56, 56), dynamic_shapes=({0: "b", 2: "h", 3: "w"},))
+    assert right_at(program, Halved(), images, [(2, 56, 56), (1, 70, 56), (3, 56, 42), (2, 70, 98)]) == 4
+
+
 def lone(x: torch.Tensor) -> torch.Tensor:
     pieces = x.chunk(2)  # this line gives one piece at one row
     return torch.cat(pieces[::-1])

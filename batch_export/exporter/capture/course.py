@@ -61,7 +61,7 @@ class Course:
 
     def _from_others(self, examples: Examples) -> Iterator[Captured]:
         """Programs captured from examples of other sizes that hold for all sizes, the given ones among them."""
-        for inputs in examples.others():
+        for inputs in examples.others(self.request.not_held):
             with contextlib.suppress(CaptureError, DynamicShapeError):
                 captured = self._from(inputs, [one for one in self.strategies if one[0] not in ASSUMING])
                 if not captured.harmful and captured.free_axes() >= len(self.request.asked.axes):

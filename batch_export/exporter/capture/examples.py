@@ -9,7 +9,7 @@ example.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch.utils import _pytree as pytree
@@ -87,12 +87,22 @@ class Examples:
             for growth in dict.fromkeys((sum(growths.values()), *growths.values())):
                 yield from ({**sizes, axis: size + growth} for axis, size in rest.items())
 
-    def others(self) -> Iterator[Inputs]:
-        """Examples of other sizes that the model takes, a few."""
-        count = 0
+    def others(self, wanted: Sequence[Sizes] = ()) -> Iterator[Inputs]:
+        """Examples of other sizes that the model takes, a few of either kind.
+
+        Args:
+            wanted: sizes to try behind those that are made of the first example's; it may grow meanwhile.
+        """
         start = {axis: max(2, size) for axis, size in {**self.given, **self._roots}.items()}
-        for step in _OTHERS if start else ():
-            made = self._at({axis: step(size) for axis, size in start.items()})
+        made = ({axis: step(size) for axis, size in start.items()} for step in _OTHERS if start)
+        yield from self._taken(made)
+        yield from self._taken({**self.given, **sizes} for sizes in list(wanted))
+
+    def _taken(self, several: Iterable[Sizes]) -> Iterator[Inputs]:
+        """The first of several sizes at which the model takes inputs."""
+        count = 0
+        for sizes in several:
+            made = self._at(sizes)
             if made is not None and not refusal(self._module, *made):
                 yield made
                 count += 1

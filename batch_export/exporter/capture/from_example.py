@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
@@ -65,6 +65,7 @@ class Request:
         asked: which axes are to be free.
         guards: what becomes of a program that holds for some sizes only.
         allow_assumptions: whether it may take something about the data for granted.
+        not_held: sizes of the axes at which a program captured so far was seen not to do what the model does.
     """
 
     module: torch.nn.Module
@@ -72,6 +73,7 @@ class Request:
     asked: shapes.DynamicShapes
     guards: GuardMode
     allow_assumptions: bool
+    not_held: list[dict[str, int]] = field(default_factory=list)
 
 
 def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> Captured:
@@ -116,7 +118,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                 continue
         attempts.append(Attempt(name, time.perf_counter() - begun))
         try:
-            called = Called(module, inputs, request.given, takes_sides=not is_oblivious)
+            called = Called(module, inputs, request.given, not is_oblivious, request.not_held)
             captured = finished(program, asked, list(attempts), request.guards, called)
             captured.blocks = getattr(program, "_blocks", [])
         except DynamicShapeError as error:
@@ -213,12 +215,17 @@ def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A model, the inputs that it was captured from, those that its caller gave, and whether 0 and 1 are not free."""
+    """A model, the inputs that it was captured from, those that its caller gave, and whether 0 and 1 are not free.
+
+    Attributes:
+        not_held: gets the sizes at which the program was seen not to do what the model does.
+    """
 
     module: torch.nn.Module
     inputs: Inputs
     given: Inputs
-    takes_sides: bool = False
+    takes_sides: bool
+    not_held: list[dict[str, int]]
 
 
 def finished(
@@ -240,6 +247,7 @@ def finished(
             captured.guards = [*captured.guards, *sides_taken(program, symbols)]
         trials = Trials(program, symbols, called.module, *called.inputs)
         judge(captured, trials)
+        called.not_held.extend(trials.not_held())
         if called.inputs is not called.given and not is_fake(called.module, *called.given):
             hold_against_given(captured, asked, trials.beside(*called.given))
     refused = {"warn": captured.harmful, "error": captured.restrictions, "allow": []}[mode]

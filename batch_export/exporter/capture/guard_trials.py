@@ -156,6 +156,20 @@ class Trials:
                 failing = min(failing, elements)
         return list({self._key(point): (point, trial) for point, trial in found}.values())
 
+    def not_held(self) -> list[dict[str, int]]:
+        """The sizes of the axes at which the program does not do what the model does.
+
+        Those come first that are not smaller than the example's (a size of 1 is a case of its own), then few elements.
+        """
+        found = [
+            dict(sizes)
+            for sizes, trial in self._known.items()
+            if trial.outcome in (Outcome.DIFFERS, Outcome.FAILS) and all(size > 0 for _, size in sizes)
+        ]
+        example = self.resizing.example
+        found.sort(key=lambda at: (sum(at[name] < example[name] for name in at), self.resizing.elements(at)))
+        return [{self._symbols.text(name): size for name, size in sizes.items()} for sizes in found]
+
     def _key(self, point: Point) -> tuple[tuple[str, int], ...]:
         return tuple(sorted({**self.resizing.example, **point}.items()))
 
