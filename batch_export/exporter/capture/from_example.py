@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -101,13 +101,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         begun = time.perf_counter()
         with observing() as seen:
             try:
-                mode = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()
-                lengths = free_lengths() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
-                scans = free_scans() if name == NON_STRICT and asked.axes else contextlib.nullcontext()
-                checks = assertions_on_data() if name == NON_STRICT else contextlib.nullcontext()
-                data = data_functions() if name == NON_STRICT else contextlib.nullcontext()
-                with mode as is_oblivious, lengths, scans, checks, data, known_constants(), masks_of_one():
-                    program = _run_again(name, strategy, module, args, kwargs, asked.torch_form)
+                program, is_oblivious = _by(name, strategy, module, args, kwargs, asked)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 fixed = fixed_axis(error, seen, asked)
@@ -144,6 +138,42 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
     if held is not None:
         return held.result()
     raise not_captured(attempts) from attempts[0].exception
+
+
+def _by(
+    name: str,
+    strategy: Callable[..., Any],
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    asked: shapes.DynamicShapes,
+) -> tuple[torch.export.ExportedProgram, bool]:
+    """One strategy's program, and whether torch took no side on sizes of 0 and 1.
+
+    Where torch does not get through without (`min(1, n)` rows beside n), it is captured once more with sides taken.
+    """
+    is_first = name == NON_STRICT
+
+    @contextlib.contextmanager
+    def contexts(sides: contextlib.AbstractContextManager[bool]) -> Iterator[bool]:
+        lengths = free_lengths() if is_first and asked.axes else contextlib.nullcontext()
+        scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
+        checks = assertions_on_data() if is_first else contextlib.nullcontext()
+        data = data_functions() if is_first else contextlib.nullcontext()
+        with sides as is_oblivious, lengths, scans, checks, data, known_constants(), masks_of_one():
+            yield is_oblivious
+
+    try:
+        with contexts(contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()) as is_oblivious:
+            return _run_again(name, strategy, module, args, kwargs, asked.torch_form), is_oblivious
+    except Exception as error:
+        if not is_first or not asked.axes or decision_on_data(error) is not None or "Constraints" in str(error):
+            raise
+        try:
+            with contexts(contextlib.nullcontext(False)):
+                return _run_again(name, strategy, module, args, kwargs, asked.torch_form), False
+        except Exception:
+            raise error from error.__cause__
 
 
 @dataclass(slots=True)
