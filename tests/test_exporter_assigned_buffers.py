@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from batch_export.errors import ExportWarning
+from batch_export.errors import CaptureError, ExportWarning, TranslationError
 from batch_export.exporter import export
 
 
@@ -129,3 +129,95 @@ def test_an_assignment_that_is_not_followed_is_said(assign: Callable[..., None],
 
     with pytest.warns(ExportWarning, match=said):
         export(Outer(), (torch.ones(3),))
+
+
+class Empty(nn.Module):
+    """Has a buffer without a tensor in front of one with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", None)
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.cache = x * 2
+        self.count = self.count + 1
+        return self.cache + self.count
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["outermost", "within"])
+def test_a_buffer_without_a_tensor_stays_without_and_is_said(within: bool) -> None:
+    module = Within(Empty()) if within else Empty()
+    x = torch.ones(2, 3)
+    with pytest.warns(ExportWarning, match=r"changes the attribute (inner\.0\.)?cache"):
+        program = export(module, (x,), verify=True)
+    assert dict(module.named_buffers()).keys() == {f"{'inner.0.' if within else ''}count"}
+    found = program(x)
+    torch.testing.assert_close(found[0], torch.full((2, 3), 3.0))
+    assert {name: one.tolist() for name, one in found.mutated.items()} == {
+        f"{'inner.0.' if within else ''}count": [1.0, 1.0, 1.0]
+    }
+
+
+class Adding(nn.Module):
+    def __init__(self, state: torch.Tensor, assigns: bool = True) -> None:
+        super().__init__()
+        self.assigns = assigns
+        self.register_buffer("state", state)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.assigns:
+            self.state = self.state + x
+        return self.state * 2
+
+
+def test_two_buffers_that_are_one_tensor_and_both_assigned_are_refused_with_names_and_line() -> None:
+    shared = torch.zeros(3)
+    said = r"the buffers inner\.0\.state and inner\.1\.state are one tensor.* \(at .*assigned_buffers\.py:\d+\)"
+    with pytest.raises(CaptureError, match=said):
+        export(Within(Adding(shared), Adding(shared)), (torch.ones(3),))
+
+
+def test_one_of_two_buffers_that_are_one_tensor_is_not_the_others_output() -> None:
+    shared = torch.zeros(3)
+    with pytest.warns(ExportWarning, match=r"buffer inner\.0\.state is one tensor with inner\.1\.state"):
+        program = export(Within(Adding(shared), Adding(shared, assigns=False)), (torch.ones(3),))
+    assert len(program.model.graph.outputs) == 1
+    torch.testing.assert_close(program(torch.ones(3))[0], torch.zeros(3))
+
+
+def test_buffers_that_change_places_are_not_one_tensor() -> None:
+    class Swapping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("a", torch.zeros(3))
+            self.register_buffer("b", torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.a, self.b = self.b, self.a
+            return x + self.a
+
+    with pytest.warns(ExportWarning) as heard:
+        program = export(Swapping(), (torch.ones(3),), verify=True)
+    assert all("is assigned a tensor that is a buffer" in str(one.message) for one in heard)
+    torch.testing.assert_close(program(torch.ones(3))[0], torch.full((3,), 2.0))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda module, x: module.count.set_(x * 2), lambda module, x: setattr(module.count, "data", x * 2)],
+    ids=["set_", "data"],
+)
+def test_a_buffer_that_gets_anothers_memory_is_refused_in_one_sentence(write: Callable[..., object]) -> None:
+    class Moving(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            write(self, x)
+            return x + self.count
+
+    said = r"gives `b_count` the memory of another tensor .*assigned_buffers\.py:\d+\)\. Next step: write the numbers"
+    with pytest.raises(TranslationError, match=said):
+        export(Moving(), (torch.ones(3),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -151,6 +152,35 @@ def test_verification_sees_what_is_wrong_at_another_size_only() -> None:
         return given.relu()
 
     assert verify_other_size(program, limited, (x,), {}) == []
+
+
+@pytest.mark.parametrize("operator", [torch.linalg.cholesky, torch.linalg.cholesky_ex])
+@pytest.mark.parametrize("axes", [("b", None), (None, "n"), ("b", "n")])
+def test_verification_at_other_sizes_takes_inputs_that_the_model_takes(
+    operator: Callable[[torch.Tensor], Any], axes: tuple[str | None, str | None], tmp_path: Path
+) -> None:
+    x = torch.rand(2, 4, 4, generator=torch.Generator().manual_seed(0))
+    x = x @ x.mT + torch.eye(4)
+    shapes = ({0: axes[0], 1: axes[1], 2: axes[1]},)
+    export(lambda x: operator(x), (x,), dynamic_shapes=shapes, verify=True, report=True, artifacts_dir=tmp_path)
+    text = next(tmp_path.glob("*.md")).read_text()
+    assert "Compared at the example inputs." in text
+    sizes = [f"{axis}={size}" for axis, size in zip(axes, (1, 3), strict=True) if axis]
+    assert f"Compared at {', '.join(sizes)}, with elements of the example." in text
+
+
+def test_verification_says_that_no_other_size_was_compared() -> None:
+    def limited(given: torch.Tensor) -> torch.Tensor:
+        if given.shape[0] != 3:
+            raise ValueError("three rows only")
+        return given.relu()
+
+    model, x, told = torch.nn.ReLU(), torch.rand(3, 4), list[str]()
+    program = export(model, (x,), dynamic_shapes=({0: "batch"},))
+    assert verify_other_size(program, limited, (x,), {}, told) == []
+    assert told[0].startswith("no other size: the model refused batch=4; batch=5")
+    assert verify_other_size(program, model, (x,), {}, told)
+    assert told[1] == "batch=4, with random numbers in its range"
 
 
 def test_a_file_that_does_not_run_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:

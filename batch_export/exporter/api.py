@@ -227,7 +227,10 @@ def export(
                 _refuse_fake(program)
                 journal.verification = verification.verify_program(program, model, arguments, keywords)
                 verification.require(journal.verification)
-                journal.verification += verification.verify_other_size(program, model, arguments, keywords)
+                journal.compared_at.append("the example inputs")
+                journal.verification += verification.verify_other_size(
+                    program, model, arguments, keywords, journal.compared_at
+                )
         if profile:
             artifacts.write_profile(program, folder)
     except OnnxExporterError as error:

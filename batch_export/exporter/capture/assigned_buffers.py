@@ -1,8 +1,9 @@
-"""During capture, a buffer of an inner module that forward assigns anew is as good as one that it writes to.
+"""During capture, a buffer that forward assigns anew is as good as one that it writes to.
 
 torch.export follows an assignment (`self.places = new`) to the outermost module's own buffers and loses one to those of
-the modules within it: their program gives out the right numbers and does not say that the buffer has changed. In here
-these are followed, too: at the program's end the new value is copied to the buffer, as torch does for the outermost.
+the modules within it: their program gives out the right numbers and does not say that the buffer has changed. Of the
+outermost it takes another input for the buffer where some buffer has no tensor or has two names. In here all are
+followed: at the program's end the new value is copied to the buffer, as torch does for the outermost.
 """
 
 from __future__ import annotations
@@ -19,8 +20,22 @@ from torch.export import _trace as torchs
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn.modules.module import register_module_buffer_registration_hook
 
+from batch_export.exporter.capture.guard_sources import running_line
+
 _NAME = "register_buffer_assignment_hook"
 _LOST: ContextVar[list[str]] = ContextVar("_LOST")
+
+
+class SharedBufferError(RuntimeError):
+    """Two modules have one tensor as their buffers, and forward gives each of them a tensor of its own.
+
+    Attributes:
+        source: `file:line` of the second assignment.
+    """
+
+    def __init__(self, message: str, source: str) -> None:
+        super().__init__(message)
+        self.source = source
 
 
 @contextlib.contextmanager
@@ -40,57 +55,70 @@ def assigned_buffers() -> Iterator[None]:
     if theirs is None:
         yield
         return
-    setattr(torchs, _NAME, lambda root, found: _Both(theirs(root, found), _Inner(root)))
+    setattr(torchs, _NAME, lambda root, found: _Assigned(root))  # torch reads `found`, which stays empty
     try:
         yield
     finally:
         setattr(torchs, _NAME, theirs)
 
 
-class _Both:
-    """torch's own hook and ours, which torch removes once the graph is there and before it reads it."""
+class _Assigned:
+    """Notes which node each buffer was before its first assignment, and which after its last.
 
-    def __init__(self, theirs: Any, inner: _Inner) -> None:
-        self.theirs = theirs
-        self.inner = inner
-
-    def remove(self) -> None:
-        self.theirs.remove()
-        self.inner.close()
-
-
-class _Inner:
-    """Notes which node each inner module's buffer was before its first assignment, and which after its last."""
+    torch removes it, as a hook, once the graph is there and before it reads it.
+    """
 
     def __init__(self, root: torch.nn.Module) -> None:
-        self.own = root._buffers
+        self.root = root
         self.paths = {id(one._buffers): path for path, one in root.named_modules()}
-        self.inner = {id(one._buffers) for one in root.modules() if one._buffers is not root._buffers}
+        self.owners: dict[torch.fx.Node, str] = {}
+        self.twins: dict[tuple[int, str], str] = {}
+        self.before: dict[str, torch.Tensor] = {}
         self.assigned: dict[torch.fx.Node, torch.fx.Node] = {}
         self.first: dict[tuple[int, str], torch.fx.Node] = {}
         self.hook = register_module_buffer_registration_hook(self.note)
 
     def note(self, module: torch.nn.Module, name: str, buffer: Any) -> None:
         after, old = _node(buffer), module._buffers.get(name)
-        if id(module._buffers) in self.paths and isinstance(old, torch.Tensor):
-            self._note_lost(f"{self.paths[id(module._buffers)]}.{name}".removeprefix("."), after, old.dtype, buffer)
-        if id(module._buffers) not in self.inner:
+        if id(module._buffers) not in self.paths:
             return
+        if not self.before:  # the first assignment: nothing has changed
+            self.before = dict(self.root.named_buffers(remove_duplicate=False))
+        where = f"{self.paths[id(module._buffers)]}.{name}".removeprefix(".")
+        if isinstance(old, torch.Tensor):
+            self._note_lost(where, after, old.dtype, buffer)
         key = (id(module._buffers), name)
         before = self.first.get(key) or _node(old)
         if before is not None and before.op == "placeholder" and after is not None:
+            other = self.owners.setdefault(before, where)
+            if other != where:
+                line = running_line()
+                raise SharedBufferError(f"the buffers {other} and {where} are one tensor, and each is assigned", line)
             self.first[key] = before
+            if key not in self.twins:
+                self.twins[key] = self._twin(where)
+            if self.twins[key]:
+                _LOST.get([]).append(f"{where} is one tensor with {self.twins[key]} and is assigned another one")
+                return
             self.assigned[before] = after
+
+    def _twin(self, where: str) -> str:
+        """The other buffer that is the same tensor before forward, empty where there is none."""
+        return next(
+            (other for other, held in self.before.items() if other != where and held is self.before.get(where)), ""
+        )
 
     @staticmethod
     def _note_lost(where: str, after: torch.fx.Node | None, dtype: torch.dtype, buffer: Any) -> None:
         """Notes an assignment that a program does not follow."""
         if after is not None and after.op == "placeholder":
             _LOST.get([]).append(f"{where} is assigned a tensor that is a buffer, a weight or an input itself")
+        elif buffer is None:
+            _LOST.get([]).append(f"{where} is assigned None")
         elif isinstance(buffer, torch.Tensor) and buffer.dtype != dtype:
             _LOST.get([]).append(f"{where} is of {dtype} and is assigned {buffer.dtype}")
 
-    def close(self) -> None:
+    def remove(self) -> None:
         """Copies each new value to its buffer at the end of the graph."""
         self.hook.remove()
         for before, after in self.assigned.items():

@@ -1,8 +1,8 @@
 """Plain attributes that forward changes: a file has no memory, so it computes for ever what the first call computes.
 
 Arrives: a module, while a strategy captures it. Leaves: the dotted names of attributes (tensors that are not buffers,
-numbers, lists, dicts) that were other ones after forward, and the module with the attributes and the hooks that it had
-before.
+numbers, lists, dicts), submodules and buffers without a tensor that were other ones after forward. Putting them back is
+`kept_state.py`'s business.
 """
 
 from __future__ import annotations
@@ -10,31 +10,78 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any, Final
 
 import torch
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from batch_export.exporter.capture.block_state import globals_of
+from batch_export.exporter.capture.kept_contents import class_values, held_by_hooks, object_values
 
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
-_HOOKS = tuple(sorted(name for name in _OF_EVERY_MODULE if "hooks" in name))
 _DEPTH = 3
 """Containers in containers are compared down to here."""
+_MISSING: Final = object()
+"""In place of what is not there."""
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, dict[str, object]]:
+    """By path, what a module has itself, its classes' values, its submodules, and what its hooks keep."""
     return {
-        path: {name: value for name, value in vars(one).items() if name not in _OF_EVERY_MODULE}
+        path: {**_of_globals(type(one)), **class_values(type(one)), **_plain(one), **one._modules, **_of_hooks(one)}
         for path, one in module.named_modules()
     }
 
 
-def _frozen(value: object, depth: int = _DEPTH) -> object:
-    """What a container holds now; other values are themselves."""
+def _plain(module: torch.nn.Module) -> dict[str, object]:
+    return {name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
+
+
+def _of_hooks(module: torch.nn.Module) -> dict[str, object]:
+    found = {getattr(hook, "__name__", type(hook).__name__): held for hook, held in held_by_hooks(module)}
+    hooks = [hook for hook, _ in held_by_hooks(module)]
+    return {"hooks of forward": hooks, **{f"hook {name}": held for name, held in found.items() if held}}
+
+
+def _of_globals(kind: type) -> dict[str, object]:
+    """Numbers and lists: a dict may well be a cache, and a truth value says that something was said."""
+    found = globals_of(kind)
+    numbers = {name: one for name, one in found if isinstance(one, (int, float, complex, list))}
+    return {f"global {name}": one for name, one in numbers.items() if not isinstance(one, bool)}
+
+
+def _named_tensors(module: torch.nn.Module) -> dict[str, set[str]]:
+    """By path, the names of buffers and parameters that have a tensor: which one it is, a capture changes itself."""
+    return {
+        path: {name for name, held in (*one._buffers.items(), *one._parameters.items()) if held is not None}
+        for path, one in module.named_modules()
+    }
+
+
+def _frozen(value: object, known: dict[tuple[int, int], object], depth: int = _DEPTH) -> object:
+    """What a container or an object holds now; other values are themselves.
+
+    Args:
+        value: anything.
+        known: what was found of objects at this moment, which many modules may have.
+        depth: how far to look.
+    """
     if depth and isinstance(value, (list, tuple)):
-        return [_frozen(item, depth - 1) for item in value]
+        return [_frozen(item, known, depth - 1) for item in value]
+    if isinstance(value, set):
+        return set(value)
     if depth and isinstance(value, dict):
-        return {key: _frozen(item, depth - 1) for key, item in value.items()}
-    return value
+        return {key: _frozen(item, known, depth - 1) for key, item in value.items()}
+    inner = object_values(value) if depth else None
+    if inner is None:
+        return value
+    if (id(value), depth) not in known:
+        known[id(value), depth] = value  # while it is looked into: it may hold itself
+        found: dict[object, object] = {_frozen: type(value)}
+        known[id(value), depth] = found | {k: _frozen(v, known, depth - 1) for k, v in inner.items()}
+    return known[id(value), depth]
 
 
 def _equal(before: object, after: object) -> bool:
@@ -44,6 +91,8 @@ def _equal(before: object, after: object) -> bool:
         return len(before) == len(after) and all(map(_equal, before, after))
     if isinstance(before, dict) and isinstance(after, dict):
         return before.keys() == after.keys() and all(_equal(before[key], after[key]) for key in before)
+    if isinstance(before, set) and isinstance(after, set):
+        return before == after
     simple = (bool, int, float, complex, str, bytes, type(None))
     return type(before) is type(after) and isinstance(before, simple) and before == after
 
@@ -53,42 +102,85 @@ def _is_remembered(module: torch.nn.Module, name: str) -> bool:
     if isinstance(getattr(type(module), name, None), functools.cached_property):
         return True
     classes = [one for one in type(module).__mro__ if one is not torch.nn.Module]
-    return name.startswith("_") and any(one.__module__.startswith("torch.nn.") for one in classes)
+    if name.startswith("_") and any(one.__module__.startswith("torch.nn.") for one in classes):
+        return True
+    hooks = module._forward_pre_hooks.values()  # torch's older weight_norm and spectral_norm compute it in each call
+    own = [one for one in hooks if type(one).__module__.startswith("torch.nn.")]
+    return name in {getattr(one, key, None) for one in own for key in ("name", "_tensor_name")}
 
 
-def _changed(module: torch.nn.Module, before: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
-    missing = object()
-    for path, now in _attributes(module).items():
-        earlier = before.get(path, {})
-        owner = module.get_submodule(path)
-        for name in dict.fromkeys((*earlier, *now)):
-            old, new = earlier.get(name, missing), now.get(name, missing)
-            if not _equal(old, _frozen(new)) and not _is_remembered(owner, name):
+class _Before:
+    """What a module held before forward."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        known: dict[tuple[int, int], object] = {}
+        self._modules = dict(module.named_modules())
+        self._attributes = {
+            path: {k: _frozen(v, known) for k, v in found.items()} for path, found in _attributes(module).items()
+        }
+        self._tensors = _named_tensors(module)
+
+    def changed(self) -> Iterator[str]:
+        """The dotted names of what is another one now."""
+        known: dict[tuple[int, int], object] = {}
+        tensors = _named_tensors(self._module)
+        for path, now in _attributes(self._module).items():
+            owner = self._module.get_submodule(path)
+            if owner is not self._modules.get(path):  # a module that is new itself
+                continue
+            earlier = self._attributes[path]
+            for name in dict.fromkeys((*earlier, *now)):
+                old, new = earlier.get(name, _MISSING), now.get(name, _MISSING)
+                if not _equal(old, _frozen(new, known)) and not _is_remembered(owner, name):
+                    yield f"{path}.{name}" if path else name
+            for name in sorted(tensors[path] - self._tensors[path] - earlier.keys()):
                 yield f"{path}.{name}" if path else name
 
+    def noting(self, changed: list[str]) -> Callable[[torch.nn.Module, str, object], None]:
+        """What notes that forward gives a module another parameter, which a capture does as well, by another way."""
+        paths = {id(one): path for path, one in self._modules.items()}
 
-def _forget_new(module: torch.nn.Module, before: Mapping[str, Mapping[str, object]]) -> None:
-    """Takes away what forward added: during capture these are tensors without content."""
-    for path, one in module.named_modules():
-        for name in [name for name in vars(one) if name not in _OF_EVERY_MODULE]:
-            if path in before and name not in before[path] and not _is_remembered(one, name):
-                delattr(one, name)
+        def note(module: torch.nn.Module, name: str, _: object) -> None:
+            if id(module) in paths:
+                changed.append(f"{paths[id(module)]}.{name}".removeprefix("."))
 
-
-def _hooks(module: torch.nn.Module) -> dict[str, dict[str, set[Hashable]]]:
-    """By module and kind of hook, the keys of the hooks that it has."""
-    return {
-        path: {kind: set(found) for kind in _HOOKS if isinstance(found := vars(one).get(kind), dict)}
-        for path, one in module.named_modules()
-    }
+        return note
 
 
-def _unhook_new(module: torch.nn.Module, before: Mapping[str, Mapping[str, set[Hashable]]]) -> None:
-    """Takes away the hooks that forward registered: the attributes go by which it would know that they are there."""
-    for path, kinds in _hooks(module).items():
-        for kind, keys in kinds.items():
-            for key in keys - before.get(path, {}).get(kind, keys):
-                del vars(module.get_submodule(path))[kind][key]
+def holders(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> list[str]:
+    """The dotted names of attributes in whose lists, dicts or objects some tensors are."""
+    wanted = {id(one) for one in tensors}
+    known: dict[tuple[int, int], object] = {}
+    return [
+        f"{path}.{name}".removeprefix(".")
+        for path, found in (_attributes(module).items() if wanted else ())
+        for name, value in found.items()
+        if wanted.intersection(map(id, _leaves(_frozen(value, known))))
+    ]
+
+
+def _leaves(frozen: object, depth: int = _DEPTH) -> Iterator[object]:
+    inner = frozen.values() if isinstance(frozen, dict) else frozen if isinstance(frozen, list) else None
+    if inner is None or not depth:
+        yield frozen
+        return
+    for one in inner:
+        yield from _leaves(one, depth - 1)
+
+
+_NOTE: ContextVar[Callable[[], None]] = ContextVar("_NOTE")
+
+
+@contextlib.contextmanager
+def noted() -> Iterator[None]:
+    """Has forward's changes noted when it is left; whoever puts them back stands round it."""
+    try:
+        yield
+    finally:
+        note = _NOTE.get(None)
+        if note is not None:
+            note()
 
 
 @contextlib.contextmanager
@@ -99,8 +191,7 @@ def watching(module: torch.nn.Module) -> Iterator[list[str]]:
     without that function only what torch leaves behind is seen.
     """
     changed: list[str] = []
-    before = {path: {k: _frozen(v) for k, v in found.items()} for path, found in _attributes(module).items()}
-    hooked = _hooks(module)
+    before = _Before(module)
     trace: Any = importlib.import_module("torch.export._trace")
     original: Callable[..., Any] | None = getattr(trace, "_detect_attribute_assignment", None)
 
@@ -112,16 +203,17 @@ def watching(module: torch.nn.Module) -> Iterator[list[str]]:
                 yield
             finally:
                 if traced is module:
-                    changed.extend(_changed(module, before))
+                    changed.extend(before.changed())
 
     if original is not None:
         trace._detect_attribute_assignment = noticing
+    hook = register_module_parameter_registration_hook(before.noting(changed))
+    earlier = _NOTE.set(lambda: changed.extend(before.changed()))
     try:
         yield changed
     finally:
+        _NOTE.reset(earlier)
+        hook.remove()
         if original is not None:
             trace._detect_attribute_assignment = original
-        changed.extend(_changed(module, before))
         changed[:] = dict.fromkeys(changed)
-        _forget_new(module, before)
-        _unhook_new(module, hooked)

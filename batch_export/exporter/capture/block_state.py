@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections import deque
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -38,7 +39,7 @@ def settings(block: torch.nn.Module, objects: dict[tuple[int, int], object] | No
         for name, value in vars(module).items():
             if name not in _OWN:
                 found[path, name] = _frozen(value, objects, _DEPTH)
-        for name, value in _globals(type(module)):
+        for name, value in globals_of(type(module)):
             found[path, f"global {name}"] = _frozen(value, objects, _DEPTH)
     return found
 
@@ -96,25 +97,42 @@ def _frozen(value: Any, objects: dict[tuple[int, int], object], depth: int) -> o
     return objects[key]
 
 
-def _globals(kind: type) -> list[tuple[str, object]]:
+def globals_of(kind: type) -> list[tuple[str, object]]:
     """The globals that the methods of a class name and that may change: numbers, texts, lists, context variables."""
-    found: list[tuple[str, object]] = []
-    for name, space in _named(kind):
-        value = space.get(name)
-        if isinstance(value, (*_SIMPLE, list, dict, set, ContextVar)) and name in space:
-            found.append((name, value))
-    return found
+    found: dict[tuple[str, int], tuple[str, object]] = {}
+    if kind not in _known():
+        _known()[kind] = _naming(kind)
+    for place, method, names in _known()[kind]:
+        space: Mapping[str, object] = getattr(_unwrapped(vars(kind.__mro__[place]).get(method)), "__globals__", {})
+        for name in names:
+            value = space.get(name)
+            if isinstance(value, (*_SIMPLE, list, dict, set, ContextVar)) and name in space:
+                found[name, id(space)] = name, value
+    return list(found.values())
+
+
+_Naming = tuple[tuple[int, str, tuple[str, ...]], ...]
 
 
 @functools.cache
-def _named(kind: type) -> tuple[tuple[str, dict[str, Any]], ...]:
-    found: dict[tuple[str, int], tuple[str, dict[str, Any]]] = {}
-    for one in kind.__mro__:
+def _known() -> weakref.WeakKeyDictionary[type, _Naming]:
+    """What was found of classes, as long as they live: only names, since a function holds its class."""
+    return weakref.WeakKeyDictionary()
+
+
+def _naming(kind: type) -> _Naming:
+    """Which methods of a class name which globals, with the places of their classes in its order of classes."""
+    found: list[tuple[int, str, tuple[str, ...]]] = []
+    for place, one in enumerate(kind.__mro__):
         if one.__module__.partition(".")[0] in ("torch", "builtins"):
             continue
-        for method in vars(one).values():
-            code = getattr(inspect.unwrap(method), "__code__", None) if inspect.isroutine(method) else None
-            space = getattr(inspect.unwrap(method), "__globals__", None) if code is not None else None
-            if code is not None and space is not None:
-                found.update({(name, id(space)): (name, space) for name in code.co_names if name in space})
-    return tuple(found.values())
+        for name, method in vars(one).items():
+            inner = _unwrapped(method)
+            space, code = getattr(inner, "__globals__", None), getattr(inner, "__code__", None)
+            if code is not None and space is not None and (names := tuple(n for n in code.co_names if n in space)):
+                found.append((place, name, names))
+    return tuple(found)
+
+
+def _unwrapped(method: object) -> object:
+    return inspect.unwrap(method) if inspect.isroutine(method) and callable(method) else None

@@ -22,6 +22,7 @@ from torch.fx.experimental.proxy_tensor import _AttrProxy
 
 from batch_export.exporter.capture import (
     alike,
+    attributes,
     block_agreement,
     block_copies,
     block_expansion,
@@ -31,6 +32,7 @@ from batch_export.exporter.capture import (
 )
 from batch_export.exporter.capture.block_recording import NotSharedError
 from batch_export.exporter.capture.hidden_weights import HiddenWeights, hidden_weights
+from batch_export.exporter.capture.kept_state import capture_undone
 
 if TYPE_CHECKING:  # a private name, which another torch may not have
     from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
@@ -297,6 +299,13 @@ _HIDDEN = _Way(whole=True, hides=True)
 _WAYS = (_Way(whole=True), _Way(whole=False))
 
 
+@contextlib.contextmanager
+def _anew(module: torch.nn.Module, args: object, kwargs: object) -> Iterator[None]:
+    """Has each attempt begin with the model as its caller gave it, and not as the one before left it."""
+    with capture_undone(module, args, kwargs), attributes.noted():
+        yield
+
+
 def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable[..., torch.export.ExportedProgram]:
     """A strategy that captures repeated blocks once, and everything as it is where that fails.
 
@@ -314,7 +323,7 @@ def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable
         for way in ways:
             shared = Shared()
             try:
-                with sharing(module, whole=way.whole, hides=way.hides) as shared:
+                with _anew(module, args, kwargs), sharing(module, whole=way.whole, hides=way.hides) as shared:
                     program = strategy(module, args, kwargs, form)
                 if shared.hidden.blocks:
                     restored_weights.restore(program, module, shared.hidden.names)
@@ -332,7 +341,8 @@ def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable
                 break
             program._blocks = shared.blocks  # type: ignore[attr-defined]
             return program
-        program = strategy(module, args, kwargs, form)
+        with _anew(module, args, kwargs):
+            program = strategy(module, args, kwargs, form)
         program._blocks = [replace(block, stamped=[], reason=failed) for block in shared.blocks]  # type: ignore[attr-defined]
         return program
 

@@ -31,7 +31,10 @@ from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode, Request, finished
 from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
+from batch_export.exporter.capture.kept_settings import settings_kept
+from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
+from batch_export.exporter.capture.written_constants import written_tensors
 from batch_export.exporter.graph.collector import young_only
 
 
@@ -120,7 +123,7 @@ def capture(
     """
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
-    with _ALONE, without_fast_paths():
+    with _ALONE, settings_kept(), state_kept(model, args, kwargs), without_fast_paths():
         return _capture(model, args, kwargs, dynamic_shapes, guards, allow_assumptions, capture_blocks, strategies)
 
 
@@ -180,7 +183,8 @@ def _capture(
             asked.fix(list(dict.fromkeys(fixes)))
             captured = course.from_examples()
             captured.fixed = narrower
-    captured.changed_attributes = list(changed)
+    written = attributes.holders(module, written_tensors(captured.traced))
+    captured.changed_attributes = list(dict.fromkeys((*changed, *written)))
     captured.lost_assignments = list(dict.fromkeys(lost))
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
     captured.traced.example_inputs = (arguments, keywords)

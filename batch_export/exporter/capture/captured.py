@@ -199,7 +199,7 @@ def warn(captured: Captured) -> None:
     for name in captured.changed_attributes:
         warnings.warn(
             f"forward changes the attribute {name}, which a file cannot: it computes with the value of the first call; "
-            "register it as a buffer, or pass it in and return it",
+            "make it a buffer that holds a tensor, or pass it in and return it",
             ExportWarning,
             stacklevel=users_level(),
         )

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch._logging._internal import DTRACE_ENV_VAR
 
+from batch_export.exporter.capture.kept_state import state_kept
+
 _ROOM = "torch.export._draft_export"
 _LOG = "CaptureStructuredTrace"
 
@@ -31,7 +33,7 @@ def draft_export(
         kwargs: example inputs by name.
         form: torch's `dynamic_shapes`.
     """
-    with _logs_closed():
+    with _logs_closed(), state_kept(module, args, kwargs):  # torch runs the model beside its capture
         return torch.export.draft_export(module, args, kwargs=kwargs or None, dynamic_shapes=form)
 
 

@@ -5,29 +5,33 @@ Arrives: the attempts. Leaves: one error. What each strategy said is in its `att
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence
 
 from batch_export.errors import CaptureError
+from batch_export.exporter.capture.assigned_buffers import SharedBufferError
 from batch_export.exporter.capture.captured import Attempt
-from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.guard_sources import line_of
 from batch_export.exporter.capture.returned_operands import ReturnedOperandError
 from batch_export.exporter.capture.strategies import TRACE
+from batch_export.exporter.capture.truth_values import RefusedByEagerError
+from batch_export.exporter.capture.written_constants import UnfollowedWriteError
 
 
 def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
     """The error, which its caller raises from the first attempt's."""
+    if (writes := unfollowed(attempts)) is not None:
+        return writes
     told = next((one for one in attempts if isinstance(one.exception, ReturnedOperandError)), None)
     if told is not None:
         return CaptureError(
             f"the model could not be captured: {told.exception}",
-            source=_line(attempts[0].exception) or None,
+            source=line_of(attempts[0].exception) or None,
             next_step="write `.clone()` behind what that branch returns",
             attempts=tuple(attempts),
         )
     first = attempts[0]
     ran = next((one for one in attempts if one.strategy == TRACE), None)
-    if ran is not None and ran.error and _line(ran.exception):
+    if ran is not None and ran.error and line_of(ran.exception):
         step = (
             "call the model with these inputs outside of the export: torch.jit.trace, which runs it as it is, fails as "
             f"well{'' if ran.error == first.error else f' ({ran.error})'}"
@@ -36,19 +40,40 @@ def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
         step = "change the model at that line; report=True writes down what each strategy said"
     return CaptureError(
         f"the model could not be captured: {first.strategy} said {first.error.rstrip('.')}",
-        source=_line(first.exception) or None,
+        source=line_of(first.exception) or None,
         next_step=step,
         attempts=tuple(attempts),
     )
 
 
-def _line(error: BaseException | None) -> str:
-    """`file:line` of the innermost line of the model that an error passed through; empty when there is none."""
+def unfollowed(attempts: Sequence[Attempt]) -> CaptureError | None:
+    """The error for writes that no strategy follows, where the first one said so."""
+    first = attempts[0].exception if attempts else None
+    if not isinstance(first, UnfollowedWriteError):
+        return None
+    return CaptureError(
+        f"{first}, which a capture does not follow",
+        source=first.source or None,
+        next_step="write to the tensor itself (`with torch.no_grad(): tensor.copy_(new)`), or assign a buffer anew",
+        attempts=tuple(attempts),
+    )
+
+
+def refused(error: BaseException) -> CaptureError | None:
+    """The error for what no other strategy would do better, only without saying so; None for any other failure."""
     seen: BaseException | None = error
-    while seen is not None:
-        frames = [one for one in traceback.extract_tb(seen.__traceback__) if is_users(one.filename)]
-        inner = [one for one in frames if one.name != "<module>"]
-        if inner:
-            return f"{inner[-1].filename}:{inner[-1].lineno}"
+    while seen is not None and not isinstance(seen, (SharedBufferError, RefusedByEagerError)):
         seen = seen.__cause__ or seen.__context__
-    return ""
+    if seen is None:
+        return None
+    if isinstance(seen, RefusedByEagerError):
+        return CaptureError(
+            f"the model does not run at the example inputs: {str(seen).rstrip('.')}",
+            source=seen.source or None,
+            next_step="call the model with these inputs outside of the export, and change it at that line",
+        )
+    return CaptureError(
+        f"{seen}, so that they are two tensors after the first call, and one in the file",
+        source=seen.source or line_of(seen) or None,
+        next_step="give each module a tensor of its own: register_buffer(name, tensor.clone())",
+    )

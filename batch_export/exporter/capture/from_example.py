@@ -15,21 +15,23 @@ from typing import Any, Literal, get_args
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
-from batch_export.errors import DynamicShapeError
-from batch_export.exporter.capture import assumptions
+from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.exporter.capture import assumptions, attributes
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.causal_hints import causal_hints
 from batch_export.exporter.capture.data_functions import data_functions
 from batch_export.exporter.capture.export_switch import in_onnx_export
-from batch_export.exporter.capture.failures import not_captured
+from batch_export.exporter.capture.failures import not_captured, refused, unfollowed
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials, judge
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
+from batch_export.exporter.capture.kept_settings import settings_kept
+from batch_export.exporter.capture.kept_state import capture_undone
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.needless_conversions import needless_conversions
 from batch_export.exporter.capture.other_inputs import Inputs
@@ -45,6 +47,7 @@ from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRIC
 from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.trial import is_fake
+from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
 from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
 from batch_export.words import class_and_line
 
@@ -104,6 +107,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                 program, is_oblivious = _by(name, strategy, module, args, kwargs, asked)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
+                if (refusal := refused(error)) is not None:
+                    raise refusal from error
                 fixed = fixed_axis(error, seen, asked)
                 if fixed is not None and held is None:
                     held = _Held(None, fixed)
@@ -129,7 +134,10 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             captured.assumptions = assumed(name, program, decision)
             if captured.assumptions and not allow_assumptions:
                 raise assumptions.refused(captured.assumptions, attempts)
-            assumptions.check(name, program, module, args, kwargs, captured.assumptions)
+            try:
+                assumptions.check(name, program, module, args, kwargs, captured.assumptions)
+            except CaptureError as error:
+                raise unfollowed(attempts) or error from attempts[0].exception
         elif (taken := assumptions.of_assertions(program)) is not None:
             assumptions.check_assertion(name, program, module, args, kwargs, taken)
         elif (written := written_constant(program)) is not None:
@@ -200,6 +208,9 @@ def _run(
     constants_are_known: bool = False,
 ) -> torch.export.ExportedProgram:
     with (
+        settings_kept(),
+        capture_undone(module, args, kwargs),
+        attributes.noted(),
         in_onnx_export(),
         fake_quantisation(),
         recurrent_shapes(),
@@ -214,6 +225,7 @@ def _run(
     ):
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
     refuse_returned_operands(program)
+    refuse_what_eager_refuses(program)
     refuse_unfollowed_writes(program, module)
     return program
 

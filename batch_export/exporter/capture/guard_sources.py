@@ -11,6 +11,7 @@ import dataclasses
 import os
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -54,6 +55,24 @@ def is_users(file: str) -> bool:
     if file.startswith(("<", _TORCH, _HERE)):
         return False
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
+
+
+def line_of(error: BaseException | None) -> str:
+    """`file:line` of the innermost line of the model that an error passed through; empty when there is none."""
+    seen: BaseException | None = error
+    while seen is not None:
+        frames = [one for one in traceback.extract_tb(seen.__traceback__) if is_users(one.filename)]
+        inner = [one for one in frames if one.name != "<module>"]
+        if inner:
+            return f"{inner[-1].filename}:{inner[-1].lineno}"
+        seen = seen.__cause__ or seen.__context__
+    return ""
+
+
+def running_line() -> str:
+    """`file:line` of the innermost line of the model that is running; empty when there is none."""
+    frames = [one for one in traceback.extract_stack() if is_users(one.filename)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 def keep_lines_of(function: Callable[..., object]) -> None:

@@ -76,3 +76,25 @@ def within(
         low_end, high_end = low_end + widened[0] * reach, high_end + widened[1] * reach
     spread = torch.rand(count, generator=generator, dtype=torch.float64) * (high_end - low_end) + low_end
     return spread.to(example.dtype).reshape(list(shape)).clone()  # a tensor of its own, no view
+
+
+def repeated(example: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    """The example's own elements: the first ones of a longer axis, all again for a shorter one.
+
+    Args:
+        example: what is imitated.
+        shape: of the result.
+        generator: of the thousandths by which floats differ from the example's.
+    """
+    if isinstance(example, FakeTensor):
+        return example.new_empty(list(shape))
+    if not example.numel():
+        return torch.zeros(list(shape), dtype=example.dtype)
+    is_byte = example.is_floating_point() and example.dtype.itemsize == 1
+    made = example.detach().view(torch.uint8) if is_byte else example.detach()
+    for axis, size in enumerate(shape):
+        made = made.index_select(axis, torch.arange(size) % made.shape[axis])
+    if not made.is_floating_point():
+        return made.clone().view(example.dtype)
+    noise = torch.rand(list(shape), generator=generator, dtype=torch.float64) * 2 - 1
+    return (made.double() * (1 + 1e-3 * noise)).to(example.dtype)

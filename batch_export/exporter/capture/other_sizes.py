@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from batch_export.exporter.capture.dynamic_shapes import user_tensors
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guards import environment_of
-from batch_export.exporter.capture.other_inputs import Inputs, within
+from batch_export.exporter.capture.other_inputs import Inputs, repeated, within
 
 if TYPE_CHECKING:
     from batch_export.exporter.capture.captured import Captured
@@ -64,6 +64,21 @@ class Resizing:
         found = {variable: size for one, size in sizes.items() if (variable := symbols.variable(one)) is not None}
         if {variable for one in used for variable in symbols.variables(one)} <= set(found):
             self.example = found
+
+    def like_example(self, sizes: Mapping[str, int]) -> Inputs | None:
+        """The inputs at other sizes, made of the example's own elements: what the model asks of it (a positive definite
+        matrix, a sorted row) holds for a part of it, and often for its repetition.
+
+        Floats differ from the example's by up to a thousandth.
+        """
+        shapes = self._shapes(sizes)
+        if shapes is None or max((math.prod(shape) for shape in shapes), default=0) > _ELEMENTS:
+            return None
+        made = list(self._leaves)
+        for position, shape in zip(self._positions, shapes, strict=True):
+            made[position] = repeated(self._leaves[position], shape, self._generator)
+        inputs: Inputs = pytree.tree_unflatten(made, self._tree)
+        return inputs
 
     def at(self, sizes: Mapping[str, int], *, anew: bool = False, spread: bool = False) -> Inputs | None:
         """The inputs at other sizes of some axes; None where an axis would have less than nothing, or far too much.
@@ -122,19 +137,30 @@ class Resizing:
 
 
 def other_sizes(
-    captured: Captured, args: Sequence[object], kwargs: Mapping[str, object]
+    captured: Captured, args: Sequence[object], kwargs: Mapping[str, object], *, like_example: bool = False
 ) -> Iterator[tuple[str, Inputs]]:
-    """Inputs at other sizes of the free axes that the program's guards allow, with the sizes in words."""
+    """Inputs at other sizes of the free axes that the program's guards allow, with the sizes in words.
+
+    Args:
+        captured: the program.
+        args: positional example inputs.
+        kwargs: keyword example inputs.
+        like_example: of the example's own elements, smaller sizes first, in place of random ones.
+    """
     if captured.symbols is None:
         return
     resizing = Resizing(captured.traced, captured.symbols, args, kwargs)
     names = {axis: captured.axis_names.get(axis, axis) for axis in resizing.example}
     order = list(dict.fromkeys(names.values()))
-    for step in (*_STEPS, -1) if names else ():
-        sizes = {axis: size + step * (1 + order.index(names[axis])) for axis, size in resizing.example.items()}
-        if min(sizes.values()) < 1 or not _allowed(captured, captured.symbols, sizes):
+    steps = (-1, *_STEPS) if like_example else (*_STEPS, -1)
+    for step in steps if names else ():
+        sizes = {
+            axis: max(1, size - 1) if step < 0 and like_example else size + step * (1 + order.index(names[axis]))
+            for axis, size in resizing.example.items()
+        }
+        if min(sizes.values()) < 1 or sizes == resizing.example or not _allowed(captured, captured.symbols, sizes):
             continue
-        made = resizing.at(sizes)
+        made = resizing.like_example(sizes) if like_example else resizing.at(sizes)
         if made is not None:
             yield ", ".join(f"{names[axis]}={size}" for axis, size in sizes.items()), made
 

@@ -13,7 +13,8 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture.kept_state import state_kept
+from batch_export.exporter.capture.kept_settings import settings_kept
+from batch_export.exporter.capture.kept_state import run_undone
 
 
 class _Watching(torch.fx.Interpreter):
@@ -78,6 +79,6 @@ def other_shape(
         return ""
     watching = _Watching(program, value)
     leaves = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs)))]
-    with state_kept(program), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with run_undone(program), settings_kept(), torch.no_grad():
         watching.run(*leaves, enable_io_processing=False)
     return watching.found

@@ -17,15 +17,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.jit._trace import TracerWarning
+from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import grad_modes, torchscript, transforms
 from batch_export.exporter.capture.assigned_buffers import assigned_buffers
 from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.kept_state import trace_undone
+from batch_export.exporter.capture.written_constants import refuse_fake_constants
 
 NON_STRICT, STRICT, DRAFT, TRACE = (
     "torch.export(strict=False)",
@@ -58,8 +62,10 @@ class Assumption:
 def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
         try:
-            with transforms.own_levels(), grad_modes.left_out(), assigned_buffers():
+            with transforms.own_levels(), grad_modes.left_out(), assigned_buffers(), _fake_constants_returned():
                 program = torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
+            if detect_fake_mode(pytree.tree_leaves((args, kwargs))) is None:
+                refuse_fake_constants(program)
         except Exception as error:
             if not transforms.failed_in_transform(error):
                 raise
@@ -73,6 +79,15 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     return run
 
 
+def _fake_constants_returned() -> contextlib.AbstractContextManager[object]:
+    """Within, torch returns a program with constants that have no content, whose lines it does not tell itself."""
+    config: Any = torch._export.config
+    if not hasattr(config, "error_on_lifted_constant_tensors"):
+        return contextlib.nullcontext()
+    made: contextlib.AbstractContextManager[object] = config.patch(error_on_lifted_constant_tensors=False)
+    return made
+
+
 def _below_dispatcher(
     module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object
 ) -> object:
@@ -83,7 +98,7 @@ def _below_dispatcher(
 def _jit_trace(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> object:
     named = shapes.bind_names(module, args, kwargs)
     inputs = _spread(module, named)
-    with _tracer_warnings() as noted:
+    with _tracer_warnings() as noted, trace_undone(module, inputs):  # torch runs the model as it is
         traced = torch.jit.trace(module, inputs, strict=False, check_trace=False)
     eager = torchscript.as_eager(traced, inputs, {})
     free = None if form is None else _spread(module, form)

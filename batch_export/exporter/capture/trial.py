@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ from torch.utils import _pytree as pytree
 
 from batch_export.errors import VerificationError
 from batch_export.exporter.capture.endless import EndlessError, loops_bounded
-from batch_export.exporter.capture.kept_state import state_kept
+from batch_export.exporter.capture.kept_settings import settings_kept
+from batch_export.exporter.capture.kept_state import run_undone, state_kept
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
@@ -118,7 +119,7 @@ def _run(
 ) -> list[torch.Tensor]:
     """The tensors that a module gives, on copies of its inputs and of its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
-    with state_kept(module), torch.no_grad(), torch.random.fork_rng(devices=[]), loops_bounded(), uncompiled():
+    with run_undone(module), settings_kept(), torch.no_grad(), loops_bounded(), uncompiled():
         torch.manual_seed(0)
         result = call(*given, **keywords)
         return [leaf.clone() for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]  # may be state
@@ -146,9 +147,8 @@ def refusal(
         kwargs: keyword inputs.
         mode: that of inputs which are fake, beside weights that are not.
     """
-    held = [(one, dict(one._buffers)) for one in module.modules()]
     try:
-        with torch.no_grad(), quiet(), uncompiled():
+        with state_kept(module), torch.no_grad(), quiet(), uncompiled():
             given, keywords = args, dict(kwargs)
             if mode is None and is_fake(module, args, kwargs):
                 module(*given, **keywords)
@@ -163,12 +163,4 @@ def refusal(
     except Exception as error:
         lines = [line for line in str(error).strip().splitlines() if line.strip()]
         return f"{type(error).__name__}: {lines[0] if lines else ''}"
-    finally:
-        _put_back(held)
     return ""
-
-
-def _put_back(held: Iterable[tuple[torch.nn.Module, dict[str, Any]]]) -> None:
-    for one, buffers in held:
-        one._buffers.clear()
-        one._buffers.update(buffers)

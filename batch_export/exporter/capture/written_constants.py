@@ -13,12 +13,25 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
 
+from batch_export.exporter.graph.metadata import source_location
+
 _ASSIGNED = torch.ops.aten._has_compatible_shallow_copy_type.default
 """What torch asks before it assigns to `.data`, and all that a captured program has of that."""
 
+_WITHOUT_NAME = "lifted_tensor"
+"""How torch begins the names of tensors that are no attributes of modules."""
+
 
 class UnfollowedWriteError(RuntimeError):
-    """Something is written to a tensor in a way that is not followed."""
+    """Something is written to a tensor in a way that is not followed.
+
+    Attributes:
+        source: `file:line` in the model, empty where it is not known.
+    """
+
+    def __init__(self, message: str, source: str = "") -> None:
+        super().__init__(message)
+        self.source = source
 
 
 def refuse_unfollowed_writes(program: torch.export.ExportedProgram, module: torch.nn.Module) -> None:
@@ -33,27 +46,52 @@ def refuse_unfollowed_writes(program: torch.export.ExportedProgram, module: torc
     """
     for node in program.graph.find_nodes(op="call_function", target=_ASSIGNED):
         shape = list(node.args[0].meta["val"].shape) if isinstance(node.args[0], torch.fx.Node) else "?"
-        raise UnfollowedWriteError(f"the `.data` of a tensor of shape {shape} becomes another tensor's")
+        raise UnfollowedWriteError(
+            f"the `.data` of a tensor of shape {shape} becomes another tensor's", source_location(node) or ""
+        )
     if any(isinstance(tensor, FakeTensor) for tensor in (*module.parameters(), *module.buffers())):
         return
-    for name, held in program.constants.items():
-        if isinstance(held, FakeTensor) and name.startswith("lifted_tensor"):
-            raise UnfollowedWriteError(f"a tensor of shape {list(held.shape)} is written to by way of `.data`")
+    refuse_fake_constants(program)
+
+
+def refuse_fake_constants(program: torch.export.ExportedProgram) -> None:
+    """Looks for constants without content in the program of a model that has its weights.
+
+    Raises:
+        UnfollowedWriteError: there is one.
+    """
+    for spec in program.graph_signature.input_specs:
+        held = program.constants.get(str(spec.target))
+        if isinstance(held, FakeTensor) and str(spec.target).startswith(_WITHOUT_NAME):
+            nodes = [one for one in program.graph.find_nodes(op="placeholder") if one.name == spec.arg.name]
+            sources = [source_location(user) for node in nodes for user in node.users]
+            raise UnfollowedWriteError(
+                f"a tensor of shape {list(held.shape)} is written to by way of `.data`",
+                next((one for one in sources if one), ""),
+            )
 
 
 def written_constant(program: torch.export.ExportedProgram) -> str | None:
     """The name of a plain tensor attribute that the program writes to, None where there is none."""
+    return next((name for name in _written(program) if not name.startswith(_WITHOUT_NAME)), None)
+
+
+def written_tensors(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
+    """The model's tensors that the program writes to and has no name for: those in lists, dicts and objects."""
+    names = [name for name in _written(program) if name.startswith(_WITHOUT_NAME)]
+    return [held for name in names if isinstance(held := program.constants.get(name), torch.Tensor)]
+
+
+def _written(program: torch.export.ExportedProgram) -> Iterator[str]:
+    """The names of constants that the program writes to."""
     constants = {
-        spec.arg.name: spec.target
+        spec.arg.name: str(spec.target)
         for spec in program.graph_signature.input_specs
-        if spec.kind is InputKind.CONSTANT_TENSOR and not str(spec.target).startswith("lifted_tensor")
+        if spec.kind is InputKind.CONSTANT_TENSOR
     }
-    if not constants:
-        return None
-    for node in program.graph.find_nodes(op="placeholder"):
+    for node in program.graph.find_nodes(op="placeholder") if constants else ():
         if node.name in constants and any(map(_writes, _reached(node))):
-            return str(constants[node.name])
-    return None
+            yield constants[node.name]
 
 
 def _reached(origin: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:

@@ -7,7 +7,6 @@ per value. `require` turns a difference beyond the tolerances into an error. The
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import math
@@ -20,11 +19,13 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.errors import VerificationError
-from batch_export.exporter.capture.kept_state import state_kept
+from batch_export.exporter.capture.guard_sources import line_of
+from batch_export.exporter.capture.kept_settings import settings_kept
+from batch_export.exporter.capture.kept_state import run_undone
 from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.diagnostics.eager_values import EagerValues
+from batch_export.exporter.diagnostics.model_runs import gives_error_codes, model_outputs
 from batch_export.exporter.diagnostics.search import Search
 from batch_export.exporter.diagnostics.slices import SlicedFile
 from batch_export.exporter.graph.agreement import require_one
@@ -35,6 +36,7 @@ from batch_export.numbers.compare import compare
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.values import Value
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.words import class_and_line
 
 _BINS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 1e6)
 """Edges of the histograms, as PyTorch's documentation of the verification has them."""
@@ -156,8 +158,9 @@ def verify_onnx_program(
         args, kwargs = exported.example_inputs
     given, keywords = tuple(args or ()), dict(kwargs or {})
     eager = EagerValues(exported, given, keywords)
-    infos = list(_intermediates(onnx_program, eager, given, keywords)) if compare_intermediates else []
-    return infos + _outputs(onnx_program, eager, given, keywords)
+    with run_undone(exported.graph_module, list(exported.state_dict.values())), settings_kept():
+        infos = list(_intermediates(onnx_program, eager, given, keywords)) if compare_intermediates else []
+        return infos + _outputs(onnx_program, eager, given, keywords)
 
 
 def _outputs(
@@ -214,24 +217,61 @@ def verify_program(
     Raises:
         VerificationError: if the file does not run, or the number of outputs differs.
     """
-    return _compared(program, _model_outputs(program, model, args, kwargs), args, kwargs, "the example inputs")
+    try:
+        expected = model_outputs(program, model, args, kwargs)
+    except Exception as error:
+        raise VerificationError(
+            f"eager PyTorch refuses the example inputs, so that there is nothing to compare the file with: "
+            f"{class_and_line(error).rstrip('.')}",
+            source=line_of(error) or None,
+            next_step="call the model with these inputs outside of the export: correct the model at that line, or pass "
+            "inputs that it takes",
+        ) from error
+    return _compared(program, expected, args, kwargs, "the example inputs")
 
 
 def verify_other_size(
-    program: ONNXProgram, model: object, args: Sequence[object], kwargs: Mapping[str, object]
+    program: ONNXProgram,
+    model: object,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    told: list[str] | None = None,
 ) -> list[OutputFacts]:
     """The same at the first other size of the free axes that the model itself accepts; nothing where none is free.
+
+    Numbers within the example's range come first, and where the model takes none of these the example's own elements:
+    these alone keep what a model asks of its inputs beside their range (`torch.linalg.cholesky`: to be positive
+    definite). They come first where the model answers with an error code in place of an error.
+
+    Args:
+        program: the exported program.
+        model: the torch model.
+        args: positional example inputs.
+        kwargs: keyword example inputs.
+        told: gets a sentence on what was compared.
 
     Raises:
         VerificationError: if the file does not run there, or differs.
     """
     if program.captured is None:
         return []
-    for sizes, (others, keywords) in itertools.islice(other_sizes(program.captured, args, kwargs), _SIZES_TRIED):
+    kinds = (True, False) if gives_error_codes(program.captured.traced) else (False, True)
+    made = (
+        (f"{sizes}, with {'elements of the example' if like else 'random numbers in its range'}", sizes, inputs)
+        for like in kinds
+        for sizes, inputs in itertools.islice(
+            other_sizes(program.captured, args, kwargs, like_example=like), _SIZES_TRIED
+        )
+    )
+    tried = []
+    for text, sizes, (others, keywords) in made:
+        tried.append(sizes)
         try:
-            expected = _model_outputs(program, model, others, keywords)
+            expected = model_outputs(program, model, others, keywords)
         except Exception:  # whatever the model raises: it is a size that the model does not take
             continue
+        if told is not None:
+            told.append(text)
         facts = _compared(program, expected, others, keywords, sizes)
         try:
             require(facts)
@@ -242,19 +282,9 @@ def verify_other_size(
                 "dynamic_shapes what the model fixes",
             ) from error
         return facts
+    if told is not None and tried:
+        told.append(f"no other size: the model refused {'; '.join(dict.fromkeys(tried))}")
     return []
-
-
-def _model_outputs(
-    program: ONNXProgram, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Sequence[torch.Tensor]:
-    if isinstance(model, torch.export.ExportedProgram):
-        model = model.module()
-    inputs, keywords = copy.deepcopy((tuple(args), dict(kwargs)))
-    kept = state_kept(model) if isinstance(model, torch.nn.Module) else contextlib.nullcontext()
-    with kept, torch.no_grad(), without_fast_paths():
-        found = program.adapt_torch_outputs_to_onnx(model(*inputs, **keywords))
-        return [one.clone() for one in found]  # a buffer that is returned is put back
 
 
 _RUNTIMES_OWN = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})

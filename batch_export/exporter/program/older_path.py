@@ -19,6 +19,8 @@ from batch_export.errors import OnnxExporterError
 from batch_export.exporter.capture import capture as capturing
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import torchscript
+from batch_export.exporter.capture.kept_settings import settings_kept
+from batch_export.exporter.capture.kept_state import trace_undone
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report.journal import Journal
@@ -67,16 +69,17 @@ def export_torchscript(
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
         path = Path(folder) / "model.onnx"
         try:
-            exporter(
-                module,
-                args,
-                kwargs,
-                path=path,
-                opset_version=opset_version,
-                dynamic_shapes=_axes_by_tensor(module, args, kwargs, dynamic_shapes),
-                input_names=input_names,
-                output_names=output_names,
-            )
+            with settings_kept(), trace_undone(model, args, kwargs):
+                exporter(
+                    module,
+                    args,
+                    kwargs,
+                    path=path,
+                    opset_version=opset_version,
+                    dynamic_shapes=_axes_by_tensor(module, args, kwargs, dynamic_shapes),
+                    input_names=input_names,
+                    output_names=output_names,
+                )
         except Exception as error:
             raise OnnxExporterError(
                 f"the TorchScript exporter failed: {type(error).__name__}: {error}",

@@ -33,6 +33,7 @@ class Journal:
         passes: what each pass of the optimiser did.
         functions: which calls of modules became functions, and which did not.
         verification: facts of each output that was compared.
+        compared_at: at which inputs, in words.
         error: what the export ended with, when it failed.
     """
 
@@ -46,6 +47,7 @@ class Journal:
     passes: Sequence[PassReport] = ()
     functions: Functions = field(default_factory=Functions)
     verification: list[OutputFacts] = field(default_factory=list)
+    compared_at: list[str] = field(default_factory=list)
     error: OnnxExporterError | None = None
 
     @contextlib.contextmanager

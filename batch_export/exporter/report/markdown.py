@@ -63,6 +63,7 @@ def text(journal: Journal) -> str:
         for facts in journal.verification:
             measured = (facts.name, facts.max_abs, facts.max_rel, facts.non_finite_mismatches, facts.count)
             lines.append(f"| {' | '.join(map(str, measured))} |")
+        lines += ["", *(f"Compared at {one}." for one in journal.compared_at)]
     if journal.captured is not None:
         lines += ["", "## Exported program", "", "```python", str(journal.captured.program), "```"]
     return "\n".join(lines) + "\n"

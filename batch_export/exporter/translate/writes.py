@@ -76,6 +76,7 @@ class Writes:
 
     def translate(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> object:
         if node.target in _OTHER_MEMORY:
+            self._refuse_other_memory(node)
             raise FunctionalisationNeededError(str(node.target))
         functional = _OWN_FORMS.get(node.target) or decompose.functional_variant(node.target)
         if functional is None and self._translator.registry.lookup(node.target) is not None:
@@ -99,6 +100,17 @@ class Writes:
         self._views[node] = changed
         self.rebind(changed, result, env, node)
         return result
+
+    @staticmethod
+    def _refuse_other_memory(node: torch.fx.Node) -> None:
+        """A buffer or an input that gets another tensor's memory is one that torch makes nothing of either."""
+        changed = node.args[0]
+        if isinstance(changed, torch.fx.Node) and changed.op == "placeholder":
+            raise TranslationError(
+                f"forward gives `{changed.name}` the memory of another tensor (`set_`, or an assignment to its "
+                "`.data`), which a file cannot do",
+                next_step="write the numbers (copy_), or assign the buffer itself (self.name = new)",
+            )
 
     def _translate_custom(self, node: torch.fx.Node, env: dict[torch.fx.Node, Any], written: tuple[int, ...]) -> object:
         """A mutating operator whose own translation gives its results, then the new content of what it writes to."""

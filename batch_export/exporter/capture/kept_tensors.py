@@ -1,0 +1,70 @@
+"""One tensor as it was: its memory and shape, its numbers, whether it has gradients.
+
+Arrives: a tensor. Leaves: the same tensor. Nothing is known here of who holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+
+class KeptTensor:
+    """A tensor, and what it takes to put it back.
+
+    Args:
+        tensor: any tensor; one without numbers of its own has none to put back.
+        with_values: whether its numbers are copied.
+    """
+
+    def __init__(self, tensor: torch.Tensor, *, with_values: bool) -> None:
+        self._tensor = tensor
+        self._requires_grad = tensor.requires_grad
+        self._has_function = tensor.grad_fn is not None
+        self._grad = tensor.grad if tensor.is_leaf else None
+        self._memory: torch.Tensor | None = None
+        self._values: torch.Tensor | None = None
+        if isinstance(tensor, FakeTensor) or tensor.is_meta:
+            return
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # sparse ones, subclasses of others
+            self._memory = tensor.data
+            self._values = tensor.detach().clone() if with_values else None
+
+    def put_back(self) -> None:
+        """Makes the tensor what it was; torch writes to none of those that it refuses to here."""
+        tensor = self._tensor
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            if tensor.grad_fn is not None and not self._has_function:
+                tensor.detach_()
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            if self._memory is not None and not _same_memory(tensor, self._memory):
+                tensor.data = self._memory
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            if self._memory is not None and self._values is not None:
+                self._memory.copy_(self._values)
+        with contextlib.suppress(RuntimeError):
+            if tensor.requires_grad != self._requires_grad:
+                tensor.requires_grad_(self._requires_grad)
+        with contextlib.suppress(RuntimeError):
+            if tensor.is_leaf and tensor.grad is not self._grad:
+                tensor.grad = self._grad
+
+
+def memory_of(tensor: torch.Tensor) -> int | None:
+    """What tells the memory of one tensor from another's; None where it has none of its own."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return (
+        memory_of(one) == memory_of(other)
+        and one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.storage_offset() == other.storage_offset()
+    )
