@@ -108,9 +108,16 @@ def one_line(text: str) -> str:
     return next(filter(None, cleaned), "")
 
 
-def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Returns the known words that look most like `word`, best first; may be empty."""
-    return difflib.get_close_matches(word, list(known), n=count, cutoff=_CUTOFF)
+def nearest(word: str, known: Iterable[str], count: int = 3, *, least: float = _CUTOFF) -> list[str]:
+    """Returns the known words that look most like `word`, best first; may be empty.
+
+    Args:
+        word: what was typed.
+        known: what it may mean.
+        count: at most this many.
+        least: how alike they are at least, from 0 to 1.
+    """
+    return difflib.get_close_matches(word, list(known), n=count, cutoff=least)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from served_package import entry_point
 
+from batch_export.cli import list as listing
+from batch_export.cli.main import main
 from batch_export.collections import registered
 from batch_export.collections.described import ROOT_VARIABLE, described
 from batch_export.collections.kinds import Collection
@@ -167,14 +169,51 @@ def test_a_description_that_is_no_configuration_is_a_model_with_the_reason(world
 @pytest.mark.parametrize(
     ("pattern", "sentence"),
     [
-        ("toys:goood", r"Unknown model of toys 'goood' \(nearest: good"),
-        ("toys:tag:tamed", r"Unknown model of toys 'tag:tamed' \(nearest: tag:tame"),
+        ("toys:goood", r"None of the 8 models of toys is 'goood'; nearest: good\. Next step: `list models 'toys:\*'`"),
+        ("toys:tag:tamed", r"None of the 8 models of toys is 'tag:tamed'; nearest: tag:tame\. "),
+        ("toys:Print?*", r"is 'Print\?\*'; nearest: prints\. "),
+        ("toys:raiz*", r"is 'raiz\*'; nearest: raises\. "),
+        ("toys:zzz*", r"is 'zzz\*'\. Next step"),
+        ("toys:[xyz]", r"is '\[xyz\]'\. Next step"),
         ("tosy:good", r"Unknown collection 'tosy:' \(nearest: toys:.* in 'tosy:good'"),
     ],
 )
 def test_a_pattern_that_chooses_nothing_names_the_nearest(pattern: str, sentence: str, world: Path) -> None:
     with pytest.raises(UsageError, match=sentence):
         chosen.models([pattern], groups(), Share())
+
+
+def test_the_names_of_a_collection_are_listed_by_pattern(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["batch-export", "list", "models", "toys:[gr]*", "cnn"]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[:2] == ["toys:good    toys:tag:tame", "toys:raises  -"]
+    assert told.out.splitlines()[2].split()[0] == "cnn"
+    assert main(["batch-export", "list", "models", "toys:zzz*", "toys:good", "tosy:*"]) == 2
+    told = capsys.readouterr()
+    assert told.out == "toys:good  toys:tag:tame\n"
+    assert [line[:40] for line in told.err.splitlines()] == [
+        "error: None of the 8 models of toys is '",
+        "error: Unknown collection 'tosy:' (neare",
+    ]
+    assert not (world / "asked").exists(), "nothing is described"
+    assert main(["batch-export", "list", "cells", "toys:good"]) == 2
+    assert "'toys:good' is no override (key=value); patterns go with models" in capsys.readouterr().err
+    assert main(["batch-export", "plan", "toys:go*"]) == 2
+    assert "matrix.models=['toys:go*']" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [24, 80])
+def test_a_row_that_is_wider_than_the_terminal_goes_on_below_its_name(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    listing._print([("one", "tag:a,tag:b", "models.of.one"), ("two", "-", "m.two")])
+    assert capsys.readouterr().out.splitlines() == (
+        ["one  tag:a,tag:b  models.of.one", "two  -            m.two"]
+        if columns == 80
+        else ["one", "    tag:a,tag:b", "    models.of.one", "two  -            m.two"]
+    )
 
 
 def test_a_collection_without_its_library_says_so(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,6 +220,7 @@ def test_a_config_may_start_from_another(user_folder: Path) -> None:
     [
         ("inputs: {x: [", "model/broken.yaml is not valid YAML"),
         ("- a\n- b\n", "must be a mapping"),
+        ("# \udcff\n", r"model/broken\.yaml is not text in UTF-8 \(byte 2\)"),
         ("width: ${nowhere}\n", "model/broken.yaml cannot be resolved"),
         (
             "width: ${oc.env:NOT_SET_ANYWHERE}\n",
@@ -228,7 +229,7 @@ def test_a_config_may_start_from_another(user_folder: Path) -> None:
     ],
 )
 def test_a_malformed_file_is_named(user_folder: Path, text: str, said: str) -> None:
-    (user_folder / "model" / "broken.yaml").write_text(text)
+    (user_folder / "model" / "broken.yaml").write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(UsageError, match=said):
         shipped(user_folder).load("model", "broken")
 

@@ -49,6 +49,27 @@ def test_transforms_leave_plain_operators_and_free_axes(name: str, example: tupl
         torch.testing.assert_close(program(x)[0], module(x), rtol=1e-4, atol=1e-4)
 
 
+class Descending(torch.nn.Module):
+    """A step against the gradient of an energy that its own weights define, read as they are and as views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.weight = torch.nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - 0.1 * torch.func.grad(lambda y: (self.inner(y @ self.weight) ** 2).sum())(x)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_gradient_within_layers_that_have_weights(layers: int) -> None:
+    module = torch.nn.Sequential(*(Descending() for _ in range(layers))).eval()
+    program = export(module, (torch.randn(2, 4),), dynamic_shapes=({0: "batch"},))
+    for batch in (1, 2, 5):
+        x = torch.randn(batch, 4)
+        torch.testing.assert_close(program(x)[0], module(x), rtol=1e-4, atol=1e-4)
+
+
 def test_what_is_below_a_transform_stays_as_it_is() -> None:
     class Attending(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

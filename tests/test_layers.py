@@ -32,7 +32,7 @@ from batch_export.runner.units import by_model
 from batch_export.sources import distributions
 from batch_export.sources.toolchain import toolchain_for
 from batch_export.spec import CORE_EXPORTER_TARGET, ExporterSpec, MatrixSpec, ModelSpec
-from batch_export.sweeps import release_search
+from batch_export.sweeps import release_probe, release_search
 from batch_export.sweeps.planned import installed
 from batch_export.sweeps.release_search import Tried, search
 
@@ -271,14 +271,51 @@ def test_a_range_or_package_that_cannot_be_meant(name: str, text: str, sentence:
     assert sentence in str(caught.value)
 
 
-def test_an_index_out_of_reach_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("links", [False, True])
+def test_an_index_out_of_reach_is_said(links: bool, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index) if links else "")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setattr(releases, "_PATIENCE", ("--retries", "1", "--timeout", "5"))
-    with pytest.raises(EnvironmentUnavailableError, match="pip does not reach its package index"):
-        releases_between("scales", "1.0..1.2")
+    with pytest.raises(
+        EnvironmentUnavailableError, match=r"does not reach its package index \(http://127.*refused"
+    ) as no:
+        releases_between("scales", "1.0..9.0")
+    assert "PIP_INDEX_URL" in str(no.value)
+    assert (no.value.exit_code, no.value.unreached) == (3, True)
+
+
+def test_a_release_that_an_unreached_index_would_have_is_not_called_bad(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The index is lost after it listed the releases."""
+
+    def lost(*_: object, **__: object) -> shelf.Environment:
+        raise EnvironmentUnavailableError("pip does not reach its package index", unreached=True)
+
+    monkeypatch.setattr(release_probe, "environment_for", lost)
+    assert command("bisect-version", "scales", "1.0..1.2", CELL, "--config-dir=conf") == 3
+    assert "error: pip does not reach its package index" in capsys.readouterr().err
+
+
+def test_what_an_installer_refused_is_kept_until_it_is_removed_or_pip_looks_elsewhere(
+    index: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*, again: bool) -> str:
+        with pytest.raises(EnvironmentUnavailableError, match="no-such-package-anywhere") as error:
+            environment_for(["scales==1.1.1"], layered=True, again=again)
+        return str(error.value)
+
+    name = wanted_for(["scales==1.1.1"], layered=True).folder_name
+    assert "as tried before" not in refused(again=True)
+    assert f"as tried before (`env remove {name}`" in refused(again=False)
+    command("env", "list")
+    assert f"{name}  the environment (scales==1.1.1) cannot be made" in capsys.readouterr().out
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{index} {index}")
+    assert "as tried before" not in refused(again=False)
+    assert command("env", "remove", name) == 0
+    assert not shelf.refusal(shelf.root() / name)
 
 
 # The search
@@ -350,6 +387,7 @@ def test_the_release_that_broke_a_cell_is_found_and_a_repeated_search_runs_nothi
     assert command(*words) == 0
     again = capsys.readouterr().out.splitlines()
     assert [line.split()[3] for line in (again[1], again[2], again[4])] == ["0"] * 3
+    assert "as tried before (`env remove scales-" in again[3]
     assert again[5:] == lines[5:]
 
     assert command("bisect-version", "scales", "1.0..1.1", *words[3:]) == 1

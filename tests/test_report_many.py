@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -152,6 +153,53 @@ def test_the_table_is_written_to_a_file_or_printed(tmp_path: Path, capsys: pytes
     assert shown.startswith("# Architectures that nobody chose")
     assert report(["world", str(run), "-o", str(tmp_path / "world.md")]) == 0
     assert (tmp_path / "world.md").read_text() == shown
+
+
+def test_a_file_that_is_neither_markdown_nor_a_page_is_refused(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", spec(model("toys:good")))
+    for name in ("world.pdf", "world"):
+        with pytest.raises(UsageError, match=r"name a file that ends in \.md or \.html"):
+            report(["world", str(run), "-o", str(tmp_path / name)])
+        assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("words", [["worl"], ["worl", "latest"], ["wrld", "latest", "-o", "x.md"]])
+def test_a_mistyped_word_of_report_is_told_which_one_it_is_near(words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean `report world`"):
+        report([*words, "--outputs", str(tmp_path)])
+
+
+def test_the_table_names_a_command_that_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = written(tmp_path / "run", spec(model("toys:good")))
+    stored = run_folder.read_run(run)
+    chosen = ("matrix.models=['timm:resnet*']", "runner.shard=1/2", "tolerances.float32.atol=1")
+    asked = replace(stored.spec, overrides=(*chosen, "runner.n_jobs=2", "store.path=here", "output.path=there"))
+    typed = ["batch_export", "--config-dir", "my conf", "-cd=other", *asked.overrides]
+    run_folder.write_run(run, asked, stored.cells(), shlex.join(typed))
+    assert report(["world", str(run)]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("The run: "))
+    told = ["python", "-m", "batch_export", "--config-dir", "my conf", "-cd=other", *chosen]
+    assert shlex.split(line.removeprefix("The run: ").strip("`")) == told
+
+
+def test_a_report_is_in_the_format_that_its_file_asks_for(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", spec(model("toys:good")))
+    assert report([str(run), "-o", str(tmp_path / "all.csv")]) == 0
+    assert (tmp_path / "all.csv").read_text().startswith("schema_version,model,")
+    with pytest.raises(UsageError, match=r"no report ends in \.pdf; there are \.csv, \.html"):
+        report([str(run), "-o", str(tmp_path / "all.pdf")])
+
+
+def test_records_that_cannot_be_read_are_one_sentence(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", spec(model("toys:good")))
+    records = run / run_folder.RECORDS_FILE
+    records.write_bytes(records.read_bytes() + b'{"cell": 5}\n')
+    with pytest.raises(UsageError, match=r"line 3 is not a record: .* Next step: take that line out"):
+        report([str(run)])
+    records.unlink()
+    records.mkdir()
+    with pytest.raises(UsageError, match=r"records\.jsonl cannot be read \(Is a directory\)"):
+        report([str(run)])
 
 
 def test_opsets_have_columns_of_their_own() -> None:

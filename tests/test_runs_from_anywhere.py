@@ -42,12 +42,12 @@ def command(*arguments: str) -> int:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a model of a folder's own, whose capture fails; started in that folder."""
     home = tmp_path_factory.mktemp("home")
-    (home / "made_here.py").write_text(MODULE)
     (home / "conf" / "model").mkdir(parents=True)
+    (home / "conf" / "made_here.py").write_text(MODULE)
     (home / "conf" / "model" / "mine.yaml").write_text(CONFIG)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(home)
-        patched.setattr(sys, "path", [str(home), *sys.path])
+        patched.setattr(sys, "path", list(sys.path))
         assert command("--config-dir", "conf", "matrix.models=[own]", "runner.n_jobs=1", "measure.enabled=false") == 1
     return resolve_run("latest", home / "outputs")
 
@@ -82,6 +82,28 @@ def test_explain_without_a_run_takes_the_newest_that_has_the_cell(
     assert "cached" in capsys.readouterr().out
     assert command("explain", CELL.replace("mine", "other")) == 2
     assert "Unknown model 'other'" in capsys.readouterr().err
+
+
+def test_config_folders_that_have_moved_are_named_and_may_be_given_anew(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = run.parents[2]
+    (home / "conf").rename(home / "moved")
+    try:
+        assert command("explain", CELL, "--run", str(run)) == 2
+        gone = f"the run {run} was started with the config folder {home / 'conf'}, which is not there any more"
+        assert f"{gone}. Next step: name where it is now with --config-dir DIR" in capsys.readouterr().err
+        assert command("explain", CELL, "--run", str(run), "--config-dir", str(home / "moved")) == 0
+        assert command("bisect", CELL, "--run", str(run), "--config-dir", str(home / "conf")) == 2
+        assert "not found. Next step: name one that is there" in capsys.readouterr().err
+        assert command("bisect", CELL, "--run", str(run)) == 3
+        said = capsys.readouterr().err
+        assert f"{gone}; modules that lay there are found with --config-dir DIR" in said
+        assert "error: mine/static/opset20/cpu/core cannot be looked at again: model 'mine': there is no module" in said
+        assert "Traceback" not in said
+        assert command("bisect", CELL, "--run", str(run), "--config-dir", str(home / "moved")) == 0
+    finally:
+        (home / "moved").rename(home / "conf")
 
 
 @pytest.mark.parametrize("word", ["latest", "latest~0", "folder"])

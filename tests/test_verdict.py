@@ -317,6 +317,14 @@ def test_what_float64_told_is_told(facts: Record, said: str | None) -> None:
         assert judged.message.endswith(f"; eager in float64: {judged.extra['float64']}")
 
 
+def test_wrong_integers_say_nothing_of_float64() -> None:
+    wrong = output(1.0, expected_dtype="int64", actual_dtype="int64", unequal=1, max_abs=1.0)
+    judged = judge(record(run(wrong)), model=replace(MODEL, oracle="auto"))
+    assert judged.verdict == "fail"
+    assert "float64" not in judged.message
+    assert "float64" not in judged.extra
+
+
 EAGERS = ((2.2, 0.0013), (63.1, 0.01131), (699.7, 0.03858), (43398.1, 0.07898))
 """Rounding of a sum in float32: the one small value happens to be nearly right."""
 

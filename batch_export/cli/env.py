@@ -72,7 +72,7 @@ def offers(before: Sequence[str]) -> Iterable[str]:
 def _list() -> int:
     there = shelf.all_environments()
     for folder, environment in there:
-        print(f"{folder.name}  {_state(environment)}  {size_text(_size(folder))}")
+        print(f"{folder.name}  {_state(folder, environment)}  {size_text(_size(folder))}")
         for line in environment.content if environment is not None else ():
             print(f"  {line}")
     print(f"{counted(len(there), 'environment')} in {shelf.root()}")
@@ -107,7 +107,9 @@ def _doctor(composed: Composed, asked: argparse.Namespace) -> int:
 
     failed = 0
     for folder, environment in shelf.all_environments():
-        if environment is None:
+        if reason := shelf.refusal(folder):
+            print(f"warn  {folder.name}: {reason}")
+        elif environment is None:
             print(
                 f"warn  {folder.name} is half-made; it is made again when it is needed, or `env remove {folder.name}`"
             )
@@ -191,9 +193,9 @@ def _of(groups: ConfigGroups, group: str, name: str) -> _Wanted:
     return _Wanted(name, env)
 
 
-def _state(environment: shelf.Environment | None) -> str:
+def _state(folder: Path, environment: shelf.Environment | None) -> str:
     if environment is None:
-        return "half-made"
+        return shelf.refusal(folder) or "half-made"
     reason = shelf.damage(environment)
     state = f"damaged: {reason}" if reason else f"made by {environment.maker} in {environment.seconds:g} s"
     over = " over another environment" if environment.below else ""

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import msgspec
 
 from batch_export.cli.arguments import VerbParser, add_outputs
-from batch_export.cli.origin import enter
+from batch_export.cli.origin import enter, gone_folders
+from batch_export.errors import UsageError
 from batch_export.report import run_folder as files
 from batch_export.report.runs import records_of, resolve_run
 from batch_export.runner.follow_up import ask
 from batch_export.stages.follow_up_request import Question
+
+
+def _folder(path: Path) -> Path:
+    folder = path.expanduser().absolute()
+    if not folder.is_dir():
+        raise UsageError(f"--config-dir: the folder '{folder}' not found. Next step: name one that is there")
+    return folder
 
 
 def answer(question: Question, description: str, arguments: list[str]) -> int:
@@ -29,10 +38,17 @@ def answer(question: Question, description: str, arguments: list[str]) -> int:
             help="a provider or runtime of the run: write what its developers need, a file of few nodes and a script",
         )
     add_outputs(parser)
+    parser.add_argument(
+        *("--config-dir", "-cd"), action="append", default=[], type=Path, metavar="DIR",
+        help="where modules of the run's models lie now, if its config folders have moved; the run knows all else",
+    )  # fmt: skip
     asked = parser.parse_args(arguments)
     folder = resolve_run(asked.run, asked.outputs)
     wanted = asked.json.absolute() if asked.json is not None else None
-    enter(folder)
+    moved = [_folder(path) for path in asked.config_dir]
+    for sentence in [] if moved else gone_folders(folder):
+        print(f"{sentence}; modules that lay there are found with --config-dir DIR", file=sys.stderr)
+    enter(folder, moved)
     stored = files.read_run(folder)
     found = ask(
         question,

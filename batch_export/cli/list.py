@@ -1,18 +1,23 @@
 """`list [models|tags|sweeps|cells|...]`: what there is to choose from, a line each, the word to type first.
 
-Overrides and `--config-dir` as for a sweep arrive; plain columns leave, for people, `grep` and `cut` alike. A config
-that cannot be read has its name in the list and a sentence on standard error; the exit code is then 2.
+Overrides and `--config-dir` as for a sweep arrive, and patterns as `matrix.models` takes them (`list models 'timm:*'`);
+plain columns leave, for `grep` and `cut`; on a terminal, what does not fit goes on below its name. A config that cannot
+be read has its name in the list and a sentence on standard error, a pattern that chooses nothing the sentence alone;
+the exit code is then 2.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from batch_export.cli.arguments import VerbParser, add_config_dirs, add_outputs, config_words
 from batch_export.cli.known import verbs
+from batch_export.config.chosen import is_of_collection, of_collection
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.config.groups import TAG
 from batch_export.errors import UsageError
@@ -55,6 +60,8 @@ _GROUPS: dict[str, tuple[str, Columns]] = {
 
 WORDS = ("models", "tags", "sweeps", "cells", "providers", "exporters", "runs", "verbs")
 _MOST_NAMES = 6
+_NARROWEST = 20
+_INDENT = "    "
 
 
 def run(arguments: list[str]) -> int:
@@ -63,8 +70,14 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("what", nargs="?", choices=WORDS, help="without it, a line for each of these")
     add_outputs(parser)
     add_config_dirs(parser)
-    asked, overrides = parser.parse_known_args(arguments)
-    words = [*overrides, *config_words(asked)]
+    asked, rest = parser.parse_known_args(arguments)
+    patterns = [word for word in rest if "=" not in word and word[:1] not in "-+~"]
+    if patterns and asked.what not in _GROUPS:
+        what = ", ".join(_GROUPS)
+        raise UsageError(
+            f"list {asked.what or ''}: {patterns[0]!r} is no override (key=value); patterns go with {what}"
+        )
+    words = [*(word for word in rest if word not in patterns), *config_words(asked)]
     if asked.what == "verbs":
         _print([(verb.usage, verb.summary) for verb in verbs().values()])
         return 0
@@ -77,7 +90,8 @@ def run(arguments: list[str]) -> int:
         return compose_and_call(_tags, words, leave_no_trace=True)
     if asked.what is None:
         return compose_and_call(lambda composed: _overview(composed, asked.outputs), words, leave_no_trace=True)
-    return compose_and_call(lambda composed: _list(composed, *_GROUPS[asked.what]), words, leave_no_trace=True)
+    group, columns = _GROUPS[asked.what]
+    return compose_and_call(lambda composed: _list(composed, group, columns, patterns), words, leave_no_trace=True)
 
 
 def offers(before: Sequence[str]) -> Iterable[str]:
@@ -85,10 +99,19 @@ def offers(before: Sequence[str]) -> Iterable[str]:
     return () if before else WORDS
 
 
-def _list(composed: Composed, group: str, columns: Columns) -> int:
+def _list(composed: Composed, group: str, columns: Columns, patterns: Sequence[str]) -> int:
     rows: list[Sequence[str]] = []
     complaints: list[str] = []
-    for name in composed.groups.all_names(group):
+    names = [] if patterns else composed.groups.all_names(group)
+    for pattern in patterns:
+        try:
+            if group == "model" and is_of_collection(pattern):
+                rows += [(name, _tagged(name, tags)) for name, tags in of_collection(pattern).items()]
+            else:
+                names += composed.groups.select(group, [pattern])
+        except UsageError as error:
+            complaints.append(str(error))
+    for name in dict.fromkeys(names):
         try:
             rows.append((name, *columns(composed.groups.load(group, name))))
         except UsageError as error:
@@ -96,6 +119,11 @@ def _list(composed: Composed, group: str, columns: Columns) -> int:
             complaints.append(str(error))
     _print(rows)
     return _told(complaints)
+
+
+def _tagged(name: str, tags: Sequence[str]) -> str:
+    """The tags of a collection's model, as `matrix.models` takes them."""
+    return ",".join(f"{name.partition(':')[0]}:{TAG}{tag}" for tag in tags)
 
 
 def _cells(composed: Composed) -> int:
@@ -140,7 +168,7 @@ def _overview(composed: Composed, outputs: Path) -> int:
         rows.append((f"list {what}", str(len(names)), _shortened(names)))
     runs = [str(folder) for folder in reversed(all_runs(outputs))]
     rows += [
-        ("list tags", "", "tags of models, for matrix.models=['tag:...']"),
+        ("list tags", "", "tags of models, for matrix.models=['tag:...']; a collection's: list models 'timm:*'"),
         ("list cells", "", "cells that a sweep would run; +sweep=NAME and other overrides may follow"),
         ("list runs", str(len(runs)), _shortened(runs[:_MOST_NAMES])),
         ("list verbs", str(len(verbs())), _shortened(list(verbs()))),
@@ -160,12 +188,25 @@ def _told(complaints: Sequence[str]) -> int:
 
 
 def _print(rows: Sequence[Sequence[str]]) -> None:
-    """Columns two spaces apart, each as wide as its widest entry; an empty entry is a dash, so that none is lost."""
+    """Columns two spaces apart, each as wide as its widest entry; an empty entry is a dash, so that none is lost.
+
+    On a terminal a row that is too wide has its further entries below its first one.
+    """
+    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     table = [[entry or "-" for entry in row] for row in rows]
     count = max((len(row) for row in table), default=0)
     widths = [max((len(row[index]) for row in table if index < len(row)), default=0) for index in range(count)]
     for row in table:
-        print("  ".join(f"{entry:<{width}}" for entry, width in zip(row, widths, strict=False)).rstrip())
+        line = "  ".join(f"{entry:<{width}}" for entry, width in zip(row, widths, strict=False)).rstrip()
+        if 0 < most < len(line):
+            width = max(most, _NARROWEST)
+            below = [
+                part
+                for entry in row[1:]
+                for part in textwrap.wrap(entry, width, initial_indent=_INDENT, subsequent_indent=_INDENT)
+            ]
+            line = "\n".join([row[0], *below])
+        print(line)
 
 
 def _joined(value: object) -> str:

@@ -44,7 +44,7 @@ def words_for(name: str, overrides: Sequence[str], folders: Sequence[str], run: 
     given = [*overrides, *folders]
     found = resolve_run(run, outputs) if run else _newest_with(name, outputs)
     if found is not None:
-        given = [*words_of(found, list(overrides)), *_absolute(given)]
+        given = [*words_of(found, list(overrides), folders), *_absolute(given)]
         enter(found)
     return [*given, *chosen]
 

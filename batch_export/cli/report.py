@@ -28,6 +28,7 @@ from batch_export.report.summary import summarise
 from batch_export.report.terminal import tell
 from batch_export.spec import RunSpec
 from batch_export.sweeps.conclude import compared
+from batch_export.words import nearest
 
 _WORDS = {"merge": merge, "world": world}
 
@@ -38,8 +39,13 @@ def run(arguments: list[str]) -> int:
         raise UsageError("report takes the folder of one run, e.g. `report outputs/latest`")
     if arguments[0] in _WORDS:
         return _WORDS[arguments[0]](arguments[1:])
-    asked = _parser().parse_args(arguments)
-    folder = resolve_run(asked.run, asked.outputs)
+    try:
+        asked = _parser().parse_args(arguments)
+        folder = resolve_run(asked.run, asked.outputs)
+    except UsageError:
+        _refuse_mistyped(arguments[0])
+        raise
+    form = asked.format or _meant(asked.output)
     stored = files.read_run(folder)
     records = records_of(folder)
     comparison = _comparison(asked.baseline, asked.outputs, folder, records, stored.spec)
@@ -53,10 +59,41 @@ def run(arguments: list[str]) -> int:
     subject = Subject(folder, records, summary, comparison, since=since_when(folder, records))
     if asked.format is None:
         write(subject, (*SUMMARIES, *REPORTS))
-    _one(asked.format or "text", asked.output, subject, brief=asked.quiet)
+    _one(form, asked.output, subject, brief=asked.quiet)
     if asked.output is not None and not asked.exit_code:
         return 0
     return 1 if summary.unexpected or summary.nothing_tested else 0
+
+
+def _refuse_mistyped(word: str) -> None:
+    """Says so where what was taken for a run is nearly a word of `report`.
+
+    Raises:
+        UsageError: it is.
+    """
+    near = nearest(word, _WORDS, 1)
+    if near and not Path(word).expanduser().exists():
+        raise UsageError(
+            f"report: {word!r} is neither the folder of a run nor one of {', '.join(_WORDS)}. "
+            f"Next step: did you mean `report {near[0]}`?"
+        )
+
+
+def _meant(output: Path | None) -> str:
+    """The format that a file's name asks for; the table for people where it has no suffix.
+
+    Raises:
+        UsageError: no format is written to files that end so.
+    """
+    if output is None or not output.suffix:
+        return "text"
+    by_suffix = {Path(form.file).suffix: name for name, form in reversed(FORMATS.items())}
+    if output.suffix.lower() not in by_suffix:
+        raise UsageError(
+            f"-o {output}: no report ends in {output.suffix}; there are {', '.join(sorted(by_suffix))}. "
+            f"Next step: name such a file, or the format with --format {'|'.join(FORMATS)}"
+        )
+    return by_suffix[output.suffix.lower()]
 
 
 def offers(before: Sequence[str]) -> Iterable[str]:
@@ -106,7 +143,9 @@ def _comparison(
 def _parser() -> argparse.ArgumentParser:
     parser = VerbParser("report", "Judges an old run again and renders it; without --format all its files anew.")
     parser.add_argument("run", help="the run's folder, latest, or latest~1")
-    parser.add_argument("--format", choices=tuple(FORMATS), help="one format only")
+    parser.add_argument(
+        "--format", choices=tuple(FORMATS), help="one format only (default with -o: what the file's ending says)"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (default: the terminal)")
     parser.add_argument("-q", "--quiet", action="store_true", help="on the terminal, only what is not as expected")
     parser.add_argument(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +24,15 @@ from batch_export.report.runs import records_of, resolve_run
 from batch_export.report.summary import summarise
 from batch_export.report.world import About, markdown
 from batch_export.report.world_page import page
+from batch_export.runner.config_folders import folder_flags
 from batch_export.runner.follow_up import REPRO_FOLDER
 from batch_export.runner.surroundings import circumstances
 from batch_export.sources.toolchain import distribution_version
 
+_WORLD_SUFFIXES = (".md", ".html")
+_OF_MACHINE = ("runner", "store.", "output.", "measure.", "baseline", "hydra")
+_OF_CELLS = ("runner.shard", "runner.timeout_s", "runner.memory_gb", "hydra.searchpath")
+"""Settings that say which cells there are, and what becomes of them."""
 _PAGE_VERSIONS = ("batch_export", "torch", "onnxruntime", "transformers")
 
 
@@ -71,20 +77,26 @@ def world(arguments: list[str]) -> int:
     """Writes the table of architectures of a run, as Markdown to a file or the terminal, or as a page (`-o X.html`).
 
     Raises:
-        UsageError: the run is none.
+        UsageError: the run is none, or the file is neither of these.
     """
     parser = VerbParser("report world", "The table of architectures: shares with their denominators, failures, skips.")
     parser.add_argument("run", help="the run's folder, latest, or latest~1")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to (default: the terminal)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="X.md or X.html (default: the terminal)")
     add_outputs(parser)
     asked = parser.parse_args(arguments)
+    suffix = asked.output.suffix.lower() if asked.output is not None else ""
+    if asked.output is not None and suffix not in _WORLD_SUFFIXES:
+        raise UsageError(
+            f"-o {asked.output}: the table is written as Markdown or as a page. Next step: name a file that ends in "
+            f"{' or '.join(_WORLD_SUFFIXES)}"
+        )
     folder = resolve_run(asked.run, asked.outputs)
     records = records_of(folder)
     stored = files.read_run(folder)
-    about = About(_versions(folder), _names(records), _chosen(stored.spec.overrides))
+    about = About(_versions(folder), _names(records), _chosen(stored.command, stored.spec.overrides))
     if asked.output is None:
         sys.stdout.write(markdown(records, about))
-    elif asked.output.suffix in (".html", ".htm"):
+    elif suffix == ".html":
         files.write_asked(asked.output, page(records, about, _repros(folder, records, asked.output)).encode(), "-o")
     else:
         files.write_asked(asked.output, markdown(records, about).encode(), "-o")
@@ -97,10 +109,14 @@ def _versions(folder: Path) -> dict[str, str]:
     return {name: of_run.get(name) or distribution_version(name) for name in _PAGE_VERSIONS}
 
 
-def _chosen(overrides: Sequence[str]) -> str:
-    """The command that takes the same cells, without what concerns one machine."""
-    kept = [word for word in overrides if word.lstrip("+").startswith(("sweep=", "matrix.", "verify."))]
-    return " ".join(["python -m batch_export", *kept])
+def _chosen(command: str, overrides: Sequence[str]) -> str:
+    """The command that takes the same cells and judges them alike, without what concerns one machine."""
+    kept = [word for word in overrides if not _of_machine(word.lstrip("+~"))]
+    return shlex.join(["python", "-m", "batch_export", *folder_flags(command), *kept])
+
+
+def _of_machine(word: str) -> bool:
+    return word.startswith(_OF_MACHINE) and not word.startswith(_OF_CELLS)
 
 
 def _names(records: Sequence[Record]) -> dict[str, int]:

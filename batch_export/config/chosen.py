@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -20,7 +20,12 @@ from batch_export.config.groups import TAG, ConfigGroups, unknown
 from batch_export.config.model import model_spec
 from batch_export.errors import UsageError
 from batch_export.spec import ModelSpec
+from batch_export.words import nearest
 
+_LEAST_LETTERS = 3
+_LIKENESS = 0.7
+_MOST_NEAR = 3
+_WILDCARD = re.compile(r"[*?]|\[[^\]]*\]?")
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
 
@@ -77,10 +82,10 @@ def models(patterns: Sequence[str], groups: ConfigGroups, share: Share) -> tuple
     used: dict[str, Collection] = {}
     chosen: dict[str, None] = {}
     for pattern in patterns:
-        owner, colon, inner = pattern.partition(":")
-        if not colon or pattern.startswith(TAG):
+        if not is_of_collection(pattern):
             chosen.update(dict.fromkeys(groups.select("model", [pattern])))
             continue
+        owner, _, inner = pattern.partition(":")
         used[owner] = used.get(owner) or _known(owner, pattern)
         chosen.update(dict.fromkeys(f"{owner}:{name}" for name in _matching(used[owner], inner)))
     taken = share.of(list(chosen))
@@ -95,6 +100,22 @@ def models(patterns: Sequence[str], groups: ConfigGroups, share: Share) -> tuple
     )
 
 
+def is_of_collection(pattern: str) -> bool:
+    """Whether a pattern is about the names of a collection, not about config files."""
+    return ":" in pattern and not pattern.startswith(TAG)
+
+
+def of_collection(pattern: str) -> dict[str, tuple[str, ...]]:
+    """Returns the models of a collection that a pattern chooses, with their tags; nothing is built.
+
+    Raises:
+        UsageError: there is no such collection, its package is missing, or the pattern chooses nothing.
+    """
+    owner, _, inner = pattern.partition(":")
+    found = _matching(_known(owner, pattern), inner)
+    return {f"{owner}:{name}": tags for name, tags in found.items()}
+
+
 def _known(owner: str, pattern: str) -> Collection:
     if owner not in collections():
         known = [TAG, *(f"{name}:" for name in collections())]
@@ -102,18 +123,35 @@ def _known(owner: str, pattern: str) -> Collection:
     return collection(owner)
 
 
-def _matching(one: Collection, inner: str) -> list[str]:
+def _matching(one: Collection, inner: str) -> dict[str, tuple[str, ...]]:
     names: Mapping[str, tuple[str, ...]] = one.names()
+    wanted = inner.removeprefix(TAG)
     if inner.startswith(TAG):
-        wanted = inner.removeprefix(TAG)
-        found = [name for name, tags in names.items() if wanted in tags]
-        known = sorted({TAG + tag for tags in names.values() for tag in tags})
+        found = {name: tags for name, tags in names.items() if wanted in tags}
+        known = {TAG + tag for tags in names.values() for tag in tags}
+        near = nearest(inner, sorted(known))
     else:
-        found = [name for name in names if fnmatchcase(name, inner)]
-        known = list(names)
+        found = {name: tags for name, tags in names.items() if fnmatchcase(name, inner)}
+        near = _near_names(inner, names)
     if not found:
-        raise UsageError(unknown(f"model of {one.name}", inner, known))
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        raise UsageError(
+            f"None of the {len(names):,} models of {one.name} is {inner!r}{hint}. "
+            f"Next step: `list models '{one.name}:*'` prints them with their tags"
+        )
     return found
+
+
+def _near_names(pattern: str, names: Iterable[str]) -> list[str]:
+    """Names that are spelled or begin nearly as the pattern, wildcards and case apart; none that is far-fetched."""
+    plain = _WILDCARD.split(pattern.lower())
+    word = max(plain, key=len)
+    if len(word) < _LEAST_LETTERS:
+        return []
+    spelled = {name.lower(): name for name in names}
+    begun = {name[: len(word)]: whole for name, whole in reversed(spelled.items())} if len(plain) > 1 else {}
+    near = [pool[one] for pool in (begun, spelled) for one in nearest(word, pool, _MOST_NEAR, least=_LIKENESS)]
+    return list(dict.fromkeys(near))[:_MOST_NEAR]
 
 
 def _collected(name: str, answer: Described) -> ModelSpec:

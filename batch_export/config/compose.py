@@ -92,9 +92,11 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
     if any(flag in ("--multirun", "-m") for flag in flags) or any(map(_MULTIRUN.fullmatch, overrides)):
         raise UsageError("--multirun is not used here: the matrix' own keys take lists, e.g. matrix.opsets=[18,20]")
     for word in overrides:
-        if _BARE_WORD.fullmatch(word):
+        if "=" not in word and not word.startswith("~"):
+            hint = "a verb is one of those that `list verbs` prints"
+            models = f"""models are chosen with "matrix.models=['{word}']" """.rstrip()
             raise UsageError(
-                f"{word!r} is not an override (key=value); a verb is one of those that `list verbs` prints"
+                f"{word!r} is not an override (key=value); {hint if _BARE_WORD.fullmatch(word) else models}"
             )
     flags, composing, folders = taken_out(flags, overrides)
     outcome: list[int] = []

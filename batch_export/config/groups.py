@@ -114,6 +114,12 @@ class ConfigGroups:
         except YAMLError as error:
             place = " ".join(str(error).split())
             raise UsageError(f"The config {where}.yaml is not valid YAML: {place}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(
+                f"The config {where}.yaml is not text in UTF-8 (byte {error.start}). Next step: save it as UTF-8"
+            ) from error
+        except OSError as error:
+            raise UsageError(f"The config {where}.yaml cannot be read ({error.strerror})") from error
         except RecursionError as error:
             raise UsageError(f"The config {where}.yaml is nested too deeply, or refers to itself") from error
         except OmegaConfBaseException as error:

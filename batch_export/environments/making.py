@@ -6,6 +6,7 @@ was changed since, is removed and made anew. Why one cannot be made is one sente
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import re
@@ -31,11 +32,25 @@ UNREACHABLE = re.compile(
     r"dns error|tcp connect error|error sending request|ENOTFOUND|ECONNREFUSED|ETIMEDOUT|EAI_AGAIN|ENETUNREACH"
 )
 """What pip, uv and npm print where nobody answers; only chooses between two sentences."""
+_NO_SPACE = os.strerror(errno.ENOSPC)
+_PIP_SETTINGS = (
+    ", or set another index (PIP_INDEX_URL), or have pip look into the folders of PIP_FIND_LINKS alone (PIP_NO_INDEX=1)"
+)
 _COMPLAINT = re.compile(r"^(?:npm )?(?:error|ERROR|ERR!)[: ]\s*(?P<words>.+)$", re.MULTILINE)
 
 
 class EnvironmentUnavailableError(BatchExportError):
-    """An environment that is needed is not there and cannot be made, or nobody says what an index holds."""
+    """An environment that is needed is not there and cannot be made, or nobody says what an index holds.
+
+    Attributes:
+        unreached: whether that is because the package index did not answer, which says nothing of what was asked for.
+        lasting: whether the installer refused, and would again.
+    """
+
+    def __init__(self, sentence: str, *, unreached: bool = False, lasting: bool = False) -> None:
+        super().__init__(sentence)
+        self.unreached = unreached
+        self.lasting = lasting
 
 
 def environment_for(
@@ -43,6 +58,7 @@ def environment_for(
     language: str = "python",
     *,
     layered: bool = False,
+    again: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> Environment:
     """Returns the environment with these requirements, made if need be.
@@ -51,6 +67,7 @@ def environment_for(
         requirements: as a provider's config lists them.
         language: `python` or `node`.
         layered: whether it lies over the environment of this process, see `layers.py`.
+        again: whether one is tried again that an installer refused to make before; it is kept that it did, and why.
         tell: is given one sentence before anything is installed.
 
     Raises:
@@ -61,6 +78,12 @@ def environment_for(
     there = shelf.found(wanted)
     if there is not None:
         return there
+    refused = "" if again else shelf.refusal(shelf.folder_of(wanted))
+    if refused:
+        raise EnvironmentUnavailableError(
+            f"as tried before (`env remove {wanted.folder_name}` lets it be tried again), {refused}",
+            lasting=True,
+        )
     try:
         with shelf.held(wanted):
             there = shelf.found(wanted)  # somebody else may have made it while we waited
@@ -118,8 +141,10 @@ def _made(wanted: Request, tell: Callable[[str], None] | None) -> Environment:
     began = time.monotonic()
     try:
         maker = _install_node(wanted, folder) if wanted.language == "node" else _install_python(wanted, folder)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, EnvironmentUnavailableError) and error.lasting:
+            shelf.keep_refusal(folder, str(error))
         raise
     return shelf.finish(folder, wanted, wanted.interpreter, maker, round(time.monotonic() - began, 1))
 
@@ -190,7 +215,10 @@ def _run(command: Sequence[str], wanted: Request, program: str, cwd: Path | None
             f"the environment ({wanted}) cannot be made: {program} took more than {_INSTALL_LIMIT_S:g} s"
         ) from error
     if done.returncode:
-        raise EnvironmentUnavailableError(_sentence(done.stdout + "\n" + done.stderr, wanted, program))
+        output = f"{done.stdout}\n{done.stderr}"
+        unreached = UNREACHABLE.search(output) is not None
+        passing = unreached or done.returncode < 0 or _NO_SPACE in output
+        raise EnvironmentUnavailableError(_sentence(output, wanted, program), unreached=unreached, lasting=not passing)
 
 
 def _sentence(output: str, wanted: Request, program: str) -> str:
@@ -198,7 +226,8 @@ def _sentence(output: str, wanted: Request, program: str) -> str:
     start = f"the environment ({wanted}) cannot be made"
     if UNREACHABLE.search(output):
         return (
-            f"{start}: {program} does not reach its package index ({words}). Next step: go online once, then it is kept"
+            f"{start}: {program} does not reach its package index ({words}). Next step: go online once, then it is "
+            f"kept{_PIP_SETTINGS if program == 'pip' else ''}"
         )
     return f"{start}: {program} says: {words}"
 

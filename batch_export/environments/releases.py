@@ -23,6 +23,9 @@ RANGE = "5.20..5.23"
 _ASK_LIMIT_S = 180.0
 _PATIENCE = ("--retries", "2", "--timeout", "20")
 _LISTED = re.compile(r"^Available versions: (?P<versions>.+)$", re.MULTILINE)
+_UNFETCHED = re.compile(r"Could not fetch URL (?P<place>\S+): (?P<why>.+) - skipping")
+"""What pip says with `-vv` of a page that it did not get, before it goes by what else it has."""
+_CAUSE = re.compile(r"Caused by \w+\(['\"]?(?:.*?>: )?(?P<words>[^'\"]+)")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -70,7 +73,7 @@ def _listed(package: str, *, pre: bool) -> list[Version]:
             f"Next step: `{sys.executable} -m ensurepip`"
         )
     words = [sys.executable, "-I", "-m", "pip", "index", "versions", package, "--disable-pip-version-check"]
-    words += ["--no-input", *_PATIENCE, *(["--pre"] if pre else [])]
+    words += ["--no-input", "-vv", *_PATIENCE, *(["--pre"] if pre else [])]
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASK_LIMIT_S, check=False
@@ -79,19 +82,29 @@ def _listed(package: str, *, pre: bool) -> list[Version]:
         raise EnvironmentUnavailableError(
             f"pip did not list the releases of {package} within {_ASK_LIMIT_S:g} s"
         ) from error
+    unfetched = next((one for one in _UNFETCHED.finditer(done.stdout) if " 404 " not in f" {one['why']} "), None)
     listed = _LISTED.search(done.stdout)
+    said = installers_words(done.stderr)
+    if unfetched is not None or (listed is None and UNREACHABLE.search(done.stderr)):
+        where = f"{unfetched['place']}: {_cause(unfetched['why'])}" if unfetched is not None else said
+        raise EnvironmentUnavailableError(
+            f"pip does not reach its package index ({where}), so nobody knows which releases of {package} there are. "
+            "Next step: go online, set another index (PIP_INDEX_URL), or have pip look into the folders of "
+            "PIP_FIND_LINKS alone (PIP_NO_INDEX=1)",
+            unreached=True,
+        )
     if listed is None:
-        said = installers_words(done.stderr)
-        if UNREACHABLE.search(done.stderr):
-            raise EnvironmentUnavailableError(
-                f"pip does not reach its package index, so nobody knows the releases of {package} ({said}). Next step: "
-                "go online, or name a private index or folder (PIP_INDEX_URL, PIP_FIND_LINKS)"
-            )
         if "No matching distribution" not in done.stderr:
             raise EnvironmentUnavailableError(f"pip cannot list the releases of {package}: {said or 'it said nothing'}")
         hint = did_you_mean(package, _installed())
         raise UsageError(f"pip's index has no release of a package {package!r} for this Python{hint}")
     return sorted(_readable(listed["versions"].split(", ")))
+
+
+def _cause(text: str) -> str:
+    """What is at the bottom of urllib3's words about a connection."""
+    found = _CAUSE.search(text)
+    return (found["words"] if found is not None else text).rstrip(")")[:200]
 
 
 def _readable(texts: Sequence[str]) -> list[Version]:

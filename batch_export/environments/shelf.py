@@ -1,6 +1,7 @@
 """The folder in which environments are kept: what is there, whether it is whole, and what it holds.
 
-One folder an environment: `environment.json` is written last, so that one without it is half-made. Its packages are
+One folder an environment: `environment.json` is written last, so that one without it is half-made, or holds
+`refused.json` alone. Its packages are
 listed when it is made and again when it is used; one that somebody changed is not used. Nothing is installed here.
 """
 
@@ -24,6 +25,8 @@ from batch_export.files import cache_folder, whole_file
 
 ROOT_VARIABLE = "BATCH_EXPORT_ENVIRONMENTS"
 MARKER = "environment.json"
+REFUSED = "refused.json"
+"""In place of an environment: why the installer refused to make it."""
 PROBES = "probes.json"
 NODE_MODULES = "node_modules"
 
@@ -129,6 +132,35 @@ def finish(folder: Path, wanted: Request, interpreter: str, maker: str, seconds:
     whole = opened(folder)
     assert whole is not None
     return whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why an environment could not be made, and a digest of pip's settings at that time."""
+
+    reason: str
+    settings: str = ""
+
+
+def keep_refusal(folder: Path, reason: str) -> None:
+    """Keeps why an environment could not be made; where that cannot be written, it is tried again each time."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(folder / REFUSED) as stream:
+            stream.write(msgspec.json.encode(_Refusal(reason, _pip_settings())))
+
+
+def refusal(folder: Path) -> str:
+    """Returns why an environment could not be made; empty where none was tried, or pip's settings are others now."""
+    try:
+        kept = msgspec.json.decode((folder / REFUSED).read_bytes(), type=_Refusal)
+    except (OSError, msgspec.MsgspecError):
+        return ""
+    return kept.reason if kept.settings == _pip_settings() else ""
+
+
+def _pip_settings() -> str:
+    return digest_value(sorted((name, value) for name, value in os.environ.items() if name.startswith("PIP_")))
 
 
 def all_environments() -> list[tuple[Path, Environment | None]]:

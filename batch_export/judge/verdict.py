@@ -69,7 +69,7 @@ def judge(
     problem = not_reproducible(record, model, problem) or problem
     if problem is None and not model.allow_nonfinite:
         problem = nothing_finite(record.runs)
-    if problem is not None and _wants_float64(problem, model):
+    if problem is not None and in_float64 and _wants_float64(problem, model):
         problem = replace(problem, message=f"{problem.message}; eager in float64: {in_float64}")
     said = "; ".join(filter(None, (noise, holds_for(record))))
     if problem is None and record.attempts:

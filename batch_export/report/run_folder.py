@@ -129,13 +129,17 @@ def each_record(folder: Path) -> Iterator[Record]:
     """Reads records.jsonl one line at a time, as `read_records`.
 
     Raises:
-        UsageError: a line is not a record.
+        UsageError: a line is not a record, or the file cannot be read.
     """
     path = folder / RECORDS_FILE
     if not path.exists():
         return
     decoder = msgspec.json.Decoder(Record)
-    with path.open("rb") as stream:
+    try:
+        opened = path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}). Next step: name another run") from error
+    with opened as stream:
         for number, line in enumerate(stream, start=1):
             if not line.strip():
                 continue
@@ -144,7 +148,10 @@ def each_record(folder: Path) -> Iterator[Record]:
             except msgspec.DecodeError as error:
                 if not line.endswith(b"\n"):
                     return
-                raise UsageError(f"{path} line {number} is not a record: {error}") from error
+                raise UsageError(
+                    f"{path} line {number} is not a record: {error}. Next step: take that line out, which leaves its "
+                    "cell without a record"
+                ) from error
             yield record
 
 

@@ -23,7 +23,7 @@ from batch_export.runner.launcher import log_tail
 from batch_export.runner.supervisor import limits_for
 from batch_export.sources.closure import local_roots
 from batch_export.spec import RunSpec
-from batch_export.stages.follow_up_request import Answer, Question, Request
+from batch_export.stages.follow_up_request import Answer, Question, Request, refusal_file
 from batch_export.words import did_you_mean, nearest
 
 REPRO_FOLDER = "repro"
@@ -147,6 +147,9 @@ def _in_child(request: Request) -> Answer:
                 stderr=stream,
                 check=False,
             )
+        if refusal_file(answered).is_file():
+            why = refusal_file(answered).read_text(encoding="utf-8")
+            raise RunError(f"{request.planned.cell.name} cannot be looked at again: {why}")
         if done.returncode or not answered.is_file():
             raise RunError(
                 f"{request.question} of {request.planned.cell.name} ended with exit code {done.returncode}. "

@@ -18,7 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export import axes
-from batch_export.errors import OnnxExporterError
+from batch_export.errors import BatchExportError, OnnxExporterError
 from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.diagnostics.eager_values import EagerValues
@@ -35,7 +35,7 @@ from batch_export.sources.closure import local_roots
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.stages import capture as capture_stage
 from batch_export.stages import plugin
-from batch_export.stages.follow_up_request import Answer, Request
+from batch_export.stages.follow_up_request import Answer, Request, refusal_file
 from batch_export.stages.output import StageOutput
 from batch_export.stages.runtime_report import RuntimeReport
 from batch_export.stages.workbench import Workbench
@@ -293,10 +293,14 @@ class _FollowUp:
 
 
 def main(request_path: Path, answer_path: Path) -> None:
-    """Answers the request in a file."""
+    """Answers the request in a file; where that cannot be done, the sentence why is in a file beside the answer's."""
     request = msgspec.json.decode(request_path.read_bytes(), type=Request)
-    with tempfile.TemporaryDirectory(prefix="batch_export_") as scratch:
-        answer_path.write_bytes(msgspec.json.encode(answer(request, Path(scratch))))
+    try:
+        with tempfile.TemporaryDirectory(prefix="batch_export_") as scratch:
+            answer_path.write_bytes(msgspec.json.encode(answer(request, Path(scratch))))
+    except BatchExportError as error:
+        refusal_file(answer_path).write_text(str(error), encoding="utf-8")
+        raise
 
 
 if __name__ == "__main__":

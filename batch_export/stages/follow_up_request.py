@@ -6,6 +6,7 @@ Frozen plain data, one JSON file in each direction; nothing is imported here tha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from batch_export.numbers.tolerances import Tolerance
@@ -59,3 +60,8 @@ class Answer:
     found: bool
     text: str
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+def refusal_file(answer: Path) -> Path:
+    """Where a child that cannot answer writes why."""
+    return answer.with_name("refused.txt")

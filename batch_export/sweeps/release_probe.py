@@ -14,12 +14,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from batch_export.environments.making import EnvironmentUnavailableError, environment_for
 from batch_export.environments.request import replaced
 from batch_export.errors import UsageError
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
 from batch_export.report.progress import reporter_for
-from batch_export.spec import RunSpec
+from batch_export.spec import RunSpec, environment_of
 from batch_export.sweeps.planned import cells_of
 from batch_export.sweeps.release_search import Tried
 
@@ -38,15 +39,27 @@ def with_release(spec: RunSpec, package: str, version: str) -> RunSpec:
 def probe(spec: RunSpec, name: str, package: str, version: str) -> Tried:
     """Runs the cell of that name with a release of a package.
 
+    A release that an installer refused before is not tried again; the answer says how it is.
+
     Raises:
         UsageError: the matrix has no such cell.
+        EnvironmentUnavailableError: the package index is out of reach, which says nothing of the release.
         KeyboardInterrupt: the run was interrupted.
     """
     from batch_export.runner.sweep import run_sweep  # lazy: joblib takes 0.4 s
 
     began = time.monotonic()
     probed = with_release(spec, package, version)
-    cell = _cell(cells_of(probed, start=True), name)
+    cell = _cell(cells_of(probed), name)
+    try:
+        if not cell.skip:
+            wanted = environment_of(cell.model, cell.exporter)
+            environment_for(wanted, layered=True, again=False, tell=lambda sentence: print(sentence, file=sys.stderr))
+            cell = _cell(cells_of(probed, start=True), name)
+    except EnvironmentUnavailableError as error:
+        if error.unreached:
+            raise
+        return Tried(version, None, "left out", str(error), seconds=time.monotonic() - began)
     if cell.skip:
         return Tried(version, None, "left out", cell.skip, seconds=time.monotonic() - began)
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:

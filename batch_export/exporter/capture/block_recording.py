@@ -18,6 +18,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_slot
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture import transforms
+
 if TYPE_CHECKING:  # a private name, which another torch may not have
     from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
 
@@ -285,6 +287,8 @@ def recorded(
     constants = {node: getattr(tracer.root, str(node.target)) for node in kept if node.op == "get_attr"}
     if any(type(one) is not torch.Tensor for one in constants.values()):
         raise NotSharedError("it reads a constant that is not a plain tensor")
+    if any(map(transforms.is_of_transform, constants.values())):
+        raise NotSharedError("it reads a tensor of one of torch.func's transforms")
     return Recording(path, call, kept, outer, moved, outputs, leaves, spec, constants)
 
 

@@ -40,9 +40,23 @@ def holds_example(program: torch.export.ExportedProgram) -> bool:
 
 
 def failed_in_transform(error: BaseException) -> bool:
-    """Whether a capture failed while a transform was traced."""
-    files = {os.path.split(frame.filename) for frame in traceback.extract_tb(error.__traceback__)}
-    return any(folder == _SOURCES and name in _ENTRIES for folder, name in files)
+    """Whether a capture failed while a transform was traced, or at a tensor of one that outlived it.
+
+    A weight that is read within a transform becomes such a tensor, which torch cannot make a constant of where it is a
+    view (the transposed weight of a Linear).
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        folder, name = os.path.split(frame.f_code.co_filename)
+        if folder == _SOURCES and name in _ENTRIES:
+            return True
+        if any(isinstance(one, torch.Tensor) and is_of_transform(one) for one in frame.f_locals.values()):
+            return True
+    return False
+
+
+def is_of_transform(tensor: torch.Tensor) -> bool:
+    """Whether a tensor belongs to a level of a transform, outside of which it has no meaning."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def resolved(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram | None:
