@@ -308,6 +308,8 @@ def test_the_mended_average_keeps_nan() -> None:
         ("torch.polygamma(1, {0} + 1)", -30001.0, False),
         ("torch.polygamma(1, {0} + 1)", -89.5, True),
         ("{0}.reshape(0, 0).index_fill(0, torch.tensor([1]), 2)", None, False),
+        ("torch.linalg.inv({0}.reshape(6, 6) + torch.eye(6))", inf, False),
+        ("torch.linalg.inv({0}.reshape(6, 6) + torch.eye(6))", 3.0, True),
     ],
 )
 def test_what_torch_gives_by_chance_is_not_judged(code: str, number: float | None, is_defined: bool) -> None:
@@ -315,3 +317,13 @@ def test_what_torch_gives_by_chance_is_not_judged(code: str, number: float | Non
     one = Program((Leaf("x", "float32", tuple(value.shape)),), (step(code, "a", "x"),), ("a",))
     case = Case({"x": value}, {}, "special")
     assert (allowances_of(one, case, runs.eager(one, case.values)) is not None) == is_defined
+
+
+def test_a_branch_that_hangs_on_the_order_of_a_sum_is_open() -> None:
+    branch = step("torch.cond({0}.sum() > 0, lambda a: a * 2, lambda a: a - 1, ({0},))", "a", "x")
+    for number, is_open in ((1e20, True), (3.0, False)):
+        case = Case({"x": torch.tensor([number, 1.5, -number, 0.25])}, {}, "special")
+        one = Program((Leaf("x", "float32", (4,)),), (branch,), ("a",))
+        allowances = allowances_of(one, case, runs.eager(one, case.values))
+        assert allowances is not None
+        assert bool((allowances[0].slack > 0.5).any()) is is_open

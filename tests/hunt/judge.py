@@ -301,10 +301,7 @@ def allowances_of(program: Program, case: Case, expected: list[torch.Tensor]) ->
     try:
         moved = sensitivity.run(program, case.values, expected, runs.collected)
     except Exception:  # control flow refuses dispatch modes
-        moved = sensitivity.Sensitivity(
-            [torch.zeros(one.shape, dtype=torch.float64) for one in expected],
-            [torch.zeros(one.shape, dtype=torch.bool) for one in expected],
-        )
+        moved = sensitivity.of_inputs(program, case.values, expected, runs.collected)
     if moved.undefined:
         return None
     last = torch.finfo(torch.float64).eps * _largest(case.values)  # what a kernel may lose beside its largest input

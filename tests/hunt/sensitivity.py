@@ -378,6 +378,32 @@ def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: An
     return found
 
 
+def of_inputs(program: Program, values: Tensors, base: list[torch.Tensor], collect: Any) -> Sensitivity:
+    """How the results move when the inputs do, for a program whose control flow lets nobody look at its operators.
+
+    A branch that hangs on the order of a sum of numbers of either sign is taken one way and the other.
+    """
+    found = Sensitivity(
+        [torch.zeros(one.shape, dtype=torch.float64) for one in base],
+        [torch.zeros(one.shape, dtype=torch.bool) for one in base],
+    )
+    for seed in range(_RUNS):
+        generator = torch.Generator().manual_seed(seed)
+        moved = {name: _nudged(one, generator) for name, one in values.items()}
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+            results = collect(module(program, moved), arguments(program, moved))
+        for index, (one, other) in enumerate(zip(base, results, strict=True)):
+            _widen(found, index, one, other)
+    return found
+
+
+def _nudged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if tensor.dtype not in _FLOATS or not tensor.numel():
+        return tensor
+    noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    return (tensor.double() * (1 + noise * _ULPS * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+
+
 def _widen(found: Sensitivity, index: int, base: torch.Tensor, moved: torch.Tensor) -> None:
     slack, loose = found.slack[index], found.loose[index]
     if slack is None or loose is None or base.shape != moved.shape or base.dtype != moved.dtype:
