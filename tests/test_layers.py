@@ -309,6 +309,8 @@ def test_what_an_installer_refused_is_kept_until_it_is_removed_or_pip_looks_else
 
     name = wanted_for(["scales==1.1.1"], layered=True).folder_name
     assert "as tried before" not in refused(again=True)
+    assert not shelf.refusal(shelf.root() / name)
+    assert "as tried before" not in refused(again=False)
     assert f"as tried before (`env remove {name}`" in refused(again=False)
     command("env", "list")
     assert f"{name}  the environment (scales==1.1.1) cannot be made" in capsys.readouterr().out

@@ -67,7 +67,7 @@ def environment_for(
         requirements: as a provider's config lists them.
         language: `python` or `node`.
         layered: whether it lies over the environment of this process, see `layers.py`.
-        again: whether one is tried again that an installer refused to make before; it is kept that it did, and why.
+        again: whether one is tried again that an installer refused to make before; if not, it is kept that it did.
         tell: is given one sentence before anything is installed.
 
     Raises:
@@ -87,7 +87,7 @@ def environment_for(
     try:
         with shelf.held(wanted):
             there = shelf.found(wanted)  # somebody else may have made it while we waited
-            return there or _made(wanted, tell)
+            return there or _made(wanted, tell, keep_refusal=not again)
     except OSError as error:
         raise EnvironmentUnavailableError(
             f"the environment ({wanted}) cannot be made in {shelf.root()}: {error.strerror or error}. "
@@ -132,7 +132,7 @@ def node_version() -> str:
     return text.removeprefix("v")
 
 
-def _made(wanted: Request, tell: Callable[[str], None] | None) -> Environment:
+def _made(wanted: Request, tell: Callable[[str], None] | None, *, keep_refusal: bool) -> Environment:
     folder = shelf.folder_of(wanted)
     if folder.exists():
         shutil.rmtree(folder)
@@ -143,7 +143,7 @@ def _made(wanted: Request, tell: Callable[[str], None] | None) -> Environment:
         maker = _install_node(wanted, folder) if wanted.language == "node" else _install_python(wanted, folder)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(error, EnvironmentUnavailableError) and error.lasting:
+        if keep_refusal and isinstance(error, EnvironmentUnavailableError) and error.lasting:
             shelf.keep_refusal(folder, str(error))
         raise
     return shelf.finish(folder, wanted, wanted.interpreter, maker, round(time.monotonic() - began, 1))
