@@ -303,7 +303,7 @@ def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
         (["cache", "gc", "--max-size", "ten"], "'ten' is not a size"),
         (["cache", "info", "--max-size", "1G"], "cache info takes no --max-size"),
         (["report"], "report takes the folder of one run"),
-        (["report", "nowhere"], "is not the folder of a run"),
+        (["report", "nowhere"], "is neither the folder of a run"),
         (["--multirun", "matrix.opsets=18,20"], "--multirun is not used here"),
         (["+hydra.mode=MULTIRUN"], "--multirun is not used here"),
         (["--confg-dir", "x"], "Unknown flag '--confg-dir' (nearest: --config-dir"),

@@ -397,21 +397,6 @@ def test_a_branch_that_multiples_of_the_example_take_too_is_captured_by_its_gene
     assert right_at(program, Halved(), images, [(2, 56, 56), (1, 70, 56), (3, 56, 42), (2, 70, 98)]) == 4
 
 
-class OneRowCut(nn.Module):
-    """A mask of one row, cut to the number of rows that it is added to."""
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        return (x @ x.transpose(1, 2)).unsqueeze(1) + mask[:, None, None, :][:, :, : x.shape[1], :]
-
-
-def test_one_row_cut_to_a_free_number_of_rows() -> None:
-    def both(batch: int, length: int) -> tuple[torch.Tensor, ...]:
-        return torch.randn(batch, length, 4), torch.randn(batch, length)
-
-    program = export(OneRowCut(), both(2, 9), dynamic_shapes=({0: "b", 1: "n"}, {0: "b", 1: "n"}))
-    assert right_at(program, OneRowCut(), both, [(2, 9), (1, 1), (3, 4), (0, 3)]) == 4
-
-
 def lone(x: torch.Tensor) -> torch.Tensor:
     pieces = x.chunk(2)  # this line gives one piece at one row
     return torch.cat(pieces[::-1])

@@ -7,6 +7,7 @@ against the model at the given inputs.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -61,9 +62,13 @@ class Course:
 
     def _from_others(self, examples: Examples) -> Iterator[Captured]:
         """Programs captured from examples of other sizes that hold for all sizes, the given ones among them."""
-        for inputs in examples.others(self.request.not_held):
+        multiples = ((inputs, False) for inputs in examples.others())
+        searched = ((inputs, True) for inputs in examples.at_some(self.request.not_held))
+        for inputs, is_searched in itertools.chain(multiples, searched):
             with contextlib.suppress(CaptureError, DynamicShapeError):
                 captured = self._from(inputs, [one for one in self.strategies if one[0] not in ASSUMING])
+                if is_searched and any(guard.restricts for guard in captured.guards):
+                    continue  # a branch that few sizes take
                 if not captured.harmful and captured.free_axes() >= len(self.request.asked.axes):
                     yield captured
 

@@ -87,16 +87,15 @@ class Examples:
             for growth in dict.fromkeys((sum(growths.values()), *growths.values())):
                 yield from ({**sizes, axis: size + growth} for axis, size in rest.items())
 
-    def others(self, wanted: Sequence[Sizes] = ()) -> Iterator[Inputs]:
-        """Examples of other sizes that the model takes, a few of either kind.
-
-        Args:
-            wanted: sizes to try behind those that are made of the first example's; it may grow meanwhile.
-        """
+    def others(self) -> Iterator[Inputs]:
+        """Examples of other sizes that the model takes, a few."""
         start = {axis: max(2, size) for axis, size in {**self.given, **self._roots}.items()}
         made = ({axis: step(size) for axis, size in start.items()} for step in _OTHERS if start)
-        yield from self._taken(made)
-        yield from self._taken({**self.given, **sizes} for sizes in list(wanted))
+        return self._taken(made)
+
+    def at_some(self, several: Sequence[Sizes]) -> Iterator[Inputs]:
+        """Examples of some of several sizes."""
+        return self._taken({**self.given, **sizes} for sizes in several)
 
     def _taken(self, several: Iterable[Sizes]) -> Iterator[Inputs]:
         """The first of several sizes at which the model takes inputs."""

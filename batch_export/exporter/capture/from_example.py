@@ -156,10 +156,7 @@ def _by(
     kwargs: dict[str, Any],
     asked: shapes.DynamicShapes,
 ) -> tuple[torch.export.ExportedProgram, bool]:
-    """One strategy's program, and whether torch took no side on sizes of 0 and 1.
-
-    Where torch does not get through without (`min(1, n)` rows beside n), it is captured once more with sides taken.
-    """
+    """One strategy's program, and whether torch took no side on sizes of 0 and 1."""
     is_first = name == NON_STRICT
 
     @contextlib.contextmanager
@@ -171,17 +168,8 @@ def _by(
         with sides as is_oblivious, lengths, scans, checks, data, known_constants(), masks_of_one():
             yield is_oblivious
 
-    try:
-        with contexts(contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()) as is_oblivious:
-            return _run_again(name, strategy, module, args, kwargs, asked.torch_form), is_oblivious
-    except Exception as error:
-        if not is_first or not asked.axes or decision_on_data(error) is not None or "Constraints" in str(error):
-            raise
-        try:
-            with contexts(contextlib.nullcontext(False)):
-                return _run_again(name, strategy, module, args, kwargs, asked.torch_form), False
-        except Exception:
-            raise error from error.__cause__
+    with contexts(contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()) as is_oblivious:
+        return _run_again(name, strategy, module, args, kwargs, asked.torch_form), is_oblivious
 
 
 @dataclass(slots=True)

@@ -159,12 +159,12 @@ class Trials:
     def not_held(self) -> list[dict[str, int]]:
         """The sizes of the axes at which the program does not do what the model does.
 
-        Those come first that are not smaller than the example's (a size of 1 is a case of its own), then few elements.
+        Sizes of 0 and 1 are cases of their own. Those come first that are not smaller than the example's.
         """
         found = [
             dict(sizes)
             for sizes, trial in self._known.items()
-            if trial.outcome in (Outcome.DIFFERS, Outcome.FAILS) and all(size > 0 for _, size in sizes)
+            if trial.outcome in (Outcome.DIFFERS, Outcome.FAILS) and all(size > 1 for _, size in sizes)
         ]
         example = self.resizing.example
         found.sort(key=lambda at: (sum(at[name] < example[name] for name in at), self.resizing.elements(at)))

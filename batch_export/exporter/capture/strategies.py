@@ -64,15 +64,15 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
         try:
             with transforms.own_levels(), grad_modes.left_out(), assigned_buffers(), _fake_constants_returned():
                 program = torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
-            if detect_fake_mode(pytree.tree_leaves((args, kwargs))) is None:
-                refuse_fake_constants(program)
         except Exception as error:
             if not transforms.failed_in_transform(error):
                 raise
             return _below_dispatcher(module, args, kwargs, form)
         if transforms.holds_example(program):
             return _below_dispatcher(module, args, kwargs, form)
-        if not transforms.has_transforms(program):
+        if not transforms.has_transforms(program):  # a constant of a transform has no content either
+            if detect_fake_mode(pytree.tree_leaves((args, kwargs))) is None:
+                refuse_fake_constants(program)
             return program
         return transforms.resolved(program) or _below_dispatcher(module, args, kwargs, form)
 
