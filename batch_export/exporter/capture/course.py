@@ -67,8 +67,8 @@ class Course:
         for inputs, is_searched in itertools.chain(multiples, searched):
             with contextlib.suppress(CaptureError, DynamicShapeError):
                 captured = self._from(inputs, [one for one in self.strategies if one[0] not in ASSUMING])
-                if is_searched and any(guard.restricts for guard in captured.guards):
-                    continue  # a branch that few sizes take
+                if is_searched and any(guard.restricts or guard.fixes_size for guard in captured.guards):
+                    continue  # a branch that few sizes take, or shapes that are shown as at one of them
                 if not captured.harmful and captured.free_axes() >= len(self.request.asked.axes):
                     yield captured
 

@@ -70,6 +70,11 @@ class Guard:
         expression = self.expression
         return isinstance(expression, sympy.Eq) and all(side.is_Symbol for side in expression.args)
 
+    @property
+    def fixes_size(self) -> bool:
+        """Whether it says that something of the sizes is a number."""
+        return isinstance(self.expression, sympy.Eq) and any(side.is_number for side in self.expression.args)
+
 
 # Collecting -----------------------------------------------------------------------------------------------------------
 
