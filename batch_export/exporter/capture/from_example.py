@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -158,17 +158,12 @@ def _by(
 ) -> tuple[torch.export.ExportedProgram, bool]:
     """One strategy's program, and whether torch took no side on sizes of 0 and 1."""
     is_first = name == NON_STRICT
-
-    @contextlib.contextmanager
-    def contexts(sides: contextlib.AbstractContextManager[bool]) -> Iterator[bool]:
-        lengths = free_lengths() if is_first and asked.axes else contextlib.nullcontext()
-        scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
-        checks = assertions_on_data() if is_first else contextlib.nullcontext()
-        data = data_functions() if is_first else contextlib.nullcontext()
-        with sides as is_oblivious, lengths, scans, checks, data, known_constants(), masks_of_one():
-            yield is_oblivious
-
-    with contexts(contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()) as is_oblivious:
+    sides = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()
+    lengths = free_lengths() if is_first and asked.axes else contextlib.nullcontext()
+    scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
+    checks = assertions_on_data() if is_first else contextlib.nullcontext()
+    data = data_functions() if is_first else contextlib.nullcontext()
+    with sides as is_oblivious, lengths, scans, checks, data, known_constants(), masks_of_one():
         return _run_again(name, strategy, module, args, kwargs, asked.torch_form), is_oblivious
 
 
