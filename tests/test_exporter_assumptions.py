@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from onnxscript import opset18 as op
 from torch.export import Dim
+from torch.fx.experimental import _config, symbolic_shapes
 
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning, TranslationError, VerificationError
 from batch_export.exporter import export
@@ -412,6 +414,38 @@ def test_a_tensor_that_takes_anothers_memory(form: Callable[[torch.Tensor], obje
     expected = module(X + 3)
     for made, wanted in zip(program(X + 3), expected if isinstance(expected, tuple) else (expected,), strict=True):
         assert torch.equal(torch.as_tensor(made), wanted)
+
+
+def test_a_translation_ends_before_another_thread_captures() -> None:
+    """Both exchange functions and settings of torch: the last to end would leave what the other one had set."""
+    makes = symbolic_shapes.make_symbol
+    translating, begun, ended = (threading.Event() for _ in range(3))
+
+    def slowly(x: object) -> object:
+        translating.set()
+        begun.wait(timeout=1)
+        return op.Relu(x)
+
+    class Behind(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            begun.set()
+            ended.wait(timeout=5)
+            return x * 2
+
+    def first() -> None:
+        try:
+            table = {torch.ops.aten.relu.default: slowly}
+            export(torch.nn.ReLU(), (X,), dynamic_shapes=({0: "n"},), custom_translation_table=table)
+        finally:
+            ended.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        one = pool.submit(first)
+        assert translating.wait(timeout=60)
+        export(Behind(), (X,), dynamic_shapes=({0: "n"},))
+        one.result(timeout=60)
+    assert symbolic_shapes.make_symbol is makes
+    assert not _config.backed_size_oblivious
 
 
 def test_threads_export_at_once() -> None:

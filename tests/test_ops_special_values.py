@@ -419,3 +419,19 @@ def test_an_infinity_stays_in_its_window_of_an_adaptive_average() -> None:
         "three": lambda image: F.adaptive_avg_pool3d(image, (1, 2, 4)),
     }
     check(functions, (image,))
+
+
+def test_lgamma_of_subnormal_and_of_huge_numbers() -> None:
+    ends = [
+        5e-324,
+        -5e-324,
+        1e-310,
+        -1e-310,
+        1e-300,
+        -1e-17,
+        2e-9,
+        -1e305,
+        -1.7976931348623157e308,
+        1.7976931348623157e308,
+    ]
+    check({"lgamma": torch.lgamma}, (torch.tensor(ends, dtype=torch.float64),))

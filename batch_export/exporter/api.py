@@ -26,6 +26,7 @@ from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
+from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.functions import calls
 from batch_export.exporter.functions.making import make_functions
@@ -313,6 +314,7 @@ def _older_form(
     return older_axes.to_dynamic_shapes(dynamic_axes, by_name, input_names, output_names)
 
 
+@in_turn
 def to_onnx(
     captured: Captured,
     opset_version: int,

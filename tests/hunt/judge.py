@@ -306,7 +306,11 @@ def allowances_of(program: Program, case: Case, expected: list[torch.Tensor]) ->
         return None
     last = torch.finfo(torch.float64).eps * _largest(case.values)  # what a kernel may lose beside its largest input
     return [
-        Allowance(slack + last, loose, value if value is not None and value.is_floating_point() else None)
+        Allowance(
+            None if slack is None else slack + last,
+            loose,
+            value if value is not None and value.is_floating_point() else None,
+        )
         for slack, loose, value in zip(moved.slack, moved.loose, exact, strict=True)
     ]
 

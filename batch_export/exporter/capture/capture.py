@@ -8,7 +8,6 @@ so one capture serves every opset.
 from __future__ import annotations
 
 import inspect
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +33,7 @@ from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
+from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.capture.written_constants import written_tensors
 from batch_export.exporter.graph.collector import young_only
 
@@ -86,10 +86,7 @@ def named_inputs(model: object, args: tuple[object, ...], kwargs: dict[str, obje
     return shapes.bind_names(module, args, kwargs)
 
 
-_ALONE = threading.RLock()
-"""Captures exchange functions of torch while they run, and torch's own modes are not one for each thread."""
-
-
+@in_turn
 def capture(
     model: Any,
     args: Sequence[Any] = (),
@@ -123,7 +120,7 @@ def capture(
     """
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
-    with _ALONE, settings_kept(), state_kept(model, args, kwargs), without_fast_paths():
+    with settings_kept(), state_kept(model, args, kwargs), without_fast_paths():
         return _capture(model, args, kwargs, dynamic_shapes, guards, allow_assumptions, capture_blocks, strategies)
 
 

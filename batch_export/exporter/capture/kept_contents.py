@@ -45,6 +45,8 @@ _LEFT = (
     type(None),
 )
 """What has no state, or none that a model's forward has to do with."""
+_METHODS = frozenset({types.FunctionType, property, classmethod, staticmethod})
+"""What most entries of a class are; told apart at once, since every run of a model looks at all of its classes."""
 _VALUES = (bool, int, float, complex, str, bytes, type(None), list, tuple, dict, set, deque, torch.Tensor)
 _OTHERS = frozenset({"torch", "functools", "logging", "threading", "abc", "_thread", "builtins"})
 """Whose objects hold nothing of a model's: graphs, modes, sizes, locks, remembered properties."""
@@ -175,7 +177,8 @@ def _values_of(kind: type) -> dict[str, object]:
     return {
         name: value
         for name, value in vars(kind).items()
-        if not name.startswith(("__", "_abc_"))
+        if value.__class__ not in _METHODS
+        and not name.startswith(("__", "_abc_"))
         and not isinstance(value, type)
         and (isinstance(value, _VALUES) or object_values(value) is not None)
     }

@@ -15,9 +15,11 @@ import torch
 from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import run_undone
+from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.program.program import ONNXProgram
 
 
+@in_turn
 def model_outputs(
     program: ONNXProgram, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Sequence[torch.Tensor]:

@@ -24,6 +24,7 @@ from batch_export.exporter.capture.guard_sources import line_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import run_undone
 from batch_export.exporter.capture.other_sizes import other_sizes
+from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.model_runs import gives_error_codes, model_outputs
 from batch_export.exporter.diagnostics.search import Search
@@ -127,6 +128,7 @@ def _differences(expected: torch.Tensor, actual: torch.Tensor) -> tuple[torch.Te
     return absolute, relative
 
 
+@in_turn
 def verify_onnx_program(
     onnx_program: ONNXProgram,
     args: tuple[object, ...] | None = None,

@@ -29,6 +29,8 @@ _LANCZOS = (
     9.9843695780195716e-6,
     1.5056327351493116e-7,
 )
+_SINE_IS_ANGLE = 1e-9
+"""Below it an angle is its own sine, to all digits of float64."""
 
 
 def log_gamma(x: ir.Value) -> RecordedValue:
@@ -42,7 +44,9 @@ def log_gamma(x: ir.Value) -> RecordedValue:
     value = op.Add(op.Sub(op.Mul(op.Add(z, number(0.5)), op.Log(t)), t), op.Log(series))
     value = op.Add(value, number(0.5 * math.log(2 * math.pi)))
     distance = op.Abs(op.Sub(x, op.Round(x)))
-    mirror = op.Sub(op.Sub(number(math.log(math.pi)), op.Log(op.Sin(op.Mul(distance, number(math.pi))))), value)
+    sine = op.Div(op.Sin(op.Mul(distance, number(math.pi))), number(math.pi))
+    sine = op.Where(op.Less(distance, number(_SINE_IS_ANGLE)), distance, sine)  # subnormals times pi are rounded
+    mirror = op.Where(op.Equal(distance, number(0.0)), number(math.inf), op.Neg(op.Add(op.Log(sine), value)))
     result = op.Where(reflected, mirror, value)
     return op.Where(op.IsInf(x), number(float("inf")), result)
 

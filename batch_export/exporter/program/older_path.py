@@ -21,12 +21,14 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import torchscript
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import trace_undone
+from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report.journal import Journal
 from batch_export.plugin import Exporter
 
 
+@in_turn
 def export_torchscript(
     exporter: Exporter | None,
     model: object,
