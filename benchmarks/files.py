@@ -28,6 +28,7 @@ import msgspec
 import numpy as np
 import onnx
 import torch
+from torch.utils import _pytree as pytree
 
 from batch_export import axes
 from batch_export.errors import UsageError
@@ -144,7 +145,7 @@ def _row(
 ) -> Row:
     failures: dict[str, str] = {}
     files: dict[str, File] = {}
-    asked = model_room.dynamic_shapes(spec, setting)
+    asked = _from_one(spec, model_room.dynamic_shapes(spec, setting))
     feeds = [to_value(tensor) for tensor in model_room.flat_tensors(inputs)]
     with tempfile.TemporaryDirectory(prefix="files-") as folder:
         paths = {side: Path(folder) / side / "model.onnx" for side in SIDES}
@@ -165,6 +166,22 @@ def _row(
             gc.collect()
             load, latency = _loads(paths, budget_s), _latency(paths, feeds, budget_s)
     return Row(spec.name, setting, files.get("ours"), files.get("torch"), load, latency, failures)
+
+
+def _from_one(spec: ModelSpec, dynamic_shapes: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The named axes from 1 up, for both sides, but for those that the model's config checks at 0.
+
+    Some of onnxruntime's kernels end the process on an empty axis; ours goes round them unless it is told so.
+    """
+    named: dict[str, torch.export.Dim] = {}
+    empty = {axis.name for axis in spec.axes if 0 in axis.check}
+
+    def declared(leaf: Any) -> Any:
+        if not isinstance(leaf, str) or not leaf.isidentifier() or leaf in empty:
+            return leaf
+        return named.setdefault(leaf, torch.export.Dim(leaf, min=1))
+
+    return None if dynamic_shapes is None else pytree.tree_map(declared, dynamic_shapes)
 
 
 def _file(path: Path) -> File:

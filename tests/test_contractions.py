@@ -108,6 +108,52 @@ def test_what_is_no_product_of_two_is_taken_apart(name: str) -> None:
     program.release()
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_axes_that_are_never_empty_by_declaration_leave_it_one_operator(name: str) -> None:
+    function, _ = OTHERS[name]
+    batch = torch.export.Dim("batch", min=1)
+    program = export(function, (torch.randn(4, 4),), dynamic_shapes=({0: batch},))
+    assert "Einsum" in {node.op_type for node in program.model.graph}
+    for count in (4, 1, 5):
+        given = torch.randn(count, 4)
+        torch.testing.assert_close(program(given)[0], function(given), atol=1e-5, rtol=1e-5)
+    program.release()
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+def test_products_over_axes_that_are_never_empty(equation: str) -> None:
+    names = {"b": torch.export.Dim("batch", min=1), "s": torch.export.Dim("seq", min=1)}
+    names["t"] = names["s"]
+    shapes = [
+        {place: names[one] for place, one in enumerate(part) if one in names}
+        for part in equation.partition("->")[0].split(",")
+    ]
+    module = Product(equation).eval()
+    program = export(module, tensors(equation, 3, 5), dynamic_shapes=tuple(shapes))
+    assert [node.op_type for node in program.model.graph] == ["Einsum"]
+    for batch, length in ((3, 5), (1, 1), (1, 4), (2, 1)):
+        given = tensors(equation, batch, length)
+        assert_same(program(*given), eager(module, given))
+    program.release()
+
+
+@pytest.mark.parametrize(("lowest", "count"), [((0, 0), 0), ((1, 0), 1), ((1, 1), 2)])
+def test_sizes_computed_from_declared_axes(lowest: tuple[int, int], count: int) -> None:
+    def over_rows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        one = torch.cat([x, y])
+        other = one[1:]
+        return torch.einsum("bi,bj,bk->ijk", one, one, one) + torch.einsum("bi,bj,bk->ijk", other, other, other)
+
+    n, m = lowest
+    shapes = {0: torch.export.Dim("n", min=n)}, {0: torch.export.Dim("m", min=m)}
+    program = export(over_rows, (torch.randn(3, 4), torch.randn(2, 4)), dynamic_shapes=shapes)
+    assert [node.op_type for node in program.model.graph].count("Einsum") == count
+    for rows in ((3, 2), (max(n, 1), m), (2, 1)):
+        given = torch.randn(rows[0], 4), torch.randn(rows[1], 4)
+        torch.testing.assert_close(program(*given)[0], over_rows(*given), atol=1e-5, rtol=1e-5)
+    program.release()
+
+
 @pytest.mark.parametrize("equation", ["sbh,hnd->sbnd", "bnst,tbnd->sbnd"])
 def test_fixed_sizes_leave_it_one_operator(equation: str) -> None:
     module, given = Product(equation).eval(), tensors(equation, 3, 5)

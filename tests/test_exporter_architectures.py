@@ -337,6 +337,15 @@ def test_recurrent_layers_with_free_batch_and_length(kind: str, batch_first: boo
     assert [tuple(value.shape) for value in program(none)] == [tuple(value.shape) for value in expected]
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_layers_over_a_batch_declared_from_one_up_have_no_case_of_none(kind: str) -> None:
+    module = getattr(nn, kind)(5, 8, bidirectional=True)
+    inputs = [(torch.randn(*sizes, 5),) for sizes in ((6, 2), (1, 1), (3, 7))]
+    shapes = ({0: "length", 1: torch.export.Dim("batch", min=1)},)
+    program = export_and_compare(module, *inputs, dynamic_shapes=shapes)
+    assert not {"Pad", "Slice", "Max"} & {node.op_type for node in program.model.graph}
+
+
 def test_a_recurrent_layer_of_free_length_in_a_model_that_must_be_made_functional() -> None:
     class Tagger(nn.Module):
         def __init__(self) -> None:

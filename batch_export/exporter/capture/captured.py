@@ -76,6 +76,11 @@ class Captured:
         return expanded(self.traced)
 
     @property
+    def lowest(self) -> dict[str, int]:
+        """Torch's symbol -> the least size that was declared for the axis."""
+        return {} if self.symbols is None else {symbol: axis.lowest for symbol, axis in self.symbols.axes.items()}
+
+    @property
     def harmful(self) -> list[Guard]:
         """The restrictions beyond which the program gives something else than the model, or nothing is known."""
         return [guard for guard in self.restrictions if not guard.is_limit]

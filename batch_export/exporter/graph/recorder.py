@@ -35,6 +35,9 @@ class Recorder(NodeWriter, evaluator.Evaluator):
     Args:
         fold: compute operators on small constants at once, and drop Identity nodes.
         double_forms: operator -> the function of inputs and attributes that stands in for it on float64, or gives None.
+
+    Attributes:
+        never_empty: names of sizes that are 1 or more wherever the program runs, by what was declared.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Recorder(NodeWriter, evaluator.Evaluator):
         super().__init__()
         self._fold = fold
         self._double_forms = double_forms
+        self.never_empty: set[str] = set()
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:

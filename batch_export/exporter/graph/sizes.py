@@ -16,6 +16,8 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy import functions as torch_sympy
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph import python_integers
@@ -38,11 +40,12 @@ class Sizes:
     Args:
         recorder: where scalars are computed.
         axis_names: torch's symbol (`s17`) -> the name that the user gave (`batch`).
+        lowest: torch's symbol -> the least size that was declared for the axis, 0 for none.
     """
 
-    def __init__(self, recorder: Recorder, axis_names: Mapping[str, str]) -> None:
+    def __init__(self, recorder: Recorder, axis_names: Mapping[str, str], lowest: Mapping[str, int]) -> None:
         self._recorder = recorder
-        self._renaming = {sympy.Symbol(symbol, integer=True): name for symbol, name in axis_names.items()}
+        self._lowest = lowest if any(lowest.values()) else {}
         self._names = dict(axis_names)
         self._environment: ShapeEnv | None = None
         self._values: ChainMap[sympy.Basic, ir.Value] = ChainMap()
@@ -71,10 +74,18 @@ class Sizes:
         dims: list[int | str] = []
         for size in sizes:
             if isinstance(size, torch.SymInt) and not expression(size).is_number:
-                dims.append(self.text(size))
+                dims.append(text := self.text(size))
+                if self._lowest and text not in self._recorder.never_empty and self._is_positive(expression(size)):
+                    self._recorder.never_empty.add(text)
             else:
                 dims.append(int(size))
         return ir.Shape(dims)
+
+    def _is_positive(self, expr: sympy.Basic) -> bool:
+        """Whether an expression is 1 or more wherever the axes have the sizes that were declared."""
+        symbols = [symbol for symbol in expr.free_symbols if symbol.name in self._lowest]
+        ranges = {symbol: ValueRanges(self._lowest[symbol.name], int_oo) for symbol in symbols}
+        return len(symbols) == len(expr.free_symbols) and bool(bound_sympy(expr, ranges).lower >= 1)
 
     def learn(self, value: ir.Value, sizes: Sequence[int | torch.SymInt]) -> None:
         """Remembers in which axis of which value each plain symbol can be read."""

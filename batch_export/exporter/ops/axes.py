@@ -11,10 +11,12 @@ from typing import TypeVar
 
 import numpy as np
 import onnx_ir as ir
+from onnxscript import evaluator
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
+from batch_export.exporter.graph.recorder import Recorder
 
 _Value = TypeVar("_Value", bound=ir.Value)
 Dim = int | str | ir.SymbolicDim | None
@@ -60,12 +62,18 @@ _FAR = 256
 
 
 def never_empty(value: ir.Value, dim: int) -> bool:
-    """Whether an axis has elements wherever the model runs: its size is fixed, or that of a convolution further up."""
+    """Whether an axis has elements wherever the model runs.
+
+    Its size is fixed, or that of a convolution further up, or no caller may give less than 1 for it.
+    """
     if value.shape is None:
         return False
     size = value.shape[dim]
     if isinstance(size, int):
         return size > 0
+    current = evaluator.default()
+    if isinstance(current, Recorder) and size.value in current.never_empty:
+        return True
     front, seen = [value], {value}
     for one in front:
         node = one.producer()

@@ -1,8 +1,8 @@
-"""Sums of products over named axes (einsum): ONNX's operator where every size is fixed, a matrix product otherwise.
+"""Sums of products over named axes (einsum): ONNX's operator where no size is ever 0, a matrix product otherwise.
 
-onnxruntime's Einsum divides by a size of 0, so that a free axis keeps it out. Two factors with the same sizes under
-each name are one MatMul, or one Mul where nothing is summed, between transpositions; what is more than that is left to
-torch's decomposition.
+onnxruntime's Einsum divides by a size of 0, so that an axis that may be empty keeps it out. Two factors with the same
+sizes under each name are one MatMul, or one Mul where nothing is summed, between transpositions; what is more than that
+is left to torch's decomposition.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
-from batch_export.exporter.ops.axes import Dim, reshaped, scalar, shaped
+from batch_export.exporter.ops.axes import Dim, never_empty, rank, reshaped, scalar, shaped
 from batch_export.exporter.ops.axes import size as size_of
 from batch_export.exporter.ops.marking import lowering
 
@@ -58,7 +58,7 @@ class _Plan:
 @lowering("aten::einsum")
 def einsum(equation: str, tensors: Sequence[ir.Value], path: Number | None = None) -> ir.Value:
     """`aten::einsum`; with free sizes only what `is_product` takes."""
-    if all(isinstance(size, int) and size for tensor in tensors for size in tensor.shape or ()):
+    if may_stay(tensors):
         return op.Einsum(*tensors, equation=equation)
     names, plan = _planned(equation, tensors)
     assert names is not None
@@ -70,6 +70,14 @@ def einsum(equation: str, tensors: Sequence[ir.Value], path: Number | None = Non
     if plan.swapped:
         left, right, of_left, of_right = right, left, of_right, of_left
     return _product(left, right, of_left, of_right, result, plan)
+
+
+def may_stay(tensors: Sequence[object]) -> bool:
+    """Whether ONNX's operator is written: nothing that it takes is ever empty."""
+    return all(
+        isinstance(one, ir.Value) and one.shape is not None and all(never_empty(one, axis) for axis in range(rank(one)))
+        for one in tensors
+    )
 
 
 def is_product(equation: object, tensors: Sequence[object]) -> bool:

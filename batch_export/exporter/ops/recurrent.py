@@ -91,12 +91,12 @@ def rnn_relu_cell(
 class _Batch:
     """A batch of at least one for kernels that end the process on an empty batch (onnxruntime 1.31: LSTM and GRU).
 
-    Where the batch is fixed and not 0 nothing is recorded.
+    Where the batch is never empty nothing is recorded.
     """
 
     def __init__(self, input: ir.Value, axis: int, *, is_needed: bool = True) -> None:
         self.axis = axis
-        fixed = axes.fixed_size(input, axis) or not is_needed
+        fixed = axes.never_empty(input, axis) or not is_needed
         self._count = None if fixed else axes.size(input, axis)
 
     def padded(self, value: ir.Value, axis: int) -> ir.Value:

@@ -78,7 +78,12 @@ def prepare(
             journal.operators = found.translated.operators
             return found
         translated = translate_program(
-            captured.traced, registry, captured.axis_names, fold=optimize, mutations=mutations
+            captured.traced,
+            registry,
+            captured.axis_names,
+            lowest=captured.lowest,
+            fold=optimize,
+            mutations=mutations,
         )
     journal.operators = translated.operators
     model, bodies, apart = translated.model, translated.bodies, broadcast(captured)

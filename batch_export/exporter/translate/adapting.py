@@ -73,9 +73,8 @@ def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bo
         return False
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
     if name == "einsum":
-        return not contractions.is_product(*arguments[0][:2]) and any(
-            not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ()
-        )
+        may_be_empty = any(not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ())
+        return may_be_empty and not contractions.is_product(*arguments[0][:2]) and not contractions.may_stay(tensors)
     return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
 
 

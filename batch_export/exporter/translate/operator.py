@@ -55,6 +55,7 @@ class OperatorTranslator:
         program: the program, read for its fake mode and by those who walk it.
         registry: which function translates which operator.
         axis_names: torch's symbol -> axis name.
+        lowest: torch's symbol -> the least size that was declared for the axis.
         fold: compute small constant expressions at once.
     """
 
@@ -64,12 +65,13 @@ class OperatorTranslator:
         registry: OnnxRegistry,
         axis_names: Mapping[str, str],
         *,
+        lowest: Mapping[str, int],
         fold: bool,
     ) -> None:
         self.program = program
         self.registry = registry
         self.recorder = Recorder(fold=fold, double_forms=double_forms.FORMS)
-        self.sizes = Sizes(self.recorder, axis_names)
+        self.sizes = Sizes(self.recorder, axis_names, lowest)
         self.operators: dict[str, tuple[int, str]] = {}
         self._fake_mode: FakeTensorMode | None = detect_fake_mode(
             [node.meta.get("val") for node in program.graph.nodes]

@@ -9,6 +9,7 @@ asked for only where that is not possible.
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -58,6 +59,7 @@ def translate_program(
     registry: OnnxRegistry,
     axis_names: Mapping[str, str],
     *,
+    lowest: Mapping[str, int] = types.MappingProxyType({}),
     fold: bool = True,
     mutations: str = "outputs",
 ) -> Translated:
@@ -67,6 +69,7 @@ def translate_program(
         program: what torch.export captured; it is not changed.
         registry: which function translates which operator.
         axis_names: torch's symbol -> axis name.
+        lowest: torch's symbol -> the least size that was declared for the axis.
         fold: compute small constant expressions at once and drop Identity nodes.
         mutations: what becomes of buffers and inputs that the program changes, one of `boundary.MUTATIONS`.
 
@@ -77,20 +80,24 @@ def translate_program(
     try:
         if sources(program):
             with contextlib.suppress(FunctionalisationNeededError, DecompositionError, NotABodyError):
-                return _translate(program, registry, axis_names, fold=fold, mutations=mutations)
+                return _translate(program, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations)
         program = expanded(program)
-        return _translate(program, registry, axis_names, fold=fold, mutations=mutations)
+        return _translate(program, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations)
     except FunctionalisationNeededError as needed:
         program = _functional(program, needed)
     except DecompositionError as error:
-        return _translate_decomposed(program, registry, axis_names, fold=fold, mutations=mutations, error=error)
+        return _translate_decomposed(
+            program, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations, error=error
+        )
     try:
-        return _translate(program, registry, axis_names, fold=fold, mutations=mutations)
+        return _translate(program, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations)
     except FunctionalisationNeededError as needed:
         reason = DecompositionError(f"{needed} writes to its arguments in a way that torch does not make functional")
     except DecompositionError as failed:
         reason = failed
-    return _translate_decomposed(program, registry, axis_names, fold=fold, mutations=mutations, error=reason)
+    return _translate_decomposed(
+        program, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations, error=reason
+    )
 
 
 def _functional(
@@ -118,6 +125,7 @@ def _translate_decomposed(
     registry: OnnxRegistry,
     axis_names: Mapping[str, str],
     *,
+    lowest: Mapping[str, int],
     fold: bool,
     mutations: str,
     error: DecompositionError,
@@ -130,7 +138,7 @@ def _translate_decomposed(
     }
     try:
         whole = decomposed(program, table)
-        return _translate(whole, registry, axis_names, fold=fold, mutations=mutations)
+        return _translate(whole, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations)
     except (OnnxExporterError, MemoryError):
         raise
     except Exception as failed:
@@ -177,10 +185,11 @@ def _translate(
     registry: OnnxRegistry,
     axis_names: Mapping[str, str],
     *,
+    lowest: Mapping[str, int],
     fold: bool,
     mutations: str,
 ) -> Translated:
-    translator = Translator(program, registry, axis_names, fold=fold)
+    translator = Translator(program, registry, axis_names, lowest=lowest, fold=fold)
     environment = environment_of(program)
     with translator.recorder.recording(), size_oblivious(), sizes_stay_free(environment, "the program"):
         env = bind_inputs(translator)

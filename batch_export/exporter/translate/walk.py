@@ -63,9 +63,10 @@ class Translator(OperatorTranslator):
         registry: OnnxRegistry,
         axis_names: Mapping[str, str],
         *,
+        lowest: Mapping[str, int],
         fold: bool,
     ) -> None:
-        super().__init__(program, registry, axis_names, fold=fold)
+        super().__init__(program, registry, axis_names, lowest=lowest, fold=fold)
         self.inputs: list[ir.Value] = []
         self.operator_seconds: dict[str, float] = {}
         self.missing: dict[str, OnnxExporterError] = {}
