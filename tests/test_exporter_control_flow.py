@@ -221,3 +221,36 @@ def test_an_export_ends_where_a_loop_of_the_model_would_not() -> None:
     program = export(Filling(), (torch.zeros(3, 5),), dynamic_shapes=({0: "rows", 1: "columns"},), guards="allow")
     for sizes in ((2, 3), (1, 9)):
         torch.testing.assert_close(program(torch.zeros(*sizes))[0], Filling()(torch.zeros(*sizes)))
+
+
+class CondOverTwoAxes(torch.nn.Module):
+    """Both branches give tensors whose strides are the size of a free axis."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first = torch.cond(x.sum() > 0, self.doubled, self.lowered, (x,))
+        return (first, *torch.cond(x.sum() > 0, self.spread, self.spread_otherwise, (first,)))
+
+    def doubled(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def lowered(self, x: torch.Tensor) -> torch.Tensor:
+        return x - 1
+
+    def spread(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.unsqueeze(-1) * torch.ones(5), x.sum(1)
+
+    def spread_otherwise(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.unsqueeze(-1) + torch.ones(5), x.mean(1)
+
+
+@pytest.mark.parametrize("example", [(4, 3), (1, 1)])
+def test_cond_over_two_free_axes(example: tuple[int, int]) -> None:
+    model = CondOverTwoAxes()
+    program = export(model, (torch.randn(example),), dynamic_shapes=({0: "rows", 1: "columns"},))
+    for sizes in ((4, 3), (1, 1), (1, 3), (3, 1), (0, 2), (2, 0), (0, 0)):
+        for x in (torch.rand(sizes) + 0.1, -torch.rand(sizes)):
+            is_first = bool(x.sum() > 0)
+            first = model.doubled(x) if is_first else model.lowered(x)
+            expected = first, *(model.spread(first) if is_first else model.spread_otherwise(first))
+            for one, other in zip(program(x), expected, strict=True):
+                torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5, equal_nan=True)

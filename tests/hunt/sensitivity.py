@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hunt.plain_control_flow import names_control_flow, plain_control_flow
 from hunt.programs import Program, Tensors, arguments, module
 
 _RUNS = 6
@@ -368,13 +369,15 @@ def run(program: Program, values: Tensors, base: list[torch.Tensor], collect: An
         [torch.zeros(one.shape, dtype=torch.bool) for one in base],
     )
     for seed in (None, *range(times)):
-        with torch.no_grad(), torch.compiler.set_stance("force_eager"), _Moving(seed) as mode:
+        with plain_control_flow(), torch.no_grad(), torch.compiler.set_stance("force_eager"), _Moving(seed) as mode:
             moved = collect(module(program, values), arguments(program, values))
         found.undefined |= mode.undefined
         if seed is None:
             continue
         for index, (one, other) in enumerate(zip(base, moved, strict=True)):
             _widen(found, index, one, other)
+    if names_control_flow(program):  # a branch may hang on the order of a sum, which no rounding of its result shows
+        _nudge_inputs(found, program, values, base, collect)
     return found
 
 
@@ -387,6 +390,13 @@ def of_inputs(program: Program, values: Tensors, base: list[torch.Tensor], colle
         [torch.zeros(one.shape, dtype=torch.float64) for one in base],
         [torch.zeros(one.shape, dtype=torch.bool) for one in base],
     )
+    _nudge_inputs(found, program, values, base, collect)
+    return found
+
+
+def _nudge_inputs(
+    found: Sensitivity, program: Program, values: Tensors, base: list[torch.Tensor], collect: Any
+) -> None:
     for seed in range(_RUNS):
         generator = torch.Generator().manual_seed(seed)
         moved = {name: _nudged(one, generator) for name, one in values.items()}
@@ -394,7 +404,6 @@ def of_inputs(program: Program, values: Tensors, base: list[torch.Tensor], colle
             results = collect(module(program, moved), arguments(program, moved))
         for index, (one, other) in enumerate(zip(base, results, strict=True)):
             _widen(found, index, one, other)
-    return found
 
 
 def _nudged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

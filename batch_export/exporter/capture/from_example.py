@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import assumptions, attributes
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.causal_hints import causal_hints
@@ -201,6 +202,7 @@ def _run(
         symbolic_products(),
         needless_conversions(),
         causal_hints(constants_are_known=constants_are_known),
+        alike_branches(),
         torch.no_grad(),
         unset_fake_temporarily(),
         own_levels(),
