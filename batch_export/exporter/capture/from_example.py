@@ -43,7 +43,7 @@ from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, hold_against_given, narrower, other_rank
 from batch_export.exporter.capture.returned_operands import refuse_returned_operands
 from batch_export.exporter.capture.scalar_masks import masks_of_one
-from batch_export.exporter.capture.size_oblivious import size_oblivious
+from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.transforms import own_levels
@@ -158,8 +158,28 @@ def _by(
     asked: shapes.DynamicShapes,
 ) -> tuple[torch.export.ExportedProgram, bool]:
     """One strategy's program, and whether torch took no side on sizes of 0 and 1."""
+    try:
+        return _taking(name, strategy, module, args, kwargs, asked)
+    except Exception as error:
+        if name != NON_STRICT or not hangs_on_zero(error):
+            raise
+        with contextlib.suppress(Exception):
+            return _taking(name, strategy, module, args, kwargs, asked, may_be_zero=False)
+        raise
+
+
+def _taking(
+    name: str,
+    strategy: Callable[..., Any],
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    asked: shapes.DynamicShapes,
+    *,
+    may_be_zero: bool = True,
+) -> tuple[torch.export.ExportedProgram, bool]:
     is_first = name == NON_STRICT
-    sides = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious()
+    sides = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious(may_be_zero=may_be_zero)
     lengths = free_lengths() if is_first and asked.axes else contextlib.nullcontext()
     scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
     checks = assertions_on_data() if is_first else contextlib.nullcontext()

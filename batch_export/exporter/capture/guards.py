@@ -133,11 +133,12 @@ def sides_taken(program: torch.export.ExportedProgram, symbols: Symbols) -> list
     sizes: list[Any] = [size for fake in fakes if isinstance(fake, torch.Tensor) for size in fake.shape]
     free = [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
     known = {one for one in free if one.is_Symbol and str(one) in symbols.axes}
-    return [
+    found = [
         _judge(sympy.Ne(symbol, size, evaluate=False), "", symbols)
         for symbol in sorted(known, key=str)
         for size in (0, 1)
     ]
+    return list({guard.condition: guard for guard in found}.values())  # axes of one name may be several symbols
 
 
 def symbols_of(

@@ -6,7 +6,8 @@ free size for 2 or more, so that a model's own branch at 1 leaves no trace, guar
 two elements or more in the example: at 1 torch takes sides all the same (see `examples.py`).
 
 Even so torch's symbols are positive, so that `max(n, 1)` is `n` before anybody asks, and wrong at 0: here they are not
-negative, no more.
+negative, no more. Some models cannot be captured so, e.g. where a mask of one row is cut to n rows, which are
+`min(1, n)`, and added to n of them: they are captured with torch's symbols, and tried at 0.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _MAKER = "make_symbol"
 
 
 @contextlib.contextmanager
-def size_oblivious() -> Iterator[bool]:
+def size_oblivious(*, may_be_zero: bool = True) -> Iterator[bool]:
     """While open, torch's captures are size-oblivious, where this torch has that mode; it gives whether it has.
 
-    Where torch makes its symbols in another way, they stay positive: then 0 has to be tried like a size that a capture
-    takes sides on, and the answer is no.
+    Where torch makes its symbols in another way, or zero is not to be thought of, they stay positive: then 0 has to be
+    tried like a size that a capture takes sides on, and the answer is no.
     """
-    make: Callable[..., object] | None = getattr(symbolic_shapes, _MAKER, None)
+    make: Callable[..., object] | None = getattr(symbolic_shapes, _MAKER, None) if may_be_zero else None
     has_mode = hasattr(_config, _SETTING)
     if make is not None:
         setattr(symbolic_shapes, _MAKER, lambda *args, **assumed: make(*args, **_may_be_zero(assumed)))
@@ -44,3 +45,8 @@ def _may_be_zero(assumed: dict[str, object]) -> dict[str, object]:
     if not assumed.get("positive"):
         return assumed
     return {**{name: value for name, value in assumed.items() if name != "positive"}, "nonnegative": True}
+
+
+def hangs_on_zero(error: BaseException) -> bool:
+    """Whether a capture failed on a size that is simpler for whoever does not think of 0: `max(1, n)`, `min(1, n)`."""
+    return any(written in str(error) for written in ("Max(1, ", "Min(1, "))
