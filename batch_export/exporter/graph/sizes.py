@@ -8,6 +8,7 @@ is not visible outside.
 from __future__ import annotations
 
 import contextlib
+import types
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -43,7 +44,12 @@ class Sizes:
         lowest: torch's symbol -> the least size that was declared for the axis, 0 for none.
     """
 
-    def __init__(self, recorder: Recorder, axis_names: Mapping[str, str], lowest: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        axis_names: Mapping[str, str],
+        lowest: Mapping[str, int] = types.MappingProxyType({}),
+    ) -> None:
         self._recorder = recorder
         self._lowest = lowest if any(lowest.values()) else {}
         self._names = dict(axis_names)
