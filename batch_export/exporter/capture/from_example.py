@@ -105,7 +105,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         begun = time.perf_counter()
         with observing() as seen:
             try:
-                program, is_oblivious = _by(name, strategy, module, args, kwargs, asked)
+                program, is_oblivious = _by(name, strategy, request, inputs)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 if (refusal := refused(error)) is not None:
@@ -150,42 +150,30 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
 
 
 def _by(
-    name: str,
-    strategy: Callable[..., Any],
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    asked: shapes.DynamicShapes,
+    name: str, strategy: Callable[..., Any], request: Request, inputs: Inputs
 ) -> tuple[torch.export.ExportedProgram, bool]:
     """One strategy's program, and whether torch took no side on sizes of 0 and 1."""
     try:
-        return _taking(name, strategy, module, args, kwargs, asked)
+        return _taking(name, strategy, request, inputs)
     except Exception as error:
         if name != NON_STRICT or not hangs_on_zero(error):
             raise
         with contextlib.suppress(Exception):
-            return _taking(name, strategy, module, args, kwargs, asked, may_be_zero=False)
+            return _taking(name, strategy, request, inputs, may_be_zero=False)
         raise
 
 
 def _taking(
-    name: str,
-    strategy: Callable[..., Any],
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    asked: shapes.DynamicShapes,
-    *,
-    may_be_zero: bool = True,
+    name: str, strategy: Callable[..., Any], request: Request, inputs: Inputs, *, may_be_zero: bool = True
 ) -> tuple[torch.export.ExportedProgram, bool]:
-    is_first = name == NON_STRICT
+    is_first, asked = name == NON_STRICT, request.asked
     sides = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious(may_be_zero=may_be_zero)
     lengths = free_lengths() if is_first and asked.axes else contextlib.nullcontext()
     scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
     data = data_functions() if is_first else contextlib.nullcontext()
     with sides as is_oblivious, lengths, scans, checks, data, known_constants(), masks_of_one():
-        return _run_again(name, strategy, module, args, kwargs, asked.torch_form), is_oblivious
+        return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
 
 
 @dataclass(slots=True)
@@ -205,12 +193,12 @@ class _Held:
 def _run(
     strategy: Callable[..., Any],
     module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    inputs: Inputs,
     form: Any,
     *,
     constants_are_known: bool = False,
 ) -> torch.export.ExportedProgram:
+    args, kwargs = inputs
     with (
         settings_kept(),
         capture_undone(module, args, kwargs),
@@ -236,22 +224,17 @@ def _run(
 
 
 def _run_again(
-    name: str,
-    strategy: Callable[..., Any],
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    form: Any,
+    name: str, strategy: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, form: Any
 ) -> torch.export.ExportedProgram:
     """As `_run`, and once more with what factories make known where torch's first way meets a decision by data."""
     try:
-        return _run(strategy, module, args, kwargs, form)
+        return _run(strategy, module, inputs, form)
     except Exception as error:
         if name != NON_STRICT or decision_on_data(error) is None:
             raise
         try:
             with known_factories():
-                return _run(strategy, module, args, kwargs, form, constants_are_known=True)
+                return _run(strategy, module, inputs, form, constants_are_known=True)
         except Exception:
             raise error from error.__cause__
 
