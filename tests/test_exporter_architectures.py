@@ -337,6 +337,15 @@ def test_recurrent_layers_with_free_batch_and_length(kind: str, batch_first: boo
     assert [tuple(value.shape) for value in program(none)] == [tuple(value.shape) for value in expected]
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "projected"])
+def test_recurrent_layers_of_float64(kind: str) -> None:
+    torch.manual_seed(0)
+    name, options = {"projected": ("LSTM", {"proj_size": 3})}.get(kind, (kind, {}))
+    module = getattr(nn, name)(5, 8, num_layers=2, bidirectional=True, **options).double()
+    inputs = [(torch.randn(*sizes, 5, dtype=torch.float64),) for sizes in ((6, 2), (1, 1), (3, 7), (2, 0))]
+    export_and_compare(module, *inputs, dynamic_shapes=({0: "length", 1: "batch"},))
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_layers_over_a_batch_declared_from_one_up_have_no_case_of_none(kind: str) -> None:
     module = getattr(nn, kind)(5, 8, bidirectional=True)

@@ -17,7 +17,6 @@ from batch_export import export
 from batch_export.errors import CaptureError, ExportWarning, OnnxExporterError
 from batch_export.exporter.capture.capture import STRATEGIES, capture
 from batch_export.exporter.capture.draft import draft_export
-from batch_export.exporter.capture.needless_conversions import needless_conversions
 
 X = torch.ones(2, 3)
 
@@ -216,11 +215,45 @@ def test_a_layer_that_is_converted_to_what_it_is_stays_where_it_is(monkeypatch: 
     torch.testing.assert_close(program(X[:1])[0], module(X[:1]))
 
 
-@pytest.mark.parametrize("convert", [lambda layer: layer.double(), lambda layer: layer.to(torch.float16)])
-def test_a_conversion_that_changes_something_is_made(convert: Callable[[torch.nn.Module], torch.nn.Module]) -> None:
-    layer = torch.nn.Linear(3, 3)
-    with needless_conversions():
-        assert convert(layer).weight.dtype != torch.float32
+class Converted(torch.nn.Module):
+    """Computes in another dtype than its weights have, one of which has two names, and goes back if it is to."""
+
+    def __init__(self, *, back: bool) -> None:
+        super().__init__()
+        self.layer, self.norm = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)
+        self.shared = torch.nn.Linear(3, 3)
+        self.shared.weight = self.layer.weight
+        self.norm.running_mean.normal_()  # type: ignore[union-attr, operator]
+        self.back = back
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.layer.to(torch.float16)
+        self.norm.half()
+        found = self.norm(self.layer(x.half())), self.shared.weight.sum()
+        if self.back:
+            self.layer.float()
+            self.norm.float()
+        return found
+
+
+def test_a_conversion_that_changes_something_is_made_and_undone() -> None:
+    module = Converted(back=True).eval()
+    weights = {name: one.clone() for name, one in module.state_dict().items()}
+    program = export(module, (X,), dynamic_shapes=({0: "batch"},))
+    for name, one in module.state_dict().items():
+        assert torch.equal(one, weights[name])
+        assert one.dtype == weights[name].dtype
+    names = [value.name for value in program.model.graph.outputs]
+    assert names[2:] == ["norm.running_mean_mutated", "norm.running_var_mutated"]
+    torch.testing.assert_close(tuple(program(X[:1])), module(X[:1]), rtol=4e-3, atol=4e-3)
+
+
+def test_buffers_that_stay_converted_are_told() -> None:
+    with pytest.warns(
+        ExportWarning, match=r"norm.running_\w* is of torch.float32 and is assigned torch.float16"
+    ) as told:
+        export(Converted(back=False).eval(), (X,))
+    assert len(told) == 2
 
 
 class Placed(torch.nn.Module):

@@ -114,6 +114,13 @@ def test_projections_are_refused_by_name() -> None:
         export(module, (torch.randn(2, 3, 4), torch.tensor([3, 1])))
 
 
+@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU])
+def test_float64_is_refused_by_name(layer: type[torch.nn.RNNBase]) -> None:
+    module = Packing(How(layer, {})).double().eval()
+    with pytest.raises(TranslationError, match="float64"):
+        export(module, (torch.randn(2, 3, 4, dtype=torch.float64), torch.tensor([3, 1])))
+
+
 def test_layers_can_be_made_while_a_model_is_captured() -> None:
     with packed_sequences():
         assert torch.nn.GRU(2, 3).hidden_size == 3

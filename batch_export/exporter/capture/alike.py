@@ -60,10 +60,10 @@ def groups(model: torch.nn.Module) -> dict[int, Alike]:
 
 
 def _signature(module: torch.nn.Module, known: dict[int, Hashable]) -> Hashable:
-    """What two modules must share: class, mode, names, shapes and dtypes of weights, and the same of their children."""
+    """What two modules must share: class, mode, names, facts of weights, and the same of their children."""
     if id(module) not in known:
         tensors = tuple(
-            (name, None if one is None else (tuple(one.shape), one.dtype, one.stride(), one.device, type(one)))
+            (name, None if one is None else _facts(one))
             for name, one in (*module._parameters.items(), *module._buffers.items())
         )
         children = tuple(
@@ -71,6 +71,13 @@ def _signature(module: torch.nn.Module, known: dict[int, Hashable]) -> Hashable:
         )
         known[id(module)] = (type(module), module.training, tensors, children)
     return known[id(module)]
+
+
+def _facts(tensor: torch.Tensor) -> Hashable:
+    """What a forward may ask a weight, but for its numbers."""
+    own = ((name, one if isinstance(one, _SIMPLE) else id(one)) for name, one in vars(tensor).items())
+    layout = tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device
+    return (type(tensor), layout, tensor.requires_grad, tensor.is_leaf and tensor.grad is not None, *sorted(own))
 
 
 def changed_call(block: torch.nn.Module) -> str:
@@ -168,15 +175,15 @@ class Reads:
 
 class _Watched:
     def __init__(self, noted: set[tuple[int, str]], name: str, of_class: object) -> None:
-        self._noted, self._name, self._of_class = noted, name, of_class
+        self._noted, self._name, self.of_class = noted, name, of_class
 
     def __get__(self, instance: object, owner: type) -> object:
         if instance is None:
-            if self._of_class is _MISSING:
+            if self.of_class is _MISSING:
                 raise AttributeError(self._name)
-            return self._of_class
+            return self.of_class
         self._noted.add((id(vars(instance)), self._name))
-        found = vars(instance).get(self._name, self._of_class)
+        found = vars(instance).get(self._name, self.of_class)
         if found is _MISSING:
             raise AttributeError(self._name)
         return found
@@ -188,6 +195,18 @@ class _Watched:
         if self._name not in vars(instance):
             raise AttributeError(self._name)
         del vars(instance)[self._name]
+
+
+def of_class(value: object, absent: object) -> object:
+    """What a class itself has in the place of a value found there while reads are noted.
+
+    Args:
+        value: what was found in the class.
+        absent: what to give where the class has nothing.
+    """
+    if not isinstance(value, _Watched):
+        return value
+    return absent if value.of_class is _MISSING else value.of_class
 
 
 def read_places(block: torch.nn.Module, alike: Alike, noted: set[tuple[int, str]]) -> frozenset[Place]:

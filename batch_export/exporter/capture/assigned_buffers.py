@@ -76,6 +76,7 @@ class _Assigned:
         self.before: dict[str, torch.Tensor] = {}
         self.assigned: dict[torch.fx.Node, torch.fx.Node] = {}
         self.first: dict[tuple[int, str], torch.fx.Node] = {}
+        self.lost: dict[str, str] = {}
         self.hook = register_module_buffer_registration_hook(self.note)
 
     def note(self, module: torch.nn.Module, name: str, buffer: Any) -> None:
@@ -85,8 +86,8 @@ class _Assigned:
         if not self.before:  # the first assignment: nothing has changed
             self.before = dict(self.root.named_buffers(remove_duplicate=False))
         where = f"{self.paths[id(module._buffers)]}.{name}".removeprefix(".")
-        if isinstance(old, torch.Tensor):
-            self._note_lost(where, after, old.dtype, buffer)
+        if where in self.before:
+            self._note_lost(where, after, self.before[where].dtype, buffer)
         key = (id(module._buffers), name)
         before = self.first.get(key) or _node(old)
         if before is not None and before.op == "placeholder" and after is not None:
@@ -98,7 +99,7 @@ class _Assigned:
             if key not in self.twins:
                 self.twins[key] = self._twin(where)
             if self.twins[key]:
-                _LOST.get([]).append(f"{where} is one tensor with {self.twins[key]} and is assigned another one")
+                self.lost[where] = f"{where} is one tensor with {self.twins[key]} and is assigned another one"
                 return
             self.assigned[before] = after
 
@@ -108,19 +109,20 @@ class _Assigned:
             (other for other, held in self.before.items() if other != where and held is self.before.get(where)), ""
         )
 
-    @staticmethod
-    def _note_lost(where: str, after: torch.fx.Node | None, dtype: torch.dtype, buffer: Any) -> None:
-        """Notes an assignment that a program does not follow."""
+    def _note_lost(self, where: str, after: torch.fx.Node | None, dtype: torch.dtype, buffer: Any) -> None:
+        """Notes an assignment that a program does not follow, until the buffer is assigned something else."""
+        self.lost.pop(where, None)
         if after is not None and after.op == "placeholder":
-            _LOST.get([]).append(f"{where} is assigned a tensor that is a buffer, a weight or an input itself")
+            self.lost[where] = f"{where} is assigned a tensor that is a buffer, a weight or an input itself"
         elif buffer is None:
-            _LOST.get([]).append(f"{where} is assigned None")
+            self.lost[where] = f"{where} is assigned None"
         elif isinstance(buffer, torch.Tensor) and buffer.dtype != dtype:
-            _LOST.get([]).append(f"{where} is of {dtype} and is assigned {buffer.dtype}")
+            self.lost[where] = f"{where} is of {dtype} and is assigned {buffer.dtype}"
 
     def remove(self) -> None:
         """Copies each new value to its buffer at the end of the graph."""
         self.hook.remove()
+        _LOST.get([]).extend(self.lost.values())
         for before, after in self.assigned.items():
             graph = before.graph
             if after.graph is not graph or after is before or after not in graph.nodes:

@@ -22,6 +22,7 @@ from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.causal_hints import causal_hints
+from batch_export.exporter.capture.conversions import conversions
 from batch_export.exporter.capture.data_functions import data_functions
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured, refused, unfollowed
@@ -34,7 +35,6 @@ from batch_export.exporter.capture.guards import collect, sides_taken, symbols_o
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import capture_undone
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
-from batch_export.exporter.capture.needless_conversions import needless_conversions
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
@@ -208,7 +208,7 @@ def _run(
         recurrent_shapes(),
         packed_sequences(),
         symbolic_products(),
-        needless_conversions(),
+        conversions(module),
         causal_hints(constants_are_known=constants_are_known),
         alike_branches(),
         torch.no_grad(),

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
+from batch_export.exporter.capture.alike import of_class
 from batch_export.exporter.capture.kept_tensors import memory_of
 
 _DEPTH = 4
@@ -47,6 +48,8 @@ _LEFT = (
 """What has no state, or none that a model's forward has to do with."""
 _METHODS = frozenset({types.FunctionType, property, classmethod, staticmethod})
 """What most entries of a class are; told apart at once, since every run of a model looks at all of its classes."""
+_NOTHING = property()
+"""In the place of a value that a class does not have: one that is left out as methods are."""
 _VALUES = (bool, int, float, complex, str, bytes, type(None), list, tuple, dict, set, deque, torch.Tensor)
 _OTHERS = frozenset({"torch", "functools", "logging", "threading", "abc", "_thread", "builtins"})
 """Whose objects hold nothing of a model's: graphs, modes, sizes, locks, remembered properties."""
@@ -176,8 +179,8 @@ def held_by_hooks(module: torch.nn.Module) -> list[tuple[object, list[object]]]:
 def _values_of(kind: type) -> dict[str, object]:
     return {
         name: value
-        for name, value in vars(kind).items()
-        if value.__class__ not in _METHODS
+        for name, found in vars(kind).items()
+        if (value := of_class(found, _NOTHING)).__class__ not in _METHODS
         and not name.startswith(("__", "_abc_"))
         and not isinstance(value, type)
         and (isinstance(value, _VALUES) or object_values(value) is not None)

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from batch_export.exporter.graph.ranks import rank_of
 from batch_export.exporter.graph.recorded_value import Array
 
+_UNSATURATED = (ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT8E4M3FNUZ, ir.DataType.FLOAT8E5M2FNUZ)
 _HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
@@ -59,6 +60,21 @@ def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], A
 def _is_a_mark(part: ir.Value | None, known: Callable[[ir.Value | None], Array | None]) -> bool:
     numbers = known(part)
     return may_copy_a_size(part, known) if numbers is None else bool((numbers <= 0).any())
+
+
+def beyond_the_largest(name: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of a Cast with what becomes of numbers beyond the largest of the new dtype, as in torch.
+
+    In float8_e4m3fn that is the largest number, which is ONNX's default; in its other dtypes of eight bits infinity or
+    NaN, and what was infinite stays so.
+    """
+    if name == "Cast":
+        dtype: ir.DataType | None = ir.DataType(attributes["to"])
+    elif name == "CastLike" and len(inputs) > 1 and inputs[1] is not None:
+        dtype = inputs[1].dtype
+    else:
+        return attributes
+    return {**attributes, "saturate": 0} if dtype in _UNSATURATED else attributes
 
 
 def drawn_in_half(name: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any]) -> ir.DataType | None:

@@ -82,22 +82,23 @@ class Recorder(NodeWriter, evaluator.Evaluator):
             for parameter in formal[len(listed) :]:
                 listed.append(kwargs.pop(parameter.name, None))
         inputs, binding = arguments.for_operator(self, formal, listed)
-        attributes = {
+        attributes: dict[str, Any] = {
             name: schema_rules.plain_attribute(value)
             for name, value in kwargs.items()
             if value is not None and name != "_outputs"
         }
+        attributes = kernel_limits.beyond_the_largest(op.name, inputs, attributes)
         if op.opset.version > 18:  # the opset classes name the defaults at every call
             attributes = schema_rules.other_than_defaults(signature, attributes)
         if op.domain == "":
             if "axis" in attributes:
-                axis = kernel_limits.axes_from_the_front(op.name, inputs, attributes["axis"])
-                attributes["axis"] = attributes["axis"] if axis is None else axis
+                axis = kernel_limits.axes_from_the_front(op.name, inputs, cast("int", attributes["axis"]))
+                attributes = attributes if axis is None else {**attributes, "axis": axis}
             elif len(inputs) > 1:
                 axes = kernel_limits.axes_from_the_front(op.name, inputs, self.known(inputs[1]))
                 inputs[1] = inputs[1] if axes is None else self.constant(axes)
             if op.name == "Reshape" and len(inputs) > 1 and not kernel_limits.may_copy_a_size(inputs[1], self.known):
-                attributes["allowzero"] = 1  # the opset class names the default 0 at every call
+                attributes = {**attributes, "allowzero": 1}  # the opset class names the default 0 at every call
             if kernel_limits.drawn_in_half(op.name, inputs, attributes):
                 return self._drawn_in_single(signature, inputs, attributes, binding)
         if self._fold:

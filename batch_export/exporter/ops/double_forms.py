@@ -161,9 +161,9 @@ FORMS: Mapping[str, Callable[..., RecordedValue | tuple[RecordedValue, ...] | No
 
 TAKEN_APART = frozenset(
     (
-        *("grid_sampler", "grid_sampler_2d", "col2im", "linalg_det", "det", "gru"),
+        *("grid_sampler", "grid_sampler_2d", "col2im", "linalg_det", "det"),
         *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
-        *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "rnn_tanh", "rnn_relu"),
+        *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
     )
 )
 """Operators of torch that are decomposed where a float64 tensor is among their arguments."""

@@ -97,3 +97,38 @@ def cross_entropy_loss(
         self, target, weight, reduction=_REDUCTIONS[reduction], ignore_index=ignore_index
     )
     return result
+
+
+@lowering("aten::multilabel_margin_loss")
+def multilabel_margin_loss(self: ir.Value, target: ir.Value, reduction: int = 1) -> ir.Value:
+    """How far classes that are no target come within 1 of those that are.
+
+    torch's decomposition counts the targets behind the first -1 too, as class 0.
+
+    Args:
+        self: `float[samples, classes]` or `float[classes]`.
+        target: `int64` of that shape, by numbers of classes; what lies behind the first -1 does not count.
+        reduction: none, mean or sum of the samples' losses.
+    """
+    return multilabel_margin_loss_forward(self, target, reduction)[0]
+
+
+@lowering("aten::multilabel_margin_loss_forward")
+def multilabel_margin_loss_forward(self: ir.Value, target: ir.Value, reduction: int) -> tuple[ir.Value, RecordedValue]:
+    """As `multilabel_margin_loss`, and which classes are targets, in the dtype of the scores."""
+    rank = axes.rank(self)
+    count = axes.scalar(axes.size(self, rank - 1))
+    places = op.Range(op.Constant(value_int=0), count, op.Constant(value_int=1))
+    ends = op.Cast(op.Equal(target, op.CastLike(-1, target)), to=ir.DataType.INT32)
+    counts = op.Equal(op.CumSum(ends, op.Constant(value_int=-1)), op.Constant(value=ir.tensor(0, ir.DataType.INT32)))
+    listed = op.Where(counts, target, op.CastLike(-1, target))
+    chosen = op.GatherElements(self, op.Where(counts, target, op.CastLike(0, target)), axis=-1)
+    hits = op.Cast(op.Equal(op.Unsqueeze(listed, [-1]), places), to=ir.DataType.INT32)
+    is_target = op.Cast(op.ReduceSum(hits, [rank - 1], keepdims=0), to=ir.DataType.BOOL)
+    zero = op.CastLike(0.0, self)
+    near = op.Sub(op.Add(op.Unsqueeze(self, [-2]), op.CastLike(1.0, self)), op.Unsqueeze(chosen, [-1]))
+    asked = op.And(op.Unsqueeze(counts, [-1]), op.Not(op.Unsqueeze(is_target, [-2])))
+    parts = op.Where(op.And(asked, op.Greater(near, zero)), near, zero)  # NaN is not greater, in eager too
+    losses = op.Div(op.ReduceSum(parts, [rank - 1, rank], keepdims=0), op.CastLike(count, self))
+    samples = op.CastLike(op.Div(op.Size(self), count), self)
+    return _reduced(losses, reduction, samples), op.CastLike(is_target, self)

@@ -1,6 +1,6 @@
-"""Recurrent cells, one step at a time, and recurrent layers: one node of ONNX for each, a Scan with projections.
+"""Recurrent layers: one node of ONNX for each, or Scans of `recurrent_cells.py` where there is no such node.
 
-torch decomposes cells in C++, which fixes symbolic sizes on the way; the formulas are those of torch's documentation.
+That is so for projections, which ONNX's LSTM lacks, and for float64, which onnxruntime's kernels lack.
 """
 
 from __future__ import annotations
@@ -13,79 +13,10 @@ import onnx_ir as ir
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
-from batch_export.exporter.ops import axes, loops
+from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.random import dropped
-
-
-def _linear(data: ir.Value, weight: ir.Value, bias: ir.Value | None) -> RecordedValue:
-    if data.shape is not None and len(data.shape) == 2:
-        return op.Gemm(data, weight, bias, transB=1)
-    product = op.MatMul(data, op.Transpose(weight, perm=[1, 0]))
-    return product if bias is None else op.Add(product, bias)
-
-
-@lowering("aten::gru_cell")
-def gru_cell(
-    input: ir.Value,
-    hx: ir.Value,
-    w_ih: ir.Value,
-    w_hh: ir.Value,
-    b_ih: ir.Value | None = None,
-    b_hh: ir.Value | None = None,
-) -> RecordedValue:
-    """One step of a GRU: `float[batch, input]` and `float[batch, hidden]` to `float[batch, hidden]`."""
-    reset_x, update_x, new_x = op.Split(_linear(input, w_ih, b_ih), axis=1, num_outputs=3)
-    reset_h, update_h, new_h = op.Split(_linear(hx, w_hh, b_hh), axis=1, num_outputs=3)
-    reset = op.Sigmoid(op.Add(reset_x, reset_h))
-    update = op.Sigmoid(op.Add(update_x, update_h))
-    new = op.Tanh(op.Add(new_x, op.Mul(reset, new_h)))
-    return op.Add(new, op.Mul(update, op.Sub(hx, new)))
-
-
-@lowering("aten::lstm_cell")
-def lstm_cell(
-    input: ir.Value,
-    hx: Sequence[ir.Value],
-    w_ih: ir.Value,
-    w_hh: ir.Value,
-    b_ih: ir.Value | None = None,
-    b_hh: ir.Value | None = None,
-) -> tuple[RecordedValue, ...]:
-    """One step of an LSTM: the new hidden and cell states, each `float[batch, hidden]`."""
-    hidden, cell = hx
-    gates = op.Add(_linear(input, w_ih, b_ih), _linear(hidden, w_hh, b_hh))
-    enter, forget, candidate, leave = op.Split(gates, axis=1, num_outputs=4)
-    kept = op.Mul(op.Sigmoid(forget), cell)
-    fresh = op.Mul(op.Sigmoid(enter), op.Tanh(candidate))
-    new_cell = op.Add(kept, fresh)
-    return op.Mul(op.Sigmoid(leave), op.Tanh(new_cell)), new_cell
-
-
-@lowering("aten::rnn_tanh_cell")
-def rnn_tanh_cell(
-    input: ir.Value,
-    hx: ir.Value,
-    w_ih: ir.Value,
-    w_hh: ir.Value,
-    b_ih: ir.Value | None = None,
-    b_hh: ir.Value | None = None,
-) -> RecordedValue:
-    """One step of a plain recurrent cell with tanh."""
-    return op.Tanh(op.Add(_linear(input, w_ih, b_ih), _linear(hx, w_hh, b_hh)))
-
-
-@lowering("aten::rnn_relu_cell")
-def rnn_relu_cell(
-    input: ir.Value,
-    hx: ir.Value,
-    w_ih: ir.Value,
-    w_hh: ir.Value,
-    b_ih: ir.Value | None = None,
-    b_hh: ir.Value | None = None,
-) -> RecordedValue:
-    """One step of a plain recurrent cell with relu."""
-    return op.Relu(op.Add(_linear(input, w_ih, b_ih), _linear(hx, w_hh, b_hh)))
+from batch_export.exporter.ops.recurrent_cells import Step, gru_step, lstm_step, relu_step, scanned, tanh_step
 
 
 class _Batch:
@@ -119,6 +50,7 @@ class _Kind:
 
     Attributes:
         name: of the operator.
+        step: what it does at each step.
         gates: torch's gates in the order in which ONNX has them.
         states: how many states go from step to step.
         activation: the one that the operator is told, where it has no kind of its own.
@@ -126,16 +58,17 @@ class _Kind:
     """
 
     name: str
+    step: Step
     gates: tuple[int, ...]
     states: int = 1
     activation: str = ""
     attributes: tuple[tuple[str, int], ...] = ()
 
 
-_LSTM = _Kind("LSTM", (0, 3, 1, 2), states=2)
-_GRU = _Kind("GRU", (1, 0, 2), attributes=(("linear_before_reset", 1),))
-_TANH = _Kind("RNN", (0,), activation="Tanh")
-_RELU = _Kind("RNN", (0,), activation="Relu")
+_LSTM = _Kind("LSTM", lstm_step, (0, 3, 1, 2), states=2)
+_GRU = _Kind("GRU", gru_step, (1, 0, 2), attributes=(("linear_before_reset", 1),))
+_TANH = _Kind("RNN", tanh_step, (0,), activation="Tanh")
+_RELU = _Kind("RNN", relu_step, (0,), activation="Relu")
 
 
 @lowering("aten::gru.input")
@@ -167,58 +100,9 @@ def lstm(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[ir.Value, ...]:
-    """LSTM layers; those with `proj_size`, which ONNX's LSTM lacks, as one Scan for each layer and direction."""
-    directions = 2 if bidirectional else 1
-    each = len(params) // (num_layers * directions)
-    if each == (4 if has_biases else 2):
-        drop = dropout if train else 0.0
-        return _layers(_LSTM, input, hx, params, has_biases, num_layers, drop, bidirectional, batch_first)
-    data = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
-    hidden_ends, cell_ends = [], []
-    for layer in range(num_layers):
-        made = []
-        for direction in range(directions):
-            place = layer * directions + direction
-            start = [op.Gather(state, op.Constant(value_int=place), axis=0) for state in hx]
-            output, hidden, cell = _projected(
-                data, start, params[place * each : (place + 1) * each], has_biases, direction == 1
-            )
-            made.append(output)
-            hidden_ends.append(op.Unsqueeze(hidden, [0]))
-            cell_ends.append(op.Unsqueeze(cell, [0]))
-        data = op.Concat(*made, axis=2) if directions == 2 else made[0]
-    data = op.Transpose(data, perm=[1, 0, 2]) if batch_first else data
-    return data, op.Concat(*hidden_ends, axis=0), op.Concat(*cell_ends, axis=0)
-
-
-def _reversed(sequence: ir.Value) -> RecordedValue:
-    return op.Slice(sequence, [-1], [-(2**62)], [0], [-1])
-
-
-def _projected(
-    data: ir.Value, start: Sequence[ir.Value], params: Sequence[ir.Value], has_biases: bool, backwards: bool
-) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """One direction of one layer: `float[seq, batch, size]` to outputs, last hidden state and last cell state."""
-    w_ih, w_hh, w_hr = params[0], params[1], params[-1]
-    entering = op.MatMul(data, op.Transpose(w_ih, perm=[1, 0]))
-    if has_biases:
-        entering = op.Add(entering, op.Add(params[2], params[3]))
-    entering = axes.shaped(_reversed(entering) if backwards else entering, [None, None, None])
-    for state in start:
-        axes.shaped(state, [None, None])
-    assert data.dtype is not None
-
-    def step(
-        states: Sequence[ir.Value], slices: Sequence[ir.Value]
-    ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
-        gates = op.Add(slices[0], op.MatMul(states[0], op.Transpose(w_hh, perm=[1, 0])))
-        enter, forget, candidate, leave = op.Split(gates, axis=1, num_outputs=4)
-        cell = op.Add(op.Mul(op.Sigmoid(forget), states[1]), op.Mul(op.Sigmoid(enter), op.Tanh(candidate)))
-        hidden = op.MatMul(op.Mul(op.Sigmoid(leave), op.Tanh(cell)), op.Transpose(w_hr, perm=[1, 0]))
-        return [hidden, cell], [hidden]
-
-    (hidden, cell), (outputs,) = loops.scan(step, list(start), [entering], [data.dtype])
-    return _reversed(outputs) if backwards else outputs, hidden, cell
+    """LSTM layers."""
+    drop = dropout if train else 0.0
+    return _layers(_LSTM, input, hx, params, has_biases, num_layers, drop, bidirectional, batch_first)
 
 
 @lowering("aten::rnn_tanh.input")
@@ -311,8 +195,19 @@ def _layers(
     batch_first: bool,
     lengths: ir.Value | None = None,
 ) -> tuple[ir.Value, ...]:
-    """One node for each layer, `float[length, batch, size]` between them: the outputs, then the last states."""
+    """One node or Scan for each layer, `float[length, batch, size]` between them: the outputs, then the last states."""
+    if lengths is not None and input.dtype == ir.DataType.DOUBLE:
+        raise TranslationError(
+            "onnxruntime has no kernel for recurrent layers of float64 over sequences of different lengths. "
+            "Next step: compute in float32, or mask the padded output instead"
+        )
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
+    if input.dtype == ir.DataType.DOUBLE or len(params) != num_layers * directions * each:
+        each = len(params) // (num_layers * directions)
+        data = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
+        grouped = [params[start : start + each] for start in range(0, len(params), each)]
+        data, *last = scanned(kind.step, data, states, grouped, has_biases, dropout, bidirectional)
+        return (op.Transpose(data, perm=[1, 0, 2]) if batch_first else data, *last)
     kept = _Batch(input, 0 if batch_first else 1, is_needed=kind.name != "RNN")
     data = kept.padded(input, kept.axis)
     starts = [kept.padded(state, 1) for state in states]

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from batch_export.errors import DecompositionError
 
 _TO_NUMBER = "guard_int"
+_REPLACED = "_replacements_version_counter"
 _REFUSED = "_batch_export_refused"
 
 
@@ -62,15 +63,19 @@ def sizes_put_back(shape_env: ShapeEnv | None) -> Iterator[dict[sympy.Symbol, sy
     if shape_env is None:
         yield fixed
         return
-    before = dict(shape_env.replacements)
+    before, ranges = dict(shape_env.replacements), dict(shape_env.var_to_range)
     try:
         yield fixed
     finally:
         for symbol, value in list(shape_env.replacements.items()):
             if before.get(symbol) != value and value.is_number:
                 fixed[symbol] = shape_env.replacements.pop(symbol)
+                if symbol in ranges:  # else torch fixes it again as soon as it looks at its range, which is one number
+                    shape_env.var_to_range[symbol] = ranges[symbol]
         if fixed:
             shape_env._update_version_counter()
+            if hasattr(shape_env, _REPLACED):  # else every size that was looked at meanwhile stays a number
+                setattr(shape_env, _REPLACED, getattr(shape_env, _REPLACED) + 1)
 
 
 def _holds_once(target: object, listed: str) -> DecompositionError:
