@@ -116,6 +116,12 @@ def joined_alike(base: str, args: Sequence[Any], fake: object) -> list[object]:
     return [[_as_pairs(one, dtype) for one in args[0]], *args[1:]]
 
 
+def as_pairs(argument: object, dtype: torch.dtype) -> object:
+    """A tensor, of real or complex numbers, as pairs of a complex dtype; anything else as it is."""
+    of = ir.DataType.DOUBLE if dtype == torch.complex128 else ir.DataType.FLOAT
+    return _as_pairs(argument, of) if isinstance(argument, ir.Value) else argument
+
+
 def _as_pairs(value: ir.Value, dtype: ir.DataType) -> ir.Value:
     if value.dtype == dtype and is_pair(value):
         return value

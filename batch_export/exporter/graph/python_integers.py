@@ -39,3 +39,27 @@ def float_remainder(dividend: RecordedValue, divisor: RecordedValue) -> Recorded
     signs_differ = op.Xor(op.Less(remainder, 0.0), op.Less(divisor, 0.0))
     shifted = op.Where(signs_differ, op.Add(remainder, divisor), remainder)
     return op.Where(op.Equal(remainder, 0.0), zero, shifted)
+
+
+def rounded(number: RecordedValue, digits: int) -> RecordedValue:
+    """`round(number, digits)` of float64 numbers: by the exact number, halves to the even digit.
+
+    Where the number times a power of ten is rounded to a half, what was lost in the product decides (Dekker 1971).
+    """
+    power = 10.0**digits
+
+    def halves(of: RecordedValue) -> tuple[RecordedValue, RecordedValue]:
+        spread = op.Mul(of, 134217729.0)  # 2^27 + 1
+        high = op.Sub(spread, op.Sub(spread, of))
+        return high, op.Sub(of, high)
+
+    product = op.Mul(number, power)
+    high, low = halves(number)
+    factor_high, factor_low = halves(op.CastLike(power, number))
+    lost = op.Sub(op.Mul(high, factor_high), product)
+    lost = op.Add(op.Add(lost, op.Mul(high, factor_low)), op.Mul(low, factor_high))
+    lost = op.Add(lost, op.Mul(low, factor_low))
+    is_half = op.Equal(op.Sub(product, op.Floor(product)), 0.5)
+    nearest = op.Where(op.And(is_half, op.Greater(lost, 0.0)), op.Ceil(product), op.Round(product))
+    nearest = op.Where(op.And(is_half, op.Less(lost, 0.0)), op.Floor(product), nearest)
+    return op.Div(nearest, power)

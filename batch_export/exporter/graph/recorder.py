@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import onnx_ir as ir
 from onnxscript import evaluator, values

@@ -11,6 +11,8 @@ import onnx_ir as ir
 import torch
 from onnx_ir import tensor_adapters
 
+from batch_export.errors import TranslationError
+
 _PAIRS = torch.float4_e2m1fn_x2
 """Two numbers of four bits in each element; ONNX counts the numbers (https://onnx.ai/onnx/technical/float4.html)."""
 
@@ -19,9 +21,16 @@ def data_type(dtype: torch.dtype) -> ir.DataType:
     """ONNX's data type.
 
     Raises:
-        TypeError: naming a dtype that ONNX has not.
+        TranslationError: naming a dtype that ONNX has not.
     """
-    return ir.DataType.FLOAT4E2M1 if dtype == _PAIRS else tensor_adapters.from_torch_dtype(dtype)
+    if dtype == _PAIRS:
+        return ir.DataType.FLOAT4E2M1
+    try:
+        return tensor_adapters.from_torch_dtype(dtype)
+    except TypeError as error:
+        raise TranslationError(
+            f"ONNX has no {str(dtype).removeprefix('torch.')}", next_step="compute in another dtype there"
+        ) from error
 
 
 def sizes_of(dtype: torch.dtype, sizes: Sequence[int | torch.SymInt]) -> Sequence[int | torch.SymInt]:

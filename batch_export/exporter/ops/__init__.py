@@ -72,6 +72,7 @@ from batch_export.exporter.ops import (
     stable,
     symbolic_sizes,
     tensors,
+    transforms,
     triangular,
 )
 from batch_export.exporter.ops.marking import Lowering, marked
@@ -142,6 +143,7 @@ _MODULES = (
     stable,
     symbolic_sizes,
     tensors,
+    transforms,
     triangular,
 )
 

@@ -7,7 +7,7 @@ Source: W. Kahan, Branch cuts for complex elementary functions, and Abramowitz a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -300,6 +300,16 @@ def negative(self: ir.Value) -> RecordedValue:
     return op.Neg(self)
 
 
+_POWERS: Mapping[complex, Callable[[Parts], Parts]] = {
+    0.5: _sqrt,
+    -0.5: lambda z: _inverse(_sqrt(z)),
+    -1.0: _inverse,
+    2.0: lambda z: _times(z, z),
+    3.0: lambda z: _times(_times(z, z), z),
+    -2.0: lambda z: _inverse(_times(z, z)),
+}
+
+
 @lowering("aten::pow.Tensor_Tensor", "aten::pow.Tensor_Scalar", "aten::pow.Scalar", "prims::pow", is_complex=True)
 def power(self: ComplexNumber, exponent: ComplexNumber) -> RecordedValue:
     """exp(w log z); 0 to a power right of 0 is 0, to any other infinite or NaN; the number 0 as exponent gives 1."""
@@ -307,6 +317,8 @@ def power(self: ComplexNumber, exponent: ComplexNumber) -> RecordedValue:
     assert isinstance(like, ir.Value)
     if not isinstance(exponent, ir.Value) and exponent == 0:
         return op.Expand(paired(1.0, like), op.Shape(like))
+    if not isinstance(exponent, ir.Value) and (simple := _POWERS.get(complex(exponent))) is not None:
+        return _of(like, simple)  # as eager, which loses no zero and no infinity there
     z, w = _parts(paired(self, like)), _parts(paired(exponent, like))
     zero, one = number(0.0), number(1.0)
     is_zero = op.And(op.Equal(z[0], zero), op.Equal(z[1], zero))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -29,14 +29,19 @@ def conv_transpose(
     bias: ir.Value | None = None,
     stride: Sequence[int] = (1,),
     padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
+    output_padding: Sequence[Size] = (0,),
     groups: int = 1,
     dilation: Sequence[int] = (1,),
 ) -> RecordedValue:
-    """`[batch, channels, ...]` or `[channels, ...]`; the extra length at the end is `output_padding`."""
+    """`[batch, channels, ...]` or `[channels, ...]`; the extra length at the end is `output_padding`.
+
+    Where that is known only when the model runs (`output_size=x.shape`), the longest output is made and cut.
+    """
     count = axes.rank(weight) - 2
     strides, pads, dilations = (_per_axis(given, count) for given in (stride, padding, dilation))
-    extra = _per_axis(output_padding, count)
+    asked = [*output_padding] * (count if len(output_padding) == 1 else 1)
+    longest = [max(pair) - 1 for pair in zip(strides, dilations, strict=True)]  # torch wants less than the larger one
+    extra = [one if isinstance(one, int) else most for one, most in zip(asked, longest, strict=True)]
     is_single = axes.rank(input) == count + 1
     data = op.Unsqueeze(input, [0]) if is_single else input
     ends = [max(pad - more, 0) for pad, more in zip(pads, extra, strict=True)]
@@ -48,4 +53,8 @@ def conv_transpose(
         result = op.Pad(op.ConvTranspose(data, weight, None, **options), [*[0] * (count + 4), *beyond])
         if bias is not None:
             result = op.Add(result, op.Reshape(bias, [1, -1, *[1] * count]))
+    for axis, (one, most) in enumerate(zip(asked, longest, strict=True), start=2):
+        if not isinstance(one, int):
+            end = op.Add(op.Shape(result, start=axis, end=axis + 1), op.Sub(op.Reshape(one, [1]), [most]))
+            result = op.Slice(result, [0], end, [axis])
     return op.Squeeze(result, [0]) if is_single else result

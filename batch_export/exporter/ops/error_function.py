@@ -190,11 +190,26 @@ def erfinv(self: ir.Value) -> RecordedValue:
 
 @lowering("aten::special_ndtri", "prims::ndtri")
 def ndtri(self: ir.Value) -> RecordedValue:
-    """The quantile function of the normal distribution: sqrt(2) erfinv(2 p - 1)."""
-    p = double(as_float(self))
-    doubled = op.Sub(op.Mul(p, number(2.0)), number(1.0))
-    found = _inverse(doubled, self.dtype == ir.DataType.DOUBLE)
+    """The quantile function of the normal distribution: sqrt(2) erfinv(2 p - 1), in its tails by the logarithm."""
+    p, one, half = double(as_float(self)), number(1.0), number(0.5)
+    centre = _inverse(op.Sub(op.Mul(p, number(2.0)), one), self.dtype == ir.DataType.DOUBLE)
+    is_low = op.Less(p, half)
+    near = op.Where(is_low, p, op.Sub(one, p))
+    is_tail = op.And(op.Greater(near, number(0.0)), op.Less(near, number(0.1)))
+    size = _of_logarithm(op.Add(op.Log(op.Where(is_tail, near, number(0.1))), number(math.log(2.0))), _terms(self))
+    found = op.Where(is_tail, op.Where(is_low, op.Neg(size), size), centre)
     return back(op.Mul(found, number(math.sqrt(2.0))), self)
+
+
+def _of_logarithm(logarithm: ir.Value, terms: int) -> RecordedValue:
+    """Where erfc has this logarithm, -1.6 or less: from the leading term on, by steps of Newton towards it."""
+    length = op.Neg(logarithm)
+    found = op.Sqrt(op.Sub(length, op.Mul(op.Log(op.Mul(length, number(math.pi))), number(0.5))))
+    for _ in range(4):
+        scaled = _erfcx_positive(found, terms)
+        beyond = op.Sub(op.Sub(op.Log(scaled), op.Mul(found, found)), logarithm)
+        found = op.Add(found, op.Mul(beyond, op.Mul(scaled, number(math.sqrt(math.pi) / 2.0))))
+    return found
 
 
 @lowering("aten::gelu")

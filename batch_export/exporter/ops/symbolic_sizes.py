@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 from onnxscript import INT64
 
+from batch_export.errors import TranslationError
 from batch_export.exporter.graph import python_integers
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
@@ -110,7 +111,26 @@ def pos(a: ir.Value) -> RecordedValue:
     return op.Identity(a)
 
 
+@lowering("_operator::pow")
+def pow_of_sizes(a: int | float | ir.Value, b: int | float | ir.Value) -> RecordedValue:
+    """A power: of integers an integer, else with the precision of Python's numbers."""
+    if any(isinstance(number, float) or getattr(number, "dtype", None) == ir.DataType.DOUBLE for number in (a, b)):
+        return op.Pow(_double(a), _double(b))
+    return op.Pow(a, b)
+
+
 @lowering("builtins::round")
-def python_round(number: ir.Value) -> RecordedValue:
-    """Python's `round`: to the nearest integer, halves to the even one."""
-    return op.Cast(op.Round(number), to=ir.DataType.INT64)
+def python_round(number: ir.Value, ndigits: int | None = None) -> ir.Value:
+    """Python's `round`: to the nearest integer or to so many digits, halves to the even one.
+
+    Raises:
+        TranslationError: for digits before the point.
+    """
+    if ndigits is None:
+        return op.Cast(op.Round(number), to=ir.DataType.INT64)
+    if ndigits < 0:
+        raise TranslationError(
+            f"round(..., {ndigits}) of a number made of sizes has no translation",
+            next_step="divide, round and multiply",
+        )
+    return number if number.dtype == ir.DataType.INT64 else python_integers.rounded(_double(number), ndigits)

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
+from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -37,7 +38,8 @@ def _cast(self: ir.Value, dtype: int) -> RecordedValue:
     if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         real = op.Cast(self, to=ir.DataType.FLOAT if dtype == ir.DataType.COMPLEX64 else ir.DataType.DOUBLE)
         pair = op.Unsqueeze(real, [-1])
-        return op.Concat(pair, op.Mul(pair, op.CastLike(0.0, pair)), axis=-1)
+        zeros = op.Expand(axes.like(0, pair), op.Shape(pair))  # not a product: -0.0 of -1, NaN of infinity
+        return op.Concat(pair, zeros, axis=-1)
     return op.Identity(self) if dtype == -1 or self.dtype == dtype else op.Cast(self, to=dtype)
 
 

@@ -7,12 +7,12 @@ among them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 import torch
 
-from batch_export.exporter.graph import torch_tensors
+from batch_export.exporter.graph import complex_parts, torch_tensors
 from batch_export.exporter.translate.registry import qualified_name
 
 
@@ -45,6 +45,16 @@ class Call:
     def is_complex(self) -> bool:
         """Whether a complex tensor is among the arguments."""
         return any(isinstance(fake, torch.Tensor) and fake.is_complex() for fake in self.given)
+
+    def in_pairs(self) -> Call:
+        """The same with pairs in place of real tensors, for operators that have a complex number of Python beside."""
+        dtype = torch.complex64
+        if isinstance(self.result, torch.Tensor) and self.result.is_complex():
+            dtype = self.result.dtype
+        elif any(isinstance(one, ir.Value) and one.dtype == ir.DataType.DOUBLE for one in self.args):
+            dtype = torch.complex128
+        pairs = [complex_parts.as_pairs(one, dtype) for one in self.args]
+        return replace(self, args=pairs, given=[torch.empty(0, dtype=dtype)])
 
     @property
     def result_dtype(self) -> ir.DataType | None:

@@ -43,6 +43,11 @@ IGNORED_NAMES = frozenset(
 )
 """Operators that check or switch something in torch and compute nothing."""
 
+_KINDS: Mapping[type, ir.DataType] = {
+    torch.SymInt: ir.DataType.INT64,
+    torch.SymFloat: ir.DataType.DOUBLE,
+    torch.SymBool: ir.DataType.BOOL,
+}
 _SPLITS = frozenset(
     ["split", "chunk", "split_with_sizes", "tensor_split", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"]
 )
@@ -92,12 +97,7 @@ class OperatorTranslator:
             value.shape = shape
             self.sizes.learn(value, fake.shape)
         elif isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            kind = {
-                torch.SymInt: ir.DataType.INT64,
-                torch.SymFloat: ir.DataType.DOUBLE,
-                torch.SymBool: ir.DataType.BOOL,
-            }
-            value.type = ir.TensorType(kind[type(fake)])
+            value.type = ir.TensorType(_KINDS[type(fake)])
             value.shape = ir.Shape([])
             self.sizes.learn_scalar(fake, value)
 
@@ -121,6 +121,8 @@ class OperatorTranslator:
             expected = torch_tensors.data_type(fake.dtype)
             if result.dtype is not None and result.dtype != expected and not isinstance(result.type, ir.SequenceType):
                 result = op.Cast(result, to=expected)
+        elif type(fake) in _KINDS and result.dtype not in (None, _KINDS[type(fake)]):
+            result = op.Cast(result, to=_KINDS[type(fake)])
         if not isinstance(result.type, ir.SequenceType):
             if isinstance(fake, torch.Tensor) and fake.is_complex() != complex_parts.is_pair(result):
                 result = self._seen_as(result, fake)
@@ -186,6 +188,8 @@ class OperatorTranslator:
         """Translates an operator whose arguments are ONNX values and plain numbers; None if it has no translation."""
         if symbolic_scalars.is_plain_quotient(call.qualified, call.args, call.given):
             return self.call(replace(call, target="batch_export::quotient_of_sizes"))
+        if not call.is_complex and any(type(one) is complex for one in call.args):
+            return self.call(call.in_pairs())
         is_complex, qualified, fake = call.is_complex, call.qualified, call.result
         function = self.registry.lookup_for(call.target, call.args, call.kwargs, is_complex=is_complex)
         if function is not None and adapting.is_taken_apart(function, qualified, [call.args, call.kwargs]):
