@@ -37,6 +37,10 @@ ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "masked_fill": lambda z, r: z.masked_fill(MASK, 1.5),
     "comparisons": lambda z, r: (z == W) | (z != z) | torch.isnan(z),
     "exponential": lambda z, r: torch.exp(z) + torch.sgn(z),
+    "complex number beside real": lambda z, r: (r * 1j + 2j) * z + (1 - 1j) / (r + 5) + (3j - r),
+    "real made complex": lambda z, r: r.cfloat().sqrt() + r.to(torch.complex64).log() * r.cfloat().angle(),
+    "real against complex": lambda z, r: (r == 1j) | (r.double() != 1j),
+    "powers": lambda z, r: z**0.5 + z**-0.5 + z**2 + z**3 + z**-1 + z**-2 + r.cfloat() ** 0.5,
 }
 STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "unsqueeze": lambda z, r: z.unsqueeze(-1),
@@ -270,3 +274,29 @@ def test_statistics_of_no_complex_numbers() -> None:
         for one, other in zip(program(z), statistics(z), strict=True):
             expected = torch.view_as_real(other) if other.is_complex() else other
             torch.testing.assert_close(torch.as_tensor(one), expected, equal_nan=True)
+
+
+def test_infinities_and_zeros_of_real_numbers_stay_so_as_complex_ones() -> None:
+    class Made(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            z = x.to(torch.complex64)
+            return torch.view_as_real(z), torch.view_as_real(z.sqrt()), z.angle(), torch.view_as_real(z**0.5)
+
+    x = torch.tensor([1.0, -2.0, 0.0, -0.0, float("inf"), -float("inf")])
+    made = export(Made(), (x,))(x)
+    for ours, theirs in zip(made, Made()(x), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["hfft", "irfft", "irfft2"])
+@pytest.mark.parametrize("norm", ["backward", "ortho"])
+def test_transforms_back_to_real_numbers_of_free_length(name: str, norm: str) -> None:
+    class Back(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = getattr(torch.fft, name)(x, norm=norm)
+            return found
+
+    program = export(Back(), (torch.randn(3, 5, dtype=torch.complex64),), dynamic_shapes=({0: "rows", 1: "length"},))
+    for sizes in ((3, 5), (2, 4), (4, 9), (1, 2)):
+        x = torch.randn(sizes, dtype=torch.complex64)
+        torch.testing.assert_close(program(x)[0], Back()(x), rtol=1e-4, atol=1e-4)

@@ -36,6 +36,24 @@ class Branch(torch.nn.Module):
         return x - 1
 
 
+class Trying(torch.nn.Module):
+    """Decides by data, and goes on where it cannot."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        try:
+            if x.mean() > 0:
+                return x * 2
+        except Exception:
+            pass
+        return x
+
+
+@pytest.mark.parametrize("example", [ONES, -ONES])
+def test_a_decision_whose_failure_forward_catches_is_one(example: torch.Tensor) -> None:
+    with pytest.raises(CaptureError, match=r"if x.mean\(\) > 0"):
+        export(Trying(), (example,))
+
+
 class Spaced(torch.nn.Module):
     def forward(self, n: torch.Tensor) -> torch.Tensor:
         return torch.linspace(0, 1, int(n.item()))

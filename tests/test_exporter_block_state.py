@@ -124,6 +124,38 @@ def test_buffers_that_every_layer_assigns_are_all_outputs() -> None:
     assert all(float(one) == 1.0 for one in made.mutated.values())
 
 
+class Asking(nn.Module):
+    """A layer that asks its weight for more than its numbers, and itself for what only one of them has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.linear.weight
+        factor = 2.0 if weight.requires_grad else 3.0
+        factor += 0.5 if hasattr(self, "extra") else 0.0
+        return self.linear(x) * factor
+
+
+def _freeze(layer: Asking) -> None:
+    layer.linear.weight.requires_grad_(False)
+
+
+def _extend(layer: Asking) -> None:
+    layer.extra = 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("differ", [_freeze, _extend])
+@pytest.mark.parametrize("which", [0, 2, 4])
+def test_layers_whose_weights_are_not_alike_but_for_their_numbers(differ: Callable[[Asking], None], which: int) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(*(Asking() for _ in range(5))).eval(), torch.randn(2, 4)
+    differ(model[which])  # type: ignore[arg-type]
+    torch.testing.assert_close(export(model, (x,))(x)[0], model(x))
+
+
 def test_an_input_of_the_name_input_keeps_it() -> None:
     layers = (nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(5))
     program = export(nn.Sequential(*layers).eval(), (torch.randn(2, 4),)).captured

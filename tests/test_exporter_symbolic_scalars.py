@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.nn import functional as nn_functional
 from torch.utils._sympy import functions as torch_sympy
 
+from batch_export.errors import TranslationError
 from batch_export.exporter import export
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.graph.recorder import Recorder
@@ -33,6 +34,8 @@ class Computing(torch.nn.Module):
 
 
 FLOATS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "powers": lambda x: (x * 2 ** -x.shape[0], x * 0.5 ** x.shape[0], x * x.shape[0] ** -0.5, x * x.shape[0] ** 2),
+    "rounded to digits": lambda x: x.double() * round(x.shape[0] * 0.285, 2) + round(x.shape[0] / 8, 2),
     "addmm": lambda x: torch.addmm(x, x, x.mT @ x, alpha=x.shape[0], beta=x.shape[0] - 1),
     "addmm, beta of 0": lambda x: torch.addmm(x / 0, x, x.mT @ x, beta=x.shape[0] - 3),
     "baddbmm": lambda x: torch.baddbmm(x[None], x[None], (x.mT @ x)[None], alpha=x.shape[0]),
@@ -145,3 +148,15 @@ def test_first_bessel_functions_near_zero_and_equal_elements(dtype: torch.dtype)
     equal = torch.full((3, 7), -0.7, dtype=dtype)
     spread = Computing(lambda x: (x.var(1), x.std(1), torch.var_mean(x, 1)[0]))
     assert all(not torch.as_tensor(one).any() for one in export(spread, (equal,))(equal))
+
+
+def test_rounding_to_digits_goes_by_the_exact_number() -> None:
+    digits = Computing(
+        lambda x: tuple(round(x.shape[0] * step, 2) * x.double() for step in (0.285, 1.115, 0.125, 2.675))
+    )
+    program = export(digits, (torch.ones(5),), dynamic_shapes=({0: "n"},))
+    for size in (*range(1, 12), 15, 25, 35, 45, 101):
+        for ours, theirs in zip(program(torch.ones(size)), digits(torch.ones(size)), strict=True):
+            assert torch.equal(ours, theirs)
+    with pytest.raises(TranslationError, match=r"round\(\.\.\., -1\)"):
+        export(Computing(lambda x: x * round(x.shape[0] / 3, -1)), (torch.ones(5),), dynamic_shapes=({0: "n"},))

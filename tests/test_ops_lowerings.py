@@ -151,3 +151,21 @@ def test_a_transposed_convolution_with_any_output_padding(extra: int, padding: i
     module = torch.nn.ConvTranspose2d(6, 4, 3, stride, padding, extra, groups=2, dilation=dilation)
     more = (torch.randn(3, 6, 5, 7),)
     export_and_compare(module, (torch.randn(2, 6, 5, 7),), more, dynamic_shapes=({0: "batch"},))
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_a_transposed_convolution_to_the_size_of_another_tensor(stride: int) -> None:
+    class Back(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.down = torch.nn.Conv2d(3, 4, 3, stride, 1)
+            self.up = torch.nn.ConvTranspose2d(4, 3, 3, stride, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.up(self.down(x), output_size=x.shape[-2:])
+
+    torch.manual_seed(0)
+    others = [(torch.randn(sizes),) for sizes in ((1, 3, 9, 9), (3, 3, 10, 11), (1, 3, 5, 6))]
+    free = ({0: "batch", 2: "height", 3: "width"},)
+    program = export_and_compare(Back(), (torch.randn(2, 3, 8, 7),), *others, dynamic_shapes=free)
+    assert [str(size) for size in program.model.graph.outputs[0].shape] == ["batch", "3", "height", "width"]

@@ -435,3 +435,28 @@ def test_lgamma_of_subnormal_and_of_huge_numbers() -> None:
         1.7976931348623157e308,
     ]
     check({"lgamma": torch.lgamma}, (torch.tensor(ends, dtype=torch.float64),))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_quantile_function_has_its_tails(dtype: torch.dtype) -> None:
+    class Quantile(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.ndtri(x)
+
+    low = torch.logspace(-300, -0.4, 200, dtype=torch.float64)
+    x = torch.cat([low, 1 - low, torch.tensor([0.0, 1.0, 0.5, -1.0, 2.0, NAN, 0.1, 0.9])]).to(dtype)
+    expected = Quantile()(x)
+    tolerance = 1e-14 if dtype == torch.float64 else 1e-6
+    torch.testing.assert_close(export(Quantile(), (x,))(x)[0], expected, rtol=tolerance, atol=1e-7, equal_nan=True)
+
+
+def test_numbers_beyond_those_of_eight_bits_become_what_eager_makes_of_them() -> None:
+    kinds = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+
+    class Rounded(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [x.to(kind).float() for kind in kinds]
+
+    x = torch.tensor([1.0, -300.0, 500.0, 1e5, -1e5, INF, -INF, NAN])
+    for ours, theirs in zip(export(Rounded(), (x,))(x), Rounded()(x), strict=True):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)

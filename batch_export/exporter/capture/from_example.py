@@ -45,6 +45,7 @@ from batch_export.exporter.capture.returned_operands import refuse_returned_oper
 from batch_export.exporter.capture.scalar_masks import masks_of_one
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
+from batch_export.exporter.capture.swallowed import swallowed
 from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.trial import is_fake
@@ -215,8 +216,11 @@ def _run(
         unset_fake_temporarily(),
         own_levels(),
         quiet(),
+        swallowed() as caught,
     ):
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
+    if caught:
+        raise caught[0]
     refuse_returned_operands(program)
     refuse_what_eager_refuses(program)
     refuse_unfollowed_writes(program, module)

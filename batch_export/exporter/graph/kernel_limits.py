@@ -30,9 +30,9 @@ def axes_from_the_front(name: str, inputs: Sequence[ir.Value | None], axes: Arra
     Returns:
         The axes to name, None where there is nothing to change.
     """
-    if axes is None or not inputs or not np.any(np.asarray(axes) < 0):
-        return None
     if not name.startswith("Reduce") and name not in ("ArgMax", "ArgMin"):
+        return None
+    if axes is None or not inputs or not np.any(np.asarray(axes) < 0):
         return None
     rank = rank_of(inputs[0])
     return None if rank is None else axes % max(1, rank)
