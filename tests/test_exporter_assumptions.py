@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from onnxscript import opset18 as op
@@ -52,6 +54,16 @@ class Trying(torch.nn.Module):
 def test_a_decision_whose_failure_forward_catches_is_one(example: torch.Tensor) -> None:
     with pytest.raises(CaptureError, match=r"if x.mean\(\) > 0"):
         export(Trying(), (example,))
+
+
+@pytest.mark.parametrize(("draw", "told"), [(random.random, "random"), (np.random.rand, "numpy.random")])
+def test_random_numbers_that_are_not_torchs_are_told(draw: Callable[[], float], told: str) -> None:
+    class Drawing(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * draw()
+
+    with pytest.warns(ExportWarning, match=f"random numbers from {told}, which"):
+        export(Drawing(), (X,))
 
 
 class Spaced(torch.nn.Module):

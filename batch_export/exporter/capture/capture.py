@@ -26,6 +26,7 @@ from batch_export.exporter.capture.assigned_buffers import lost_assignments
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.course import Course
+from batch_export.exporter.capture.drawn_numbers import drawn_numbers
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode, Request, finished
 from batch_export.exporter.capture.guard_sources import keep_lines_of
@@ -167,7 +168,13 @@ def _capture(
     request = Request(module, (arguments, keywords), asked, guards, allow_assumptions)
     course = Course(request, tuple(strategies))
     watching = attributes.watching(module)
-    with dataclasses_of_tensors.outputs_of(module), watching as changed, young_only(), lost_assignments() as lost:
+    with (
+        dataclasses_of_tensors.outputs_of(module),
+        young_only(),
+        watching as changed,
+        lost_assignments() as lost,
+        drawn_numbers() as drawn,
+    ):
         captured = course.from_examples()
         fixes = [place for guard in captured.guards for place in guard.fixes]
         squeezes = [guard for guard in captured.not_one if guard.narrows]
@@ -183,6 +190,7 @@ def _capture(
     written = attributes.holders(module, written_tensors(captured.traced))
     captured.changed_attributes = list(dict.fromkeys((*changed, *written)))
     captured.lost_assignments = list(dict.fromkeys(lost))
+    captured.drawn = sorted(drawn)
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
     captured.traced.example_inputs = (arguments, keywords)
     warn(captured)

@@ -48,6 +48,7 @@ class Captured:
         blocks: kinds of repeated blocks, and for which of them one's nodes were written again for another.
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
         lost_assignments: which buffers are assigned what, where the program does not follow it.
+        drawn: modules from whose generators forward drew random numbers, in place of torch's.
         tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
         other_names: a name that the file does not have -> that of the axis which it is in the program.
@@ -62,6 +63,7 @@ class Captured:
     assumptions: list[Assumption] = field(default_factory=list)
     changed_attributes: list[str] = field(default_factory=list)
     lost_assignments: list[str] = field(default_factory=list)
+    drawn: list[str] = field(default_factory=list)
     tied: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
     fixed: list[Guard] = field(default_factory=list)
@@ -198,6 +200,13 @@ def warn(captured: Captured) -> None:
         warnings.warn(
             f"the buffer {lost}: the new values that the file gives may be without it; write to the buffer (copy_), or "
             "assign a computed tensor of its dtype (clone)",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
+    if captured.drawn:
+        warnings.warn(
+            f"forward draws random numbers from {' and '.join(captured.drawn)}, which a file cannot: it computes with "
+            "those of the capture; draw them with torch, or pass them in",
             ExportWarning,
             stacklevel=users_level(),
         )

@@ -24,6 +24,7 @@ from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.causal_hints import causal_hints
 from batch_export.exporter.capture.conversions import conversions
 from batch_export.exporter.capture.data_functions import data_functions
+from batch_export.exporter.capture.drawn_numbers import draws_noted
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured, refused, unfollowed
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
@@ -204,6 +205,7 @@ def _run(
         settings_kept(),
         capture_undone(module, args, kwargs),
         attributes.noted(),
+        draws_noted(),
         in_onnx_export(),
         fake_quantisation(),
         recurrent_shapes(),
