@@ -160,3 +160,74 @@ def test_rounding_to_digits_goes_by_the_exact_number() -> None:
             assert torch.equal(ours, theirs)
     with pytest.raises(TranslationError, match=r"round\(\.\.\., -1\)"):
         export(Computing(lambda x: x * round(x.shape[0] / 3, -1)), (torch.ones(5),), dynamic_shapes=({0: "n"},))
+
+
+FREE_FORMS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "new_tensor": lambda x: (
+        x * x.new_tensor([x.shape[0], 1, 2, 1]),
+        x.new_tensor(x.shape[0] / 2),
+        x.new_tensor([[x.shape[0]]], dtype=torch.int64),
+    ),
+    "one_hot": lambda x: nn_functional.one_hot(torch.arange(x.shape[0]), x.shape[0]),
+    "kron": lambda x: (torch.kron(x, torch.full((2, 3), 3.0)), torch.kron(torch.eye(3), x), x.kron(torch.arange(3.0))),
+    "gradient": lambda x: (*torch.gradient(x, spacing=2.0), *torch.gradient(x, dim=0)),
+    "affine_grid": lambda x: tuple(
+        nn_functional.affine_grid(x[None, :2, :3], [1, 2, x.shape[0], x.shape[1]], align_corners=aligned)
+        for aligned in (False, True)
+    ),
+    "affine_grid of volumes": lambda x: nn_functional.affine_grid(
+        torch.arange(12.0).reshape(1, 3, 4), [1, 2, x.shape[0], 3, x.shape[0] + 1]
+    ),
+    "windows": lambda x: tuple(
+        getattr(torch, f"{name}_window")(x.shape[0] - 1, periodic=periodic)
+        for name in ("hann", "hamming", "blackman", "bartlett")
+        for periodic in (True, False)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FREE_FORMS)
+def test_functions_of_free_sizes_that_torch_fixes(name: str) -> None:
+    examples = [(torch.linspace(-1, 1, size * 4).reshape(size, 4),) for size in (5, 2, 7)]
+    export_and_compare(Computing(FREE_FORMS[name]), *examples, dynamic_shapes=({0: "n"},))
+
+
+class Ring(torch.nn.Module):
+    """Remembers the last three rows that it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(3, 4))
+        self.register_buffer("count", torch.tensor(1))
+
+    def forward(self, row: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.rows[self.count % 3] = row
+        self.count += 1
+        return self.rows.sum(0), self.rows[self.count % 3 - 1], self.rows[..., self.count % 3, 1:]
+
+
+def test_a_position_in_a_tensor_is_an_index() -> None:
+    program = export(Ring(), (torch.ones(4),))
+    ours, theirs = program(torch.arange(4.0)), Ring()(torch.arange(4.0))
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.equal(one, other)
+    assert ours.mutated["rows"].tolist() == [[0.0] * 4, [0.0, 1.0, 2.0, 3.0], [0.0] * 4]
+
+
+def test_positions_among_slices_are_read_and_written() -> None:
+    class Placed(torch.nn.Module):
+        def forward(self, cache: torch.Tensor, at: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            cache = cache.clone()
+            cache[:, at] = value
+            cache[0, 1:, at.to(torch.int16)] = 2.0
+            cache[at - 4, :, -1] += 1
+            return cache, cache[:, at], cache[None, ..., at], cache[at, 1:3, at], cache[at]
+
+    module = Placed()
+    program = export(
+        module, (torch.zeros(4, 5, 6), torch.tensor(2), torch.ones(4, 6)), dynamic_shapes=({1: "n"}, None, None)
+    )
+    for length, at in ((5, 3), (7, 0), (4, 1)):
+        inputs = torch.randn(4, length, 6), torch.tensor(at), torch.randn(4, 6)
+        for one, other in zip(program(*inputs), module(*inputs), strict=True):
+            assert torch.equal(one, other)

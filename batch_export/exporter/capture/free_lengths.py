@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from batch_export.exporter.capture import free_matrix_norms
+from batch_export.exporter.capture import free_forms, free_matrix_norms
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -137,7 +137,7 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         parts = [one for one in (bound.get("prepend"), bound["input"], bound.get("append")) if one is not None]
         if times > 0 and bound.get("out") is None and any(_is_free(one, dim) for one in parts):
             return _diff(torch.cat(parts, dim) if len(parts) > 1 else parts[0], times, dim)
-    return None
+    return free_forms.of_free_sizes(func, args, given)
 
 
 _CHAINS = (torch.linalg.multi_dot, torch.chain_matmul)

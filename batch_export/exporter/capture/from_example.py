@@ -43,7 +43,7 @@ from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, hold_against_given, narrower, other_rank
 from batch_export.exporter.capture.returned_operands import refuse_returned_operands
-from batch_export.exporter.capture.scalar_masks import masks_of_one
+from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.swallowed import swallowed
@@ -174,7 +174,7 @@ def _taking(
     scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
     data = data_functions() if is_first else contextlib.nullcontext()
-    with sides as is_oblivious, lengths, scans, checks, data, known_constants(), masks_of_one():
+    with sides as is_oblivious, lengths, scans, checks, data, known_constants(), scalar_indices():
         return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
 
 

@@ -1,0 +1,135 @@
+"""Functions of torch whose own form fixes a free size, made of operators that do not.
+
+Arrives: a call that a forward makes, some size among its arguments free. Leaves: the same result by another way, or
+None where torch's own form will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat)
+
+
+def _new_tensor(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """A tensor of numbers some of which are sizes, of another tensor's dtype."""
+    if not any(isinstance(one, _SYMBOLIC) for one in pytree.tree_leaves(bound["data"])):
+        return None
+    dtype = bound["self"].dtype if bound.get("dtype") is None else bound["dtype"]
+
+    def made(data: Any) -> torch.Tensor:
+        if isinstance(data, (list, tuple)):
+            return torch.stack([made(one) for one in data])
+        return data.to(dtype) if isinstance(data, torch.Tensor) else torch.scalar_tensor(data, dtype=dtype)
+
+    return made(bound["data"])
+
+
+def _one_hot(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """One of a free number of classes."""
+    if not isinstance(bound.get("num_classes"), torch.SymInt):
+        return None
+    classes: Any = bound["num_classes"]
+    made: torch.Tensor = bound["input"].unsqueeze(-1).eq(torch.arange(classes)).to(torch.int64)
+    return made
+
+
+def _kron(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """Every element of one tensor times the other one."""
+    left, right = bound["input"], bound["other"]
+    rank = max(left.dim(), right.dim())
+    left, right = (one[(None,) * (rank - one.dim())] for one in (left, right))
+    pairs = list(zip(left.shape, right.shape, strict=True))
+    wide = left.reshape([size for one, _ in pairs for size in (one, 1)])
+    tall = right.reshape([size for _, one in pairs for size in (1, one)])
+    return (wide * tall).reshape([one * other for one, other in pairs])
+
+
+def _gradient(bound: Mapping[str, Any]) -> list[torch.Tensor] | None:
+    """Half the differences of the neighbours on both sides, and at the ends those of the one neighbour."""
+    x, spacing, dim = bound["input"], bound.get("spacing", 1), bound.get("dim")
+    if bound.get("edge_order", 1) != 1 or not isinstance(spacing, (int, float)):
+        return None
+    found = []
+    for axis in [dim] if isinstance(dim, int) else list(range(x.dim()) if dim is None else dim):
+        count = x.shape[axis]
+        first = x.narrow(axis, 1, 1) - x.narrow(axis, 0, 1)
+        last = x.narrow(axis, count - 1, 1) - x.narrow(axis, count - 2, 1)
+        inner = (x.narrow(axis, 2, count - 2) - x.narrow(axis, 0, count - 2)) / 2
+        found.append(torch.cat([first, inner, last], axis) / spacing)
+    return found
+
+
+def _grid(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """Where an affine map takes each pixel of a picture, or of a volume, of free size."""
+    theta: torch.Tensor = bound["theta"]
+    sizes: list[Any] = list(bound["size"])[2:]
+    aligned = bool(bound.get("align_corners"))
+    if not any(isinstance(size, torch.SymInt) for size in sizes):
+        return None
+    rank = len(sizes)
+    axes = []
+    for place, size in enumerate(sizes):
+        count = torch.scalar_tensor(size, dtype=torch.float64)
+        middle = 2 * torch.arange(size, dtype=torch.float64) - (count - 1)
+        steps = (middle / ((count - 1).clamp(min=1.0) if aligned else count)).to(theta.dtype)
+        axes.append(steps.reshape([-1 if axis == place else 1 for axis in range(rank)]).expand(sizes))
+    base = torch.stack([*reversed(axes), torch.ones_like(axes[0])], -1).reshape(1, -1, rank + 1)
+    return (base @ theta.transpose(1, 2)).reshape([theta.shape[0], *sizes, rank])
+
+
+def _window(*parts: float, triangle: bool = False) -> Callable[[Mapping[str, Any]], torch.Tensor | None]:
+    """A window of free length: parts of cosines of its turns, or a triangle."""
+
+    def window(bound: Mapping[str, Any]) -> torch.Tensor | None:
+        length: Any = bound["window_length"]
+        periodic = bound.get("periodic", True)
+        dtype = bound.get("dtype") or torch.get_default_dtype()
+        if not isinstance(length, torch.SymInt) or not dtype.is_floating_point:
+            return None
+        gaps = torch.scalar_tensor(length, dtype=torch.float64) - (0 if periodic else 1)
+        share = torch.arange(length, dtype=torch.float64) / gaps.clamp(min=1.0)
+        given = [bound.get(name, part) for name, part in zip(("alpha", "beta"), parts, strict=False)]
+        if triangle:
+            made = 1 - (2 * share - 1).abs()
+        else:
+            factors = given + list(parts[len(given) :])
+            waves = [torch.cos(share * (2 * math.pi * turn)) * factor for turn, factor in enumerate(factors)]
+            made = torch.stack([-wave if turn % 2 else wave for turn, wave in enumerate(waves)]).sum(0)
+        return torch.where(torch.scalar_tensor(length, dtype=torch.float64) > 1, made, 1.0).to(dtype)
+
+    return window
+
+
+_SIZED = ("window_length", "periodic")
+_FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]] = {
+    torch.Tensor.new_tensor: (("self", "data"), _new_tensor),
+    torch._C._nn.one_hot: (("input", "num_classes"), _one_hot),
+    torch.kron: (("input", "other"), _kron),
+    torch.Tensor.kron: (("input", "other"), _kron),
+    torch.gradient: (("input",), _gradient),
+    torch.affine_grid_generator: (("theta", "size", "align_corners"), _grid),
+    torch.nn.functional.affine_grid: (("theta", "size", "align_corners"), _grid),
+    torch.hann_window: (_SIZED, _window(0.5, 0.5)),
+    torch.hamming_window: ((*_SIZED, "alpha", "beta"), _window(0.54, 0.46)),
+    torch.blackman_window: (_SIZED, _window(0.42, 0.5, 0.08)),
+    torch.bartlett_window: (_SIZED, _window(triangle=True)),
+}
+"""Function -> the names of its arguments by position, and its other form."""
+
+
+def of_free_sizes(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> object:
+    """The result of a call by another form; None where there is none or no size is free."""
+    found = _FORMS.get(function)
+    if found is None or given.get("out") is not None:
+        return None
+    names, form = found
+    bound = {**dict(zip(names, args, strict=False)), **given}
+    sizes = [size for one in (*args, *given.values()) if isinstance(one, torch.Tensor) for size in one.shape]
+    plain = pytree.tree_leaves([one for one in (*args, *given.values()) if not isinstance(one, torch.Tensor)])
+    return form(bound) if any(isinstance(one, _SYMBOLIC) for one in (*sizes, *plain)) else None
