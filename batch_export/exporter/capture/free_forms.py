@@ -16,6 +16,11 @@ from torch.utils import _pytree as pytree
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
+def _counted(size: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """A size, and the numbers from 0 below it, as float64."""
+    return torch.scalar_tensor(size, dtype=torch.float64), torch.arange(size, dtype=torch.float64)
+
+
 def _new_tensor(bound: Mapping[str, Any]) -> torch.Tensor | None:
     """A tensor of numbers some of which are sizes, of another tensor's dtype."""
     if not any(isinstance(one, _SYMBOLIC) for one in pytree.tree_leaves(bound["data"])):
@@ -41,7 +46,8 @@ def _one_hot(bound: Mapping[str, Any]) -> torch.Tensor | None:
 
 def _kron(bound: Mapping[str, Any]) -> torch.Tensor | None:
     """Every element of one tensor times the other one."""
-    left, right = bound["input"], bound["other"]
+    left: torch.Tensor = bound["input"]
+    right: torch.Tensor = bound["other"]
     rank = max(left.dim(), right.dim())
     left, right = (one[(None,) * (rank - one.dim())] for one in (left, right))
     pairs = list(zip(left.shape, right.shape, strict=True))
@@ -75,8 +81,8 @@ def _grid(bound: Mapping[str, Any]) -> torch.Tensor | None:
     rank = len(sizes)
     axes = []
     for place, size in enumerate(sizes):
-        count = torch.scalar_tensor(size, dtype=torch.float64)
-        middle = 2 * torch.arange(size, dtype=torch.float64) - (count - 1)
+        count, places = _counted(size)
+        middle = 2 * places - (count - 1)
         steps = (middle / ((count - 1).clamp(min=1.0) if aligned else count)).to(theta.dtype)
         axes.append(steps.reshape([-1 if axis == place else 1 for axis in range(rank)]).expand(sizes))
     base = torch.stack([*reversed(axes), torch.ones_like(axes[0])], -1).reshape(1, -1, rank + 1)
@@ -92,8 +98,8 @@ def _window(*parts: float, triangle: bool = False) -> Callable[[Mapping[str, Any
         dtype = bound.get("dtype") or torch.get_default_dtype()
         if not isinstance(length, torch.SymInt) or not dtype.is_floating_point:
             return None
-        gaps = torch.scalar_tensor(length, dtype=torch.float64) - (0 if periodic else 1)
-        share = torch.arange(length, dtype=torch.float64) / gaps.clamp(min=1.0)
+        count, places = _counted(length)
+        share = places / (count if periodic else count - 1).clamp(min=1.0)
         given = [bound.get(name, part) for name, part in zip(("alpha", "beta"), parts, strict=False)]
         if triangle:
             made = 1 - (2 * share - 1).abs()
@@ -101,7 +107,7 @@ def _window(*parts: float, triangle: bool = False) -> Callable[[Mapping[str, Any
             factors = given + list(parts[len(given) :])
             waves = [torch.cos(share * (2 * math.pi * turn)) * factor for turn, factor in enumerate(factors)]
             made = torch.stack([-wave if turn % 2 else wave for turn, wave in enumerate(waves)]).sum(0)
-        return torch.where(torch.scalar_tensor(length, dtype=torch.float64) > 1, made, 1.0).to(dtype)
+        return torch.where(count > 1, made, 1.0).to(dtype)
 
     return window
 
