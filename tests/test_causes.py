@@ -280,6 +280,29 @@ def test_nothing_is_run_when_nothing_failed(
     assert "nothing failed in outputs/2026-11-22/01-00-00-000; nothing is run" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("records", "interrupted", "said"),
+    [
+        ([Record(cell(one), "skip") for one in "ab"], False, "nothing was tested in .* .all 2 cells skipped"),
+        ([], True, "nothing was tested in .* .there is no cell"),
+        ([passed(cell("a"))], True, "nothing failed in .* so far, which is not finished; .*resume outputs/2026-11-22"),
+    ],
+)
+def test_last_failed_of_a_run_that_proves_nothing_is_no_success(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    records: list[Record],
+    interrupted: bool,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = next(_outputs(tmp_path, *records).glob("*/*"))
+    (folder / "summary.json").write_text(json.dumps({"interrupted": interrupted}))
+    assert main(["batch-export", "--last-failed"]) == 1
+    assert re.search(said, capsys.readouterr().out)
+
+
 def test_last_failed_of_another_matrix_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -545,6 +545,30 @@ def test_an_output_pipe_that_closes_early_ends_as_other_tools_do(line: str) -> N
     assert (done.returncode, done.stderr) == (cli.EXIT_BROKEN_PIPE, "")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk that is always full")
+@pytest.mark.parametrize(
+    ("words", "redirection", "code"),
+    [
+        ("--version", ">/dev/full", 3),
+        ("--help", ">/dev/full", 3),
+        ("plan matrix.models=[cnn]", ">/dev/full", 3),
+        ("plan matrix.models=[cnn]", ">&-", 0),
+        ("--version", "<&- >&-", 0),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_sentence_and_a_closed_one_is_none(
+    words: str, redirection: str, code: int
+) -> None:
+    line = f"{sys.executable} -m batch_export {words} {redirection}"
+    root = str(Path(cli.__file__).parents[2])
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, timeout=60
+    )
+    said = done.stderr.splitlines()
+    assert (done.returncode, len(said)) == (code, 1 if code else 0), done.stderr
+    assert not code or "the output cannot be written: No space left on device. Next step:" in said[0]
+
+
 @pytest.mark.parametrize(
     ("override", "key"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import batch_export
 import batch_export.errors
 from batch_export.error_codes import EXPLANATIONS, code_of, explanation_of, words
 from batch_export.error_codes.__main__ import page
@@ -21,6 +23,7 @@ from batch_export.judge.mismatch import KINDS
 PROJECT = Path(__file__).parents[1]
 PYTHON = [one for one in EXPLANATIONS if one.kind is Kind.PYTHON]
 COMMANDS = [one for one in EXPLANATIONS if one.kind is Kind.COMMAND]
+_OF_PYTHON = (Kind.PYTHON, Kind.MODEL, Kind.EXPORTER)
 SWEPT = [one for one in EXPLANATIONS if one.kind in (Kind.MODEL, Kind.EXPORTER)]
 MODEL = """
 _target_: {target}
@@ -48,6 +51,20 @@ def test_an_example_in_python_raises_its_class(one: Explanation, monkeypatch: py
         exec(program, found)
     assert type(raised.value).__name__ == one.name, raised.value
     assert code_of(type(raised.value)) == one.code
+
+
+@pytest.mark.parametrize("one", [one for one in EXPLANATIONS if one.kind in _OF_PYTHON], ids=name)
+def test_an_example_imports_what_it_uses(one: Explanation) -> None:
+    """In this process every module of the package is imported already, so that a missing import goes unnoticed."""
+    tree = ast.parse(one.example)
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "batch_export"
+    }
+    modules = {name.partition(".")[2].partition(".")[0] for name in imported if name.startswith("batch_export.")}
+    assert used <= {*batch_export.__all__, *modules}
 
 
 @pytest.mark.parametrize("one", COMMANDS, ids=name)

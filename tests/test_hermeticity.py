@@ -43,6 +43,9 @@ SOURCES = {
     "mine/where.py": "import os\ndef build(): return os.path.basename(os.getcwd())\n",
     "mine/here.py": "from pathlib import Path\ndef build(): return Path.cwd().name\n",
     "mine/absolute.py": "import os\ndef build(): return open(os.path.abspath('data.txt')).read()\n",
+    "mine/child.py": "import os, subprocess, sys\nCODE = 'import libsub, libone'\ndef build():\n"
+    "    env = {'PYTHONPATH': os.environ['PYTHONPATH']}\n"
+    "    return subprocess.check_output([sys.executable, '-c', CODE], env=env)\n",
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
@@ -55,10 +58,12 @@ PACKAGES = {
     "libbar/inner.py": "import os\nMODE = os.environ.get('LIBBAR_MODE')\ndef make(): return MODE\n",
     "libbare/__init__.py": "NUMBER = 1\n",
     "libnone.py": "",
+    "libsub/__init__.py": "",
+    "libone.py": "",
 }
 
 
-def install(packages: Path, name: str, version: str, *, direct: str = "") -> None:
+def install(packages: Path, name: str, version: str, *, direct: bool = False) -> None:
     """Writes a distribution's metadata, in the place of an older one's."""
     for old in packages.glob(f"{name}-*.dist-info"):
         for file in old.iterdir():
@@ -68,7 +73,7 @@ def install(packages: Path, name: str, version: str, *, direct: str = "") -> Non
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     files = sorted(path.relative_to(packages).as_posix() for path in packages.glob(f"{name}/*.py"))
-    (folder / "RECORD").write_text("".join(f"{file},sha256={direct},1\n" for file in files or [f"{name}.py"]))
+    (folder / "RECORD").write_text("".join(f"{file},sha256=,1\n" for file in files or [f"{name}.py"]))
     if direct:
         (folder / "direct_url.json").write_text('{"url": "file:///somewhere", "dir_info": {}}')
 
@@ -129,9 +134,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         made.write(f"venv/site-packages/{name}", text)
     (root / "outside").rename(outside)
     install(packages, "libfoo", "1.0")
-    install(packages, "libbar", "1.0", direct="aa")
+    install(packages, "libbar", "1.0", direct=True)
     install(packages, "libnone", "1.0")
     install(packages, "libver", "1.0")
+    install(packages, "libsub", "1.0")
+    install(packages, "libone", "1.0")
     monkeypatch.chdir(root)
     for path in (packages, root):
         monkeypatch.syspath_prepend(str(path))
@@ -154,6 +161,11 @@ def _outside(project: Project) -> None:
 def _newly_installed(project: Project) -> None:
     project.write("venv/site-packages/libnew.py", "")
     install(project.packages, "libnew", "1.0")
+
+
+def _installed_again_from_its_path(project: Project) -> None:
+    project.write("venv/site-packages/libbar/inner.py", PACKAGES["libbar/inner.py"] + "# new\n")
+    install(project.packages, "libbar", "1.0", direct=True)
 
 
 def _moved(project: Project) -> None:
@@ -179,13 +191,28 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
     "folder": ({"folder"}, "", lambda p: p.write("folder/a/c.w", "new")),
     "weights": ({"weights"}, "file weights.bin has changed", lambda p: p.write("weights.bin", "2")),
     "package": ({"package", "plugins"}, "package libfoo: 1.0 -> 2.0", lambda p: install(p.packages, "libfoo", "2.0")),
-    "path install": ({"imports"}, "package libbar: 1.0 ", lambda p: install(p.packages, "libbar", "1.0", direct="bb")),
+    "path install": ({"imports"}, "package libbar: 1.0 ", _installed_again_from_its_path),
+    "edited by hand": (
+        {"imports"},
+        "package libbar: 1.0 ",
+        lambda p: p.write("venv/site-packages/libbar/__init__.py", "# by hand"),
+    ),
     "without metadata": (
         {"bare"},
         "package libbare: content ",
         lambda p: p.write("venv/site-packages/libbare/__init__.py", "NUMBER = 22\n"),
     ),
     "version": ({"version", "plugins"}, "package libver: 1.0 -> 2.0", lambda p: install(p.packages, "libver", "2.0")),
+    "of a process": (
+        {"child", "plugins"},
+        "package libsub: 1.0 -> 2.0",
+        lambda p: install(p.packages, "libsub", "2.0"),
+    ),
+    "file of a process": (
+        {"child", "plugins"},
+        "package libone: 1.0 -> 2.0",
+        lambda p: install(p.packages, "libone", "2.0"),
+    ),
     "newly installed": ({"optional", "plugins"}, "package libnew: absent -> content ", _newly_installed),
     "variable": (
         {"variable", *EVERY},

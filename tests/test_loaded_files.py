@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -62,7 +64,8 @@ WATCH = """
 import json, os, socket, sys, threading
 from pathlib import Path
 from batch_export.runner import witness
-from batch_export.runner.loaded import LoadedFiles, unwatched_folders
+from batch_export.runner.loaded import LoadedFiles
+from batch_export.runner.system_folders import is_systems_own
 
 root = Path(sys.argv[1])
 os.chdir(root)
@@ -79,7 +82,7 @@ if os.fork() == 0:
                 raise OSError(errno.EINTR, "Interrupted system call")
             return real(*arguments)
         fcntl.ioctl = ioctl
-    seen = witness.Witness(ours, unwatched_folders())
+    seen = witness.Witness(ours, is_systems_own)
     theirs.close()
     import select
     while handles := seen.handles:
@@ -172,6 +175,14 @@ def test_what_is_read_counts_and_what_is_made_does_not(root: Path, code: str, re
     assert {name for name in sources if not name.endswith(".py")} == recorded
     assert changed == []
     assert unseen == ("" if how == "kernel" else f"not on Linux {platform.machine()}")
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no such folder")
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+def test_what_lies_in_shared_memory_counts(root: Path, how: str) -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as weights:
+        sources, _, _ = seen(root, f"open({weights.name!r}).read(); open('/dev/null').read()", how)
+        assert [name for name in sources if name.startswith("/dev/")] == [weights.name]
 
 
 @linux_only

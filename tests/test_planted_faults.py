@@ -229,3 +229,30 @@ def test_float64_that_is_no_rounding_away_says_nothing(tmp_path: Path, dtype: st
     made = oracle.execute(bench, reference.execute(bench).files["reference"], 0)
     assert ("out/0" in TensorFile(made.files["oracle"])) == usable
     assert ("which is not rounding" in made.facts["note"]) != usable
+
+
+def scaled(factor: float, step: float = 1e5) -> nn.Module:
+    """A model whose number is in a closure, where no digest of tensors and attributes sees it."""
+
+    class Scaled(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * factor + x.flip(1) * step) - x.flip(1) * step
+
+    return Scaled()
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (scaled(1.0), True),
+        (scaled(1.0, 7e4), True),  # rounds otherwise, as on another number of threads
+        (scaled(1.1), False),
+    ],
+)
+def test_float64_says_nothing_where_its_process_has_another_model(tmp_path: Path, other: nn.Module, same: bool) -> None:
+    (tmp_path / "eager").mkdir()
+    eager: Any = Bench(tmp_path / "eager", scaled(1.0))
+    bench: Any = Bench(tmp_path, other)
+    made = oracle.execute(bench, reference.execute(eager).files["reference"], 0)
+    assert bool(made.facts.get("other_values")) != same
+    assert ("out/0" in TensorFile(made.files["oracle"])) == same

@@ -6,6 +6,9 @@ import re
 import tomllib
 from pathlib import Path
 
+from batch_export.record import SCHEMA_VERSION
+from batch_export.store.entry import STORE_FORMAT
+
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"^```bash\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -15,6 +18,14 @@ def pinned() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pairs}
+
+
+def test_the_documents_name_the_formats_that_the_program_writes() -> None:
+    reliability, results = (
+        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("reliability.md", "results.md")
+    )
+    assert f"names the format, now {STORE_FORMAT}." in reliability
+    assert f"Each has a `schema_version`, now {SCHEMA_VERSION};" in results
 
 
 def test_the_readmes_first_two_blocks_are_one_line_each() -> None:

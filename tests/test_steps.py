@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import sys
@@ -19,7 +20,7 @@ from batch_export.action import Action, ActionResult
 from batch_export.plan import walk as plan
 from batch_export.record import Stage
 from batch_export.runner.evidence import Evidence
-from batch_export.runner.order import Finished, Order, decode_event
+from batch_export.runner.order import Event, Finished, Order, Started, decode_event
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.worker import Worker
 from batch_export.runtime.measuring import MeasureSpec
@@ -27,7 +28,7 @@ from batch_export.sources import toolchain
 from batch_export.spec import StoreSpec
 from batch_export.stages.failures import failure_from
 from batch_export.stages.output import StageOutput
-from batch_export.store import open_store
+from batch_export.store import Store, open_store
 
 PACKAGE = Path(steps.__file__).parent
 
@@ -68,13 +69,8 @@ def another_step(monkeypatch: pytest.MonkeyPatch) -> plan.Step:
     return plan.Step(kind, Action(kind.mnemonic, (("a", "b"),)), {"times": 2})
 
 
-def test_another_row_and_its_stage_file_are_another_step(
-    another_step: plan.Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = open_store(tmp_path / "store")
-    (tmp_path / "a.onnx").write_bytes(b"12345")
-    stored = store.put_model(tmp_path / "a.onnx", {})
-    step = plan.Step(another_step.kind, another_step.action, {"model": stored, **another_step.given})
+def carried_out(store: Store, step: plan.Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """What a child tells of a cell whose way is one step."""
 
     def way(*_: Any) -> Iterator[Any]:
         yield step
@@ -100,8 +96,38 @@ def test_another_row_and_its_stage_file_are_another_step(
     Worker(order, write, Evidence([], [store.root], Preloaded())).carry_out()
     os.close(write)
     with os.fdopen(read, "rb") as stream:
-        (done,) = [event for line in stream if isinstance(event := decode_event(line), Finished)]
+        return [decode_event(line) for line in stream]
+
+
+def test_another_row_and_its_stage_file_are_another_step(
+    another_step: plan.Step, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path / "store")
+    (tmp_path / "a.onnx").write_bytes(b"12345")
+    stored = store.put_model(tmp_path / "a.onnx", {})
+    step = plan.Step(another_step.kind, another_step.action, {"model": stored, **another_step.given})
+    (done,) = [event for event in carried_out(store, step, tmp_path, monkeypatch) if isinstance(event, Finished)]
     assert (done.result.mnemonic, done.result.facts, done.origin) == ("Weigh", {"bytes": 10}, "ran")
+
+
+def test_nothing_is_captured_again_for_what_another_run_is_making(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(tmp_path / "store")
+    action = Action("Translate", (("a", "b"),))
+
+    @contextlib.contextmanager
+    def while_another_made_it(self: Store, key: str) -> Iterator[None]:
+        self.record(action, ActionResult("Translate", key))
+        yield
+
+    monkeypatch.setattr(Store, "single_flight", while_another_made_it)
+    capture = plan.Step(steps.STEPS["Capture"], Action("Capture", (("a", "b"),)))
+    step = plan.Step(steps.STEPS["Translate"], action, {"opset": 18}, stands_on=(capture, {"graph_digest": "c"}))
+    events = carried_out(store, step, tmp_path, monkeypatch)
+    assert [event for event in events if isinstance(event, Started)] == []
+    (done,) = [event for event in events if isinstance(event, Finished)]
+    assert (done.result.mnemonic, done.origin) == ("Translate", "cached")
 
 
 def test_a_stored_result_of_a_step_that_nobody_knows_is_not_served(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,26 @@ def test_content_comes_back_by_digest(store: Store, tmp_path: Path) -> None:
     assert digest == digest_bytes(b"content") == store.put_bytes(b"content")
     assert store.blob_path(digest).read_text() == "content"
     assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_what_is_a_link_to_a_file_of_somebody_else_is_stored_as_a_copy(
+    store: Store, tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    sources = [written(tmp_path, name, name) for name in ("onnx", "data", "blob")]
+    links = [tmp_path / f"{source.name}.link" for source in sources]
+    for source, name in zip(sources, links, strict=True):
+        link(source, name)
+    model = store.put_model(links[0], {"weights.bin": links[1]})
+    blob = store.put_file(links[2])
+    for source in sources:
+        assert source.read_text() == source.name
+        source.write_text("another")
+    path = store.open_model(model)
+    stored = [path, path.parent / "weights.bin", store.blob_path(blob)]
+    assert [file.read_text() for file in stored] == ["onnx", "data", "blob"]
+    assert not any(file.is_symlink() or file.stat().st_nlink > 1 for file in stored)
+    assert not any(name.exists() for name in links)
 
 
 def test_unknown_content_is_an_error_that_says_what_to_do(store: Store) -> None:

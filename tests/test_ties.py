@@ -75,8 +75,13 @@ class Bench:
         return model_room.example_inputs(self.model, sizes, variant)
 
 
-def verdicts(folder: Path, eager: nn.Module, exported: nn.Module) -> tuple[Record, Record]:
-    """What is said of the file of one module beside eager values of another: without ties, and with them."""
+def verdicts(
+    folder: Path, eager: nn.Module, exported: nn.Module, asked: nn.Module | None = None
+) -> tuple[Record, Record]:
+    """What is said of the file of one module beside eager values of another: without ties, and with them.
+
+    `asked` is the module of the process that looks for ties; by default `eager`.
+    """
     bench: Any = Bench(folder, eager)
     made = reference.execute(bench)
     path = folder / "model.onnx"
@@ -89,6 +94,7 @@ def verdicts(folder: Path, eager: nn.Module, exported: nn.Module) -> tuple[Recor
     ran = run.execute(path, made.files["reference"], cases, requested, CPU, 1)
     checked = check.execute(path, requested)
     doubtful = tie_need.unexplained(bench.model, made.facts, cases, checked.facts, [ran.facts])
+    bench.module = (asked or eager).eval()
     tied = ties.execute(bench, path, made.files["reference"], doubtful, requested, CPU, 1)
     plain, again = (msgspec.convert(facts["runs"], tuple[RunFacts, ...]) for facts in (ran.facts, tied.facts))
     merged = {one.sizes["batch"]: one for one in (*plain, *again)}
@@ -131,6 +137,18 @@ def test_a_planted_fault_stays_a_fault(tmp_path: Path, scale: tuple[float, ...],
     before, after = verdicts(tmp_path, Router(eager), Router(scale, fault))
     assert (before.verdict, after.verdict) == ("fail", "fail")
     assert not after.by_ties
+
+
+def test_ties_of_another_model_than_eagers_explain_nothing(tmp_path: Path) -> None:
+    explained = []
+    for favoured in range(3):
+        folder = tmp_path / str(favoured)
+        folder.mkdir()
+        scale = [*TIED]
+        scale[favoured] += ULP
+        _, after = verdicts(folder, Router(TIED), Router(tuple(scale)), asked=Router(TIED, "score"))
+        explained += [after] if after.by_ties else []
+    assert not explained
 
 
 def test_the_first_of_equal_scores_is_no_choice(tmp_path: Path) -> None:

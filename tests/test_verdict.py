@@ -356,6 +356,8 @@ EXCUSED = output(2e-3, has_oracle=True, rounding_hull=((1.0, 2e-3),), oracle_hul
         ([BAD], {"Translate": ["constants"]}, "NotReproducible", "the exported file had other attributes"),
         ([run(EXCUSED)], {}, "", ""),
         ([run(EXCUSED)], {"Oracle": ["constants"]}, "NotReproducible", "eager in float64 had other attributes"),
+        ([GOOD], {"Oracle": ["values"]}, "", ""),
+        ([BAD], {"Oracle": ["values"]}, "NotReproducible", "eager in float64 had other values to compute with"),
         ([run(batch=5, error="bad")], {"Capture": ["tensors"]}, "SizeRefused", ""),
     ],
 )

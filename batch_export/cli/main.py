@@ -6,9 +6,9 @@ never imported here: everything that needs it runs in children of the runner.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
-import os
 import shlex
 import shutil
 import signal
@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
-from batch_export.cli import completion
+from batch_export.cli import completion, standard_streams
 from batch_export.cli.known import is_last_failed, module_of, verbs
 from batch_export.config.compose import Composed, compose_and_call, takes_value
-from batch_export.errors import BatchExportError, UsageError
+from batch_export.errors import BatchExportError, RunError, UsageError
 from batch_export.version import __version__
 from batch_export.words import nearest
 
@@ -34,22 +34,21 @@ if TYPE_CHECKING:
     from batch_export.cli.sweep_flags import SweepFlags
 
 EXIT_INTERRUPTED = 130
+_ELSEWHERE = "make room where it goes, or send it elsewhere; a run's own files are in its folder"
 EXIT_BROKEN_PIPE = 141
 """128 and the number of SIGPIPE."""
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs one command line; `argv[0]` is the program, as in `sys.argv`."""
+    standard_streams.open_closed_ones()
     with _noting_interrupt() as interrupted:
         try:
             code = _dispatch(argv[0], list(argv[1:]))
             sys.stdout.flush()  # a reader that went away is noticed here, not when Python ends
             return code
         except BatchExportError as error:
-            from batch_export.error_codes import code_of  # lazy: all explanations come with it, and most runs need none
-
-            print(f"error: {error} [{code_of(type(error))}]", file=sys.stderr)
-            return error.exit_code
+            return _told(error)
         except KeyboardInterrupt:
             pass
         except BrokenPipeError:  # the reader of our output went away, e.g. `plan | head`
@@ -58,7 +57,12 @@ def main(argv: Sequence[str]) -> int:
             if isinstance(ended.__context__, BrokenPipeError):
                 return _without_reader()
             raise
-        except Exception:
+        except Exception as error:
+            reason = standard_streams.why_unwritable(error)
+            if reason:
+                code = _told(RunError(f"the output cannot be written: {reason}. Next step: {_ELSEWHERE}"))
+                standard_streams.let_go()
+                return code
             # Ctrl-C in the middle of an import comes out as an ImportError: extension modules raise what they like.
             if not interrupted.is_set():
                 traceback.print_exc()
@@ -68,14 +72,18 @@ def main(argv: Sequence[str]) -> int:
     return EXIT_INTERRUPTED
 
 
+def _told(error: BatchExportError) -> int:
+    """Says what went wrong; returns the exit code."""
+    from batch_export.error_codes import code_of  # lazy: all explanations come with it, and most runs need none
+
+    with contextlib.suppress(OSError):  # there may be no room for it either
+        print(f"error: {error} [{code_of(type(error))}]", file=sys.stderr)
+    return error.exit_code
+
+
 def _without_reader() -> int:
     """Lets go of output that nobody reads any more; returns what a shell says of other tools that end this way."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BrokenPipeError:
-            os.dup2(nowhere, stream.fileno())
+    standard_streams.let_go()
     return EXIT_BROKEN_PIPE
 
 
@@ -113,7 +121,7 @@ def _dispatch(program: str, arguments: list[str]) -> int:
         asked = taken_out(arguments)
         if asked.nothing_to_do:
             print(asked.nothing_to_do)
-            return 0
+            return asked.exit_code
         command = _command(program, asked.typed)
         return compose_and_call(lambda composed: _sweep(composed, command, asked), asked.words, leave_no_trace=False)
     if word in verbs():

@@ -13,7 +13,8 @@ from pathlib import Path
 from batch_export.cli.known import BRIEF, LAST_FAILED, is_last_failed
 from batch_export.cli.origin import enter
 from batch_export.errors import UsageError
-from batch_export.record import Cell
+from batch_export.nouns import counted
+from batch_export.record import Cell, Record
 from batch_export.report import run_folder as files
 from batch_export.report.runs import all_runs, records_of, resolve_run
 from batch_export.report.terminal import folder_text
@@ -29,12 +30,14 @@ class SweepFlags:
         brief: only what is not as expected is told.
         only: the cells to run; all when None.
         nothing_to_do: the sentence about a last run without a failure; empty otherwise.
+        exit_code: what is returned with it.
     """
 
     words: tuple[str, ...]
     brief: bool = False
     only: frozenset[Cell] | None = None
     nothing_to_do: str = ""
+    exit_code: int = 0
 
     @property
     def typed(self) -> tuple[str, ...]:
@@ -57,12 +60,25 @@ def taken_out(arguments: Sequence[str]) -> SweepFlags:
     if not asked:
         return SweepFlags(words, brief)
     folder = resolve_run(asked[-1], _outputs(words)) if asked[-1] else _last(_outputs(words))
-    failed = frozenset(record.cell for record in records_of(folder) if record.verdict in UNEXPECTED)
+    records = records_of(folder)
+    failed = frozenset(record.cell for record in records if record.verdict in UNEXPECTED)
     if not failed:
-        return SweepFlags(words, brief, failed, f"nothing failed in {folder_text(folder)}; nothing is run")
+        return SweepFlags(words, brief, failed, *_without_failure(folder, records))
     if asked[-1] or not words:
         enter(folder)
     return SweepFlags(words or _repeated(files.read_run(folder).command), brief, failed)
+
+
+def _without_failure(folder: Path, records: Sequence[Record]) -> tuple[str, int]:
+    """What is said of a run without a failure, and the exit code: it proves nothing where nothing was tested."""
+    where, summary = folder_text(folder), files.read_summary(folder)
+    if all(record.verdict == "skip" for record in records):
+        cells = f"all {counted(len(records), 'cell')} skipped" if records else "there is no cell"
+        return f"nothing was tested in {where} ({cells}); nothing is run. Next step: run it without --last-failed", 1
+    if summary is None or summary.get("interrupted") or summary.get("missing"):
+        step = f"`python -m batch_export resume {where}`"
+        return f"nothing failed in {where} so far, which is not finished; nothing is run. Next step: {step}", 1
+    return f"nothing failed in {where}; nothing is run", 0
 
 
 def _last(outputs: Path) -> Path:

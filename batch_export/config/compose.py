@@ -26,6 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from batch_export.config.folders import on_search_path, taken_out
 from batch_export.config.groups import ConfigGroups
+from batch_export.config.quoting import with_quotes
 from batch_export.config.schema import register
 from batch_export.config.sentences import explain
 from batch_export.errors import RunError, UsageError
@@ -122,9 +123,9 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
             raise UsageError(explain(error, overrides)) from error
         except ValueError as error:  # how Hydra refuses flags that exclude each other
             raise UsageError(str(error)) from error
-        except BrokenPipeError:
-            raise  # what was printed has no reader any more; nothing is wrong with the folder
         except OSError as error:
+            if error.filename is None:
+                raise  # what was printed has no reader any more, or no room; nothing is wrong with the folder
             raise RunError(
                 f"The run's folder cannot be made ({error.strerror}: {error.filename}). "
                 "Next step: choose another with output.path=..."
@@ -149,7 +150,7 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("-"):
-            overrides.append(_ENVIRONMENT.sub(_quoted, _BASELINE.sub(r"\1'\2'", word)))
+            overrides.append(with_quotes(_ENVIRONMENT.sub(_quoted, _BASELINE.sub(r"\1'\2'", word))))
             continue
         action = known.get(word.partition("=")[0])
         if action is None:

@@ -25,6 +25,7 @@ from batch_export.words import first_line, nearest
 GROUPS_NOT_CHOSEN = {"model": "matrix.models", "provider": "matrix.providers", "exporter": "matrix.exporters"}
 """Groups that Hydra would offer as `model=...`, and the keys with which the matrix chooses from them."""
 
+_IN_QUOTES = """Next step: put a value with quotes, brackets or commas of its own into quotes: 'key=["a, b"]'"""
 _QUOTED = re.compile(r"'([^']+)'")
 
 
@@ -99,9 +100,9 @@ def _malformed(overrides: Sequence[str]) -> str:
         except HydraException:
             return (
                 f"The override {override!r} is malformed; overrides look like key=value or key=[a,b], "
-                "in single quotes where the shell would read the characters itself"
+                f"in single quotes where the shell would read the characters itself. {_IN_QUOTES}"
             )
-    return "An override is malformed; overrides look like key=value or key=[a,b]"
+    return f"An override is malformed; overrides look like key=value or key=[a,b]. {_IN_QUOTES}"
 
 
 def _overridden(text: str) -> str:

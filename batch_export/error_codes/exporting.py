@@ -212,7 +212,7 @@ class Model(torch.nn.Module):
         return x + self.steps
 
 
-warnings.simplefilter("error", batch_export.errors.ExportWarning)
+warnings.simplefilter("error", batch_export.ExportWarning)
 batch_export.export(Model(), (torch.ones(2),))
 """,
         "Make the attribute a buffer, whose new value is an output of the file; or filter the warning if it is meant.",

@@ -26,14 +26,19 @@ FROM_FLOAT64 = "eager vs float64"
 
 
 def only_rounding(output: OutputFacts) -> bool:
-    """Returns whether the file is about as near to float64 as eager is, at every size of the values.
+    """Returns whether the file is about as near to float64 as eager is, at every size of the values."""
+    return is_no_rougher(output.oracle_hull, output.rounding_hull)
+
+
+def is_no_rougher(hull: Sequence[tuple[float, float]], beside: Sequence[tuple[float, float]]) -> bool:
+    """Returns whether one computation is about as near to float64 as another, by the hulls of their errors.
 
     A value that is small because larger ones cancelled keeps their rounding, in whichever order they are added up, and
-    eager may be lucky there: the smallest values are judged like those of `CANCELLED_SHARE`.
+    the other may be lucky there: the smallest values are judged like those of `CANCELLED_SHARE`.
     """
-    smallest = CANCELLED_SHARE * (output.rounding_hull[-1][0] if output.rounding_hull else 0.0)
-    raised = [(max(size, smallest), error) for size, error in output.oracle_hull]
-    return lies_below(raised, output.rounding_hull, ROUNDING_FACTOR)
+    smallest = CANCELLED_SHARE * (beside[-1][0] if beside else 0.0)
+    raised = [(max(size, smallest), error) for size, error in hull]
+    return lies_below(raised, beside, ROUNDING_FACTOR)
 
 
 def agrees_with_float64(output: OutputFacts, tolerance: Tolerance) -> bool:

@@ -42,14 +42,16 @@ def builds_agree(record: Record) -> bool:
 def not_reproducible(record: Record, model: ModelSpec, problem: Problem | None) -> Problem | None:
     """Returns the problem of a builder that made different models, which no comparison of values can be trusted with.
 
-    Other tensors are always one. Other plain values (a date, a number of a process) are where outputs differ.
+    Other tensors are always one. Other plain values (a date, a number of a process), and other values that the model
+    computes, are where outputs differ.
     """
     unlike: Mapping[str, Sequence[str]] = record.extra.get("unlike_reference", {})
     differ = problem is not None and problem.stage == "mismatch"
     steps = [step for step, kinds in unlike.items() if "tensors" in kinds or differ]
     if not steps or (problem is not None and not differ):
         return None
-    what = "weights" if any("tensors" in unlike[step] for step in steps) else "attributes"
+    kinds = {kind for step in steps for kind in unlike[step]}
+    what = "weights" if "tensors" in kinds else "attributes" if "constants" in kinds else "values to compute with"
     made = " and ".join(MAKES.get(step, step) for step in steps)
     message = (
         f"the builder {model.target} is not reproducible: {made} had other {what} than the model of eager's values. "

@@ -108,13 +108,19 @@ def _randomness(by_step: dict[Any, ActionResult]) -> dict[str, list[str]]:
 
 
 def _unlike_reference(chain: Chain) -> dict[str, dict[str, list[str]]]:
-    """Returns which steps had another model than eager's values are of, and in what (see `stages.built`)."""
-    made = [(result.mnemonic, result.facts["built"]) for _, result in chain.steps if "built" in result.facts]
-    eager = next((facts for mnemonic, facts in made if mnemonic == "Reference"), None)
+    """Returns which steps had another model than eager's values are of, and in what: what the builder made (see
+    `stages.built`), or the values that it computes (see `stages.oracle`).
+    """
+    made = [(result.mnemonic, result.facts) for _, result in chain.steps if "built" in result.facts]
+    eager = next((facts["built"] for mnemonic, facts in made if mnemonic == "Reference"), None)
     if eager is None:
         return {}
-    found = {mnemonic: [kind for kind in eager if facts.get(kind) != eager[kind]] for mnemonic, facts in made}
-    unlike = {mnemonic: kinds for mnemonic, kinds in found.items() if kinds}
+    unlike: dict[str, list[str]] = {}
+    for mnemonic, facts in made:  # a step may be taken for several cases, in several processes
+        kinds = [kind for kind in eager if facts["built"].get(kind) != eager[kind]]
+        kinds += ["values"] if facts.get("other_values") else []
+        if kinds:
+            unlike[mnemonic] = list(dict.fromkeys([*unlike.get(mnemonic, ()), *kinds]))
     return {"unlike_reference": unlike} if unlike else {}
 
 

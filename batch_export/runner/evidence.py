@@ -72,7 +72,9 @@ class Evidence:
         sources = self._files.sources()
         asked = self._files.asked()
         missing = self._files.missing.tops
-        packages = self._packages.packages(targets, {*cell.model.requires, *missing}, self._files.modules())
+        packages = self._packages.packages(
+            targets, {*cell.model.requires, *missing}, self._files.modules(), self._files.of_packages
+        )
         packages = tuple(sorted({**dict(packages), **self._distributions.states()}.items()))
         if self._layer:
             packages = distributions.outside(packages, self._layer)

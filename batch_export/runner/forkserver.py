@@ -23,9 +23,9 @@ from typing import NoReturn
 
 from batch_export.runner import keeper, worker
 from batch_export.runner.greeting import READY, TIED
-from batch_export.runner.loaded import unwatched_folders
 from batch_export.runner.preload import preload
 from batch_export.runner.preloaded import Preloaded
+from batch_export.runner.system_folders import is_systems_own
 from batch_export.runner.witness import Witness
 
 _MESSAGE_BYTES = 1 << 16
@@ -83,7 +83,7 @@ def _become_keeper(order: Path, events: int, fate: int, line: int, server: int, 
         ours.close()
         worker.main(order, events, preloaded, theirs)
 
-    witness = Witness(ours, unwatched_folders())
+    witness = Witness(ours, is_systems_own)
     keeper.keep(work, fate, server, inherited=(events, theirs.fileno()), witness=witness)
 
 

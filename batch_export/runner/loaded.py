@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -22,6 +21,7 @@ from batch_export.digest import Digest
 from batch_export.runner.asked_about import MissingModules, states
 from batch_export.runner.askers import Askers
 from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
+from batch_export.runner.system_folders import is_systems_own
 from batch_export.runner.witness import Testimony, ask, be_watched, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import PACKAGE, is_installed, relative_name
@@ -29,12 +29,11 @@ from batch_export.sources.file_digests import DERIVED_SUFFIXES, file_digest
 from batch_export.sources.places import models_dir
 from batch_export.sources.recorded import CHANGED, UNREADABLE, first_of, is_first, listing_digest
 
+_OWN = str(PACKAGE) + os.sep
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database while it is open."""
 _RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
 """Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
-_SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
-_SYSTEM_FOLDERS_OF_USR = ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share")
 
 
 class LoadedFiles:
@@ -59,8 +58,7 @@ class LoadedFiles:
         self._ignored = tuple(str(folder) + os.sep for folder in ignored)
         folders = [models_dir(), *self._roots]
         self._prefixes = tuple(str(folder) + os.sep for folder in folders)
-        self._foreign = (*unwatched_folders(), str(PACKAGE) + os.sep)
-        self._notes = Notes(self._ignored)
+        self._notes = Notes(lambda path: path.startswith(self._ignored))
         self._askers = askers or Askers(())
         self.missing = MissingModules(self._askers)
         """The modules that were looked for in vain."""
@@ -74,6 +72,8 @@ class LoadedFiles:
         self._installed = set(installed)
         self._channel: socket.socket | None = None
         self._told: set[str] = set()
+        self.of_packages: frozenset[str] = frozenset()
+        """Files of installed packages that other processes opened, as told by `sources`."""
         self.unseen = ""
         """Why files may be missed that Python does not open itself; empty when none is."""
         self.changed: list[str] = []
@@ -185,6 +185,7 @@ class LoadedFiles:
         if self._channel is not None:
             told = ask(self._channel)
             self.unseen = told.blind
+            self.of_packages = frozenset(told.of_packages)
             self._asked = {(path, how): state for path, how, state in told.asked}
             self._listed |= self._listed_elsewhere(told)
             return told.files
@@ -260,7 +261,7 @@ class LoadedFiles:
         """The name to record: relative if that leads back to the file, absolute if not; None where versions count."""
         relative = relative_name(path, self._roots)
         if relative is None:
-            foreign = str(path).startswith(self._foreign) or is_installed(path)
+            foreign = _is_foreign(str(path)) or is_installed(path)
             return None if foreign else str(path)
         return relative if first_of(relative, self._roots) in (path, None) else str(path)
 
@@ -303,17 +304,11 @@ class LoadedFiles:
     def _may_count(self, name: str) -> bool:
         if name.endswith((*DERIVED_SUFFIXES, *_SIDE_FILES)) or name.startswith(self._ignored) or _RUNTIME_STATE in name:
             return False
-        return name.startswith(self._prefixes) or not name.startswith(self._foreign)
+        return name.startswith(self._prefixes) or not _is_foreign(name)
 
 
-@cache
-def unwatched_folders() -> tuple[str, ...]:
-    """Returns folders, with a separator at the end, whose files are the system's or the standard library's."""
-    usr = (f"/usr/{name}" for name in _SYSTEM_FOLDERS_OF_USR)
-    library = os.path.realpath(sysconfig.get_path("stdlib"))
-    own = {f"{prefix}{os.sep}bin" for prefix in (sys.prefix, sys.base_prefix)}
-    own |= {f"{sys.base_prefix}{os.sep}{name}" for name in ("lib", "include", "share")}
-    return tuple(f"{folder}{os.sep}" for folder in (*_SYSTEM_FOLDERS, *usr, library, *sorted(own)))
+def _is_foreign(name: str) -> bool:
+    return is_systems_own(name) or name.startswith(_OWN)
 
 
 def installed_modules() -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,8 @@ import msgspec
 from batch_export.sources.asked import How, state_of
 
 _PACKAGES = f"{os.sep}site-packages{os.sep}"
+_PLACES_OF_PACKAGES = (_PACKAGES, f"{os.sep}dist-packages{os.sep}")
+_METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
 
 Stamp = tuple[int, int, int]
 """Time of the last change in ns, size and inode: what shows that a file is not the one that it was."""
@@ -39,20 +42,22 @@ class Notes:
     """What was opened, asked about and listed so far.
 
     Args:
-        ignored: folders, with a separator at the end, of which nothing is noted.
+        ignored: whether nothing is noted of a path.
     """
 
-    def __init__(self, ignored: tuple[str, ...]) -> None:
+    def __init__(self, ignored: Callable[[str], bool]) -> None:
         self.files: dict[str, Opened] = {}
         self.asked: dict[tuple[str, How], str] = {}
         self.listed: dict[str, dict[int, int]] = {}
         """Folder -> process -> how often it was opened to be listed."""
-        self._marked = (0, 0)
+        self.of_packages: dict[str, None] = {}
+        """Files of installed packages that processes which the child started have opened."""
+        self._marked = (0, 0, 0)
         self._ignored = ignored
 
     def add(self, path: str, flags: int) -> None:
         """Notes a call before it is carried out; `path` is absolute, `flags` are those of open(2)."""
-        if path.startswith(self._ignored):
+        if self._ignored(path):
             return
         writes = flags & (os.O_WRONLY | os.O_RDWR) != 0
         known = self.files.get(path)
@@ -73,7 +78,7 @@ class Notes:
 
     def ask(self, path: str, how: How) -> None:
         """Notes that somebody asks about a path, and how exactly."""
-        if path.startswith(self._ignored) or _PACKAGES in path or (path, how) in self.asked:
+        if self._ignored(path) or _PACKAGES in path or (path, how) in self.asked:
             return
         self.asked[path, how] = state_of(path, how)
 
@@ -85,21 +90,39 @@ class Notes:
 
     def list(self, path: str, process: int) -> None:
         """Notes that a process opens a folder to list it."""
-        if not path.startswith(self._ignored):
+        if not self._ignored(path):
             counts = self.listed.setdefault(path, {})
             counts[process] = counts.get(process, 0) + 1
 
+    def add_of_package(self, path: str) -> None:
+        """Notes that a process which the child started opens a file of an installed package."""
+        self.of_packages[path] = None
+
     def mark(self) -> None:
         """Says that what was noted so far is the model's."""
-        self._marked = (len(self.files), len(self.asked))
+        self._marked = (len(self.files), len(self.asked), len(self.of_packages))
 
     def rewind(self) -> None:
         """Says that what was noted since the mark is not the model's; what it opens later is noted anew."""
-        opened, asked = self._marked
+        opened, asked, of_packages = self._marked
         for path in [*self.files][opened:]:
             del self.files[path]
         for question in [*self.asked][asked:]:
             del self.asked[question]
+        for path in [*self.of_packages][of_packages:]:
+            del self.of_packages[path]
+
+
+def is_of_package(path: str) -> bool:
+    """Returns whether a path is that of a file of an installed package.
+
+    What starts with every interpreter (`.pth`), and metadata, which many look all over, say nothing about who is used.
+    """
+    return (
+        any(folder in path for folder in _PLACES_OF_PACKAGES)
+        and not path.endswith(".pth")
+        and not any(folder in path for folder in _METADATA)
+    )
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

@@ -43,7 +43,11 @@ class UsedPackages:
         self._aside |= set(sys.modules) - self._before - self._counted
 
     def packages(
-        self, targets: Collection[str], requires: Collection[str], local: Mapping[str, str]
+        self,
+        targets: Collection[str],
+        requires: Collection[str],
+        local: Mapping[str, str],
+        elsewhere: Collection[str] = (),
     ) -> tuple[tuple[str, str], ...]:
         """Returns names and states of the distributions that count, sorted by name.
 
@@ -51,6 +55,7 @@ class UsedPackages:
             targets: the builder and the exporter, as configs write them.
             requires: what the model's config says that it needs.
             local: the local modules, name -> file.
+            elsewhere: files of packages that processes opened which this one started.
         """
         named = {resolve_target(target)[0].partition(".")[0] for target in targets} | set(requires)
         for module, file in local.items():
@@ -60,7 +65,7 @@ class UsedPackages:
         self._counted |= new
         explicit = owners_of(name for name in sys.modules if name.partition(".")[0] in named)
         found = (owners_of(new) | self._preloaded_for(named | {name.partition(".")[0] for name in new})) - _IN_KEYS
-        found |= explicit
+        found |= explicit | (distributions.owners_of_files(elsewhere) - _IN_ALL_KEYS)
         found.discard(distributions.normal(_OURS))
         states = {name: distributions.state(name) for name in found}
         states |= {distributions.WITHOUT_METADATA + top: distributions.ABSENT for top in named if _is_absent(top)}

@@ -17,11 +17,12 @@ import platform
 import socket
 import struct
 import sys
+from collections.abc import Callable
 
 import msgspec
 
 from batch_export.runner.calls import MACHINES, Call, Machine
-from batch_export.runner.opened import Notes, Opened, through_links_of_processes
+from batch_export.runner.opened import Notes, Opened, is_of_package, through_links_of_processes
 from batch_export.sources.asked import How
 
 _SET_MODE_FILTER = 1
@@ -40,7 +41,9 @@ _AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = 0x100, 0x1000
 _PATH_BYTES = 4096
 _OPEN_FLAGS_OF_A_LISTING = getattr(os, "O_DIRECTORY", 0)
 _WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-_ASK, _LISTEN, _REWIND = b"?", b"L", b"R"
+_ASK, _REWIND = b"?", b"R"
+_LISTEN = struct.Struct("=I")
+"""The number of the process that is watched; it comes with the listener."""
 
 
 class _Instruction(ctypes.Structure):
@@ -70,7 +73,7 @@ def be_watched(channel: socket.socket) -> str:
         listener = _install(libc, machine, program, 0)
     if listener < 0:
         return f"this kernel or container refuses it ({os.strerror(ctypes.get_errno())})"
-    socket.send_fds(channel, [_LISTEN], [listener])
+    socket.send_fds(channel, [_LISTEN.pack(os.getpid())], [listener])
     os.close(listener)
     return ""
 
@@ -109,6 +112,7 @@ class Testimony(msgspec.Struct):
         files: path -> note.
         asked: path, how it was asked about, and what was there.
         listed: folder -> process -> how often it was opened to be listed.
+        of_packages: files of installed packages that processes have opened which the child started.
         interpreters: those of the processes that execute Python, which lists folders to find modules.
         blind: why something may have been missed; empty when nothing was.
     """
@@ -116,6 +120,7 @@ class Testimony(msgspec.Struct):
     files: dict[str, Opened]
     asked: list[tuple[str, How, str]] = msgspec.field(default_factory=list)
     listed: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
+    of_packages: list[str] = msgspec.field(default_factory=list)
     interpreters: set[int] = msgspec.field(default_factory=set)
     blind: str = ""
 
@@ -145,14 +150,15 @@ class Witness:
 
     Args:
         channel: the other end of the child's.
-        ignored: folders, with a separator at the end, of which nothing is noted.
+        ignored: whether nothing is noted of a path.
     """
 
-    def __init__(self, channel: socket.socket, ignored: tuple[str, ...]) -> None:
+    def __init__(self, channel: socket.socket, ignored: Callable[[str], bool]) -> None:
         self._channel = channel
         self._notes = Notes(ignored)
         self._listener = -1
         self._interpreters: set[int] = set()
+        self._child = 0
         self._blind = ""
         self._machine = MACHINES.get(platform.machine())
 
@@ -175,7 +181,7 @@ class Witness:
             else:
                 self._notice()
             return
-        message, handles, _, _ = socket.recv_fds(self._channel, 1, 1)
+        message, handles, _, _ = socket.recv_fds(self._channel, _LISTEN.size, 1)
         if not message:
             self._channel.close()
         elif message == _ASK:
@@ -185,6 +191,7 @@ class Witness:
             self._channel.sendall(_REWIND)
         elif handles:
             self._listener = handles[0]
+            (self._child,) = _LISTEN.unpack(message)
             libc = ctypes.CDLL(None, use_errno=True)
             libc.ioctl(self._listener, ctypes.c_ulong(_SET_FLAGS), ctypes.c_ulong(_SYNCHRONOUS_WAKE_UP))  # since 6.6
 
@@ -192,7 +199,8 @@ class Witness:
         """Answers through a file in memory: whoever asks may not read before another of its threads may go on."""
         self._notes.mark()
         asked = [(path, how, state) for (path, how), state in self._notes.asked.items()]
-        told = Testimony(self._notes.files, asked, self._notes.listed, self._interpreters, self._blind)
+        notes = self._notes
+        told = Testimony(notes.files, asked, notes.listed, [*notes.of_packages], self._interpreters, self._blind)
         handle = os.memfd_create("opened")
         with os.fdopen(handle, "wb") as stream:
             stream.write(msgspec.msgpack.encode(told))
@@ -260,6 +268,9 @@ class Witness:
                 self._interpreters.add(process)
         else:
             self._notes.add(path, flags)
+            # What the child itself imports, it tells better: it knows for whose sake.
+            if is_of_package(path) and task != self._child and _process_of(task) != self._child:
+                self._notes.add_of_package(path)
 
 
 def _process_of(task: int) -> int:

@@ -109,11 +109,11 @@ class Worker:
         found = self._store.find(action.key, remote=not step.kind.local)
         if found is not None and serves(found, action.mnemonic, refresh):
             return self._keep(found.result, "ran" if found.own else "cached")
-        self._require_live(step)
         with self._store.single_flight(action.key):
             found = self._store.find(action.key, remote=False)
             if found is not None and serves(found, action.mnemonic, refresh):
                 return self._keep(found.result, "ran" if found.own else "cached")
+            self._require_live(step)  # not before: another run may be making this very result
             return self._execute(step)
 
     def _require_live(self, step: plan.Step) -> None:

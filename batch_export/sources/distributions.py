@@ -6,6 +6,7 @@ Names of modules and distributions arrive, short texts leave. Only metadata is r
 
 from __future__ import annotations
 
+import csv
 import importlib.metadata
 import json
 import os
@@ -17,7 +18,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from batch_export.digest import digest_value
-from batch_export.sources.file_digests import file_digest, folder_digest
+from batch_export.sources.file_digests import file_digest, files_digest, folder_digest
 
 ABSENT = "absent"
 WITHOUT_METADATA = "module:"
@@ -36,8 +37,8 @@ def state(name: str) -> str:
     """Returns the present state of a distribution: its version, and a digest where that does not say all.
 
     A version stands for what comes from an index. What was installed from a path, an archive or a repository may
-    change under one version: its list of files with their digests is added. An editable install's files are local
-    sources, recorded one by one.
+    change under one version, or be edited where it is: a digest of its files is added, which are looked at once until
+    `look_again`. An editable install's files are local sources, recorded one by one.
 
     Args:
         name: as `owners` returns it.
@@ -49,8 +50,14 @@ def state(name: str) -> str:
     for entry in sys.path:
         found = _listed(entry or os.getcwd(), _changed(entry or os.getcwd())).get(name)
         if found is not None:
-            return _state(found, _changed(found))
+            version, files = _state(found, _changed(found))
+            return f"{version} {_files_now(found, files)}" if files else version
     return ABSENT
+
+
+def look_again() -> None:
+    """Says that packages' files may have changed since they were looked at; called by who opens a store."""
+    _files_now.cache_clear()
 
 
 def outside(states: Iterable[tuple[str, str]], folder: str) -> tuple[tuple[str, str], ...]:
@@ -99,6 +106,22 @@ def owners(modules: Iterable[tuple[str, str]]) -> set[str]:
         if entry is not None:
             tops[entry, _unit(entry, file)] = None
     return {_owner(entry, unit, _changed(entry)) for entry, unit in tops}
+
+
+def owners_of_files(files: Iterable[str]) -> set[str]:
+    """Returns the names of the distributions that files in folders of installed packages belong to.
+
+    Args:
+        files: of modules, as bytecode too, or others; what lies in no folder on `sys.path` has no owner.
+    """
+    return owners(("", _source_of(file)) for file in files)
+
+
+def _source_of(file: str) -> str:
+    """The file whose bytecode it is; others as they are."""
+    folder, name = os.path.split(file)
+    parent, last = os.path.split(folder)
+    return os.path.join(parent, f"{name.partition('.')[0]}.py") if last == "__pycache__" else file
 
 
 @cache
@@ -186,7 +209,8 @@ def _listed(entry: str, changed: int) -> dict[str, str]:
 
 
 @cache
-def _state(metadata: str, changed: int) -> str:
+def _state(metadata: str, changed: int) -> tuple[str, tuple[str, ...]]:
+    """Returns a distribution's version, and its files where that does not say all."""
     del changed  # it is there for the cache
     version = os.path.basename(metadata).rpartition(".")[0].partition("-")[2]
     if not version or metadata.endswith(".egg-info"):
@@ -195,8 +219,8 @@ def _state(metadata: str, changed: int) -> str:
         direct = json.loads(Path(metadata, "direct_url.json").read_text(encoding="utf-8"))
         editable = bool(direct.get("dir_info", {}).get("editable"))
     except (OSError, ValueError, AttributeError):
-        return version
-    return version if editable else f"{version} {_installed_files(metadata)}"
+        return version, ()
+    return version, () if editable else _installed_files(metadata)
 
 
 def _version(metadata: str) -> str:
@@ -206,15 +230,17 @@ def _version(metadata: str) -> str:
         return "unknown"
 
 
-def _installed_files(metadata: str) -> str:
-    """A digest of the package's own files: scripts and bytecode differ from one environment to the next."""
+def _installed_files(metadata: str) -> tuple[str, ...]:
+    """Names of the package's own files: scripts and bytecode differ from one environment to the next."""
     own = os.path.basename(metadata) + "/"
-    lines = sorted(
-        line
-        for line in _text(os.path.join(metadata, "RECORD"), _changed(metadata)).splitlines()
-        if not line.startswith(("..", "/", own)) and ".pyc," not in line
-    )
-    return digest_value(lines)[:16]
+    lines = csv.reader(_text(os.path.join(metadata, "RECORD"), _changed(metadata)).splitlines())
+    names = (line[0] for line in lines if line)
+    return tuple(sorted(name for name in names if not name.startswith(("..", "/", own)) and not name.endswith(".pyc")))
+
+
+@cache
+def _files_now(metadata: str, names: tuple[str, ...]) -> str:
+    return files_digest(Path(os.path.dirname(metadata)), names)[:16]
 
 
 def _content(module: str) -> str:

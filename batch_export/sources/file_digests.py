@@ -12,7 +12,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -96,6 +96,18 @@ def folder_digest(path: Path, avoided: Collection[Path] = ()) -> Digest:
     return digest
 
 
+def files_digest(folder: Path, names: Sequence[str]) -> Digest:
+    """Returns the digest of certain files in a folder by name and content; one that cannot be read counts as that."""
+    stamp = digest_value([(name, _stamp_of(folder / name)) for name in names])
+    place = f"{os.path.abspath(folder)}{os.sep}{digest_value(names)}"
+    known = _recall(place, stamp)
+    if known is not None:
+        return known
+    digest = digest_value([(name, _content(folder / name)) for name in names])
+    _remember(place, stamp, max((_newest_of(folder / name) for name in names), default=0), digest)
+    return digest
+
+
 def _name(entry: tuple[str, os.stat_result]) -> str:
     return entry[0]
 
@@ -135,6 +147,20 @@ def _stamp(status: os.stat_result) -> str:
 
 def _newest(status: os.stat_result) -> int:
     return max(status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _stamp_of(path: Path) -> str:
+    try:
+        return _stamp(path.stat())
+    except OSError:
+        return ""
+
+
+def _newest_of(path: Path) -> int:
+    try:
+        return _newest(path.stat())
+    except OSError:
+        return 0
 
 
 def _place(path: str) -> Path | None:

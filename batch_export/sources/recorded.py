@@ -84,8 +84,8 @@ def _told(before: str, now: str) -> str:
 def _all_as(packages: tuple[tuple[str, str], ...], stamp: tuple[tuple[str, int], ...]) -> bool:
     """Whether all have that state; most of a store's results name the same ones."""
     del stamp  # it is there for the cache
-    if any(state.startswith(distributions.CONTENT) for _, state in packages):
-        return False  # files may change without anything being installed
+    if any(" " in state for _, state in packages):
+        return False  # a digest of files is part of it; these may change without anything being installed
     return all(distributions.state(name) == state for name, state in packages)
 
 

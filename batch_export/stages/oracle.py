@@ -5,9 +5,11 @@ the module leaves (`out/0`, ...), with eager's own rounding errors as its descri
 module itself is never changed. Not every model allows it: some compute in a dtype of their own choice; then there is no
 file.
 
-Facts: `case`, `built` (see `built.py`), and `note`: why there are no values, or not of all outputs; empty when there
-are. That the memory is not there is no fact of the model but a failure of the environment, so that it is asked again
-elsewhere.
+Facts: `case`, `built` (see `built.py`), `note`: why there are no values, or not of all outputs; empty when there
+are. And `other_values`: whether the module of this process computes something else in its own precision than eager's
+values are: then it is another model, which float64 says nothing about, though the builder's tensors and attributes may
+be alike (a number in a closure, the process's number in forward). That the memory is not there is no fact of the model
+but a failure of the environment, so that it is asked again elsewhere.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export import axes
+from batch_export.judge.float64 import is_no_rougher
 from batch_export.numbers.compare import compare
 from batch_export.numbers.tolerances import default_tolerance
 from batch_export.numbers.values import Value, dtype_name, widened
 from batch_export.record import Failure
 from batch_export.runtime.tensor_file import TensorFile, TensorFileWriter
 from batch_export.stages.output import StageOutput
-from batch_export.stages.reference import to_value
+from batch_export.stages.reference import Eager, to_value
 from batch_export.stages.workbench import Workbench
 from batch_export.words import class_and_line
 
@@ -38,6 +41,7 @@ _GROWTH = 1e6
 """Rounding grows from operation to operation: from one unit in the last place to this many, of the largest value."""
 _LARGEST_SHARE = 0.5
 """Of the largest value, whatever the dtype: an error as large as the values themselves is another result."""
+_OTHER_MODEL = "the model of the process that ran in float64 computes other values than eager's are"
 _WIDE = {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
 
 
@@ -53,11 +57,13 @@ def execute(bench: Workbench, reference_path: Path, case: int) -> StageOutput:
     arguments = bench.inputs(planned.sizes, planned.variant) if planned.variant else bench.inputs(planned.sizes)
     wide = oracle.outputs(arguments)
     reference = TensorFile(reference_path).under(f"case{case}/out/")
+    other_values = False
     if wide is not None and len(wide) != len(reference):
         oracle.note = f"the model has {len(wide)} outputs in float64 and {len(reference)} in its own precision"
         wide = None
     if wide is None:
         return StageOutput(facts={"case": case, "note": oracle.note, "built": made})
+    again = _eager_again(bench, planned)
     rounding: list[list[tuple[float, float]]] = []
     path, note = bench.scratch / "oracle.tensors", ""
     with TensorFileWriter(path) as writer:
@@ -67,13 +73,16 @@ def execute(bench: Workbench, reference_path: Path, case: int) -> StageOutput:
                 exact = to_value(tensor)
                 hull = list(compare(position, exact, widened(value).astype(np.float64)).hull)
                 beyond = _beyond_rounding(hull, exact, dtype_name(value))
-                if beyond:
+                if not _is_same_eager(value, again.get(position), exact, hull):
+                    note, hull, other_values = f"output {position}: {_OTHER_MODEL}", [], True
+                elif beyond:
                     note, hull = f"output {position}: {beyond}", []
                 else:
                     writer.add(f"out/{position}", exact)
             rounding.append(hull)
         writer.description = {"rounding": rounding}
-    return StageOutput(facts={"case": case, "note": note, "built": made}, files={"oracle": path})
+    facts = {"case": case, "note": note, "built": made, "other_values": other_values}
+    return StageOutput(facts=facts, files={"oracle": path})
 
 
 class Oracle:
@@ -142,6 +151,35 @@ def _wide_leaf(tensor: torch.Tensor) -> torch.Tensor:
 
 def _is_wide(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.dtype is torch.float64
+
+
+def _eager_again(bench: Workbench, case: axes.Case) -> dict[str, Value]:
+    """Returns by position what the module of this process computes in its own precision; nothing where it fails."""
+    try:
+        outputs = Eager(bench).run(case.sizes, case.variant).outputs
+    except Exception:  # eager's values are there, so that a model which refuses is another
+        return {}
+    return {str(position): value for position, (_, value) in enumerate(outputs)}
+
+
+def _is_same_eager(value: Value, again: Value | None, exact: Value, rounding: Sequence[tuple[float, float]]) -> bool:
+    """Returns whether two eager runs of two processes are of the same model: equal, or rounded about as much.
+
+    Args:
+        value: eager's, by which the file is judged.
+        again: what this process computes.
+        exact: the same in float64.
+        rounding: hull of `value` beside `exact`.
+    """
+    if again is None:
+        return False
+    beside = compare("", value, again)
+    if beside.expected_dtype != beside.actual_dtype or beside.expected_shape != beside.actual_shape:
+        return False
+    if not beside.unequal:
+        return True
+    own = compare("", exact, widened(again).astype(np.float64))
+    return not beside.non_finite_mismatches and is_no_rougher(rounding, own.hull)
 
 
 def _beyond_rounding(hull: Sequence[tuple[float, float]], exact: Value, dtype: str) -> str:

@@ -18,7 +18,7 @@ from batch_export.action import ActionResult, ModelArtifact
 from batch_export.digest import Digest, content_name, digest_bytes, digest_file, digest_value
 from batch_export.errors import ArtifactError, CorruptArtifactError, MissingArtifactError, StoreError
 from batch_export.store.entry import is_digest, is_plain_name
-from batch_export.store.files import copy_in, move_in, write_atomic
+from batch_export.store.files import copy_in, make_independent, move_in, write_atomic
 from batch_export.store.locks import locked
 from batch_export.store.quarantine import quarantine
 
@@ -52,7 +52,8 @@ class ContentStore:
         return digest
 
     def put_file(self, path: Path) -> Digest:
-        """Moves the file into the store and returns its digest; `path` is gone afterwards."""
+        """Moves the file into the store and returns its digest; `path` is gone afterwards, what it links to stays."""
+        make_independent(path)
         digest = digest_file(path)
         if not self._has(digest, path.stat().st_size):
             move_in(path, self.place(digest), self.scratch)
@@ -174,6 +175,7 @@ class ContentStore:
             onnx: the file; gone afterwards.
             external: name in the ONNX file -> a file (gone afterwards), or a digest.
         """
+        make_independent(onnx)  # an exporter may have linked it to a file that it writes again for the next model
         digests: dict[str, Digest] = {}
         for name, data in external.items():
             if not is_plain_name(name):
@@ -181,6 +183,8 @@ class ContentStore:
                     f"external data named {name!r} cannot be stored: it must be a plain file name beside the ONNX "
                     "file, not ending in .onnx. Next step: save the external data in the ONNX file's own folder"
                 )
+            if isinstance(data, Path):
+                make_independent(data)
             digests[name] = data if isinstance(data, str) else digest_file(data)
         artifact = ModelArtifact(digest_file(onnx), tuple(sorted(digests.items())))
         folder = self.model_folder(artifact.external)

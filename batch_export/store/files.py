@@ -63,6 +63,13 @@ def move_in(source: Path, path: Path, scratch: Path) -> None:
             source.unlink()
 
 
+def make_independent(path: Path) -> None:
+    """Replaces a link, or a file with another name besides, by a copy, which nobody else writes."""
+    with storing(path):
+        if path.is_symlink() or path.stat().st_nlink > 1:
+            copy_in(path, path, path.parent)
+
+
 def copy_in(source: Path, path: Path, scratch: Path) -> None:
     """Copies `source` to `path` in one step, sharing blocks where the file system can; never a link."""
     with storing(path), whole_file(path, scratch=scratch) as target, source.open("rb") as stream:

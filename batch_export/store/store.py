@@ -21,7 +21,7 @@ from batch_export.action import Action, ActionResult, ModelArtifact
 from batch_export.digest import Digest
 from batch_export.errors import StoreError
 from batch_export.record import UNCACHED_STAGES
-from batch_export.sources import file_digests
+from batch_export.sources import distributions, file_digests
 from batch_export.sources.recorded import changes
 from batch_export.spec import StoreSpec
 from batch_export.steps import LOCAL
@@ -112,6 +112,7 @@ def open_store(
         write_atomic(version, f"{STORE_FORMAT}\n".encode(), root / "tmp")
     require_own_format(root)
     file_digests.remember_in(digests_memo(root))
+    distributions.look_again()
     chosen = settings or StoreSpec()
     remote = open_remote(chosen.remote, warn or (lambda _: None)) if chosen.remote else None
     return Store(root, tuple(source_roots), chosen, remote, run)

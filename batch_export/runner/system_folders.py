@@ -1,0 +1,51 @@
+"""Which paths are the system's own or the standard library's, so that nothing in them is a model's. A path arrives, a
+yes or no leaves.
+
+What is mounted below the system's folders is not: memory (`/dev/shm`), drives (`/run/media`), secrets (`/run/secrets`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from functools import cache
+
+_FOLDERS = ("/proc", "/sys", "/dev", "/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_FOLDERS_OF_USR = ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share")
+_FOLDERS_OF_RUN = (
+    "NetworkManager",
+    "blkid",
+    "cups",
+    "dbus",
+    "lock",
+    "log",
+    "mount",
+    "nscd",
+    "nvidia-persistenced",
+    "resolvconf",
+    "sudo",
+    "systemd",
+    "udev",
+    "utmp",
+)
+_MEMORY = "/dev/shm/"
+_SIGNS_IN_MEMORY = ("/dev/shm/sem.", "/dev/shm/__KMP_REGISTERED_LIB_")
+"""Semaphores, and what Intel's OpenMP runtime leaves for its other copies."""
+
+
+def is_systems_own(path: str) -> bool:
+    """Returns whether nothing at an absolute path, or in that folder if it ends in a separator, is a model's."""
+    if path.startswith(_MEMORY):
+        return path.startswith(_SIGNS_IN_MEMORY)
+    return path.startswith(_prefixes())
+
+
+@cache
+def _prefixes() -> tuple[str, ...]:
+    usr = (f"/usr/{name}" for name in _FOLDERS_OF_USR)
+    run = (f"/run/{name}" for name in _FOLDERS_OF_RUN)
+    library = os.path.realpath(sysconfig.get_path("stdlib"))
+    own = {f"{prefix}{os.sep}bin" for prefix in (sys.prefix, sys.base_prefix)}
+    own |= {f"{sys.base_prefix}{os.sep}{name}" for name in ("lib", "include", "share")}
+    return tuple(f"{folder}{os.sep}" for folder in (*_FOLDERS, *usr, *run, library, *sorted(own)))
