@@ -6,6 +6,7 @@ Run from the folder `tests` with the project importable; `nox -s faults` does th
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -33,6 +34,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the short form that the normal tests run")
     parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
     asked = parser.parse_args()
+    for number in (signal.SIGHUP, signal.SIGQUIT):  # `nohup` and `&` leave them ignored, which children inherit
+        signal.signal(number, signal.SIG_DFL)
     rows = ["| fault | who is blamed | what stays | s |", "|---|---|---|---|"]
     failed = 0
     for fault in all_faults():
