@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.nn import functional as nn_functional
 from torch.utils._sympy import functions as torch_sympy
 
-from batch_export.errors import TranslationError
+from batch_export.errors import CaptureError, TranslationError
 from batch_export.exporter import export
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.graph.recorder import Recorder
@@ -231,3 +231,59 @@ def test_positions_among_slices_are_read_and_written() -> None:
         inputs = torch.randn(4, length, 6), torch.tensor(at), torch.randn(4, 6)
         for one, other in zip(program(*inputs), module(*inputs), strict=True):
             assert torch.equal(one, other)
+
+
+class Changing(torch.nn.Module):
+    """Changes a copy of its input by a function of it and a position."""
+
+    def __init__(self, change: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
+        super().__init__()
+        self.change = change
+
+    def forward(self, x: torch.Tensor, at: torch.Tensor) -> tuple[torch.Tensor, object]:
+        x = x.clone()
+        return x, self.change(x, at)
+
+
+def _increased(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    x[at] += 1
+    x[at, 1] *= 3
+    x[:, at // 2] -= 2
+    found = x[at] * 2
+    x[0] = 9.0
+    return found
+
+
+def _through_what_was_read(x: torch.Tensor, at: torch.Tensor) -> None:
+    x[at][1] = 7.0
+
+
+def _past_what_was_read(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    found = x[at]
+    x.mul_(2)
+    return found
+
+
+def _written_back_late(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    found = x[at]
+    found += 1
+    total = x.sum()
+    x[at] = found
+    return total
+
+
+def test_what_is_at_a_position_is_changed_in_place() -> None:
+    module = Changing(_increased)
+    program = export(module, (torch.zeros(5, 3), torch.tensor(2)))
+    for at in (2, 0, 1):
+        inputs = torch.randn(5, 3), torch.tensor(at)
+        for one, other in zip(program(*inputs), module(*inputs), strict=True):
+            assert torch.equal(one, other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", [_through_what_was_read, _past_what_was_read, _written_back_late])
+def test_writes_that_eager_sees_through_what_was_read_at_a_position_are_refused(
+    change: Callable[[torch.Tensor, torch.Tensor], object],
+) -> None:
+    with pytest.raises(CaptureError, match=r"at a position that a tensor holds.*test_exporter_symbolic_scalars\.py:\d"):
+        export(Changing(change), (torch.zeros(5, 3), torch.tensor(2)))

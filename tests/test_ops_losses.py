@@ -21,3 +21,5 @@ def test_margins_of_several_labels_end_at_the_first_missing_one(reduction: str, 
         torch.testing.assert_close(program(scores, target)[0], module(scores, target))
     one = torch.randn(4, dtype=dtype), torch.tensor([3, 0, -1, 1])
     torch.testing.assert_close(export(module, one)(*one)[0], module(*one))
+    single = torch.tensor(0.3, dtype=dtype), torch.tensor(-1)
+    torch.testing.assert_close(export(module, single)(*single)[0], module(*single))

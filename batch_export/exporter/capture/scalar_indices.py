@@ -58,7 +58,7 @@ def _places(of: Tensor, index: Any) -> dict[int, Tensor] | None:
     axis = 0
     for one in listed:
         if _is_one(one, _INDICES):
-            places[axis] = one.to(torch.int64)
+            places[axis] = one if one.dtype == torch.int64 else one.to(torch.int64)
         elif one is Ellipsis:
             axis += of.dim() - sum(other is not None and other is not Ellipsis for other in listed) - 1
         elif isinstance(one, (int, torch.SymInt)) and not isinstance(one, bool):

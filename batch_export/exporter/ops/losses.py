@@ -116,6 +116,9 @@ def multilabel_margin_loss(self: ir.Value, target: ir.Value, reduction: int = 1)
 @lowering("aten::multilabel_margin_loss_forward")
 def multilabel_margin_loss_forward(self: ir.Value, target: ir.Value, reduction: int) -> tuple[ir.Value, RecordedValue]:
     """As `multilabel_margin_loss`, and which classes are targets, in the dtype of the scores."""
+    if axes.rank(self) == 0:
+        loss, is_target = multilabel_margin_loss_forward(axes.at_least_1d(self), axes.at_least_1d(target), reduction)
+        return loss, op.Squeeze(is_target, [0])
     rank = axes.rank(self)
     count = axes.scalar(axes.size(self, rank - 1))
     places = op.Range(op.Constant(value_int=0), count, op.Constant(value_int=1))
