@@ -6,6 +6,7 @@ error that eager ends in is read for what to try next (`errors_read.py`, `repair
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,17 +16,30 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from batch_export.collections.small_models.errors_read import arguments_missed
+from batch_export.collections.small_models.further_repairs import further_repaired
 from batch_export.collections.small_models.leaves import Attempt, Leaf
 from batch_export.collections.small_models.repairs import repaired
 from batch_export.words import class_and_line
 
 MOST_PARAMETERS = 50_000_000
-_MOST_REPAIRS = 12
-_ROUNDS = 3
+_MOST_REPAIRS = (12, 40)
+_ROUNDS = (3, 8)
+"""Of a first search, and of one that is persistent."""
+_MOST_CALLS = 64
+"""Of a model in one round of a persistent search."""
+_MOST_ERRORS = 6
 
 
 class UndescribedError(Exception):
-    """A class that no small model with inputs was found for."""
+    """A class that no small model with inputs was found for.
+
+    Attributes:
+        causes: what the model raised, each message once.
+    """
+
+    def __init__(self, message: str, causes: Sequence[Exception] = ()) -> None:
+        super().__init__(message)
+        self.causes = tuple(causes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +69,8 @@ def first_taken(
     attempts: Callable[[Sequence[str]], Iterator[Attempt]],
     parameters: Collection[str],
     never: Collection[str] = (),
+    *,
+    persistent: bool = False,
 ) -> Made:
     """Returns the first guess that eager takes, with the module that took it.
 
@@ -63,34 +79,48 @@ def first_taken(
         attempts: guesses that give the named parameters, too; called again with those that an error named.
         parameters: names of the parameters of forward.
         never: those that are not given because an error names them.
+        persistent: for a model that nothing was found for: more is read from errors, more often, and the model has to
+            return the same twice.
 
     Raises:
         UndescribedError: eager takes none; it quotes what the first attempt ended in.
     """
-    also: list[str] = []
     repairs: list[Attempt] = []
     first = ""
-    for _ in range(_ROUNDS):
+    causes: dict[str, Exception] = {}
+    most = _MOST_REPAIRS[persistent]
+    rounds: list[list[str]] = [[]]
+    for also in rounds:
         named: list[str] = []
         waiting: list[Attempt] = []
-        for attempt in _and(waiting, attempts(also)):
+        tried = _and(waiting, attempts(also))
+        for attempt in itertools.islice(tried, _MOST_CALLS) if persistent else tried:
             try:
                 module, extra = make(attempt)
-                _refuse_nothing(_run(module, attempt, attempt.sizes))
+                outputs = _run(module, attempt, attempt.sizes)
+                _refuse_nothing(outputs)
+                if persistent:
+                    _refuse_others(outputs, _run(module, attempt, attempt.sizes))
+                    if attempt.sizes and not free_axes(Made(module, attempt, extra)):
+                        raise UndescribedError("eager takes it at one size alone")
                 return Made(module, attempt, extra)
             except Exception as error:
                 first = first or class_and_line(error)
+                causes.setdefault(str(error), error)
                 given = (*attempt.leaves, *attempt.fixed, *attempt.constants)
                 named += [name for name in arguments_missed(error, parameters) if name not in given]
-                other = None if len(repairs) == _MOST_REPAIRS else repaired(attempt, error)
-                if other is not None and other not in repairs:
-                    repairs.append(other)
-                    waiting.append(other)
+                known = repaired(attempt, error) if len(repairs) < most else None
+                others = [known] if known is not None else []
+                for other in [*others, *(further_repaired(attempt, error) if persistent else ())]:
+                    if other not in repairs and len(repairs) < most:
+                        repairs.append(other)
+                        waiting.append(other)
         fresh = [name for name in dict.fromkeys(named) if name not in also and name not in never]
-        if not fresh:
-            break
-        also += fresh
-    raise UndescribedError(f"no inputs were found ({first})")
+        alone = [[*also, name] for name in fresh] if persistent and len(fresh) > 1 else []
+        for names in [[*also, *fresh], *alone]:
+            if names not in rounds and len(rounds) < _ROUNDS[persistent]:
+                rounds.append(names)
+    raise UndescribedError(f"no inputs were found ({first})", list(causes.values())[:_MOST_ERRORS])
 
 
 def _and(waiting: list[Attempt], attempts: Iterator[Attempt]) -> Iterator[Attempt]:
@@ -140,6 +170,15 @@ def _refuse_nothing(outputs: Sequence[torch.Tensor]) -> None:
     for output in outputs:
         if output.is_floating_point() and output.numel() and not bool(torch.isfinite(output).any()):
             raise UndescribedError("an output has no finite value")
+
+
+def _refuse_others(outputs: Sequence[torch.Tensor], again: Sequence[torch.Tensor]) -> None:
+    same = len(outputs) == len(again) and all(
+        one.shape == other.shape and torch.allclose(one, other, equal_nan=True)
+        for one, other in zip(outputs, again, strict=True)
+    )
+    if not same:
+        raise UndescribedError("it returns something else the second time")
 
 
 def free_axes(made: Made) -> dict[str, tuple[int, ...]]:

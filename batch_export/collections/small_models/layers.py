@@ -63,8 +63,8 @@ def is_place_of_layers(name: str) -> bool:
     )
 
 
-def kept_layers(fields: Mapping[str, Any], least: int = LAYERS) -> tuple[int, ...]:
-    """The first layer of each kind, and as many more as make `least`; empty where layers are not listed by kind."""
+def kept_layers(fields: Mapping[str, Any], least: int = LAYERS, of_each: int = 1) -> tuple[int, ...]:
+    """The first layers of each kind, and as many more as make `least`; empty where layers are not listed by kind."""
     count = layer_count(fields)
     lists = [
         value
@@ -75,11 +75,11 @@ def kept_layers(fields: Mapping[str, Any], least: int = LAYERS) -> tuple[int, ..
     ]
     if not lists:
         return ()
-    first: dict[Any, int] = {}
+    first: dict[Any, list[int]] = {}
     for index, kind in enumerate(zip(*lists, strict=True)):
-        first.setdefault(str(kind), index)
-    kept = sorted(first.values())
-    if len(kept) > 6:  # no kinds but values of their own
+        first.setdefault(str(kind), []).append(index)
+    kept = sorted(index for places in first.values() for index in places[:of_each])
+    if len(first) > 6:  # no kinds but values of their own
         return tuple(range(least))
     for index in range(count):
         if len(kept) >= least:

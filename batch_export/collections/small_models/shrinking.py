@@ -74,21 +74,23 @@ class Identities:
         return self.known.setdefault(old, min(len(self.known), IDENTITIES - 1))
 
 
-def shrink(config: Any, degree: str) -> dict[str, Any]:
+def shrink(config: Any, degree: str, of_each: int = 1) -> dict[str, Any]:
     """Returns the keyword arguments of `type(config)` that make a small config.
 
     Args:
         config: a `transformers.PreTrainedConfig` with its default values.
         degree: one of `DEGREES`.
+        of_each: how many layers of each kind stay, where there are as many.
     """
     if degree == "whole":
         return {}
-    return _Shrinker(config, degree).arguments(config)
+    return _Shrinker(config, degree, of_each).arguments(config)
 
 
 class _Shrinker:
-    def __init__(self, config: Any, degree: str) -> None:
+    def __init__(self, config: Any, degree: str, of_each: int) -> None:
         self.degree = degree
+        self.of_each = of_each
         self.identities = Identities()
         self.head = max(16, min(128, _old_head(text_of(config)))) if degree == "headed" else HEAD_DIM
         self.heads = 2 if degree == "headed" else HEADS
@@ -106,7 +108,7 @@ class _Shrinker:
         known = {item.name for item in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else set(fields)
         chosen = chosen_stages(config)
         least = max(LAYERS, pointed_at(fields, chosen))
-        kept = kept_layers(fields, least)
+        kept = kept_layers(fields, least, self.of_each)
         count = len(kept) or least
         if chosen and not any(isinstance(fields.get(key), list | tuple) for key in STAGES):
             changed["out_indices"] = places_among(chosen, count, layer_count(fields))
@@ -250,7 +252,7 @@ class _Shrinker:
             return value
         if sum(value) != head or head <= self.head:
             return value
-        return type(value)(2 * one for one in _shared_out(self.head // 2, value))  # type: ignore[call-arg]
+        return type(value)(2 * one for one in shared_out(self.head // 2, value))  # type: ignore[call-arg]
 
     def _rotary(self, value: Mapping[str, Any], head: int) -> Any:
         """Sections of a rotary embedding share out half of the head, or of the part of it that is turned."""
@@ -263,7 +265,7 @@ class _Shrinker:
                 and isinstance(entry, list | tuple)
                 and self.degree in ("narrow", "headed")
             ):
-                changed[name] = _shared_out(max(len(entry), sum(entry) * self.head // head), entry)
+                changed[name] = shared_out(max(len(entry), sum(entry) * self.head // head), entry)
             elif (
                 name in ("short_factor", "long_factor")
                 and isinstance(entry, list | tuple)
@@ -340,8 +342,8 @@ def _mapped(value: Any, change: Any) -> Any:
     return type(value)(_mapped(item, change) for item in value)
 
 
-def _shared_out(total: int, shares: Sequence[int]) -> list[int]:
-    """`total` in shares like the given ones, each at least 1, the first taking what is left over."""
+def shared_out(total: int, shares: Sequence[int]) -> list[int]:
+    """Returns `total` in shares like the given ones, each at least 1, the first taking what is left over."""
     whole = sum(shares) or 1
     parts = [max(1, share * total // whole) for share in shares]
     parts[0] += total - sum(parts)

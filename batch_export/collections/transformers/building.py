@@ -42,11 +42,26 @@ def build(
     transformers = importlib.import_module("transformers")
     transformers.logging.set_verbosity_error()
     made = config_of(model_type, config or {})
-    model: nn.Module = getattr(transformers, architecture)(made).eval()
+    model: nn.Module = class_of(architecture, made)(made).eval()
     spread(model)
     if fixed or constants or prefix:
         return Completed(model, fixed or {}, constants or {}, prefix or [], along or {}).eval()
     return model
+
+
+def class_of(architecture: str, config: Any) -> type[nn.Module]:
+    """Returns a class by its name: of the package, or of the module with the models of a config.
+
+    Raises:
+        AttributeError: neither has it.
+    """
+    transformers = importlib.import_module("transformers")
+    found: type[nn.Module] | None = getattr(transformers, architecture, None)
+    if found is None:  # in transformers' mappings and not in its own list of names
+        kind = config if isinstance(config, type) else type(config)
+        module = importlib.import_module(kind.__module__.replace(".configuration_", ".modeling_"))
+        found = getattr(module, architecture)
+    return found
 
 
 def config_of(model_type: str, arguments: Mapping[str, Any]) -> Any:

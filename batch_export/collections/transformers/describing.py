@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,13 +23,15 @@ from batch_export.collections.small_models.calling import (
     tensors,
     written,
 )
+from batch_export.collections.small_models.config_tree import changed, overlaid
 from batch_export.collections.small_models.configs import nested
 from batch_export.collections.small_models.errors_read import settings_said
 from batch_export.collections.small_models.leaves import Attempt
+from batch_export.collections.small_models.mending import Mender
 from batch_export.collections.small_models.reasons import Reasons
 from batch_export.collections.small_models.shrinking import DEGREES, shrink
 from batch_export.collections.transformers import hints
-from batch_export.collections.transformers.building import build, config_of
+from batch_export.collections.transformers.building import build, class_of, config_of
 from batch_export.collections.transformers.inputs import Guesser
 from batch_export.collections.transformers.names import split
 
@@ -49,29 +51,92 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
     import transformers  # lazy: this package is imported by what lists names, too
 
     reasons = Reasons()
-    model_type = _own_type(transformers, model_type, architecture)
+    with reasons.noting(DEGREES[0]):
+        model_type = _own_type(transformers, model_type, architecture)
     default = transformers.CONFIG_MAPPING[model_type]
     said: dict[str, bool] = {}
     for degree in DEGREES:
         with reasons.noting(degree):
             arguments = _arguments(default, model_type, degree)
             try:
-                _refuse_large(transformers, model_type, architecture, {**arguments, **said})
+                _refuse_large(model_type, architecture, {**arguments, **said})
             except (AssertionError, ValueError) as error:
                 said |= settings_said(str(error))
                 if not said:
                     raise
-                _refuse_large(transformers, model_type, architecture, {**arguments, **said})
+                _refuse_large(model_type, architecture, {**arguments, **said})
             arguments |= said
-            made = _called(transformers, model_type, architecture, arguments)
+            made = _called(model_type, architecture, arguments)
             return _written(model_type, architecture, arguments, made, degree)
+    _refuse_objects(class_of(architecture, default))
+    for degree, most in _MENDED.items():
+        found = _mended(model_type, architecture, degree, most)
+        if found is not None:
+            return _written(model_type, architecture, *found, degree)
     raise reasons.error()
+
+
+_MENDED = {"narrow": 16, "headed": 4, "plain": 4}
+"""Degrees at which a config is changed by what its model says, and how many models are built for that."""
+
+
+def _mended(model_type: str, architecture: str, degree: str, most: int) -> tuple[dict[str, Any], Made] | None:
+    """Arguments changed by what the model's errors say, with the guess that eager takes; None where none is found.
+
+    What ends in errors that were met is given up; else what these errors say is tried next.
+    """
+    default = _config_class(model_type)
+    waiting: list[dict[str, Any]] = []
+    for of_each in (1, 2):
+        with contextlib.suppress(Exception):
+            waiting.append(_arguments(default, model_type, degree, of_each))
+    tried: list[dict[str, Any]] = []
+    met: set[frozenset[str]] = set()
+    while waiting and len(tried) < most:
+        arguments = waiting.pop(0)
+        if arguments in tried:
+            continue
+        tried.append(arguments)
+        try:
+            _refuse_large(model_type, architecture, arguments)
+            return arguments, _called(model_type, architecture, arguments, persistent=True)
+        except Exception as error:
+            causes = error.causes if isinstance(error, UndescribedError) and error.causes else (error,)
+            said = frozenset(map(str, causes))
+            if said not in met:
+                met.add(said)
+                waiting = [*_changes(model_type, arguments, causes), *waiting]
+    return None
+
+
+def _changes(model_type: str, arguments: Mapping[str, Any], causes: Sequence[Exception]) -> list[dict[str, Any]]:
+    whole = _whole(_config_class(model_type), model_type)
+    try:
+        config = config_of(model_type, arguments)
+    except Exception:  # what the class refuses is what is to be changed
+        config = overlaid(whole, arguments)
+    mender = Mender(config, whole)
+    found = [changes for cause in causes for changes in mender.mends(cause)]
+    return [changed(arguments, changes) for changes in [*found, *mender.last()]]
+
+
+def _refuse_objects(kind: type[nn.Module]) -> None:
+    """Raises an `UndescribedError` for a class that has no forward, or whose forward has to be given an object."""
+    if kind.forward is nn.Module.forward:
+        raise UndescribedError("its class has no forward: it is called by methods of its own")
+    for name, one in inspect.signature(kind.forward).parameters.items():
+        annotation = one.annotation
+        own = isinstance(annotation, type) and annotation.__module__.partition(".")[0] == "transformers"
+        if own and one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD:
+            raise UndescribedError(
+                f"its forward has to be given {name!r}, a {annotation.__name__}, and not tensors alone"
+            )
 
 
 def _own_type(transformers: Any, model_type: str, architecture: str) -> str:
     """The type of the config that a class is made with: one within that of the type, where it says so itself."""
-    own = getattr(getattr(transformers, architecture), "config_class", None)
     mapped = transformers.CONFIG_MAPPING
+    own = getattr(class_of(architecture, mapped[model_type]), "config_class", None)
     if own is None or own is mapped[model_type] or getattr(own, "model_type", "") not in mapped:
         return model_type
     with contextlib.suppress(Exception):  # a class that needs arguments
@@ -80,13 +145,22 @@ def _own_type(transformers: Any, model_type: str, architecture: str) -> str:
     return model_type
 
 
-def _arguments(config_class: Any, model_type: str, degree: str) -> dict[str, Any]:
-    given = hints.ARGUMENTS.get(model_type, {})
+def _config_class(model_type: str) -> Any:
+    import transformers  # lazy: as in `describe`
+
+    return transformers.CONFIG_MAPPING[model_type]
+
+
+def _whole(config_class: Any, model_type: str) -> Any:
     try:
-        config = config_class()
+        return config_class()
     except Exception:
-        config = config_class(**given)
-    arguments = _laid_over(shrink(config, degree), given)
+        return config_class(**hints.ARGUMENTS.get(model_type, {}))
+
+
+def _arguments(config_class: Any, model_type: str, degree: str, of_each: int = 1) -> dict[str, Any]:
+    config = _whole(config_class, model_type)
+    arguments = _laid_over(shrink(config, degree, of_each), hints.ARGUMENTS.get(model_type, {}))
     _stand_in(config, arguments)
     plain: dict[str, Any] = json.loads(json.dumps(arguments))
     return plain
@@ -114,27 +188,33 @@ def _stand_in(config: Any, arguments: dict[str, Any]) -> None:
             _stand_in(inner, arguments[name])
 
 
-def _refuse_large(transformers: Any, model_type: str, architecture: str, arguments: Mapping[str, Any]) -> None:
+def _refuse_large(model_type: str, architecture: str, arguments: Mapping[str, Any]) -> None:
     with torch.device("meta"):
-        refuse_large(getattr(transformers, architecture)(config_of(model_type, arguments)))
+        config = config_of(model_type, arguments)
+        refuse_large(class_of(architecture, config)(config))
 
 
-def _called(transformers: Any, model_type: str, architecture: str, arguments: dict[str, Any]) -> Made:
-    """The first guess that eager takes."""
+def _called(model_type: str, architecture: str, arguments: dict[str, Any], *, persistent: bool = False) -> Made:
+    """The first guess that eager takes; a persistent search reads more of what there is to read."""
     torch.manual_seed(0)
     model = build(architecture, model_type, arguments)
     parameters = dict(inspect.signature(type(model).forward).parameters)
     parameters.pop("self")
     main = getattr(model, "main_input_name", "input_ids")
-    guesser = Guesser(model.config, parameters, main if isinstance(main, str) else main[0])
+    doc = (type(model).forward.__doc__ or "") if persistent else None
+    guesser = Guesser(model.config, parameters, main if isinstance(main, str) else main[0], doc)
 
     def made_for(attempt: Attempt) -> tuple[nn.Module, Mapping[str, Any]]:
         whole = _with_places(model, guesser, attempt)
-        extra = {key: value for key, value in {"fixed": dict(attempt.fixed), **whole}.items() if value}
+        extra = {
+            key: value
+            for key, value in {"fixed": dict(attempt.fixed), "constants": dict(attempt.constants), **whole}.items()
+            if value
+        }
         torch.manual_seed(0)
         return build(architecture, model_type, arguments, **extra) if extra else model, extra
 
-    return first_taken(made_for, guesser.attempts, parameters, _NEVER)
+    return first_taken(made_for, guesser.attempts, parameters, _NEVER, persistent=persistent)
 
 
 _NEVER = ("inputs_embeds", "decoder_inputs_embeds", "labels", "use_cache", "past_key_values", "return_dict", "kwargs")

@@ -16,10 +16,17 @@ from typing import Any
 from batch_export.collections.small_models.configs import value_of
 from batch_export.collections.small_models.leaves import Attempt, Leaf
 from batch_export.collections.transformers.config_sizes import ConfigSizes
+from batch_export.collections.transformers.shapes_by_doc import shapes_by_doc
 from batch_export.collections.transformers.shapes_by_name import GRIDS, MERGED, SIDES, ShapesByName
 
 _MOST_PRODUCTS = 24
+_FEW_PRODUCTS = 8
+"""Of the shapes of one choice of parameters; a persistent search tries few of each choice before more of the first."""
 
+_DRAWN = ("sample", "do_sample", "add_noise", "sample_posterior")
+"""Switches of a forward that draws random numbers."""
+_WELL_KNOWN = ("pixel_values", "input_features", "input_values")
+"""Inputs whose shape by their name is tried before the one that a docstring gives."""
 _SOUND_MASKS = ("input_features_mask", "feature_attention_mask", "audio_attention_mask")
 
 
@@ -30,13 +37,19 @@ class Guesser:
         config: its config, made small.
         parameters: of its forward, without `self`.
         main: what the class calls its main input.
+        doc: the docstring of its forward, whose shapes are tried before those that names suggest. It is given where
+            nothing was found without it: masks fit what they mask, and drawing at random is switched off then.
     """
 
-    def __init__(self, config: Any, parameters: Mapping[str, inspect.Parameter], main: str) -> None:
+    def __init__(
+        self, config: Any, parameters: Mapping[str, inspect.Parameter], main: str, doc: str | None = None
+    ) -> None:
         self.parameters = parameters
         self.main = main
         self.found = ConfigSizes(config)
         self.shapes = ShapesByName(self.found, parameters)
+        self.persistent = doc is not None
+        self.documented = shapes_by_doc(doc or "", self.found)
 
     def attempts(self, also: Sequence[str] = ()) -> Iterator[Attempt]:
         """Yields guesses, the fullest first.
@@ -58,7 +71,7 @@ class Guesser:
         masks = [name for name in _SOUND_MASKS if name in names]
         places = [name for name in ("bbox",) if name in names and text]
         every = [*chosen, *text, *places, *seen, *decoder]
-        for base in _distinct(
+        bases = _distinct(
             [
                 every,
                 [*every, *masks],
@@ -69,21 +82,42 @@ class Guesser:
                 [*chosen, *text],
                 chosen,
             ]
-        ):
-            base = [name for name in self.parameters if name in base]
-            if "input_ids" in base and "inputs_embeds" in base and "inputs_embeds" not in needed:
-                base.remove("inputs_embeds")
-            if not base:
-                continue
-            options = [self.shapes.options(name, base) for name in base]
-            for picked in itertools.islice(itertools.product(*options), _MOST_PRODUCTS):
-                yield from self._completed(dict(zip(base, picked, strict=True)))
+        )
+        step = _FEW_PRODUCTS if self.persistent else _MOST_PRODUCTS
+        for start in range(0, _MOST_PRODUCTS, step):
+            for base in bases:
+                yield from self._of(base, needed, start, start + step)
         ends = value_of(self.found.config, "eos_token_id")
         if "decoder_input_ids" in names and text and isinstance(ends, int):
             # What is read where a text ends; the decoder's text is made of the encoder's.
             ids = self.shapes.options("input_ids", text)[0]
             for attempt in self._completed({"input_ids": ids}):
                 yield replace(attempt, prefix=(ends,))
+
+    def _of(self, base: Sequence[str], needed: Sequence[str], start: int, stop: int) -> Iterator[Attempt]:
+        """Guesses that give these parameters, from one place among the products of their shapes to another."""
+        base = [name for name in self.parameters if name in base]
+        if "input_ids" in base and "inputs_embeds" in base and "inputs_embeds" not in needed:
+            base.remove("inputs_embeds")
+        if not base:
+            return
+        options = [self._options(name, base) for name in base]
+        products = (dict(zip(base, picked, strict=True)) for picked in itertools.product(*options))
+        fitting = filter(_masks_fit, products) if self.persistent else products
+        for picked in itertools.islice(fitting, start, stop):
+            yield from self._completed(picked)
+
+    def _options(self, name: str, base: Sequence[str]) -> list[Leaf]:
+        """Shapes by name and by the docstring, which comes first but for ids, whose range the config has."""
+        found = self.shapes.options(name, base)
+        if self.persistent and name.endswith("_attention_mask") and name not in self.documented:
+            found = [*found, Leaf("int64", ("batch", 1), fill=1)]
+        said = self.documented.get(name)
+        if said is None or name.endswith("input_ids"):
+            return found
+        if said.dtype == "int64" and said.shape == ("batch",):
+            found = [replace(said, shape=("batch", 1)), *found]
+        return [said, *found] if name not in _WELL_KNOWN else [found[0], said, *found[1:]]
 
     def _completed(self, leaves: dict[str, Leaf]) -> Iterator[Attempt]:
         ids = leaves.get("input_ids")
@@ -121,8 +155,15 @@ class Guesser:
         ordered = {name: leaves[name] for name in self.parameters if name in leaves}
         named = {term for leaf in ordered.values() for term in leaf.shape if isinstance(term, str)}
         return Attempt(
-            ordered, {name: size for name, size in self.shapes.sizes.items() if name in named}, fixed, modality
+            ordered,
+            {name: size for name, size in self.shapes.sizes.items() if name in named},
+            fixed,
+            modality,
+            constants=self._drawn_nothing() if self.persistent else {},
         )
+
+    def _drawn_nothing(self) -> dict[str, bool]:
+        return {name: False for name in _DRAWN if name in self.parameters and self.parameters[name].default is True}
 
     def _grid(self, patches: Leaf) -> dict[str, Any]:
         side = math.isqrt(int(patches.shape[0]))
@@ -131,6 +172,15 @@ class Guesser:
                 merged = {name: [2] for name in MERGED if name in self.parameters}
                 return {name: [[side if entry else 1 for entry in grid]], **merged}
         return {}
+
+
+def _masks_fit(leaves: Mapping[str, Leaf]) -> bool:
+    """Whether each mask of another input has an axis of it beside the rows."""
+    for name, leaf in leaves.items():
+        masked = leaves.get(name.removesuffix("_mask"))
+        if masked is not None and masked is not leaf and len(leaf.shape) > 1 and leaf.shape[1] not in masked.shape:
+            return False
+    return True
 
 
 def _distinct(lists: Sequence[Sequence[str]]) -> list[list[str]]:
