@@ -106,7 +106,8 @@ def first_taken(
                 return Made(module, attempt, extra)
             except Exception as error:
                 first = first or class_and_line(error)
-                causes.setdefault(str(error), error)
+                if persistent and len(causes) < _MOST_ERRORS:  # each holds what its frames held
+                    causes.setdefault(str(error), error)
                 given = (*attempt.leaves, *attempt.fixed, *attempt.constants)
                 named += [name for name in arguments_missed(error, parameters) if name not in given]
                 known = repaired(attempt, error) if len(repairs) < most else None
