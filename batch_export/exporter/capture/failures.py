@@ -11,7 +11,6 @@ from batch_export.errors import CaptureError
 from batch_export.exporter.capture.assigned_buffers import SharedBufferError
 from batch_export.exporter.capture.captured import Attempt
 from batch_export.exporter.capture.guard_sources import line_of
-from batch_export.exporter.capture.read_positions import LostAliasError
 from batch_export.exporter.capture.returned_operands import ReturnedOperandError
 from batch_export.exporter.capture.strategies import TRACE
 from batch_export.exporter.capture.truth_values import RefusedByEagerError
@@ -63,7 +62,7 @@ def unfollowed(attempts: Sequence[Attempt]) -> CaptureError | None:
 def refused(error: BaseException) -> CaptureError | None:
     """The error for what no other strategy would do better, only without saying so; None for any other failure."""
     seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, (SharedBufferError, RefusedByEagerError, LostAliasError)):
+    while seen is not None and not isinstance(seen, (SharedBufferError, RefusedByEagerError)):
         seen = seen.__cause__ or seen.__context__
     if seen is None:
         return None
@@ -72,13 +71,6 @@ def refused(error: BaseException) -> CaptureError | None:
             f"the model does not run at the example inputs: {str(seen).rstrip('.')}",
             source=seen.source or None,
             next_step="call the model with these inputs outside of the export, and change it at that line",
-        )
-    if isinstance(seen, LostAliasError):
-        return CaptureError(
-            f"{seen}, which eager's tensors would share and the program's do not",
-            source=seen.source or None,
-            next_step="write to the tensor itself (`x[i, 1] = value`), and read it once all is written, or clone what "
-            "was read",
         )
     return CaptureError(
         f"{seen}, so that they are two tensors after the first call, and one in the file",

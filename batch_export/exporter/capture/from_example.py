@@ -40,7 +40,6 @@ from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rank_limits import sizes_not_one
-from batch_export.exporter.capture.read_positions import refuse_lost_aliases
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, hold_against_given, narrower, other_rank
 from batch_export.exporter.capture.returned_operands import refuse_returned_operands
@@ -227,7 +226,6 @@ def _run(
     refuse_returned_operands(program)
     refuse_what_eager_refuses(program)
     refuse_unfollowed_writes(program, module)
-    refuse_lost_aliases(program)
     return program
 
 

@@ -1,8 +1,9 @@
-"""Indexing by tensors of one number: a choice of every element, or an index, whatever the data say.
+"""Writing at tensors of one number: a choice of every element, or an index, whatever the data say.
 
 Nothing arrives. Leaves: a context in which `t[mask] = value` with one truth value is captured as `torch.where`, and
-`t[:, position]`, read or written, with one integer as an index that the program computes. torch makes the first a write
-to no or one row of the tensor, and asks the second for its number, so that a capture would have to know the data.
+`t[:, position] = value` with one integer as a write at an index that the program computes. torch makes the first a
+write to no or one row of the tensor, and asks the second for its number, so that a capture would have to know the data;
+where such an index is read it does not.
 """
 
 from __future__ import annotations
@@ -19,30 +20,26 @@ _INDICES = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 @contextlib.contextmanager
 def scalar_indices() -> Iterator[None]:
-    """Within, indexing by one truth value or one integer in a tensor decides nothing."""
+    """Within, writing at one truth value or one integer in a tensor decides nothing."""
     tensors: Any = Tensor
-    write, read = tensors.__setitem__, tensors.__getitem__
+    write = tensors.__setitem__
 
     def written(self: Tensor, index: Any, value: Any) -> None:
         if _is_one(index, (torch.bool,)) and not (isinstance(value, Tensor) and value.dim() > self.dim()):
             new = torch.as_tensor(value, dtype=self.dtype, device=self.device)
             self.copy_(torch.where(index, new, self))
         elif (places := _places(self, index)) is not None:
-            view, indices = _taken(read, self, index, places)
+            view, indices = _taken(self, index, places)
             new = torch.as_tensor(value, dtype=self.dtype, device=self.device)
             torch.ops.aten.index_put_.default(view, indices, new)
         else:
             write(self, index, value)
 
-    def given(self: Tensor, index: Any) -> Any:
-        places = _places(self, index)
-        return read(self, index) if places is None else torch.ops.aten.index.Tensor(*_taken(read, self, index, places))
-
-    tensors.__setitem__, tensors.__getitem__ = written, given
+    tensors.__setitem__ = written
     try:
         yield
     finally:
-        del tensors.__setitem__, tensors.__getitem__
+        del tensors.__setitem__
 
 
 def _is_one(index: object, dtypes: tuple[torch.dtype, ...]) -> bool:
@@ -69,8 +66,8 @@ def _places(of: Tensor, index: Any) -> dict[int, Tensor] | None:
     return places
 
 
-def _taken(read: Any, of: Tensor, index: Any, places: dict[int, Tensor]) -> tuple[Tensor, list[Tensor | None]]:
+def _taken(of: Tensor, index: Any, places: dict[int, Tensor]) -> tuple[Tensor, list[Tensor | None]]:
     """What the rest of an index gives, which shares the tensor's memory, and the integers by its axes."""
     listed = index if isinstance(index, tuple) else (index,)
-    view: Tensor = read(of, tuple(slice(None) if isinstance(one, Tensor) else one for one in listed))
+    view = of[tuple(slice(None) if isinstance(one, Tensor) else one for one in listed)]
     return view, [places.get(axis) for axis in range(max(places) + 1)]

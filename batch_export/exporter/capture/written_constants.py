@@ -90,11 +90,11 @@ def _written(program: torch.export.ExportedProgram) -> Iterator[str]:
         if spec.kind is InputKind.CONSTANT_TENSOR
     }
     for node in program.graph.find_nodes(op="placeholder") if constants else ():
-        if node.name in constants and any(map(writes, reached(node))):
+        if node.name in constants and any(map(_writes, _reached(node))):
             yield constants[node.name]
 
 
-def reached(origin: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
+def _reached(origin: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
     """Users of a tensor and of its views, each with the one of these that it takes first."""
     waiting = [origin]
     while waiting:
@@ -102,7 +102,7 @@ def reached(origin: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.fx.Nod
         for user in tensor.users:
             if user.args and user.args[0] is tensor:
                 yield user, tensor
-                if is_view(user):
+                if _is_view(user):
                     waiting.append(user)
 
 
@@ -111,18 +111,11 @@ def _first(node: torch.fx.Node) -> torch.Argument | None:
     return schema.arguments[0] if schema is not None and schema.arguments else None
 
 
-def is_view(node: torch.fx.Node) -> bool:
-    """Whether a node's result shares memory with its first argument."""
+def _is_view(node: torch.fx.Node) -> bool:
     first = _first(node)
     return first is not None and first.alias_info is not None
 
 
-def writes(pair: tuple[torch.fx.Node, torch.fx.Node]) -> bool:
-    """Whether the first of two nodes, as `reached` gives them, writes to the second one."""
-    return writes_to(pair[0])
-
-
-def writes_to(node: torch.fx.Node) -> bool:
-    """Whether a node writes to its first argument."""
-    first = _first(node)
+def _writes(pair: tuple[torch.fx.Node, torch.fx.Node]) -> bool:
+    first = _first(pair[0])
     return first is not None and first.alias_info is not None and first.alias_info.is_write
