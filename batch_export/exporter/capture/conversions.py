@@ -22,23 +22,22 @@ def conversions(root: torch.nn.Module) -> Iterator[None]:
     def apply(self: nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> nn.Module:
         for child in self.children() if recurse else ():
             child._apply(fn)
-        for name, parameter in list(self._parameters.items()):
-            if parameter is not None:
-                with torch.no_grad():
-                    _put(fn(parameter), parameter, name, (self, *root.modules()))
+        for parameter in [one for one in self._parameters.values() if one is not None]:
+            with torch.no_grad():
+                converted = fn(parameter)
+            if converted is not parameter:
+                _put(converted, parameter, (self, *root.modules()))
         for name, buffer in list(self._buffers.items()):
-            if buffer is not None and (converted := fn(buffer)) is not buffer:
-                setattr(self, name, converted)  # as an assignment in forward, which is followed
+            if buffer is not None and (new := fn(buffer)) is not buffer:
+                setattr(self, name, new)  # as an assignment in forward, which is followed
         return self
 
     with patch.object(nn.Module, "_apply", apply):
         yield
 
 
-def _put(converted: torch.Tensor, parameter: torch.Tensor, name: str, modules: tuple[nn.Module, ...]) -> None:
+def _put(converted: torch.Tensor, parameter: torch.Tensor, modules: tuple[nn.Module, ...]) -> None:
     """Puts a converted parameter in the place of the one of before, wherever a module has it."""
-    if converted is parameter:
-        return
     for module in modules:
         held: dict[str, torch.Tensor | None] = module._parameters  # type: ignore[assignment]
         for other in [key for key, one in held.items() if one is parameter]:
