@@ -53,6 +53,35 @@ def test_plain_modes_with_free_axes(mode: str, way: str) -> None:
     compare({**WAYS[way], "mode": mode}, free=True)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+@pytest.mark.parametrize("scale", [0.7, 1.3, 0.6, 1 / 3, 1.1])
+def test_scales_that_float32_does_not_have_give_as_many_elements_as_in_torch(mode: str, scale: float) -> None:
+    sizes = ((12, 9), (90, 7), (14, 130), (3, 3))
+    compare({"scale_factor": (scale, 1.0), "mode": mode}, free=True, sizes=sizes)
+
+
+def test_nearest_elements_by_the_size_of_another_image() -> None:
+    class Pyramid(torch.nn.Module):
+        def forward(self, coarse: torch.Tensor, fine: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.interpolate(coarse, fine.shape[2:], mode="nearest") + fine
+
+    first, *more = (
+        (torch.randn(1, 2, *old), torch.randn(1, 2, *new))
+        for old, new in (((12, 5), (5, 12)), ((14, 14), (4, 8)), ((26, 30), (8, 4)), ((1, 28), (3, 16)))
+    )
+    export_and_compare(Pyramid(), first, *more, dynamic_shapes=({2: "h", 3: "w"}, {2: "a", 3: "b"}))
+
+
+@pytest.mark.parametrize(("old", "new"), [(14, 4), (14, 8), (28, 8), (7, 21), (30, 16)])
+def test_nearest_elements_of_fixed_sizes(old: int, new: int) -> None:
+    compare({"size": (new, old), "mode": "nearest"}, free=False, sizes=((old, old),))
+
+
+@pytest.mark.parametrize("scale", [1.1, 1.4, 1.7, 2, 41])
+def test_nearest_elements_of_one_axis(scale: float) -> None:
+    compare({"scale_factor": scale, "mode": "nearest"}, free=True, sizes=((9,), (7,), (3,), (50,)))
+
+
 @pytest.mark.parametrize(("mode", "sizes"), [("linear", ((9,), (3,))), ("trilinear", ((5, 6, 7), (3, 7, 9)))])
 @pytest.mark.parametrize("align_corners", [False, True])
 def test_linear_over_one_and_three_axes(mode: str, sizes: tuple[tuple[int, ...], ...], align_corners: bool) -> None:

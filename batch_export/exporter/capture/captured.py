@@ -132,10 +132,15 @@ class Captured:
         return bool(self.restrictions) or self.free_axes() < len(asked.axes)
 
     def is_freer_than(self, other: Captured | None) -> bool:
-        """Whether more axes are free here, or as many with fewer guards; true when there is no other."""
-        if other is None:
-            return True
-        return (self.free_axes(), -len(self.restrictions)) > (other.free_axes(), -len(other.restrictions))
+        """Whether more axes are free here, or as many with fewer guards or constants; true when there is no other."""
+        return other is None or self._freedom() > other._freedom()
+
+    def _freedom(self) -> tuple[int, int, int]:
+        return (self.free_axes(), -len(self.restrictions), -sum(guard.fixes_number for guard in self.guards))
+
+    def holds_numbers(self) -> bool:
+        """Whether integers that were converted from sizes are constants of the program."""
+        return any(guard.fixes_number for guard in self.guards)
 
 
 def _sizes(tensor: torch.Tensor) -> list[object]:

@@ -124,13 +124,16 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             captured = finished(program, asked, list(attempts), request.guards, called)
             captured.blocks = getattr(program, "_blocks", [])
         except DynamicShapeError as error:
+            if held is not None and not _holds_beside(held.captured, request, inputs):
+                raise
             held = held or _Held(None, error)
             if not seen.is_freer_strictly:
                 break
             continue
         if held is not None and not captured.is_freer_than(held.captured):
             break
-        if name == NON_STRICT and seen.made_plain and captured.narrowed(asked) and len(strategies) > 1:
+        is_bound = captured.narrowed(asked) or captured.holds_numbers()
+        if name == NON_STRICT and seen.made_plain and is_bound and len(strategies) > 1:
             held = _Held(captured)
             continue
         if name in ASSUMING:
@@ -149,6 +152,16 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
     if held is not None:
         return held.result()
     raise not_captured(attempts) from attempts[0].exception
+
+
+def _holds_beside(captured: Captured | None, request: Request, inputs: Inputs) -> bool:
+    """Whether a program with constants for what Python's `int()` made of sizes is right where a second one was not.
+
+    The second program keeps the decisions that the first one took with these constants, of which no guard tells.
+    """
+    if captured is None or captured.symbols is None or not captured.holds_numbers():
+        return True
+    return Trials(captured.traced, captured.symbols, request.module, *inputs).holds_at(request.not_held)
 
 
 def _by(

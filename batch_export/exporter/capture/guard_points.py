@@ -1,16 +1,19 @@
 """Sizes at which a guard is false.
 
 Arrives: a condition in torch's symbols, and what they are in terms of axes. Leaves: sizes by axis at which it is false,
-found by evaluating it: at every size up to 300 and some large ones for one axis, on a grid for two and three, at random
-picks for more. Nothing is run.
+found by evaluating it: at every size up to 300, some large ones and those that the condition names for one axis, on a
+grid for two and three, at random picks for more. Nothing is run.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import sympy
 
 from batch_export.exporter.capture.guard_symbols import FUNCTIONS, Symbols, python_code, symbol_names
 
@@ -20,6 +23,17 @@ _FINE = (*range(301), 512, 1000, 1024, 4096, 65537)
 _COARSE = (*range(20), 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 299, 300, 1024, 65537)
 _FEW = (*range(10), 12, 16, 17, 31, 32, 33, 64, 128, 300)
 _RANDOM_PICKS = 3000
+_LARGEST_NAMED = 65538
+"""The largest size that is tried because a condition names it: torch writes limits of its own into conditions."""
+_NUMBERS = 8
+"""How many of a condition's numbers are looked at, and how many divisors a number may have."""
+_PAIRED = 32
+"""How many of the sizes that a condition names are tried where it has two axes."""
+_FAR = (2, 5)
+_FURTHER = (2, 5, 20, 100)
+"""How many times as long as the example's axes those are that stand for larger sizes."""
+_CONVERSIONS = frozenset({"TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt", "RoundDecimal"})
+"""What torch calls the steps from a number that was computed from sizes to an integer."""
 _LOOKED_AT = 400
 """Sizes at which other conditions are evaluated too."""
 
@@ -43,7 +57,7 @@ def against(expression: object, symbols: Symbols, example: Mapping[str, int]) ->
     found: list[Point] = []
     functions = dict(FUNCTIONS)
     near = [example.get(variable) for variable in variables]
-    for values in _candidates([symbols.bounds(variable) for variable in variables], near):
+    for values in _candidates([symbols.bounds(variable) for variable in variables], near, named(expression)):
         point = dict(zip(variables, values, strict=True))
         try:
             sizes = {name: symbols.value(name, point) for name in names}
@@ -57,8 +71,26 @@ def against(expression: object, symbols: Symbols, example: Mapping[str, int]) ->
     return found
 
 
-def _candidates(bounds: Sequence[tuple[int, int | None]], near: Sequence[int | None]) -> Iterator[tuple[int, ...]]:
-    choices = _FINE if len(bounds) == 1 else _COARSE if len(bounds) == 2 else _FEW
+def named(expression: object) -> list[int]:
+    """Sizes that the numbers in a condition speak of: themselves, their sums, quotients, roots and divisors."""
+    if not isinstance(expression, sympy.Basic):
+        return []
+    numbers = sorted({abs(int(one)) for one in expression.atoms(sympy.Integer)} - {0, 1})[-_NUMBERS:]
+    found = set(numbers)
+    for one, other in itertools.permutations(numbers, 2):
+        found |= {one + other, abs(one - other), one // other}
+    for one in numbers:
+        divisors = sympy.divisors(one) if one <= _LARGEST_NAMED else []
+        found |= {math.isqrt(one), *(divisors if len(divisors) <= _NUMBERS else ())}
+    return sorted(
+        size + step for size in found for step in (-1, 0, 1) if max(_FINE[:301]) < size + step <= _LARGEST_NAMED
+    )
+
+
+def _candidates(
+    bounds: Sequence[tuple[int, int | None]], near: Sequence[int | None], further: Sequence[int] = ()
+) -> Iterator[tuple[int, ...]]:
+    choices = (*_FINE, *further) if len(bounds) == 1 else (*_COARSE, *further[:_PAIRED]) if len(bounds) == 2 else _FEW
     sizes = [_within(choices, low, high, at) for (low, high), at in zip(bounds, near, strict=True)]
     if len(bounds) <= 3:
         yield from itertools.product(*sizes)
@@ -129,11 +161,28 @@ def is_one_sided(points: Sequence[Point], expression: object, symbols: Symbols) 
     return sum(one != other for one, other in itertools.pairwise(truth)) == 1
 
 
-def choose(points: Sequence[Point], example: Mapping[str, int], count: int) -> list[Point]:
+def fixes_number(expression: object) -> bool:
+    """Whether a condition says what integer came of a conversion: the capture has it as a constant from there on."""
+    if not isinstance(expression, sympy.Eq) or not any(side.is_number for side in expression.args):
+        return False
+    return any(type(part).__name__ in _CONVERSIONS for part in sympy.preorder_traversal(expression))
+
+
+def far_of(expression: object) -> Sequence[int]:
+    """How many times as long as in the example axes have to be before a guard shows what it takes away.
+
+    A number that was converted from sizes (`int(x.shape[1] * 1.3)`) is a constant of the capture, whatever the model
+    does with it: it may be a limit that much larger sizes reach first.
+    """
+    return _FURTHER if fixes_number(expression) else _FAR
+
+
+def choose(points: Sequence[Point], example: Mapping[str, int], count: int, far: Sequence[int] = _FAR) -> list[Point]:
     """A few of many sizes: the smallest, the nearest to the example on either side, and some spread over the rest.
 
-    Sizes at which few axes differ from the example come first: what differs there is the guard's doing. Those with an
-    axis of no elements come last, and one of them at most.
+    Two of them are far above the example: a number that a capture took for a constant often shows there only
+    (`x[:, :int(x.shape[1] * 1.3)]` is the whole of a shorter x). Sizes at which few axes differ from the example come
+    first: what differs there is the guard's doing. Those with an axis of no elements come last, one of them at most.
     """
 
     def strangeness(point: Point) -> tuple[int, int]:
@@ -146,11 +195,21 @@ def choose(points: Sequence[Point], example: Mapping[str, int], count: int) -> l
     above = [one for one in full if one not in below]
     fewest = min((strangeness(one)[0] for one in full), default=0)
     smallest = sorted((one for one in full if strangeness(one)[0] == fewest), key=lambda one: sum(one.values()))
-    wanted = [*smallest[:1], *below[:1], *above[:1], *smallest[1:2], *above[1:2], *below[1:2]]
+    wanted = [*smallest[:1], *below[:1], *above[:1]]
+    wanted += [one for times in far for one in _far(above, example, times)]
+    wanted += [*smallest[1:2], *above[1:2], *below[1:2]]
     step = max(1, len(full) // count)
     wanted += full[::step]
     chosen: list[Point] = []
     for point in wanted:
         if point not in chosen:
             chosen.append(point)
-    return [*chosen[:count], *empty[:1]]
+    return [*chosen[: count + len(far) - len(_FAR)], *empty[:1]]
+
+
+def _far(points: Sequence[Point], example: Mapping[str, int], times: int) -> list[Point]:
+    """The first of some sizes that has an axis some times as long as the example's."""
+    found = (
+        one for one in points if any(size >= times * max(2, example.get(axis, size)) for axis, size in one.items())
+    )
+    return list(itertools.islice(found, 1))

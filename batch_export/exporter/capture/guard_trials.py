@@ -29,7 +29,7 @@ from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import other_shape
 from batch_export.exporter.capture.trial import Outcome, Trial, accepts, is_fake, refusal, tried
 
-_TRIED = 6
+_TRIED = 8
 """Sizes at which one guard is tried."""
 _RUNS = 32
 """Sizes at which model and program are run at all; a guard that would need more counts as one that restricts."""
@@ -134,14 +134,19 @@ class Trials:
             self._program = without_assertions(self._exported.module(check_guards=False))
         return tried(self._program, self._module, args, kwargs)
 
-    def at_some(self, points: Sequence[Point]) -> list[tuple[Point, Trial]]:
+    def at_some(self, points: Sequence[Point], expression: object = None) -> list[tuple[Point, Trial]]:
         """Trials at a few of many sizes, and at those among them that were run before.
+
+        Args:
+            points: the sizes.
+            expression: the guard that is false there, if there is one.
 
         Where the program fails at large sizes already, larger ones are left alone: they would say no more, and what a
         model computes may grow with the square of a size.
         """
         known = [point for point in points if self._key(point) in self._known]
-        chosen = [*guard_points.choose(points, self.resizing.example, _TRIED), *known]
+        far = guard_points.far_of(expression)
+        chosen = [*guard_points.choose(points, self.resizing.example, _TRIED, far), *known]
         found: list[tuple[Point, Trial]] = []
         failing = math.inf
         for point in chosen:
@@ -155,6 +160,13 @@ class Trials:
             if trial is not None and trial.outcome is Outcome.FAILS:
                 failing = min(failing, elements)
         return list({self._key(point): (point, trial) for point, trial in found}.values())
+
+    def holds_at(self, sizes: Sequence[Mapping[str, int]]) -> bool:
+        """Whether the program does what the model does at some sizes such as `not_held` gives."""
+        names = {self._symbols.text(name): name for name in self.resizing.example}
+        points = [{names[text]: size for text, size in one.items() if text in names} for one in sizes]
+        trials = [self.at(point) for point in points[:_TRIED]]
+        return not any(trial is not None and trial.outcome in (Outcome.DIFFERS, Outcome.FAILS) for trial in trials)
 
     def not_held(self) -> list[dict[str, int]]:
         """The sizes of the axes at which the program does not do what the model does.
@@ -269,7 +281,7 @@ def _judged(
     points = guard_points.against(guard.expression, symbols, trials.resizing.example)
     if points is None:
         return guard
-    made = trials.at_some(points)
+    made = trials.at_some(points, guard.expression)
     if all(trial.outcome is Outcome.REFUSED for _, trial in made):  # perhaps for another reason: not a multiple, say
         likely = guard_points.likely(points, others, symbols, trials.resizing.example)
         made += trials.at_some(likely)

@@ -75,6 +75,11 @@ class Guard:
         """Whether it says that something of the sizes is a number."""
         return isinstance(self.expression, sympy.Eq) and any(side.is_number for side in self.expression.args)
 
+    @property
+    def fixes_number(self) -> bool:
+        """Whether it says what came of a conversion to an integer, which the program has as a constant."""
+        return guard_points.fixes_number(self.expression)
+
 
 # Collecting -----------------------------------------------------------------------------------------------------------
 

@@ -93,6 +93,27 @@ class Sizes:
         ranges = {symbol: ValueRanges(self._lowest[symbol.name], int_oo) for symbol in symbols}
         return len(symbols) == len(expr.free_symbols) and bool(bound_sympy(expr, ranges).lower >= 1)
 
+    def declared(self, size: Symbolic) -> Number | None:
+        """What a number is wherever axes have the sizes that were declared: an integer, or the size of one axis.
+
+        `min(1, n)` is 1 of an axis declared from 1 on. None where that says nothing.
+        """
+        expr = expression(size)
+        symbols = expr.free_symbols
+        if isinstance(expr, sympy.Symbol) or not symbols or not all(self._lowest.get(one.name) for one in symbols):
+            return None
+        if not expr.has(torch_sympy.Min, torch_sympy.Max, sympy.Min, sympy.Max):
+            return None
+        above = {one: sympy.Dummy(one.name, integer=True, nonnegative=True) for one in symbols}
+        shifted = expr.xreplace({one: above[one] + self._lowest[one.name] for one in symbols})
+        plain = shifted.replace(torch_sympy.Min, sympy.Min).replace(torch_sympy.Max, sympy.Max)
+        found = sympy.expand(plain.xreplace({above[one]: one - self._lowest[one.name] for one in symbols}))
+        return self._emit(found) if found.is_Integer or found in symbols else None
+
+    def may_be_one(self, symbol: sympy.Symbol) -> bool:
+        """Whether an axis may have a size of 1, as far as it was declared."""
+        return self._lowest.get(symbol.name, 0) <= 1
+
     def learn(self, value: ir.Value, sizes: Sequence[int | torch.SymInt]) -> None:
         """Remembers in which axis of which value each plain symbol can be read."""
         for axis, size in enumerate(sizes):

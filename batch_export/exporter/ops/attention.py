@@ -44,11 +44,42 @@ def _scaled(query: ir.Value, key: ir.Value, root: float) -> tuple[RecordedValue,
     return op.Mul(query, factor), op.Mul(key, factor)
 
 
-def _reached(mask: ir.Value, nothing: float) -> RecordedValue:
-    """Which rows of a mask let anything through, over an axis of 1: the mask is often smaller than the scores."""
-    if mask.shape == ():
-        return op.Greater(mask, op.CastLike(nothing, mask))
-    return op.Greater(op.ReduceMax(mask, [-1], keepdims=1), op.CastLike(nothing, mask))
+def _bool_mask(mask: ir.Value, query: ir.Value) -> tuple[RecordedValue, RecordedValue]:
+    """What a mask of truth values adds to scores, and the factor of 1 or 0 that a row of weights gets for it.
+
+    A row that lets nothing through adds nothing, so that its weights are finite before the factor of 0.
+    """
+    let_through = op.Cast(mask, to=ir.DataType.FLOAT)
+    kept = let_through if mask.shape == () else op.ReduceMax(let_through, [-1], keepdims=1)
+    nothing, everything = op.CastLike(0.0, query), op.CastLike(float("-inf"), query)
+    return op.Where(op.Equal(let_through, kept), nothing, everything), _like(kept, query)
+
+
+def _float_mask(mask: ir.Value, query: ir.Value) -> tuple[RecordedValue, RecordedValue]:
+    """The same of a mask of numbers, in which -inf excludes and NaN does not."""
+    excluded = op.Cast(op.Equal(mask, op.CastLike(float("-inf"), mask)), to=ir.DataType.FLOAT)
+    row = excluded if mask.shape == () else op.ReduceMin(excluded, [-1], keepdims=1)
+    added = op.Where(op.Cast(row, to=ir.DataType.BOOL), op.CastLike(0.0, mask), mask)
+    added.shape = mask.shape
+    return added, _like(op.Sub(op.Constant(value_float=1.0), row), query)
+
+
+def _like(factor: RecordedValue, query: ir.Value) -> RecordedValue:
+    return factor if query.dtype == ir.DataType.FLOAT else op.CastLike(factor, query)
+
+
+def _alike(*tensors: ir.Value) -> bool:
+    """Whether all have the same leading axes: all but the last two."""
+    leading = [list(tensor.shape[:-2]) for tensor in tensors if tensor.shape is not None]
+    return len(leading) == len(tensors) and all(one == leading[0] for one in leading)
+
+
+def _repeats(mask: ir.Value, query: ir.Value) -> bool:
+    """Whether a mask is at most repeated over the leading axes of queries, and does not repeat these."""
+    if mask.shape is None or query.shape is None or len(mask.shape) > len(query.shape):
+        return False
+    leading = list(mask.shape[:-2])
+    return all(size in (1, whole) for size, whole in zip(reversed(leading), reversed(query.shape[:-2]), strict=False))
 
 
 @lowering("aten::scaled_dot_product_attention")
@@ -64,8 +95,9 @@ def scaled_dot_product_attention(
 ) -> RecordedValue:
     """softmax(Q @ K^T * scale + mask) @ V over `[..., length, size]`.
 
-    A row that a mask excludes entirely gives zeros, as torch does, and NaN elsewhere stays NaN. A dropout above zero
-    drops weights at random in every run, as it does in torch even outside training.
+    A row that a mask excludes entirely has weights of 0, as torch's: it gives zeros, but for values that are NaN or
+    infinite. NaN in queries, keys or the mask stays NaN. A dropout above zero drops weights at random in every run, as
+    it does in torch even outside training.
     """
     assert query.shape is not None
     assert key.shape is not None
@@ -88,8 +120,7 @@ def scaled_dot_product_attention(
         root = op.Sqrt(op.Div(op.CastLike(1.0, query), op.Sqrt(length)))
         scaled_query, scaled_key = op.Mul(query, root), op.Mul(key, root)
     scores = op.MatMul(scaled_query, _swap_last(scaled_key, key_rank))
-    reached = None
-    excluded = op.CastLike(0.0, query)
+    kept = None
     if is_causal:
         rows = op.Gather(op.Shape(query), -2, axis=0)
         columns = op.Gather(op.Shape(key), -2, axis=0)
@@ -97,25 +128,25 @@ def scaled_dot_product_attention(
         column = op.Unsqueeze(op.Range(0, columns, 1), [0])
         # CastLike of -inf keeps the dtype of the scores, half precision included.
         scores = op.Where(op.Greater(column, row), op.CastLike(float("-inf"), query), scores)
-    elif attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
-        reached = _reached(op.Cast(attn_mask, to=ir.DataType.INT32), 0)
-        # Added, as torch does: the terms are computed once for all that share a mask.
-        nothing, everything = op.CastLike(0.0, query), op.CastLike(float("-inf"), query)
-        scores = op.Add(scores, op.Where(attn_mask, nothing, everything))
     elif attn_mask is not None:
-        reached = _reached(attn_mask, float("-inf"))
-        scores = op.Add(scores, attn_mask)
-        # Scores of NaN are no excluded ones: their sum is NaN, and that of an excluded row -inf.
-        total = op.ReduceSum(scores, [-1], keepdims=1)
-        excluded = op.Where(op.IsNaN(total), total, excluded)
+        # Added, as torch does: the terms are computed once for all that share a mask.
+        of_mask = _bool_mask if attn_mask.dtype == ir.DataType.BOOL else _float_mask
+        added, kept = of_mask(attn_mask, query)
+        scores = op.Add(scores, added)
     weights = op.Softmax(scores, axis=-1)
+    alike = _alike(query, key, value) and (attn_mask is None or _repeats(attn_mask, query))
+    if kept is not None:
+        if alike and key.shape is not None:
+            weights.shape = ir.Shape([*query.shape[:-1], key.shape[-2]])
+        multiplied = op.Mul(weights, kept)
+        multiplied.shape = weights.shape
+        weights = multiplied
     if dropout_p:
         weights = dropped(weights, dropout_p)
     result = op.MatMul(weights, value)
-    shapes = [one.shape for one in (query, key, value) if one.shape is not None]
-    if len(shapes) == 3 and list(shapes[0][:-2]) == list(shapes[1][:-2]) == list(shapes[2][:-2]):
-        result.shape = ir.Shape([*shapes[0][:-1], shapes[2][-1]])
-    return result if reached is None else op.Where(reached, result, excluded)
+    if alike and value.shape is not None:
+        result.shape = ir.Shape([*query.shape[:-1], value.shape[-1]])
+    return result
 
 
 @lowering("aten::_scaled_dot_product_flash_attention_for_cpu")

@@ -285,28 +285,46 @@ class _Folding:
 
 
 def _decide(model: ir.Model) -> int:
-    """A Where whose condition is the same everywhere is the branch that it takes; returns how many went."""
+    """A Where whose condition is the same everywhere is the branch that it takes, a Mul by ones what it multiplies.
+
+    Returns how many went.
+    """
     gone = 0
     for graph in graphs_of(model.graph):
         for node in list(graph):
-            if node.op_type != "Where" or node.domain or node.outputs[0].is_graph_output():
+            if node.domain or node.outputs[0].is_graph_output():
                 continue
-            condition = node.inputs[0]
-            if condition is None or not condition.is_initializer() or condition.is_graph_input():
+            remains = _branch(node) if node.op_type == "Where" else _multiplied(node) if node.op_type == "Mul" else None
+            if remains is None or not same_sizes(remains.shape, node.outputs[0].shape):
                 continue
-            content = weight_values.as_tensor(condition.const_value)
-            if content is None or isinstance(content, FakeTensor) or not content.numel():
-                continue
-            takes_first = bool(content.all())
-            if not takes_first and bool(content.any()):
-                continue
-            branch = node.inputs[1 if takes_first else 2]
-            if branch is None or not same_sizes(branch.shape, node.outputs[0].shape):
-                continue
-            ir.convenience.replace_all_uses_with(node.outputs[0], branch)
+            ir.convenience.replace_all_uses_with(node.outputs[0], remains)
             graph.remove(node, safe=True)
             gone += 1
     return gone
+
+
+def _branch(node: ir.Node) -> ir.Value | None:
+    condition = _content(node.inputs[0])
+    if condition is None:
+        return None
+    takes_first = bool(condition.all())
+    return None if not takes_first and bool(condition.any()) else node.inputs[1 if takes_first else 2]
+
+
+def _multiplied(node: ir.Node) -> ir.Value | None:
+    for factor, other in (node.inputs, reversed(node.inputs)):
+        content = _content(factor)
+        if content is not None and bool((content == 1).all()):
+            return other
+    return None
+
+
+def _content(value: ir.Value | None) -> torch.Tensor | None:
+    """What an initializer holds, None where it is none, or has no content or no element."""
+    if value is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    content = weight_values.as_tensor(value.const_value)
+    return None if content is None or isinstance(content, FakeTensor) or not content.numel() else content
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:

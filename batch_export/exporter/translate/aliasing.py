@@ -6,11 +6,14 @@ operator with which a parent takes up the new content of its view. No tensor is 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch._prims_common import is_contiguous_or_false
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -30,9 +33,18 @@ _MAYBE_VIEWS = frozenset(
         aten.type_as.default,
     }
 )
+_DROPOUTS = frozenset(
+    {
+        aten.dropout.default,
+        aten.feature_dropout.default,
+        aten.alpha_dropout.default,
+        aten.feature_alpha_dropout.default,
+    }
+)
 _TRANSPARENT = frozenset(
     {aten.alias.default, aten.detach.default, aten.detach_.default, aten.lift_fresh.default, aten.view_as.default}
     | _MAYBE_VIEWS - {aten.reshape.default, aten.flatten.using_ints}
+    | _DROPOUTS
 )
 _RESHAPES = frozenset(
     {
@@ -89,9 +101,11 @@ def _declared_parent(node: torch.fx.Node) -> torch.fx.Node | None:
         return _declared_parent(source) if isinstance(source.meta.get("val"), (list, tuple)) else None
     if not isinstance(target, torch._ops.OpOverload):
         return None
+    if target in _DROPOUTS:
+        return source if drops_nothing(node) else None
     if target in _MAYBE_VIEWS:
         before, after = _tensor(source), _tensor(node)
-        if before is None or after is None or before.dtype != after.dtype:
+        if before is None or after is None or before.dtype != after.dtype or not _keeps_memory(node, before):
             return None
         return source if is_contiguous_or_false(before) else None
     arguments = target._schema.arguments
@@ -105,6 +119,96 @@ def _declared_parent(node: torch.fx.Node) -> torch.fx.Node | None:
     return source
 
 
+def _keeps_memory(node: torch.fx.Node, before: torch.Tensor) -> bool:
+    """Whether what an operator was asked for lets it give back a dense tensor itself: no copy, and no other order."""
+    layout = _argument(node, "memory_format")
+    if layout in (torch.channels_last, torch.channels_last_3d) and not before.is_contiguous(memory_format=layout):
+        return False
+    return not _argument(node, "copy")
+
+
+def _argument(node: torch.fx.Node, name: str) -> Any:
+    """What an operator of torch was given for a parameter, its default where it was given nothing."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    for place, parameter in enumerate(node.target._schema.arguments):
+        if parameter.name == name:
+            given = node.args[place] if place < len(node.args) else node.kwargs.get(name)
+            return parameter.default_value if given is None and parameter.has_default_value() else given
+    return None
+
+
+def drops_nothing(node: torch.fx.Node) -> bool:
+    """Whether a node is a dropout that gives its input back, the tensor itself: in eval mode, or with a share of 0."""
+    return node.target in _DROPOUTS and (_argument(node, "p") == 0 or not _argument(node, "train"))
+
+
+@contextlib.contextmanager
+def dropouts_as_views(program: torch.export.ExportedProgram) -> Iterator[None]:
+    """Within, such dropouts are views: torch's decomposition of them makes copies, to which it writes."""
+    changed: list[tuple[torch.fx.Node, Any, Any, Any]] = []
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if drops_nothing(node):
+                changed.append((node, node.target, node.args, node.kwargs))
+                node.target, node.args, node.kwargs = aten.alias.default, node.args[:1], {}
+    try:
+        yield
+    finally:
+        for node, target, args, kwargs in changed:
+            node.target, node.args, node.kwargs = target, args, kwargs
+
+
+def may_share(node: torch.fx.Node, may_be_one: Callable[[sympy.Symbol], bool]) -> torch.fx.Node | None:
+    """The tensor whose memory a node's has where some free axis has a size of 1, and only there.
+
+    `x.t().contiguous()` is a copy, but of one row it is the row itself.
+
+    Args:
+        node: what may be a copy.
+        may_be_one: whether the axis of a symbol may have that size.
+    """
+    if node.target not in _MAYBE_VIEWS or not node.args or not isinstance(node.args[0], torch.fx.Node):
+        return None
+    source = node.args[0]
+    before, after = _tensor(source), _tensor(node)
+    if before is None or after is None or before.dtype != after.dtype or view_parent(node) is not None:
+        return None
+    return source if _keeps_memory(node, before) and _is_dense_at_one(before, may_be_one) else None
+
+
+def _is_dense_at_one(tensor: torch.Tensor, may_be_one: Callable[[sympy.Symbol], bool]) -> bool:
+    """Whether the elements lie in their own order when free axes that may have a size of 1 have it."""
+    sizes, strides = _expressions(tensor.shape), _expressions(tensor.stride())
+    symbols = sorted({symbol for size in sizes for symbol in getattr(size, "free_symbols", ())}, key=str)
+    small = [symbol for symbol in symbols if may_be_one(symbol)][:_SMALL]
+    return any(
+        _is_dense([_at(size, ones) for size in sizes], [_at(stride, ones) for stride in strides])
+        for count in (1, 2)
+        for ones in (dict.fromkeys(chosen, 1) for chosen in itertools.combinations(small, count))
+    )
+
+
+def _expressions(numbers: Sequence[object]) -> list[Any]:
+    return [one.node.expr if isinstance(one, torch.SymInt) else one for one in numbers]
+
+
+def _is_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    expected: Any = 1
+    for size, stride in reversed(list(zip(sizes, strides, strict=True))):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected = expected * size
+    return True
+
+
+def _at(size: Any, values: dict[Any, int]) -> Any:
+    return size.xreplace(values) if hasattr(size, "xreplace") else size
+
+
+_SMALL = 4
+"""How many free axes are looked at with a size of 1."""
 _REPEATING = frozenset({"expand", "expand_as", "broadcast_to", "unfold", "as_strided"})
 """Views in which several elements may be one element of what they are a view of."""
 

@@ -26,6 +26,7 @@ from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate import decompose
+from batch_export.exporter.translate.aliasing import dropouts_as_views
 from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
 from batch_export.exporter.translate.free_sizes import numbers_of_sizes, sizes_put_back, sizes_stay_free
 from batch_export.exporter.translate.registry import OnnxRegistry
@@ -155,7 +156,7 @@ def decomposed(
     """
     free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}  # not after:
     with sizes_put_back(environment_of(program)):  # torch may fix symbols that both programs share
-        with recurrent_shapes(), quiet(), size_oblivious(), numbers_of_sizes() as numbers:
+        with recurrent_shapes(), quiet(), size_oblivious(), dropouts_as_views(program), numbers_of_sizes() as numbers:
             made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
         for node in made.graph.nodes:
             for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():

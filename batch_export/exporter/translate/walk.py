@@ -171,8 +171,11 @@ class Translator(OperatorTranslator):
         written = decompose.mutated_arguments(target)
         if written and not qualified.startswith("aten::detach"):
             return self.writes.translate(node, env, written)
-        if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)) and expression(fake).is_number:
-            return self.plain(fake)
+        if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            if expression(fake).is_number:
+                return self.plain(fake)
+            if (declared := self.sizes.declared(fake)) is not None:
+                return declared
         if self.writes.moves_statistics(node, qualified):
             return self.writes.translate_training_norm(node, env, qualified)
         self.writes.notice(node)

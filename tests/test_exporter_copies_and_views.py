@@ -1,0 +1,123 @@
+"""What is the tensor itself and what is a copy of it, as in eager: a write to one shows in the other, or does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from batch_export.errors import TranslationError
+from batch_export.exporter import export
+
+LAST = torch.channels_last
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def _written(
+    copy: Callable[[torch.Tensor], torch.Tensor],
+) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    def forward(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 1
+        h = copy(y)
+        h.relu_()
+        return y, h + y
+
+    return forward
+
+
+def _source_written(copy: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], tuple[torch.Tensor]]:
+    def forward(x: torch.Tensor) -> tuple[torch.Tensor]:
+        y = x * 1
+        h = copy(y[:, 1:])
+        y.mul_(2)
+        return (h + y[:, 1:],)
+
+    return forward
+
+
+COPIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda y: y.contiguous(),
+    "in another order": lambda y: y.contiguous(memory_format=LAST),
+    "to another order": lambda y: y.to(memory_format=LAST),
+    "to, as a copy": lambda y: y.to(torch.float32, copy=True),
+    "to": lambda y: y.to(torch.float32),
+    "of a transposed one": lambda y: y.transpose(1, 2).contiguous().transpose(1, 2),
+    "dropout in eval mode": lambda y: functional.dropout(y, 0.5, training=False),
+    "dropout of nothing": lambda y: functional.dropout(y, 0.0, training=True),
+    "dropout of channels": lambda y: functional.dropout2d(y, 0.5, training=False),
+    "alpha dropout": lambda y: functional.alpha_dropout(y, 0.5, training=False),
+    "reshape": lambda y: y.reshape(y.shape),
+    "flatten": lambda y: y.flatten(2).unflatten(2, (4, 4)),
+}
+
+
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("way", [_written, _source_written])
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_write_shows_where_eager_shows_it(copy: str, way: Callable[..., Callable[..., object]], free: bool) -> None:
+    module = Calls(way(COPIES[copy]))
+    shapes = ({0: torch.export.Dim("n", min=2)},) if free else None
+    program = export(module, (torch.randn(2, 3, 4, 4),), dynamic_shapes=None if shapes is None else (shapes,))
+    for size in (2, 5) if free else (2,):
+        x = torch.randn(size, 3, 4, 4)
+        torch.testing.assert_close(list(program(x)), list(module(x)))
+
+
+def test_a_dropout_is_the_tensor_itself_where_torch_makes_the_program_functional() -> None:
+    def forward(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        y = x * 1
+        h = functional.dropout(y, 0.5, training=False)
+        torch.sin(h, out=h)
+        h.index_add_(0, index, x[:1])
+        return y + h
+
+    module, x = Calls(forward), torch.randn(3, 4)
+    program = export(module, (x, torch.tensor([1])))
+    torch.testing.assert_close(program(x, torch.tensor([1]))[0], module(x, torch.tensor([1])))
+
+
+SHARED_AT_ONE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda y: y.t().contiguous(),
+    "of a column": lambda y: y[:, 0].contiguous(),
+    "reshape": lambda y: y.t().reshape(-1),
+    "flatten": lambda y: y.t().flatten(),
+}
+
+
+@pytest.mark.parametrize("copy", SHARED_AT_ONE)
+def test_a_copy_that_is_a_view_of_one_row_is_refused_where_it_matters(copy: str) -> None:
+    def forward(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 1
+        h = SHARED_AT_ONE[copy](y)
+        y.relu_()
+        return y, h
+
+    x = torch.randn(4, 6)
+    with pytest.raises(TranslationError, match=r"size of 1.*test_exporter_copies_and_views.*clone\(\)"):
+        export(Calls(forward), (x,), dynamic_shapes=(({0: "n"},),))
+    for shapes in (None, ({0: torch.export.Dim("n", min=2)},)):
+        program = export(Calls(forward), (x,), dynamic_shapes=None if shapes is None else (shapes,))
+        torch.testing.assert_close(list(program(x)), list(forward(x)))
+
+
+def test_a_copy_that_is_a_view_of_one_row_is_taken_where_nothing_reads_the_other() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        h = (x * 1).t().contiguous()
+        h.relu_()
+        return h
+
+    program = export(Calls(forward), (torch.randn(4, 6),), dynamic_shapes=(({0: "n"},),))
+    for size in (1, 3):
+        x = torch.randn(size, 6)
+        torch.testing.assert_close(program(x)[0], forward(x))
