@@ -27,11 +27,19 @@ class Interpolation(torch.nn.Module):
         return torch.nn.functional.interpolate(x, **self.options)
 
 
-def compare(options: dict[str, Any], *, free: bool, sizes: tuple[tuple[int, ...], ...] = ((9, 11), (10, 7))) -> None:
+def compare(
+    options: dict[str, Any],
+    *,
+    free: bool,
+    sizes: tuple[tuple[int, ...], ...] = ((9, 11), (10, 7)),
+    tolerance: float = 2e-5,
+) -> None:
     torch.manual_seed(0)
     first, *more = (torch.randn(2, 2, *size) for size in (sizes if free else sizes[:1]))
     shapes = ({place + 2: Dim(f"d{place}", min=2, max=512) for place in range(len(sizes[0]))},) if free else None
-    export_and_compare(Interpolation(**options), (first,), *((x,) for x in more), tolerance=2e-5, dynamic_shapes=shapes)
+    export_and_compare(
+        Interpolation(**options), (first,), *((x,) for x in more), tolerance=tolerance, dynamic_shapes=shapes
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -57,7 +65,8 @@ def test_plain_modes_with_free_axes(mode: str, way: str) -> None:
 @pytest.mark.parametrize("scale", [0.7, 1.3, 0.6, 1 / 3, 1.1])
 def test_scales_that_float32_does_not_have_give_as_many_elements_as_in_torch(mode: str, scale: float) -> None:
     sizes = ((12, 9), (90, 7), (14, 130), (3, 3))
-    compare({"scale_factor": (scale, 1.0), "mode": mode}, free=True, sizes=sizes)
+    # A place near 100 has three decimals less in float32 than one near 0.
+    compare({"scale_factor": (scale, 1.0), "mode": mode}, free=True, sizes=sizes, tolerance=5e-4)
 
 
 def test_nearest_elements_by_the_size_of_another_image() -> None:

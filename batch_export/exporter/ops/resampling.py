@@ -219,7 +219,7 @@ def cubic(
     output_size: Sequence[Size] | None,
     align_corners: bool,
     scale_factors: Sequence[float] | None = None,
-) -> RecordedValue:
+) -> ir.Value:
     """Cubic interpolation of two axes; a scale moves the grid also where it leaves both lengths as they are.
 
     onnxruntime's Resize copies such an image, so that this is two matrix products there.
@@ -230,10 +230,13 @@ def cubic(
             input, None, None, op.Concat(op.Shape(input, end=2), *lengths, axis=0), mode="cubic", cubic_coeff_a=-0.75,
             coordinate_transformation_mode="align_corners" if align_corners else "half_pixel",
         )  # fmt: skip
-    if not all(may_keep(input, 2 + place, scale, 1) for place, scale in enumerate(scale_factors)):
+    moving = [place for place, scale in enumerate(scale_factors) if scale != 1.0]
+    if not moving or not all(may_keep(input, 2 + place, scale_factors[place], 1) for place in moving):
         return _by_scales(input, 2, scale_factors, "cubic", -0.75)
-    down, across = (
-        op.CastLike(_cubic_shares(axes.size(input, 2 + place), wanted, scale_factors[place]), input)
-        for place, wanted in enumerate(new_lengths(input, None, scale_factors))
-    )
-    return op.MatMul(op.MatMul(down, input), op.Transpose(across, perm=[1, 0]))
+    lengths = new_lengths(input, None, scale_factors)
+    shares = {
+        place: op.CastLike(_cubic_shares(axes.size(input, 2 + place), lengths[place], scale_factors[place]), input)
+        for place in moving
+    }
+    result = op.MatMul(shares[0], input) if 0 in shares else input
+    return op.MatMul(result, op.Transpose(shares[1], perm=[1, 0])) if 1 in shares else result
