@@ -14,6 +14,12 @@ import torch
 from batch_export.exporter import export
 
 
+@pytest.fixture(autouse=True)
+def _one_seed() -> None:
+    """The same numbers in every run of these tests, which are held against limits of chance."""
+    onnxruntime.set_seed(20)
+
+
 class Drawing(torch.nn.Module):
     def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
@@ -86,6 +92,26 @@ def test_numbers_of_the_right_kind_at_every_run(kind: str, opset: int) -> None:
         assert made.max() <= high
     count = min(first.size, second.size)
     assert not np.array_equal(first.ravel()[:count], second.ravel()[:count])
+
+
+@pytest.mark.parametrize(("low", "high"), [(2, 10), (0, 10), (-3, 997), (-(2**40), 2**41)])
+def test_the_largest_random_number_gives_no_integer_beyond_the_range(low: int, high: int) -> None:
+    program = export(Drawing(lambda x: torch.randint(low, high, x.shape) + x.long()), (torch.zeros(4),))
+    model = program.model_proto
+    drawn = [node for node in model.graph.node if node.op_type == "RandomUniformLike"]
+    assert len(drawn) == (1 if high - low <= 1000 else 2)
+    for node in drawn:
+        model.graph.node.remove(node)
+        name = node.output[0]
+        model.graph.input.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]))
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    numbers = np.array([0, 2.0**-24, 0.5, np.nextafter(np.float32(1), np.float32(0))], np.float32)
+    feed = {value.name: numbers for value in session.get_inputs()}
+    feed[session.get_inputs()[0].name] = np.zeros(4, np.float32)
+    (made,) = session.run(None, feed)
+    assert made[0] == low
+    assert made[2] == pytest.approx((low + high) // 2, abs=2**17 if high > 1000 else 0)
+    assert made[3] == high - 1
 
 
 class Pair(torch.nn.Module):
