@@ -148,3 +148,24 @@ def test_positions_are_held_by_one_node() -> None:
     kinds = [node.op_type for node in program.model.graph]
     assert "Clip" in kinds
     assert "Where" not in kinds
+
+
+EXTREMES: dict[str, Function] = {
+    "of an axis": lambda a: a.amax(1),
+    "of the last axis, which stays": lambda a: a.amin(-1, keepdim=True),
+    "of two axes": lambda a: a.amax((0, 2)),
+    "of all": lambda a: a.max(),
+    "of all, axes stay": lambda a: a.amin((), keepdim=True),
+    "beside its place": lambda a: a.max(1)[0],
+    "its place": lambda a: a.max(1)[1],
+    "beside its place, the axis stays": lambda a: a.min(2, keepdim=True)[0],
+    "its place, the axis stays": lambda a: a.min(2, keepdim=True)[1],
+    "the smaller of both": lambda a: torch.aminmax(a)[0],
+    "the larger of both": lambda a: torch.aminmax(a, dim=1)[1],
+}
+
+
+def test_extremes_of_int64_of_any_size() -> None:
+    torch.manual_seed(0)
+    numbers = torch.randint(-3, 3, (4, 5, 16)) * 2**32 + torch.randint(0, 2**32, (4, 5, 16))
+    check(EXTREMES, (numbers,))

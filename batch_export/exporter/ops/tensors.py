@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import onnx_ir as ir
 
@@ -59,27 +59,6 @@ def to_device(self: ir.Value, device: str = "", dtype: int = -1) -> RecordedValu
 def to_other(self: ir.Value, other: ir.Value) -> RecordedValue:
     """The dtype of another tensor."""
     return op.CastLike(self, other)
-
-
-@lowering("aten::amax")
-def amax(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> RecordedValue:
-    """The largest element along axes (all of them when none is named)."""
-    return _extreme(op.ReduceMax, self, dim, keepdim)
-
-
-@lowering("aten::amin")
-def amin(self: ir.Value, dim: Sequence[int] = (), keepdim: bool = False) -> RecordedValue:
-    """The smallest element along axes (all of them when none is named)."""
-    return _extreme(op.ReduceMin, self, dim, keepdim)
-
-
-def _extreme(reduce: Callable[..., RecordedValue], self: ir.Value, dim: Sequence[int], keepdim: bool) -> RecordedValue:
-    if self.shape is not None and len(self.shape) == 0:
-        return op.Identity(self)
-    is_bool = self.dtype == ir.DataType.BOOL
-    data = op.Cast(self, to=ir.DataType.UINT8) if is_bool else self
-    result = reduce(data, list(dim), keepdims=int(keepdim)) if len(dim) else reduce(data, keepdims=int(keepdim))
-    return op.Cast(result, to=ir.DataType.BOOL) if is_bool else result
 
 
 @lowering("aten::unbind.int")
