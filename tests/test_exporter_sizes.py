@@ -549,3 +549,22 @@ def test_what_the_model_compiles_is_tried_as_it_was_written() -> None:
     for shape in ((2, 6), (1, 3), (3, 9)):
         x = torch.randn(shape)
         assert torch.equal(torch.as_tensor(program(x)[0]), (x * 2)[:, :4])
+
+
+class CutTable(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Buffer(torch.arange(8.0)[None])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.table[: x.shape[0]].shape[0]
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_the_smaller_of_one_and_a_size_is_one_where_the_axis_is_declared_from_one_on(least: int) -> None:
+    rows = Dim("rows", min=least) if least else Dim("rows")
+    program = export(CutTable(), (torch.randn(4, 8),), dynamic_shapes=({0: rows},))
+    assert ("Min" in {node.op_type for node in program.model.graph}) is (least == 0)
+    for count in (1, 5) if least else (0, 1, 5):
+        x = torch.randn(count, 8)
+        assert torch.equal(program(x)[0], CutTable()(x))
