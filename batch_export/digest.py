@@ -35,7 +35,24 @@ def content_name(digest: Digest) -> str:
 
 def canonical_json(value: Any) -> bytes:
     """Encodes a plain value or a frozen dataclass as JSON whose bytes depend on the content only (keys sorted)."""
-    return msgspec.json.encode(value, order="deterministic")
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except UnicodeEncodeError:  # a name or a variable that is no text in UTF-8: a half of a pair for each odd byte
+        return msgspec.json.encode(_as_bytes(msgspec.to_builtins(value)), order="deterministic")
+
+
+def _as_bytes(value: Any) -> Any:
+    """Plain data with `{"bytes": ...}` in the place of texts that cannot be written as UTF-8."""
+    if isinstance(value, dict):
+        return [[_as_bytes(key), _as_bytes(one)] for key, one in sorted(value.items())]
+    if isinstance(value, list | tuple):
+        return [_as_bytes(one) for one in value]
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return {"bytes": value.encode(errors="surrogatepass")}
+    return value
 
 
 def digest_value(value: Any) -> Digest:

@@ -46,12 +46,18 @@ SOURCES = {
     "mine/child.py": "import os, subprocess, sys\nCODE = 'import libsub, libone'\ndef build():\n"
     "    env = {'PYTHONPATH': os.environ['PYTHONPATH']}\n"
     "    return subprocess.check_output([sys.executable, '-c', CODE], env=env)\n",
+    "mine/odd.py": "def build(): return open(b'w\\xff.bin').read()\n",
+    "mine/odd_asked.py": "import os\ndef build(): return os.path.exists(b'w\\xfe.bin')\n",
+    "mine/odd_listing.py": "import os\ndef build(): return len(os.listdir('odd'))\n",
+    "mine/odd_variable.py": "import os\ndef build(): return ascii(os.getenv('HERMETIC_ODD'))\n",
+    "mine/space.py": "from spaced.deep import part\ndef build(): return part.NUMBER\n",
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
 EVERY = {"every", "program", "by_c"}
 """Models that went through all variables, or may have."""
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
+DATA |= {"w\udcff.bin": "1", "odd/\udcff": "1", "spaced/deep/part.py": "NUMBER = 1\n"}
 PACKAGES = {
     "libfoo/__init__.py": "def make(): return 1\n",
     "libbar/__init__.py": "",
@@ -145,6 +151,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     path = os.pathsep.join([str(root), str(packages), os.path.dirname(__file__)])
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setenv(VARIABLE, "one secret")
+    monkeypatch.setenv("HERMETIC_ODD", "\udcff")
     assert made.ran() == set(models)
     yield made
     monkeypatch.undo()
@@ -228,6 +235,23 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         {"imports", *EVERY},
         "environment variable LIBBAR_MODE has another value",
         lambda p: p.monkeypatch.setenv("LIBBAR_MODE", "1"),
+    ),
+    "odd name": ({"odd"}, r"file bytes//w\xff.bin has changed", lambda p: p.write("w\udcff.bin", "2")),
+    "odd name asked": (
+        {"odd_asked"},
+        r"bytes//w\xfe.bin: absent -> file 4",
+        lambda p: p.write("w\udcfe.bin", "here"),
+    ),
+    "odd name listed": ({"odd_listing"}, "folder odd/ has changed", lambda p: p.write("odd/\udcfe", "")),
+    "odd variable": (
+        {"odd_variable", *EVERY},
+        "environment variable HERMETIC_ODD has another value",
+        lambda p: p.monkeypatch.setenv("HERMETIC_ODD", "\udcfe"),
+    ),
+    "namespace": (
+        {"space"},
+        "file spaced/deep/part.py has changed",
+        lambda p: p.write("spaced/deep/part.py", "NUMBER = 22\n"),
     ),
     "folder's name": ({"where", "here"}, "the current folder, whose name was asked for, is another one", _moved),
     "config": ({"config"}, "", _config),

@@ -30,6 +30,7 @@ from batch_export.report import run_folder as files
 from batch_export.report.progress import reporter_for
 from batch_export.report.rows import without_runs
 from batch_export.sources.closure import local_roots
+from batch_export.sources.name_texts import name_of
 from batch_export.sources.places import models_dir
 from batch_export.spec import RunSpec
 from batch_export.store import Store, open_store
@@ -150,7 +151,8 @@ def _dependencies(records: Sequence[Record], spec: RunSpec, store: Store, groups
     for record in records:
         for action in record.actions:
             entry = read_entry(store.entry_path(action.key))
-            for name, _ in entry.result.sources if entry is not None else ():
+            for text, _ in entry.result.sources if entry is not None else ():
+                name = name_of(text)
                 path = models_dir() / name.removeprefix(_ZOO) if name.startswith(_ZOO) else _first(roots, name)
                 found[path] = None
     for model in spec.matrix.models:

@@ -6,7 +6,7 @@ A cell arrives, plain data for the step's result leaves, with sentences for the 
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages
 from batch_export.sources import distributions
 from batch_export.sources.import_names import ImportNames
+from batch_export.sources.name_texts import text_of
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.store import imports_memo
 
@@ -78,7 +79,8 @@ class Evidence:
         packages = tuple(sorted({**dict(packages), **self._distributions.states()}.items()))
         if self._layer:
             packages = distributions.outside(packages, self._layer)
-        return Seen(sources, asked, packages, self._variables.variables(), tuple(self._warnings()))
+        variables = self._variables.variables()
+        return Seen(_as_texts(sources), _as_texts(asked), packages, _as_texts(variables), tuple(self._warnings()))
 
     def of_ours(self) -> Seen:
         """Returns nothing: the step ran no code of the model's, and what it opened and imported is not the model's."""
@@ -88,8 +90,8 @@ class Evidence:
 
     def _warnings(self) -> list[str]:
         told = [
-            f"{name} changed while a model read it, or after: what was made of it is not used again. Next step: run "
-            "again once it is at rest"
+            f"{text_of(name)} changed while a model read it, or after: what was made of it is not used again. "
+            "Next step: run again once it is at rest"
             for name in self._files.changed
         ]
         self._files.changed.clear()
@@ -100,3 +102,7 @@ class Evidence:
                 "model's arguments"
             )
         return told
+
+
+def _as_texts(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((text_of(name), what) for name, what in pairs)

@@ -24,6 +24,7 @@ import msgspec
 from batch_export.runner.calls import MACHINES, Call, Machine
 from batch_export.runner.opened import Notes, Opened, is_of_package, through_links_of_processes
 from batch_export.sources.asked import How
+from batch_export.sources.name_texts import name_of, text_of
 
 _SET_MODE_FILTER = 1
 _NEW_LISTENER = 1 << 3
@@ -135,7 +136,19 @@ def ask(channel: socket.socket) -> Testimony:
     if not handles:
         return Testimony({}, blind="the process that watches cannot be asked any more")
     with os.fdopen(handles[0], "rb") as stream:
-        return msgspec.msgpack.decode(stream.read(), type=Testimony)
+        return _renamed(msgspec.msgpack.decode(stream.read(), type=Testimony), name_of)
+
+
+def _renamed(told: Testimony, name: Callable[[str], str]) -> Testimony:
+    """The same with other names: between processes they are texts, see `name_texts.py`."""
+    return Testimony(
+        {name(path): note for path, note in told.files.items()},
+        [(name(path), how, state) for path, how, state in told.asked],
+        {name(path): counts for path, counts in told.listed.items()},
+        [*map(name, told.of_packages)],
+        told.interpreters,
+        told.blind,
+    )
 
 
 def forget_since(channel: socket.socket) -> None:
@@ -203,7 +216,7 @@ class Witness:
         told = Testimony(notes.files, asked, notes.listed, [*notes.of_packages], self._interpreters, self._blind)
         handle = os.memfd_create("opened")
         with os.fdopen(handle, "wb") as stream:
-            stream.write(msgspec.msgpack.encode(told))
+            stream.write(msgspec.msgpack.encode(_renamed(told, text_of)))
             stream.flush()
             stream.seek(0)
             socket.send_fds(self._channel, [_ASK], [handle])

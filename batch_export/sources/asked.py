@@ -9,6 +9,8 @@ import os
 import stat
 from typing import Literal
 
+from batch_export.sources.name_texts import name_of, text_of
+
 How = Literal["kind", "status", "link"]
 """access(2) learns what kind a path is, stat(2) its size too, lstat(2) and readlink(2) where a link leads."""
 
@@ -21,7 +23,7 @@ def state_of(path: str, how: How) -> str:
     """Returns what is at `path`. Times do not count, and a size only where it is a file's."""
     if how == "link":
         try:
-            return f"{_LINK} {os.readlink(path)}"
+            return f"{_LINK} {text_of(os.readlink(path))}"
         except (OSError, ValueError):
             pass  # no link
     try:
@@ -53,4 +55,4 @@ def leads_on(state: str) -> bool:
 
 def target_of(state: str) -> str:
     """Returns where a link leads, as it is written in the link."""
-    return state.removeprefix(f"{_LINK} ")
+    return name_of(state.removeprefix(f"{_LINK} "))

@@ -17,6 +17,7 @@ from batch_export.digest import Digest, digest_value
 from batch_export.sources import distributions
 from batch_export.sources.asked import ABSENT, state_now
 from batch_export.sources.file_digests import DERIVED_SUFFIXES, file_digest
+from batch_export.sources.name_texts import name_of
 from batch_export.sources.places import ZOO_PACKAGE, models_dir
 
 UNREADABLE = "unreadable"
@@ -54,11 +55,11 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
         store: the store that the result lies in.
     """
     for name, digest in result.sources:
-        now = current_digest(name, roots, store)
+        now = current_digest(name_of(name), roots, store)
         if now != digest:
             yield f"{'folder' if name.endswith(os.sep) else 'file'} {name} {_told(digest, now)}"
     for name, state in result.asked:
-        found = state_now(_place(name, roots), state)
+        found = state_now(_place(name_of(name), roots), state)
         if found != state:
             yield f"{name}: {state} -> {found}"
     if result.packages and not _all_as(result.packages, distributions.path_stamp()):
@@ -68,7 +69,7 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
                 told = "(any: all were listed)" if name == distributions.ALL else name
                 yield f"package {told.removeprefix(distributions.WITHOUT_METADATA)}: {state} -> {present}"
     for name, digest in result.variables:
-        if variable_digest(name, os.environ, os.curdir) != digest:
+        if variable_digest(name_of(name), os.environ, os.curdir) != digest:
             yield _VARIABLES.get(name, f"environment variable {name} has another value")
 
 
