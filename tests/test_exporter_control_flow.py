@@ -254,3 +254,21 @@ def test_cond_over_two_free_axes(example: tuple[int, int]) -> None:
             expected = first, *(model.spread(first) if is_first else model.spread_otherwise(first))
             for one, other in zip(program(x), expected, strict=True):
                 torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5, equal_nan=True)
+
+
+class HalfPrecision(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def step(count: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return count + 1, torch.cond(state.sum() > 0, lambda s: s * 0.5 - 1, lambda s: s + x, (state,))
+
+        count, state = torch.while_loop(lambda count, state: count < 4, step, (torch.tensor(0), x))
+        mapped = torch_map(lambda row: (row * 2, row.sum() > 0), x)
+        carry, rows = torch_scan(lambda carry, row: (carry + row, carry * row), torch.zeros_like(x[0]), x)
+        return count, state.float(), mapped[0].float(), mapped[1], carry.float(), rows.float()
+
+
+@pytest.mark.parametrize("opset", [13, 15, 16])
+def test_bodies_of_bfloat16_at_opsets_whose_nodes_carry_none(opset: int) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 4).to(torch.bfloat16)
+    export_and_compare(HalfPrecision(), (x,), (-x,), opset_version=opset)

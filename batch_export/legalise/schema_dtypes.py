@@ -1,8 +1,8 @@
 """Dtypes that an operator takes at the opset of the file, by ONNX's own schemas.
 
 A node at its final opset arrives. Half precision and small integers that the operator takes at later opsets only are
-computed in float32 or int32, between two casts; any other dtype is an error. Whatever made the node, no file leaves
-that the standard does not allow.
+computed in float32 or int32, between two casts (If, Loop and Scan hand them over in these); any other dtype is an
+error. Whatever made the node, no file leaves that the standard does not allow.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from batch_export.errors import NoFormError
+from batch_export.legalise import body_dtypes
 from batch_export.legalise.rules import Locate, nowhere
 
 _WIDER = {
@@ -50,7 +51,9 @@ def fit(node: ir.Node, opset_version: int, locate: Locate = nowhere) -> None:
         NoFormError: for any other dtype that the operator does not take or give.
     """
     inputs, outputs = _allowed(node.op_type, opset_version)
+    has_bodies = body_dtypes.has(node)
     wrong: dict[str, ir.DataType] = {}
+    carried: dict[ir.DataType, ir.DataType] = {}
     for index, value, formals, verb in (
         *((index, value, inputs, "takes") for index, value in enumerate(node.inputs)),
         *((index, value, outputs, "gives") for index, value in enumerate(node.outputs)),
@@ -61,12 +64,23 @@ def fit(node: ir.Node, opset_version: int, locate: Locate = nowhere) -> None:
         dtype = value.type.dtype
         if _named(dtype) in ("", *types):
             continue
-        wider = _WIDER.get(dtype)
+        wider = _WIDER.get(dtype) if _named(dtype) in _cast_types(opset_version) else None
+        if has_bodies and wider is not None and _named(wider) in types:
+            carried[dtype] = wider
+            continue
         if wider is None or _named(wider) not in types or (verb == "gives" and variable not in wrong):
             raise _no_form(node, opset_version, dtype, verb, locate(node))
         wrong[variable] = dtype
+    if carried:
+        body_dtypes.widen(node, carried)
     for variable, dtype in wrong.items():
         _cast_around(node, opset_version, variable, dtype)
+
+
+@functools.cache
+def _cast_types(opset_version: int) -> frozenset[str]:
+    """The types that a Cast takes: bfloat16 from opset 13 on."""
+    return _allowed("Cast", opset_version)[0][0][1]
 
 
 @functools.cache
