@@ -242,6 +242,40 @@ def test_equal_tables_are_one_in_a_file(second: torch.Tensor, gathers: int, tmp_
     assert_same(run(written(program, tmp_path), x), eager(other, (x,)))
 
 
+class BiasedAttention(nn.Module):
+    """A mask of `lowest` beside a table of relative positions."""
+
+    def __init__(self, lowest: float, table: float) -> None:
+        super().__init__()
+        self.lowest = lowest
+        self.table = nn.Parameter(torch.full((2, 6, 6), table))
+
+    def forward(self, x: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+        mask = self.table + torch.where(keep[:, None, None, :], 0.0, self.lowest)
+        return nn.functional.scaled_dot_product_attention(x, x, x, mask)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "table", "is_checked"),
+    [
+        (torch.finfo(torch.float32).min, 0.5, False),
+        (torch.finfo(torch.float32).min, -1e35, True),
+        (torch.finfo(torch.float32).min, float("nan"), True),
+        (float("-inf"), 0.5, True),
+    ],
+)
+def test_rows_are_looked_at_where_a_mask_can_exclude_all_of_one(
+    lowest: float, table: float, is_checked: bool, tmp_path: Path
+) -> None:
+    module = BiasedAttention(lowest, table)
+    x, keep = torch.randn(2, 2, 6, 4), torch.tensor([[True] * 6, [False] * 6])
+    program = export(module, (x, keep))
+    assert "ReduceMin" in operators(program.model_proto)
+    model = written(program, tmp_path)
+    assert ("ReduceMin" in operators(model)) is is_checked
+    assert_same(run(model, x, keep), eager(module, (x, keep)))
+
+
 def test_the_report_says_what_the_limit_kept_from_being_folded(tmp_path: Path) -> None:
     x, module = torch.randn(2, 300), Expanded()
     export(module, (x,), tmp_path / "model.onnx", report=True, artifacts_dir=tmp_path)

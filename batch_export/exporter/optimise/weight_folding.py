@@ -23,6 +23,7 @@ from batch_export.exporter.graph.weights import size
 from batch_export.exporter.optimise import (
     dead_code,
     equal_parts,
+    known_numbers,
     merged_norms,
     merged_scales,
     passes,
@@ -304,27 +305,16 @@ def _decide(model: ir.Model) -> int:
 
 
 def _branch(node: ir.Node) -> ir.Value | None:
-    condition = _content(node.inputs[0])
-    if condition is None:
-        return None
-    takes_first = bool(condition.all())
-    return None if not takes_first and bool(condition.any()) else node.inputs[1 if takes_first else 2]
+    condition = known_numbers.everywhere(node.inputs[0])
+    return None if condition is None else node.inputs[1 if bool(condition) else 2]
 
 
 def _multiplied(node: ir.Node) -> ir.Value | None:
     for factor, other in (node.inputs, reversed(node.inputs)):
-        content = _content(factor)
-        if content is not None and bool((content == 1).all()):
+        number = known_numbers.everywhere(factor)
+        if number is not None and bool(number == 1):
             return other
     return None
-
-
-def _content(value: ir.Value | None) -> torch.Tensor | None:
-    """What an initializer holds, None where it is none, or has no content or no element."""
-    if value is None or not value.is_initializer() or value.is_graph_input():
-        return None
-    content = weight_values.as_tensor(value.const_value)
-    return None if content is None or isinstance(content, FakeTensor) or not content.numel() else content
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:
