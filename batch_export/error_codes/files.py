@@ -214,10 +214,12 @@ model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("cast", 11, ["
         "BE323",
         "StaticAxis",
         "An axis that was asked for as dynamic is fixed in the file",
-        "The exporter, or the model, made the example's size the only one.",
+        "The exporter, or the model, made the example's size the only one; or the file declares a fixed size for an "
+        "axis of an output that has another size at other inputs, and whoever relies on what it declares is misled.",
         Kind.EXPORTER,
         _write("pass", shapes="None"),
-        "See BE202 for what fixes an axis. Leave the axis out of the dynamic setting if it is meant to be fixed.",
+        "See BE202 for what fixes an axis. Leave the axis out of the dynamic setting if it is meant to be fixed. The "
+        "axis of an output is declared by a name, or without a size.",
     ),
     Explanation(
         "BE324",

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from batch_export.action import ActionResult, ModelArtifact
+from batch_export.judge.declared_sizes import wrongly_fixed
 from batch_export.plan.matrix import PlannedCell
 from batch_export.plan.walk import Chain
 from batch_export.record import ActionFacts, Failure, OnnxFacts, Record, RunFacts
@@ -47,7 +48,8 @@ def assemble(
         by_step.setdefault(result.mnemonic, result)  # the second Run has only some of the cases
     failures = [result.failure for _, result in chain.steps if result.failure and result.mnemonic not in EXCUSED]
     facts = {name: result.facts for name, result in by_step.items()}
-    run, check = facts.get("Run", {}), facts.get("Check", {})
+    run, check, runs = facts.get("Run", {}), facts.get("Check", {}), _runs(chain)
+    findings = msgspec.convert(check.get("findings", ()), tuple[Failure, ...])
     return Record(
         cell=cell.cell,
         verdict="fail",
@@ -56,8 +58,8 @@ def assemble(
         onnx=_onnx(by_step.get("Translate"), check, store),
         actions=actions,
         failure=next(iter([*failures, *filter(None, [chain.ending.failure, failure])]), None),
-        findings=msgspec.convert(check.get("findings", ()), tuple[Failure, ...]),
-        runs=_runs(chain),
+        findings=(*findings, *wrongly_fixed(check.get("outputs", ()), runs)),
+        runs=runs,
         placement=run.get("placement", {}),
         log=log,
         extra=_extra(by_step)
