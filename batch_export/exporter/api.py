@@ -25,7 +25,7 @@ from batch_export.exporter.capture.arguments import (
 from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
-from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode
+from batch_export.exporter.capture.finished import GUARD_MODES, GuardMode
 from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.functions import calls

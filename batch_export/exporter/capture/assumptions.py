@@ -100,6 +100,12 @@ def of_reading(name: str) -> Assumption:
     return Assumption(f"what Python reads of `{name}`, to which forward writes")
 
 
+def of_text(line: str) -> Assumption:
+    """Text that the model's code makes of data: in a capture it is none of them."""
+    return Assumption(_TEXT, line)
+
+
+_TEXT = "text that the model's code makes of data"
 _OF_TORCH = re.compile(r"Runtime assertion failed for expression (.+) on node ")
 _EQUALITY = re.compile(r"(Eq|Ne)\([^,]+, \d+\)$")
 """Between two such sizes runtimes repeat a tensor of one element as torch does."""
@@ -127,7 +133,10 @@ def check_assertion(
             raise CaptureError(
                 f"the program that {strategy} captured is not the model: at {where} {trial.problem}; it took for "
                 f"granted {taken.condition}",
-                next_step="name the size by torch._check, or give the tensor a size that does not go by the data"
+                source=taken.source or None,
+                next_step="compute with numbers in place of their text; a file has no text of them"
+                if taken.condition == _TEXT
+                else "name the size by torch._check, or give the tensor a size that does not go by the data"
                 if taken.condition.endswith("the data decide")
                 else "write to a copy (`.clone()`) of that tensor, or make it a buffer",
             )

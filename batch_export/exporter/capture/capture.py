@@ -28,7 +28,8 @@ from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.course import Course
 from batch_export.exporter.capture.drawn_numbers import drawn_numbers
 from batch_export.exporter.capture.export_switch import in_onnx_export
-from batch_export.exporter.capture.from_example import GUARD_MODES, GuardMode, Request, finished
+from batch_export.exporter.capture.finished import GUARD_MODES, GuardMode, finished
+from batch_export.exporter.capture.from_example import Request
 from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept

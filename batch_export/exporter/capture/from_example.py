@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -28,35 +28,31 @@ from batch_export.exporter.capture.drawn_numbers import draws_noted
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured, refused, unfollowed
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
+from batch_export.exporter.capture.finished import Called, GuardMode, finished
 from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
-from batch_export.exporter.capture.guard_trials import Trials, judge
-from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of
+from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import capture_undone
+from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
-from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
-from batch_export.exporter.capture.refusals import fixed_axis, hold_against_given, narrower, other_rank
+from batch_export.exporter.capture.refusals import fixed_axis
 from batch_export.exporter.capture.returned_operands import refuse_returned_operands
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.swallowed import swallowed
 from batch_export.exporter.capture.symbolic_products import symbolic_products
+from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.transforms import own_levels
-from batch_export.exporter.capture.trial import is_fake
 from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
 from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
 from batch_export.words import class_and_line
-
-GuardMode = Literal["warn", "error", "allow"]
-GUARD_MODES: tuple[GuardMode, ...] = get_args(GuardMode)
-
 
 Strategies = Sequence[tuple[str, Callable[..., object]]]
 
@@ -105,7 +101,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         if name in ASSUMING and decision is not None and not allow_assumptions:
             raise assumptions.refused([decision], attempts) from attempts[0].exception
         begun = time.perf_counter()
-        with observing() as seen:
+        with observing() as seen, texts_noted() as texts:
             try:
                 program, is_oblivious = _by(name, strategy, request, inputs)
             except Exception as error:
@@ -119,9 +115,12 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
                         break
                 continue
         attempts.append(Attempt(name, time.perf_counter() - begun))
+        taken = assumed(name, program, decision) if name in ASSUMING else []
+        if taken and not allow_assumptions:
+            raise assumptions.refused(taken, attempts)
         try:
             called = Called(module, inputs, request.given, not is_oblivious, request.not_held)
-            captured = finished(program, asked, list(attempts), request.guards, called)
+            captured = finished(program, asked, list(attempts), request.guards, called, texts.sizes)
             captured.blocks = getattr(program, "_blocks", [])
         except DynamicShapeError as error:
             if held is not None and not _holds_beside(held.captured, request, inputs):
@@ -137,17 +136,17 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             held = _Held(captured)
             continue
         if name in ASSUMING:
-            captured.assumptions = assumed(name, program, decision)
-            if captured.assumptions and not allow_assumptions:
-                raise assumptions.refused(captured.assumptions, attempts)
+            captured.assumptions = taken
             try:
                 assumptions.check(name, program, module, args, kwargs, captured.assumptions)
             except CaptureError as error:
                 raise unfollowed(attempts) or error from attempts[0].exception
-        elif (taken := assumptions.of_assertions(program)) is not None:
-            assumptions.check_assertion(name, program, module, args, kwargs, taken)
+        elif (asserted := assumptions.of_assertions(program)) is not None:
+            assumptions.check_assertion(name, program, module, args, kwargs, asserted)
         elif (written := written_constant(program)) is not None:
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_reading(written))
+        elif texts.data:
+            assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_text(texts.data))
         return captured
     if held is not None:
         return held.result()
@@ -187,7 +186,8 @@ def _taking(
     scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
     data = data_functions() if is_first else contextlib.nullcontext()
-    with sides as is_oblivious, lengths, scans, checks, data, known_constants(), scalar_indices():
+    kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
+    with sides as is_oblivious, lengths, scans, checks, data, kinds, known_constants(), scalar_indices():
         return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
 
 
@@ -260,49 +260,3 @@ def _run_again(
 
 def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:
     return Attempt(strategy, seconds, class_and_line(error), error)
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """A model, the inputs that it was captured from, those that its caller gave, and whether 0 and 1 are not free.
-
-    Attributes:
-        not_held: gets the sizes at which the program was seen not to do what the model does.
-    """
-
-    module: torch.nn.Module
-    inputs: Inputs
-    given: Inputs
-    takes_sides: bool
-    not_held: list[dict[str, int]]
-
-
-def finished(
-    program: torch.export.ExportedProgram,
-    asked: shapes.DynamicShapes,
-    attempts: list[Attempt],
-    mode: GuardMode,
-    called: Called | None = None,
-) -> Captured:
-    """The program with its guards, which are tried on the model and its inputs where they are at hand."""
-    names = shapes.axis_names(program, asked)
-    symbols = symbols_of(program, asked.axes, asked.aliases)
-    derived = shapes.derived_names(program, asked, names)
-    captured = Captured(program, names, collect(program, symbols), attempts, derived, symbols=symbols)
-    captured.other_names = shapes.other_names(program, asked, names)
-    captured.not_one = sizes_not_one(program, asked.axes, asked.aliases, names)
-    if called is not None and symbols is not None:
-        if called.takes_sides:
-            captured.guards = [*captured.guards, *sides_taken(program, symbols)]
-        trials = Trials(program, symbols, called.module, *called.inputs)
-        judge(captured, trials)
-        called.not_held.extend(trials.not_held())
-        if called.inputs is not called.given and not is_fake(called.module, *called.given):
-            hold_against_given(captured, asked, trials.beside(*called.given))
-    refused = {"warn": captured.harmful, "error": captured.restrictions, "allow": []}[mode]
-    if refused:
-        raise narrower(refused, asked)
-    dropped = [guard for guard in captured.not_one if guard.restricts and (mode == "error" or not guard.is_limit)]
-    if dropped and mode != "allow":
-        raise other_rank(dropped[0])
-    return captured

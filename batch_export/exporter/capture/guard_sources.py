@@ -57,6 +57,11 @@ def is_users(file: str) -> bool:
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 
 
+def is_torchs(file: str) -> bool:
+    """Whether a source file belongs to torch or this exporter."""
+    return file.startswith((_TORCH, _HERE))
+
+
 def line_of(error: BaseException | None) -> str:
     """`file:line` of the innermost line of the model that an error passed through; empty when there is none."""
     seen: BaseException | None = error

@@ -243,6 +243,8 @@ def _untried(guard: Guard, trials: Trials, symbols: Symbols) -> Guard:
     if not _is_pending(guard):
         return guard
     points = guard_points.against(guard.expression, symbols, trials.resizing.example)
+    if guard.reason:  # most text is only shown: a warning says that nobody tried
+        return replace(guard, is_limit=True)
     return _limit_where_empty(guard, points or ())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy
@@ -50,6 +50,7 @@ class Guard:
         holds_beyond: whether the program was seen to be right at sizes at which it is false.
         fixes: axes (input and position) left to the exporter that it holds to a few sizes, such as the example's.
         narrows: axes left to the exporter that it takes some sizes from.
+        reason: what made it, where that is not a comparison of torch's; empty elsewhere.
         expression: the condition in torch's symbols.
     """
 
@@ -62,6 +63,7 @@ class Guard:
     holds_beyond: bool = False
     fixes: tuple[tuple[str, int], ...] = ()
     narrows: tuple[tuple[str, int], ...] = ()
+    reason: str = ""
     expression: sympy.Basic = field(default=None, compare=False, repr=False)
 
     @property
@@ -73,7 +75,8 @@ class Guard:
     @property
     def fixes_size(self) -> bool:
         """Whether it says that something of the sizes is a number."""
-        return isinstance(self.expression, sympy.Eq) and any(side.is_number for side in self.expression.args)
+        is_equality = isinstance(self.expression, sympy.Eq) and not self.reason
+        return is_equality and any(side.is_number for side in self.expression.args)
 
     @property
     def fixes_number(self) -> bool:
@@ -144,6 +147,24 @@ def sides_taken(program: torch.export.ExportedProgram, symbols: Symbols) -> list
         for size in (0, 1)
     ]
     return list({guard.condition: guard for guard in found}.values())  # axes of one name may be several symbols
+
+
+def taken_as(
+    program: torch.export.ExportedProgram, symbols: Symbols, held: Mapping[sympy.Basic, str], reason: str
+) -> list[Guard]:
+    """What Python took as it is in the example, of which torch has no guard, such as the text of a size.
+
+    Args:
+        program: the captured program.
+        symbols: its symbols in terms of the axes that were asked for.
+        held: conditions that hold at the example -> the line that relies on them.
+        reason: what made them.
+    """
+    environment = environment_of(program)
+    if environment is None:
+        return []
+    judged = [_judge(environment.replace(one), source, symbols) for one, source in held.items()]
+    return [replace(guard, reason=reason) for guard in judged if guard.condition != "True"]
 
 
 def symbols_of(
