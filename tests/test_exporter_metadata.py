@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 
@@ -74,6 +76,24 @@ def test_every_node_says_where_it_comes_from_also_those_that_rewriting_made(prog
         }, node.name
         classes = ast.literal_eval(node.metadata_props["pkg.torch.onnx.class_hierarchy"])
         assert classes[0] == f"{__name__}.Outer"
+
+
+def test_a_file_tells_an_fx_node_once(tmp_path: Path) -> None:
+    key = "pkg.torch.onnx.fx_node"
+    program = export(torch.nn.GRUCell(3, 4), (torch.randn(2, 3), torch.randn(2, 4)))
+    texts = [node.metadata_props[key] for node in program.model.graph]
+    assert len(texts) > 5
+    assert all("call_function[target=torch.ops.aten.gru_cell.default](args" in text for text in texts)
+    program.save(tmp_path / "model.onnx")
+    first, *others = [dict_of(node)[key] for node in onnx.load(tmp_path / "model.onnx").graph.node]
+    assert first == texts[0]
+    assert set(others) == {"%gru_cell"}
+    program.save(tmp_path / "whole.onnx", fold_weights=False)
+    assert [dict_of(node)[key] for node in onnx.load(tmp_path / "whole.onnx").graph.node] == texts
+
+
+def dict_of(node: onnx.NodeProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in node.metadata_props}
 
 
 def test_a_node_of_a_submodule_has_the_whole_path(program: Any) -> None:

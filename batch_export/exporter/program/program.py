@@ -31,7 +31,7 @@ from batch_export.exporter.graph.collector import young_only
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
 from batch_export.exporter.graph.torch_errors import OnnxExporterWarning
 from batch_export.exporter.optimise import passes, weight_folding
-from batch_export.exporter.program import adapters, checkpoint, listing, naming, writing
+from batch_export.exporter.program import adapters, checkpoint, listing, naming, told_once, writing
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.named_tensors import NamedTensors
 from batch_export.exporter.program.outputs import Outputs
@@ -321,6 +321,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             return self.model, []
         flat = written_out(self.model, self.functions.made) if self.functions.made else self.model
         model, report = weight_folding.folded(flat, self.fold_growth)
+        told_once.shorten(model)
         if flat is not self.model:
             make_functions(model, self.functions.wanted)
         return model, [report]
