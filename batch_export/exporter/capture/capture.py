@@ -36,6 +36,7 @@ from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
 from batch_export.exporter.capture.turns import in_turn
+from batch_export.exporter.capture.unfit_outputs import outputs_refused
 from batch_export.exporter.capture.written_constants import written_tensors
 from batch_export.exporter.graph.collector import young_only
 
@@ -171,6 +172,7 @@ def _capture(
     watching = attributes.watching(module)
     with (
         dataclasses_of_tensors.outputs_of(module),
+        outputs_refused(module),
         young_only(),
         watching as changed,
         lost_assignments() as lost,

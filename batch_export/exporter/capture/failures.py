@@ -14,6 +14,7 @@ from batch_export.exporter.capture.guard_sources import line_of
 from batch_export.exporter.capture.returned_operands import ReturnedOperandError
 from batch_export.exporter.capture.strategies import TRACE
 from batch_export.exporter.capture.truth_values import RefusedByEagerError
+from batch_export.exporter.capture.unfit_outputs import UnfitOutputError
 from batch_export.exporter.capture.written_constants import UnfollowedWriteError
 
 
@@ -62,10 +63,16 @@ def unfollowed(attempts: Sequence[Attempt]) -> CaptureError | None:
 def refused(error: BaseException) -> CaptureError | None:
     """The error for what no other strategy would do better, only without saying so; None for any other failure."""
     seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, (SharedBufferError, RefusedByEagerError)):
+    while seen is not None and not isinstance(seen, (SharedBufferError, RefusedByEagerError, UnfitOutputError)):
         seen = seen.__cause__ or seen.__context__
     if seen is None:
         return None
+    if isinstance(seen, UnfitOutputError):
+        return CaptureError(
+            str(seen),
+            source=seen.source or None,
+            next_step="return tensors, numbers and None, or lists, tuples, dicts, named tuples, dataclasses of them",
+        )
     if isinstance(seen, RefusedByEagerError):
         return CaptureError(
             f"the model does not run at the example inputs: {str(seen).rstrip('.')}",

@@ -51,6 +51,7 @@ from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
+from batch_export.exporter.capture.unfit_outputs import refuse_nothing
 from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
 from batch_export.words import class_and_line
 
@@ -236,6 +237,7 @@ def _run(
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
     if caught:
         raise caught[0]
+    refuse_nothing(program, module)
     refuse_returned_operands(program)
     refuse_what_eager_refuses(program)
     refuse_unfollowed_writes(program, module)
