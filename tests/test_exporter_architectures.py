@@ -346,6 +346,29 @@ def test_recurrent_layers_of_float64(kind: str) -> None:
     export_and_compare(module, *inputs, dynamic_shapes=({0: "length", 1: "batch"},))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("opset", [13, 17])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_layers_as_scans_below_opset_18(kind: str, opset: int, dtype: torch.dtype) -> None:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            options = {"proj_size": 3} if kind == "LSTM" else {}
+            self.layer = getattr(nn, kind)(5, 8, bidirectional=True, batch_first=True, **options).to(dtype)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            output, last = self.layer(x.to(dtype))
+            return tuple(one.float() for one in (output, *(last if kind == "LSTM" else [last])))
+
+    torch.manual_seed(0)
+    inputs = [(torch.randn(*sizes, 5),) for sizes in ((2, 6), (1, 1), (7, 9))]
+    shapes = ({0: "batch", 1: "length"},)
+    tolerance = 1e-4 if dtype == torch.float64 else 2e-2
+    program = export_and_compare(Layer(), *inputs, dynamic_shapes=shapes, opset_version=opset, tolerance=tolerance)
+    bodies = [node.attributes["body"].as_graph() for node in program.model.graph if node.op_type == "Scan"]
+    assert all("Shape" not in [node.op_type for node in body] for body in bodies)  # pieces of known sizes
+
+
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_layers_over_a_batch_declared_from_one_up_have_no_case_of_none(kind: str) -> None:
     module = getattr(nn, kind)(5, 8, bidirectional=True)

@@ -15,46 +15,57 @@ from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.random import dropped
 
-Step = Callable[[ir.Value, ir.Value, Sequence[ir.Value]], tuple[RecordedValue, ...]]
+Recurring = Callable[[ir.Value | None], RecordedValue]
+"""What comes from the hidden state, with a value added to it where one is given."""
+Step = Callable[[ir.Value, Recurring, Sequence[ir.Value]], tuple[RecordedValue, ...]]
 """What comes from the input, what comes from the hidden state, and the states -> the new states, the hidden one first.
 """
 
 
 def _linear(data: ir.Value, weight: ir.Value, bias: ir.Value | None) -> RecordedValue:
     if data.shape is not None and len(data.shape) == 2:
-        return op.Gemm(data, weight, bias, transB=1)
+        return axes.shaped(op.Gemm(data, weight, bias, transB=1), [data.shape[0], axes.fixed_size(weight, 0)])
     product = op.MatMul(data, op.Transpose(weight, perm=[1, 0]))
     return product if bias is None else op.Add(product, bias)
 
 
-def gru_step(entering: ir.Value, recurring: ir.Value, states: Sequence[ir.Value]) -> tuple[RecordedValue, ...]:
+def _recurring(state: ir.Value, weight: ir.Value, bias: ir.Value | None) -> Recurring:
+    def from_state(addend: ir.Value | None) -> RecordedValue:
+        if addend is None or bias is None:
+            return _linear(state, weight, bias if addend is None else addend)
+        product = _linear(state, weight, bias)
+        return axes.shaped(op.Add(addend, product), product.shape)
+
+    return from_state
+
+
+def gru_step(entering: ir.Value, recurring: Recurring, states: Sequence[ir.Value]) -> tuple[RecordedValue, ...]:
     """A GRU, whose gates are reset, update and new."""
     reset_x, update_x, new_x = op.Split(entering, axis=1, num_outputs=3)
-    reset_h, update_h, new_h = op.Split(recurring, axis=1, num_outputs=3)
+    reset_h, update_h, new_h = op.Split(recurring(None), axis=1, num_outputs=3)
     reset = op.Sigmoid(op.Add(reset_x, reset_h))
     update = op.Sigmoid(op.Add(update_x, update_h))
     new = op.Tanh(op.Add(new_x, op.Mul(reset, new_h)))
     return (op.Add(new, op.Mul(update, op.Sub(states[0], new))),)
 
 
-def lstm_step(entering: ir.Value, recurring: ir.Value, states: Sequence[ir.Value]) -> tuple[RecordedValue, ...]:
+def lstm_step(entering: ir.Value, recurring: Recurring, states: Sequence[ir.Value]) -> tuple[RecordedValue, ...]:
     """An LSTM, whose gates are input, forget, cell and output."""
-    gates = op.Add(entering, recurring)
-    enter, forget, candidate, leave = op.Split(gates, axis=1, num_outputs=4)
+    enter, forget, candidate, leave = op.Split(recurring(entering), axis=1, num_outputs=4)
     kept = op.Mul(op.Sigmoid(forget), states[1])
     fresh = op.Mul(op.Sigmoid(enter), op.Tanh(candidate))
     cell = op.Add(kept, fresh)
     return op.Mul(op.Sigmoid(leave), op.Tanh(cell)), cell
 
 
-def tanh_step(entering: ir.Value, recurring: ir.Value, states: Sequence[ir.Value]) -> tuple[RecordedValue, ...]:
+def tanh_step(entering: ir.Value, recurring: Recurring, states: Sequence[ir.Value]) -> tuple[RecordedValue, ...]:
     """A plain recurrent cell with tanh."""
-    return (op.Tanh(op.Add(entering, recurring)),)
+    return (op.Tanh(recurring(entering)),)
 
 
-def relu_step(entering: ir.Value, recurring: ir.Value, states: Sequence[ir.Value]) -> tuple[RecordedValue, ...]:
+def relu_step(entering: ir.Value, recurring: Recurring, states: Sequence[ir.Value]) -> tuple[RecordedValue, ...]:
     """A plain recurrent cell with relu."""
-    return (op.Relu(op.Add(entering, recurring)),)
+    return (op.Relu(recurring(entering)),)
 
 
 @lowering("aten::lstm_cell")
@@ -67,7 +78,7 @@ def lstm_cell(
     b_hh: ir.Value | None = None,
 ) -> tuple[RecordedValue, ...]:
     """One step of an LSTM: the new hidden and cell states, each `float[batch, hidden]`."""
-    return lstm_step(_linear(input, w_ih, b_ih), _linear(hx[0], w_hh, b_hh), hx)
+    return lstm_step(_linear(input, w_ih, b_ih), _recurring(hx[0], w_hh, b_hh), hx)
 
 
 def _cell(step: Step) -> Callable[..., RecordedValue]:
@@ -79,7 +90,7 @@ def _cell(step: Step) -> Callable[..., RecordedValue]:
         b_ih: ir.Value | None = None,
         b_hh: ir.Value | None = None,
     ) -> RecordedValue:
-        return step(_linear(input, w_ih, b_ih), _linear(hx, w_hh, b_hh), [hx])[0]
+        return step(_linear(input, w_ih, b_ih), _recurring(hx, w_hh, b_hh), [hx])[0]
 
     return cell
 
@@ -144,7 +155,8 @@ def _scan(
     if b_ih is not None and b_hh is not None and step is not gru_step:  # a GRU's reset gate is between the two
         b_ih, b_hh = op.Add(b_ih, b_hh), None
     entering = _linear(data, w_ih, b_ih)
-    entering = axes.shaped(_reversed(entering) if backwards else entering, [None, None, None])
+    gates = axes.fixed_size(w_ih, 0)  # a size that is known is a Split's below opset 18, and else a calculation
+    entering = axes.shaped(_reversed(entering) if backwards else entering, [None, None, gates])
     for state in start:
         axes.shaped(state, [None, None])
     assert data.dtype is not None
@@ -152,7 +164,7 @@ def _scan(
     def one_step(
         states: Sequence[ir.Value], slices: Sequence[ir.Value]
     ) -> tuple[Sequence[RecordedValue], Sequence[RecordedValue]]:
-        hidden, *others = step(slices[0], _linear(states[0], w_hh, b_hh), states)
+        hidden, *others = step(slices[0], _recurring(states[0], w_hh, b_hh), states)
         if projection is not None:
             hidden = op.MatMul(hidden, op.Transpose(projection, perm=[1, 0]))
         return [hidden, *others], [hidden]

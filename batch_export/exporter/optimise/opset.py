@@ -14,7 +14,15 @@ import onnx_ir.passes.common as common_passes
 from batch_export.errors import OpsetError
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, LOWEST_OPSET, TORCHLIB_OPSET
-from batch_export.legalise import chain, lagging, newer_forms, padded_pools, random_numbers, schema_dtypes
+from batch_export.legalise import (
+    chain,
+    lagging,
+    moved_batches,
+    newer_forms,
+    padded_pools,
+    random_numbers,
+    schema_dtypes,
+)
 from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.versions import ir_version_for
 
@@ -61,6 +69,7 @@ def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> No
         if node.domain == "":
             schema_dtypes.fit(node, opset_version, _source)
     padded_pools.keep_apart(model, opset_version)
+    moved_batches.keep_apart(model)
     common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     model.ir_version = ir_version_for(opset_version)
 
