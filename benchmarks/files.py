@@ -159,6 +159,7 @@ def _row(
                 _agree(paths[side], feeds, expected)
             except Exception as error:
                 failures[side] = f"{type(error).__name__}: {_first_line(error)}"
+                files.pop(side, None)
             finally:
                 state.restore()
         load = latency = None
@@ -289,6 +290,7 @@ def conclusions(found: Sequence[Row]) -> tuple[list[str], bool]:
         lines.append(
             f"{words}: " + (", ".join(f"{row.model}/{row.setting}" for row in missing) if missing else "no row")
         )
+    met &= not any("ours" in row.failures and "torch" not in row.failures for row in found)
     lines += [
         f"failed: {row.model}/{row.setting}, {side}: {why}" for row in found for side, why in row.failures.items()
     ]

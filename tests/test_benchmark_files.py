@@ -34,12 +34,14 @@ def test_a_side_without_a_figure_has_no_ratio(figure: str) -> None:
 
 
 def test_medians_are_over_the_rows_that_have_the_figure() -> None:
-    found = [row("a", (1, 2)), row("b", (3, 4)), row("c", (9, 10)), Row("d", "full", failures={"ours": "Error: why"})]
+    found = [row("a", (1, 2)), row("b", (3, 4)), row("c", (9, 10)), Row("d", "full", failures={"torch": "Error: why"})]
     lines, met = files.conclusions(found)
     assert met
     assert lines[0] == "nodes: median 0.750 over 3 rows (0.50 to 0.90; target 0.9)"
     assert [line for line in lines if line.startswith(("load", "latency"))] == []
-    assert lines[-1] == "failed: d/full, ours: Error: why"
+    assert lines[-1] == "failed: d/full, torch: Error: why"
+    assert not files.conclusions([*found, Row("e", "full", failures={"ours": "Error: why"})])[1]
+    assert files.conclusions([*found, Row("e", "full", failures={"ours": "why", "torch": "why"})])[1]
 
 
 def test_the_median_of_an_even_number_of_rows_is_between_the_middle_two() -> None:
