@@ -241,3 +241,11 @@ def holds_for(record: Record) -> str:
     """Says for which sizes of its free axes a file holds, where those are not all: `holds for: batch <= 100`."""
     guards = record.extra.get("guards")
     return f"holds for: {', '.join(map(str, guards))}" if isinstance(guards, list | tuple) and guards else ""
+
+
+def untried_sizes(record: Record) -> str:
+    """Names the free axes of which no second size was compared: `not tried at another size: batch`."""
+    names = record.extra.get("untried_axes")
+    return (
+        f"not tried at another size: {', '.join(map(str, names))}" if isinstance(names, list | tuple) and names else ""
+    )

@@ -16,6 +16,9 @@ from batch_export.record import Record, RunFacts
 from batch_export.spec import ModelSpec
 from batch_export.steps import MAKES
 
+SIZES_REFUSED = ("SizeRefused", "ModelGuard")
+"""Classes of problems that kept sizes from being compared."""
+
 
 def first_problem(record: Record, tolerance_of: Mapping[str, Tolerance], excused: bool) -> Problem | None:
     """Returns the first problem; `excused` says whether float64 may excuse rounding."""

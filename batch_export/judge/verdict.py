@@ -22,12 +22,13 @@ from batch_export.judge import oracle_need
 from batch_export.judge.float64 import FROM_FLOAT64, float64_sentence
 from batch_export.judge.mismatch import Problem, is_random, worst_mismatch
 from batch_export.judge.noise import noise_factor, noise_sentence
-from batch_export.judge.problems import builds_agree, first_problem, not_reproducible, nothing_finite
+from batch_export.judge.problems import SIZES_REFUSED, builds_agree, first_problem, not_reproducible, nothing_finite
+from batch_export.judge.untried import untried_axes
 from batch_export.numbers.tolerances import DEFAULT_TOLERANCES, Tolerance
-from batch_export.record import Record, RunFacts, holds_for
+from batch_export.record import Record, RunFacts, holds_for, untried_sizes
 from batch_export.spec import Expectation, ModelSpec
 
-_OWN_EXTRA = ("reason", "link", "nondeterministic", "float64")
+_OWN_EXTRA = ("reason", "link", "nondeterministic", "float64", "untried_axes")
 _DECIDED_ELSEWHERE = ("skip", "missing")
 
 
@@ -71,7 +72,12 @@ def judge(
         problem = nothing_finite(record.runs)
     if problem is not None and in_float64 and _wants_float64(problem, model):
         problem = replace(problem, message=f"{problem.message}; eager in float64: {in_float64}")
-    said = "; ".join(filter(None, (noise, holds_for(record))))
+    untried = untried_axes(record, model)
+    if untried:
+        extra["untried_axes"] = untried
+    said = "; ".join(filter(None, (noise, holds_for(record), untried_sizes(replace(record, extra=extra)))))
+    if problem is not None and untried and problem.error_class in SIZES_REFUSED:
+        problem = replace(problem, message=f"{problem.message}; {untried_sizes(replace(record, extra=extra))}")
     if problem is None and record.attempts:
         return _flaky(record, said, extra)
     if problem is None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from batch_export import axes
 from batch_export.numbers.facts import OutputFacts
-from batch_export.record import NUMERIC, Cell, Record, RunFacts, holds_for
+from batch_export.record import NUMERIC, Cell, Record, RunFacts, holds_for, untried_sizes
 from batch_export.report.compare import TITLES, Comparison
 from batch_export.report.compare_text import deciding, not_compared
 from batch_export.report.failures import group_failures
@@ -30,6 +30,8 @@ from batch_export.words import one_line
 _HULL_POINTS = 10
 _HISTORY_RUNS = 20
 _DETAIL_CHARACTERS = 1500
+_SAID = (by_distribution_text, by_ties_text, holds_for, untried_sizes)
+"""Sentences about how far a cell's outcome goes; empty ones are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ def _row(
         _contract(record, context, text),
         [[text(name), count] for name, count in record.placement.items()],
         text(str(record.extra.get("float64", ""))),
-        text("; ".join(filter(None, (by_distribution_text(record), by_ties_text(record), holds_for(record))))),
+        text("; ".join(filter(None, (sentence(record) for sentence in _SAID)))),
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from batch_export.record import AXES, Cell, Failure, Record
 from batch_export.runner.stored_records import StoredRecords
 
-_SHOWN_EXTRA = ("reason", "link", "guards")
+_SHOWN_EXTRA = ("reason", "link", "guards", "untried_axes")
 _Failing = TypeVar("_Failing", Failure, None, Failure | None)
 _NOTHING: dict[str, int] = {}
 

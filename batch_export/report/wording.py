@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from batch_export.record import Outcome, Record, holds_for
+from batch_export.record import Outcome, Record, holds_for, untried_sizes
 from batch_export.words import one_line
 
 GLYPHS: dict[str, str] = {
@@ -47,6 +47,7 @@ TIES_LEGEND = (
     f"{TIES_MARK} chose otherwise than eager among equal scores; agrees with eager that makes the same choices"
 )
 RANGE_MARK = "^"
+UNTRIED_MARK = "#"
 _MOST_RANGES = 5
 _MOST_TIES = 3
 
@@ -55,20 +56,32 @@ def legends(records: Sequence[Record]) -> list[str]:
     """Lines that explain the marks of accepted cells, no more than these records need."""
     found = [DISTRIBUTION_LEGEND] if any(record.by_distribution for record in records) else []
     found += [TIES_LEGEND] if any(record.by_ties and record.verdict in ACCEPTED for record in records) else []
-    ranges: dict[str, list[str]] = {}
+    limited = _listed([record for record in records if is_restricted(record)], holds_for)
+    found += [f"{RANGE_MARK} not at every size of its free axes: {limited}"] if limited else []
+    untried = _listed([record for record in records if is_untried(record)], untried_sizes)
+    return (
+        [*found, f"{UNTRIED_MARK} of a free axis only the example's size was compared: {untried}"] if untried else found
+    )
+
+
+def _listed(records: Sequence[Record], sentence: Callable[[Record], str]) -> str:
+    """The models and settings of records, those of which the same is said together."""
+    groups: dict[str, list[str]] = {}
     for record in records:
-        if is_restricted(record):
-            ranges.setdefault(holds_for(record), []).append(f"{record.cell.model} {record.cell.dynamic}")
-    if not ranges:
-        return found
-    told = [f"{', '.join(dict.fromkeys(names))} {text}" for text, names in list(ranges.items())[:_MOST_RANGES]]
-    more = f"; and {len(ranges) - _MOST_RANGES} more" if len(ranges) > _MOST_RANGES else ""
-    return [*found, f"{RANGE_MARK} not at every size of its free axes: {'; '.join(told)}{more}"]
+        groups.setdefault(sentence(record), []).append(f"{record.cell.model} {record.cell.dynamic}")
+    told = [f"{', '.join(dict.fromkeys(names))} {text}" for text, names in list(groups.items())[:_MOST_RANGES]]
+    more = f"; and {len(groups) - _MOST_RANGES} more" if len(groups) > _MOST_RANGES else ""
+    return f"{'; '.join(told)}{more}"
 
 
 def is_restricted(record: Record) -> bool:
     """Whether a cell's numbers agree, and its file holds for some sizes of its free axes only."""
     return record.verdict in ACCEPTED and bool(holds_for(record))
+
+
+def is_untried(record: Record) -> bool:
+    """Whether a cell's numbers agree, and nothing shows that they do at another size of some free axis."""
+    return record.verdict in ACCEPTED and bool(untried_sizes(record))
 
 
 def by_distribution_text(record: Record) -> str:
@@ -122,7 +135,8 @@ def latency_ms(milliseconds: float | None) -> str:
 
 def cell_text(record: Record, glyphs: dict[str, str], mark: str = "") -> str:
     """Eleven characters or so: `✓ 2e-6 1.23`; a tilde before the latency says that the machine was busy, an asterisk
-    after the error that the model is random, a `=` that scores tie, a `^` that the file holds for some sizes only.
+    after the error that the model is random, a `=` that scores tie, a `^` that the file holds for some sizes only, a
+    `#` that no other was tried.
 
     `mark` (`new`, `fixed`, `still`: what a comparison says) takes the place of the rest; a failure keeps its stage, and
     one that was there before has no mark.
@@ -140,7 +154,8 @@ def cell_text(record: Record, glyphs: dict[str, str], mark: str = "") -> str:
     random = DISTRIBUTION_MARK if record.by_distribution else ""
     tied = TIES_MARK if record.by_ties else ""
     limited = RANGE_MARK if is_restricted(record) else ""
-    return f"{glyph} {error_text(record.max_abs) or '-'}{random}{tied}{limited}{right}"
+    untried = UNTRIED_MARK if is_untried(record) else ""
+    return f"{glyph} {error_text(record.max_abs) or '-'}{random}{tied}{limited}{untried}{right}"
 
 
 def speed_up(record: Record) -> float | None:

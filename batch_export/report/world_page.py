@@ -13,7 +13,15 @@ import jinja2
 from batch_export.record import Record
 from batch_export.report.html import safe_json, template
 from batch_export.report.redact import shorten
-from batch_export.report.wording import DISTRIBUTION_MARK, RANGE_MARK, TIES_MARK, is_restricted, legends
+from batch_export.report.wording import (
+    DISTRIBUTION_MARK,
+    RANGE_MARK,
+    TIES_MARK,
+    UNTRIED_MARK,
+    is_restricted,
+    is_untried,
+    legends,
+)
 from batch_export.report.world import About, export_seconds, extent, is_right, is_unbuilt, message_of, rows_of, totals
 from batch_export.version import __version__
 
@@ -63,6 +71,7 @@ def _cell(record: Record | None, repros: Mapping[str, str]) -> list[Field] | int
             (DISTRIBUTION_MARK, record.by_distribution),
             (TIES_MARK, record.by_ties),
             (RANGE_MARK, is_restricted(record)),
+            (UNTRIED_MARK, is_untried(record)),
         )
         mark = "".join(mark for mark, is_set in marks if is_set)
         return ["pass", f"{seconds} s, {nodes} nodes{mark}", "", message_of(record, _MOST_WORDS)]
