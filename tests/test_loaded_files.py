@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -164,6 +165,24 @@ SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
             id="opened again",
         ),
         pytest.param("os.mkfifo('pipe'); os.open('pipe', os.O_RDWR)", set(), id="a pipe"),
+        pytest.param("os.symlink('weights.bin', 'w'); open('w'); os.unlink('w')", {"weights.bin"}, id="own link"),
+        pytest.param("os.link('weights.bin', 'w'); open('w'); os.unlink('w')", {"weights.bin"}, id="own hard link"),
+        pytest.param(
+            "os.rename('weights.bin', 'w'); open('w'); os.rename('w', 'weights.bin')",
+            {"weights.bin"},
+            id="there and back",
+        ),
+        pytest.param(
+            "os.mkdir('a'); os.symlink(root, 'a/b'); open('a/b/weights.bin'); os.unlink('a/b'); os.rmdir('a')",
+            {"weights.bin"},
+            id="through a link in a folder of its own",
+        ),
+        pytest.param(
+            "os.mkdir('a'); open('a/x', 'w').close(); os.rename('a', 'b'); open('b/x'); os.unlink('b/x'); os.rmdir('b')",
+            set(),
+            id="in a folder of its own",
+        ),
+        pytest.param("os.open('outputs/..', os.O_TMPFILE | os.O_RDWR)", set(), id="a file without a name"),
     ],
 )
 @linux_only
@@ -175,6 +194,37 @@ def test_what_is_read_counts_and_what_is_made_does_not(root: Path, code: str, re
     assert {name for name in sources if not name.endswith(".py")} == recorded
     assert changed == []
     assert unseen == ("" if how == "kernel" else f"not on Linux {platform.machine()}")
+
+
+@linux_only
+def test_nobody_is_asked_about_what_was_made_and_removed(root: Path) -> None:
+    code = (
+        "import tempfile\nwith tempfile.TemporaryDirectory(dir='.') as name:\n"
+        "  open(name + '/a', 'w').close(); os.path.exists(name + '/a'); os.path.exists(name + '/b'); os.listdir('.')"
+    )
+    *_, asked = seen_and_asked(root, code)
+    assert not [name for name in asked if not name.endswith(("py", "so"))]
+
+
+@linux_only
+def test_a_databases_write_ahead_log_is_part_of_it_and_its_name_is_in_no_listing(root: Path) -> None:
+    base = sqlite3.connect(root / "base.db")
+    base.execute("pragma journal_mode=wal")
+    base.execute("create table t (n)")
+    base.execute("pragma wal_checkpoint(truncate)")
+    found = []
+    for number in range(2):
+        base.execute("insert into t values (?)", (number,))
+        base.commit()
+        content = (root / "base.db").stat().st_mtime_ns  # to read it here would let go of the connection's locks
+        code = "import sqlite3; sqlite3.connect('base.db').execute('select n from t').fetchall(); os.listdir('.')"
+        found.append((content, *map(seen(root, code)[0].get, ("base.db", "./", "base.db-wal"))))
+    base.close()
+    (content, digest, listing, log), (same_content, other, same_listing, _) = found
+    assert (content, listing, log) == (same_content, same_listing, None)
+    assert digest != other
+    last, _, _ = seen(root, code)
+    assert last["./"] == listing
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="there is no such folder")

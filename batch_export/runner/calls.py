@@ -25,6 +25,8 @@ class Call(msgspec.Struct, frozen=True):
         flags: flags, such as those of open(2).
         flags_in_memory: whether there is an address in place of the flags.
         by_descriptor: whether flags may say that an open file is meant instead of the path.
+        source: the address of the path of what gets another name.
+        source_folder: the descriptor of the folder that this one starts from.
     """
 
     does: Does
@@ -33,6 +35,8 @@ class Call(msgspec.Struct, frozen=True):
     flags: int = -1
     flags_in_memory: bool = False
     by_descriptor: bool = False
+    source: int = -1
+    source_folder: int = -1
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -49,7 +53,8 @@ _EXECVE, _EXECVEAT = Call("opens", -1, 0), Call("opens", 0, 1)
 _STATAT = Call("status", 0, 1, 3, by_descriptor=True)
 _STATX = Call("status", 0, 1, 2, by_descriptor=True)
 _ACCESSAT, _READLINKAT = Call("kind", 0, 1), Call("link", 0, 1)
-_MADE_AT, _MOVED_AT, _LINKED_AT = Call("makes", 0, 1), Call("makes", 2, 3), Call("makes", 1, 2)
+_MADE_AT, _LINKED_AT = Call("makes", 0, 1), Call("makes", 1, 2)
+_MOVED, _MOVED_AT = Call("makes", -1, 1, source=0), Call("makes", 2, 3, source=1, source_folder=0)
 
 MACHINES = {
     "x86_64": Machine(
@@ -74,10 +79,10 @@ MACHINES = {
             85: Call("makes", -1, 0),  # creat
             83: Call("makes", -1, 0),  # mkdir
             258: _MADE_AT,
-            82: Call("makes", -1, 1),  # rename
+            82: _MOVED,
             264: _MOVED_AT,
             316: _MOVED_AT,
-            86: Call("makes", -1, 1),  # link
+            86: _MOVED,  # link: the older name stays
             265: _MOVED_AT,
             88: Call("makes", -1, 1),  # symlink
             266: _LINKED_AT,

@@ -20,20 +20,16 @@ from typing import Any
 from batch_export.digest import Digest
 from batch_export.runner.asked_about import MissingModules, states
 from batch_export.runner.askers import Askers
+from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
-from batch_export.runner.system_folders import is_systems_own
-from batch_export.runner.witness import Testimony, ask, be_watched, forget_since
+from batch_export.runner.recorded_names import Names
+from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
-from batch_export.sources.closure import PACKAGE, is_installed, relative_name
-from batch_export.sources.file_digests import DERIVED_SUFFIXES, file_digest
-from batch_export.sources.places import models_dir
-from batch_export.sources.recorded import CHANGED, UNREADABLE, first_of, is_first, listing_digest
+from batch_export.sources.closure import is_installed, relative_name
+from batch_export.sources.file_digests import content_digest
+from batch_export.sources.recorded import CHANGED, UNREADABLE, listing_digest
 
-_OWN = str(PACKAGE) + os.sep
-_SIDE_FILES = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database while it is open."""
-_RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
-"""Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
+_NAMELESS = getattr(os, "O_TMPFILE", 0)
 
 
 class LoadedFiles:
@@ -55,10 +51,8 @@ class LoadedFiles:
     ) -> None:
         self._roots = tuple(root for root in roots if len(root.parts) > 1)
         self._avoided = tuple(ignored[:1])
-        self._ignored = tuple(str(folder) + os.sep for folder in ignored)
-        folders = [models_dir(), *self._roots]
-        self._prefixes = tuple(str(folder) + os.sep for folder in folders)
-        self._notes = Notes(lambda path: path.startswith(self._ignored))
+        self._names = Names(self._roots, ignored)
+        self._notes = Notes(self._names.is_ignored)
         self._askers = askers or Askers(())
         self.missing = MissingModules(self._askers)
         """The modules that were looked for in vain."""
@@ -99,19 +93,31 @@ class LoadedFiles:
                 self._listings_by_python[_absolute(path)] += 1
             if self._askers.count(sys._getframe(1)):
                 self._listed.add(_absolute(path))
+        elif event in ("os.mkdir", "os.rename", "os.link", "os.symlink"):
+            if self._channel is None:
+                self._note_made(event, arguments)
         elif event == "open":
             path, _, flags = arguments
             if not isinstance(path, str | bytes | os.PathLike):
+                return
+            if (flags or 0) & _NAMELESS == _NAMELESS != 0:
                 return
             if (flags or 0) & getattr(os, "O_DIRECTORY", 0):
                 self._listings_by_python[_absolute(path)] += 1
             elif self._channel is None:
                 self._notes.add(_absolute(path), flags or 0)
 
+    def _note_made(self, event: str, arguments: tuple[Any, ...]) -> None:
+        *paths, folder = [one for one in arguments if isinstance(one, str | bytes | os.PathLike)] or [""]
+        if any(isinstance(one, int) and one >= 0 for one in arguments[2:]):
+            return  # relative to folders that are open
+        source = _absolute(paths[0]) if event in ("os.rename", "os.link") and paths else ""
+        self._notes.make(_absolute(folder), source)
+
     def modules(self) -> dict[str, str]:
         """Returns the local modules: name -> file."""
         found = ((name, file_of(name)) for name in list(sys.modules))
-        mine = ((name, file) for name, file in found if file and file.startswith(self._prefixes))
+        mine = ((name, file) for name, file in found if file and file.startswith(self._names.prefixes))
         return {
             name: file
             for name, file in mine
@@ -129,7 +135,7 @@ class LoadedFiles:
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
         for name in sorted((_module_files() | opened.keys()) - self._installed):
-            if not self._may_count(name):
+            if not self._names.may_count(name):
                 continue
             folder, file = os.path.split(name)
             real, installed = folders(folder)
@@ -137,7 +143,7 @@ class LoadedFiles:
                 self._installed.add(name)
                 continue
             path = Path(os.path.realpath(os.path.join(real, file)))
-            recorded = self._name_of(self._asked_for(name, path))
+            recorded = self._names.of(self._names.chosen(name, path))
             digest = self._digest(path, opened.get(name))
             if recorded is not None and digest and (digest != ABSENT or not recorded.startswith(os.sep)):
                 found[recorded] = digest
@@ -153,7 +159,7 @@ class LoadedFiles:
             asked | self._asked,
             self._opened_last,
             self._sources,
-            lambda name: chosen.get(name) or self._name_of_asked(name),
+            lambda name: chosen.get(name) or self._names.of_asked(name),
         )
 
     def _links_to_what_was_used(self) -> dict[str, str]:
@@ -165,12 +171,12 @@ class LoadedFiles:
         folders -= {str(folder) for root in self._roots for folder in (root, *root.parents)}
         found: dict[str, str] = {}
         for (name, _), state in self._asked.items():
-            if not leads_on(state) or name.startswith(self._prefixes):
+            if not leads_on(state) or name.startswith(self._names.prefixes):
                 continue
             folder, file = os.path.split(name.rstrip(os.sep))
             if os.path.realpath(os.path.join(folder, target_of(state))) in folders:
                 path = os.path.join(os.path.realpath(folder), file) if os.pardir in folder.split(os.sep) else name
-                if self._may_count(path) and not is_installed(Path(path)):
+                if self._names.may_count(path) and not is_installed(Path(path)):
                     found[name] = path
         return found
 
@@ -190,7 +196,7 @@ class LoadedFiles:
             self._listed |= self._listed_elsewhere(told)
             return told.files
         for name in mapped_files():
-            if name not in self._notes.files and self._may_count(name):
+            if name not in self._notes.files and self._names.may_count(name):
                 self._notes.add(name, os.O_RDONLY)
         self._notes.mark()
         return self._notes.files
@@ -219,52 +225,6 @@ class LoadedFiles:
             return True
         return Path(os.path.realpath(folder)) in self._roots or any(name.endswith(".py") for name in names)
 
-    def _name_of_asked(self, name: str) -> str | None:
-        """The name to record for what was asked about; None outside the roots, where there is too much of it."""
-        folder, file = os.path.split(name.rstrip(os.sep) or os.sep)
-        if file.startswith("<"):
-            return None  # generated code has no file, but whoever prints a traceback looks for one
-        if file in ("", os.curdir, os.pardir):
-            path = os.path.realpath(name)
-        elif os.pardir in folder.split(os.sep) or not name.startswith(self._prefixes):
-            path = os.path.join(os.path.realpath(folder), file)
-        else:
-            path = os.path.normpath(name)
-        if (
-            f"{path}{os.sep}" in self._prefixes
-            or not path.startswith(self._prefixes)
-            or not self._may_count(path)
-            or "__pycache__" in path.split(os.sep)
-        ):
-            return None
-        relative = relative_name(Path(path), self._roots)
-        if relative in (None, "."):  # a root itself
-            return None
-        return relative if is_first(relative, path, self._roots) else path
-
-    def _asked_for(self, name: str, real: Path) -> Path:
-        """The path that leads to the same choice next time: a link's own, unless packages are linked into a folder."""
-        path = Path(name)
-        if (
-            name == str(real)
-            or is_installed(path)
-            or ".." in path.parts
-            or (not self._is_in_root(path) and self._is_in_root(real))
-        ):
-            return real
-        return path
-
-    def _is_in_root(self, path: Path) -> bool:
-        return str(path).startswith(self._prefixes)
-
-    def _name_of(self, path: Path) -> str | None:
-        """The name to record: relative if that leads back to the file, absolute if not; None where versions count."""
-        relative = relative_name(path, self._roots)
-        if relative is None:
-            foreign = _is_foreign(str(path)) or is_installed(path)
-            return None if foreign else str(path)
-        return relative if first_of(relative, self._roots) in (path, None) else str(path)
-
     def _digest(self, path: Path, note: Opened | None) -> Digest:
         """The digest to record; empty for what was made here."""
         try:
@@ -272,7 +232,7 @@ class LoadedFiles:
         except OSError:
             status = None
         if note is None:
-            return "" if status is None else file_digest(path)
+            return "" if status is None else content_digest(path)
         if note.output or (note.before is None and status is not None and note.wrote):
             return ""
         if status is None:
@@ -280,7 +240,7 @@ class LoadedFiles:
         if note.before is not None and not note.wrote and stamp_of(status) != tuple(note.before):
             return self._changed(path)
         try:
-            return file_digest(path) if path.is_file() else ""
+            return content_digest(path) if path.is_file() else ""
         except OSError:
             return UNREADABLE
 
@@ -294,21 +254,12 @@ class LoadedFiles:
         found: dict[str, Digest] = {}
         for name in sorted(self._listed):
             real = Path(os.path.realpath(name))
-            if self._may_count(f"{name}{os.sep}") and not is_installed(real) and real.is_dir():
-                recorded = self._name_of(self._asked_for(name, real))
+            if self._names.may_count(f"{name}{os.sep}") and not is_installed(real) and real.is_dir():
+                recorded = self._names.of(self._names.chosen(name, real))
                 if recorded is not None:
                     found[f"{recorded}{os.sep}"] = listing_digest(real, self._avoided)
                     self._used.add(str(real))
         return found
-
-    def _may_count(self, name: str) -> bool:
-        if name.endswith((*DERIVED_SUFFIXES, *_SIDE_FILES)) or name.startswith(self._ignored) or _RUNTIME_STATE in name:
-            return False
-        return name.startswith(self._prefixes) or not _is_foreign(name)
-
-
-def _is_foreign(name: str) -> bool:
-    return is_systems_own(name) or name.startswith(_OWN)
 
 
 def installed_modules() -> frozenset[str]:

@@ -8,17 +8,21 @@ listener (`witness.py`) or Python's audit hook.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from batch_export.runner.made import Made
 from batch_export.sources.asked import How, state_of
 
 _PACKAGES = f"{os.sep}site-packages{os.sep}"
 _PLACES_OF_PACKAGES = (_PACKAGES, f"{os.sep}dist-packages{os.sep}")
 _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
+
+_WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 Stamp = tuple[int, int, int]
 """Time of the last change in ns, size and inode: what shows that a file is not the one that it was."""
@@ -54,15 +58,20 @@ class Notes:
         """Files of installed packages that processes which the child started have opened."""
         self._marked = (0, 0, 0)
         self._ignored = ignored
+        self._made = Made()
 
     def add(self, path: str, flags: int) -> None:
         """Notes a call before it is carried out; `path` is absolute, `flags` are those of open(2)."""
         if self._ignored(path):
             return
         writes = flags & (os.O_WRONLY | os.O_RDWR) != 0
-        known = self.files.get(path)
+        origin = self._made.origin(path)
+        known = self.files.get(origin or path)
         if known is not None:
             known.wrote |= writes
+            return
+        if origin is None:
+            self.files[path] = Opened(None, output=True, wrote=True)
             return
         try:
             found = os.stat(path)
@@ -74,12 +83,21 @@ class Notes:
             before = stamp_of(found)
         made = bool(flags & os.O_TRUNC) or before is None
         output = writes and (made or not flags & os.O_RDWR)
-        self.files[path] = Opened(before, output, writes)
+        self.files[origin] = Opened(before, output, writes)
+
+    def make(self, path: str, source: str = "") -> None:
+        """Notes that a call is about to make something at `path`: something new, or another name of `source`."""
+        if self._ignored(path):
+            return
+        self.add(path, _WRITTEN_ANEW)
+        self._made.make(path, source)
 
     def ask(self, path: str, how: How) -> None:
         """Notes that somebody asks about a path, and how exactly."""
         if self._ignored(path) or _PACKAGES in path or (path, how) in self.asked:
             return
+        if self._made.origin(path) != path:
+            return  # it answers about its own doing
         self.asked[path, how] = state_of(path, how)
 
     def ask_links(self, path: str) -> None:
@@ -128,6 +146,13 @@ def is_of_package(path: str) -> bool:
 def stamp_of(status: os.stat_result) -> Stamp:
     """Returns what distinguishes this state of a file from others."""
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def in_one_spelling(path: str) -> str:
+    """Returns a path without folders that are `.` or nothing; what follows them, and `..`, depends on links."""
+    while "/./" in path:
+        path = path.replace("/./", "/")
+    return re.sub("//+", "/", path) if "//" in path else path
 
 
 def through_links_of_processes(path: str, task: int | None = None) -> str:

@@ -21,89 +21,23 @@ from collections.abc import Callable
 
 import msgspec
 
-from batch_export.runner.calls import MACHINES, Call, Machine
-from batch_export.runner.opened import Notes, Opened, is_of_package, through_links_of_processes
+from batch_export.runner.calls import MACHINES, Call
+from batch_export.runner.kernel_filter import LISTEN
+from batch_export.runner.opened import Notes, Opened, in_one_spelling, is_of_package, through_links_of_processes
 from batch_export.sources.asked import How
 from batch_export.sources.name_texts import name_of, text_of
 
-_SET_MODE_FILTER = 1
-_NEW_LISTENER = 1 << 3
-_WAIT_KILLABLE = 1 << 5
-_NO_NEW_PRIVS = 38
-_ALLOW, _NOTIFY, _ERROR = 0x7FFF0000, 0x7FC00000, 0x00050000
-_LOAD_WORD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
 _RECEIVE, _ANSWER, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
 _SYNCHRONOUS_WAKE_UP = 1
 _GO_ON = 1
 _NOTICE = struct.Struct("=QIIiIQ6Q")
 _REPLY = struct.Struct("=QqiI")
 _AT_FDCWD = -100
-_AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = 0x100, 0x1000
+_AT_SYMLINK_NOFOLLOW = 0x100
 _PATH_BYTES = 4096
 _OPEN_FLAGS_OF_A_LISTING = getattr(os, "O_DIRECTORY", 0)
-_WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_OPEN_FLAGS_OF_A_NAMELESS_FILE = getattr(os, "O_TMPFILE", 0)
 _ASK, _REWIND = b"?", b"R"
-_LISTEN = struct.Struct("=I")
-"""The number of the process that is watched; it comes with the listener."""
-
-
-class _Instruction(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint))
-
-
-class _Program(ctypes.Structure):
-    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.POINTER(_Instruction)))
-
-
-def be_watched(channel: socket.socket) -> str:
-    """Puts this process, and all that it will start, under the eyes of whoever has the other end of `channel`.
-
-    Returns:
-        Why it cannot be, as part of a sentence; empty when all went well. There is no way back.
-    """
-    machine = MACHINES.get(platform.machine())
-    if sys.platform != "linux" or machine is None:
-        return f"not on {platform.system()} {platform.machine()}"
-    libc = ctypes.CDLL(None, use_errno=True)
-    program = _filter(machine)
-    listener = _install(libc, machine, program, _WAIT_KILLABLE)
-    if listener < 0 and ctypes.get_errno() == errno.EACCES:
-        libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
-        listener = _install(libc, machine, program, _WAIT_KILLABLE)
-    if listener < 0 and ctypes.get_errno() == errno.EINVAL:  # before 5.19
-        listener = _install(libc, machine, program, 0)
-    if listener < 0:
-        return f"this kernel or container refuses it ({os.strerror(ctypes.get_errno())})"
-    socket.send_fds(channel, [_LISTEN.pack(os.getpid())], [listener])
-    os.close(listener)
-    return ""
-
-
-def _install(libc: ctypes.CDLL, machine: Machine, program: _Program, more: int) -> int:
-    return int(libc.syscall(machine.seccomp, _SET_MODE_FILTER, _NEW_LISTENER | more, ctypes.byref(program)))
-
-
-def _filter(machine: Machine) -> _Program:
-    tests: list[tuple[int, int, int, int]] = []
-    for number, call in machine.calls.items():
-        if call.by_descriptor:  # what is asked of an open file is no news
-            low_half = 16 + 8 * call.flags + (4 if sys.byteorder == "big" else 0)
-            asked = [(_LOAD_WORD, 0, 0, low_half), (_JUMP_IF_SET, 0, 1, _AT_EMPTY_PATH)]
-            tests += [(_JUMP_IF_EQUAL, 0, 4, number), *asked, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)]
-        else:
-            tests += [(_JUMP_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _NOTIFY)]
-    lines = [
-        (_LOAD_WORD, 0, 0, 4),  # the kind of processor that the call is for
-        (_JUMP_IF_EQUAL, 1, 0, machine.audit),
-        (_RETURN, 0, 0, _ALLOW),
-        (_LOAD_WORD, 0, 0, 0),  # the call's number
-        (_JUMP_IF_EQUAL, 0, 1, machine.io_uring_setup),
-        (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
-        *tests,
-        (_RETURN, 0, 0, _ALLOW),
-    ]
-    instructions = (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))
-    return _Program(len(lines), instructions)
 
 
 class Testimony(msgspec.Struct):
@@ -194,7 +128,7 @@ class Witness:
             else:
                 self._notice()
             return
-        message, handles, _, _ = socket.recv_fds(self._channel, _LISTEN.size, 1)
+        message, handles, _, _ = socket.recv_fds(self._channel, LISTEN.size, 1)
         if not message:
             self._channel.close()
         elif message == _ASK:
@@ -204,7 +138,7 @@ class Witness:
             self._channel.sendall(_REWIND)
         elif handles:
             self._listener = handles[0]
-            (self._child,) = _LISTEN.unpack(message)
+            (self._child,) = LISTEN.unpack(message)
             libc = ctypes.CDLL(None, use_errno=True)
             libc.ioctl(self._listener, ctypes.c_ulong(_SET_FLAGS), ctypes.c_ulong(_SYNCHRONOUS_WAKE_UP))  # since 6.6
 
@@ -248,7 +182,8 @@ class Witness:
         call = self._machine.calls[number]
         memory = os.open(f"/proc/{task}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            name = os.fsdecode(os.pread(memory, _PATH_BYTES, arguments[call.path]).split(b"\0", 1)[0])
+            name = _text(memory, arguments[call.path])
+            source = _text(memory, arguments[call.source]) if call.source >= 0 else ""
             flags = arguments[call.flags] if call.flags >= 0 else 0
             if call.flags_in_memory:
                 flags = int.from_bytes(os.pread(memory, 8, flags), sys.byteorder)
@@ -260,19 +195,20 @@ class Witness:
             os.close(memory)
         if not name:
             return  # by the descriptor alone, whose opening was seen
-        if not name.startswith("/"):
-            start = _signed(arguments[call.folder]) if call.folder >= 0 else _AT_FDCWD
-            base = os.readlink(f"/proc/{task}/cwd" if start == _AT_FDCWD else f"/proc/{task}/fd/{start}")
-            name = os.path.join(base, name)
-        self._enter(task, call, through_links_of_processes(name, task), flags)
+        path = _absolute(task, name, arguments[call.folder] if call.folder >= 0 else _AT_FDCWD)
+        if source:
+            source = _absolute(task, source, arguments[call.source_folder] if call.source_folder >= 0 else _AT_FDCWD)
+        self._enter(task, call, path, flags, source)
 
-    def _enter(self, task: int, call: Call, path: str, flags: int) -> None:
+    def _enter(self, task: int, call: Call, path: str, flags: int, source: str) -> None:
         if call.does == "makes":
-            self._notes.add(path, _WRITTEN_ANEW)
+            self._notes.make(path, source)
         elif call.does == "enters":
             self._notes.ask_links(path)
         elif call.does != "opens":
             self._notes.ask(path, "link" if flags & _AT_SYMLINK_NOFOLLOW and call.does == "status" else call.does)
+        elif flags & _OPEN_FLAGS_OF_A_NAMELESS_FILE == _OPEN_FLAGS_OF_A_NAMELESS_FILE != 0:
+            return
         elif flags & _OPEN_FLAGS_OF_A_LISTING:
             process = _process_of(task)
             self._notes.list(path, process)
@@ -284,6 +220,19 @@ class Witness:
             # What the child itself imports, it tells better: it knows for whose sake.
             if is_of_package(path) and task != self._child and _process_of(task) != self._child:
                 self._notes.add_of_package(path)
+
+
+def _text(memory: int, address: int) -> str:
+    return os.fsdecode(os.pread(memory, _PATH_BYTES, address).split(b"\0", 1)[0])
+
+
+def _absolute(task: int, name: str, start: int) -> str:
+    """The absolute path of what a thread calls `name`, which starts from the folder of that descriptor."""
+    if not name.startswith("/"):
+        start = _signed(start)
+        base = os.readlink(f"/proc/{task}/cwd" if start == _AT_FDCWD else f"/proc/{task}/fd/{start}")
+        name = os.path.join(base, name)
+    return through_links_of_processes(in_one_spelling(name), task)
 
 
 def _process_of(task: int) -> int:

@@ -27,6 +27,9 @@ LARGE_BYTES, LARGE_FILES = 1 << 30, 10_000
 WHOLE_BYTES, WHOLE_FILES = 4 << 30, 20_000
 """Of a folder with more than that only names and sizes are in its digest."""
 DERIVED_SUFFIXES = (".pyc", ".pyo", ".lock", ".log")
+_SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database while it is open."""
+_MAGIC = b"SQLite format 3\0"
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__"})
 _SETTLED_NS = 2_000_000_000
 
@@ -49,6 +52,35 @@ def file_digest(path: Path) -> Digest:
     """Returns the digest of a file's bytes."""
     status = path.stat()
     return _file_digest(os.path.abspath(path), _stamp(status), status.st_size, _newest(status))
+
+
+def content_digest(path: Path) -> Digest:
+    """Returns the digest of a file's bytes; of a database's also what SQLite has written beside it for the time being.
+
+    A reader of the database reads both, and the file itself may stay as it is for long.
+    """
+    digest = file_digest(path)
+    log = Path(f"{os.path.realpath(path)}-wal")
+    try:
+        if log.stat().st_size and _is_database(path):
+            return digest_value([digest, file_digest(log)])
+    except OSError:
+        pass  # the usual case: there is none
+    return digest
+
+
+def is_side_file(path: str) -> bool:
+    """Whether it is what SQLite keeps beside a database for the time being, which is part of that one's content."""
+    suffix = next((one for one in _SIDE_SUFFIXES if path.endswith(one)), None)
+    return suffix is not None and _is_database(Path(path.removesuffix(suffix)))
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 @cache
@@ -133,6 +165,8 @@ def _files(folder: str, avoided: frozenset[str], above: tuple[str, ...] = ()) ->
             continue
         try:
             status = entry.stat()
+            if is_side_file(entry.path) and not (status.st_size and entry.name.endswith("-wal")):
+                continue
         except OSError:
             continue  # a link to nowhere
         if stat.S_ISDIR(status.st_mode):

@@ -12,7 +12,7 @@ from typing import Any
 
 from batch_export.digest import Digest
 from batch_export.sources.closure import find_module, source_digest
-from batch_export.sources.file_digests import file_digest, folder_digest
+from batch_export.sources.file_digests import content_digest, folder_digest
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.places import resolve_target
 
@@ -64,7 +64,7 @@ def _digest(text: str, inner: Collection[Path]) -> Digest | None:
         if not text or not path.exists():
             return None
         if path.is_file():
-            return file_digest(path)
+            return content_digest(path)
         if not path.is_dir() or any(one.is_relative_to(path) for one in inner):
             return None
         return folder_digest(path)

@@ -16,7 +16,7 @@ from batch_export.action import ActionResult
 from batch_export.digest import Digest, digest_value
 from batch_export.sources import distributions
 from batch_export.sources.asked import ABSENT, state_now
-from batch_export.sources.file_digests import DERIVED_SUFFIXES, file_digest
+from batch_export.sources.file_digests import DERIVED_SUFFIXES, content_digest, is_side_file
 from batch_export.sources.name_texts import name_of
 from batch_export.sources.places import ZOO_PACKAGE, models_dir
 
@@ -106,7 +106,7 @@ def current_digest(name: str, roots: Sequence[Path], store: Path) -> str:
     if path is None:
         return ABSENT
     try:
-        return listing_digest(path, (store,)) if name.endswith(os.sep) else file_digest(path)
+        return listing_digest(path, (store,)) if name.endswith(os.sep) else content_digest(path)
     except OSError:
         return UNREADABLE
 
@@ -153,4 +153,5 @@ def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
     real = Path(os.path.realpath(folder))
     aside = {one.relative_to(real).parts[:1] for one in map(Path.resolve, avoided) if one.is_relative_to(real)}
     names = (name for name in os.listdir(folder) if name != "__pycache__" and not name.endswith(DERIVED_SUFFIXES))
-    return digest_value(sorted(name for name in names if not name.startswith(".") and (name,) not in aside))
+    names = (name for name in names if not name.startswith(".") and (name,) not in aside)
+    return digest_value(sorted(name for name in names if not is_side_file(os.path.join(folder, name))))

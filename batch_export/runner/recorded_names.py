@@ -1,0 +1,100 @@
+"""The names under which files and folders are recorded, and which of them count at all.
+
+Paths that a child used arrive; names relative to a root, or absolute outside all of them, leave. `recorded.py` finds
+them again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from batch_export.runner.system_folders import is_systems_own
+from batch_export.sources.closure import PACKAGE, is_installed, relative_name
+from batch_export.sources.file_digests import DERIVED_SUFFIXES, is_side_file
+from batch_export.sources.places import models_dir
+from batch_export.sources.recorded import first_of, is_first
+
+_OWN = str(PACKAGE) + os.sep
+_RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
+"""Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
+
+
+class Names:
+    """Names paths.
+
+    Args:
+        roots: folders of local modules.
+        ignored: folders that are not sources.
+    """
+
+    def __init__(self, roots: Sequence[Path], ignored: Sequence[Path]) -> None:
+        self._roots = tuple(roots)
+        self._ignored = tuple(str(folder) + os.sep for folder in ignored)
+        self.prefixes = tuple(str(folder) + os.sep for folder in (models_dir(), *self._roots))
+        """Where local files lie."""
+
+    def is_ignored(self, path: str) -> bool:
+        """Whether nothing is noted of a path."""
+        return path.startswith(self._ignored)
+
+    def may_count(self, name: str) -> bool:
+        if (
+            name.endswith(DERIVED_SUFFIXES)
+            or name.startswith(self._ignored)
+            or _RUNTIME_STATE in name
+            or is_side_file(name)
+        ):
+            return False
+        return name.startswith(self.prefixes) or not _is_foreign(name)
+
+    def of_asked(self, name: str) -> str | None:
+        """The name to record for what was asked about; None outside the roots, where there is too much of it."""
+        folder, file = os.path.split(name.rstrip(os.sep) or os.sep)
+        if file.startswith("<"):
+            return None  # generated code has no file, but whoever prints a traceback looks for one
+        if file in ("", os.curdir, os.pardir):
+            path = os.path.realpath(name)
+        elif os.pardir in folder.split(os.sep) or not name.startswith(self.prefixes):
+            path = os.path.join(os.path.realpath(folder), file)
+        else:
+            path = os.path.normpath(name)
+        if (
+            f"{path}{os.sep}" in self.prefixes
+            or not path.startswith(self.prefixes)
+            or not self.may_count(path)
+            or "__pycache__" in path.split(os.sep)
+        ):
+            return None
+        relative = relative_name(Path(path), self._roots)
+        if relative in (None, "."):  # a root itself
+            return None
+        return relative if is_first(relative, path, self._roots) else path
+
+    def chosen(self, name: str, real: Path) -> Path:
+        """The path that leads to the same choice next time: a link's own, unless packages are linked into a folder."""
+        path = Path(name)
+        if (
+            name == str(real)
+            or is_installed(path)
+            or ".." in path.parts
+            or (not self._is_in_root(path) and self._is_in_root(real))
+        ):
+            return real
+        return path
+
+    def _is_in_root(self, path: Path) -> bool:
+        return str(path).startswith(self.prefixes)
+
+    def of(self, path: Path) -> str | None:
+        """The name to record: relative if that leads back to the file, absolute if not; None where versions count."""
+        relative = relative_name(path, self._roots)
+        if relative is None:
+            foreign = _is_foreign(str(path)) or is_installed(path)
+            return None if foreign else str(path)
+        return relative if first_of(relative, self._roots) in (path, None) else str(path)
+
+
+def _is_foreign(name: str) -> bool:
+    return is_systems_own(name) or name.startswith(_OWN)
