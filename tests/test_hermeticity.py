@@ -56,6 +56,7 @@ SOURCES = {
 }
 EVERY = {"every", "program", "by_c"}
 """Models that went through all variables, or may have."""
+EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
 DATA |= {"w\udcff.bin": "1", "odd/\udcff": "1", "spaced/deep/part.py": "NUMBER = 1\n"}
 PACKAGES = {
@@ -252,6 +253,21 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         {"space"},
         "file spaced/deep/part.py has changed",
         lambda p: p.write("spaced/deep/part.py", "NUMBER = 22\n"),
+    ),
+    "start of Python": (
+        EVERY_MODEL,
+        "what starts with Python, sitecustomize: absent -> content ",
+        lambda p: p.write("venv/site-packages/sitecustomize.py", ""),
+    ),
+    "local start of Python": (
+        EVERY_MODEL,
+        "sitecustomize.py: absent -> file",
+        lambda p: p.write("sitecustomize.py", "import builtins\n"),
+    ),
+    "edited start of Python": (
+        EVERY_MODEL,
+        "file sitecustomize.py has changed",
+        lambda p: p.write("sitecustomize.py", "import builtins # edited\n"),
     ),
     "folder's name": ({"where", "here"}, "the current folder, whose name was asked for, is another one", _moved),
     "config": ({"config"}, "", _config),

@@ -178,7 +178,8 @@ SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
             id="through a link in a folder of its own",
         ),
         pytest.param(
-            "os.mkdir('a'); open('a/x', 'w').close(); os.rename('a', 'b'); open('b/x'); os.unlink('b/x'); os.rmdir('b')",
+            "os.mkdir('a'); open('a/x', 'w').close(); os.rename('a', 'b')\n"
+            "open('b/x'); os.unlink('b/x'); os.rmdir('b')",
             set(),
             id="in a folder of its own",
         ),

@@ -18,7 +18,8 @@ from batch_export.runner.loaded import LoadedFiles
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages
-from batch_export.sources import distributions
+from batch_export.sources import distributions, start_up
+from batch_export.sources.asked import ABSENT
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.name_texts import text_of
 from batch_export.spec import CORE_EXPORTER_TARGET
@@ -76,7 +77,10 @@ class Evidence:
         packages = self._packages.packages(
             targets, {*cell.model.requires, *missing}, self._files.modules(), self._files.of_packages
         )
-        packages = tuple(sorted({**dict(packages), **self._distributions.states()}.items()))
+        started = {name: distributions.state(name) for name in start_up.NAMES}
+        packages = tuple(sorted({**dict(packages), **self._distributions.states(), **started}.items()))
+        local = (f"{name}{rest}" for name in start_up.MODULES for rest in (".py", "/__init__.py"))
+        asked += tuple((name, ABSENT) for name in local if name not in dict(sources))
         if self._layer:
             packages = distributions.outside(packages, self._layer)
         variables = self._variables.variables()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from batch_export.runner.preload import CORE, TORCH
 from batch_export.runner.preloaded import Preloaded, owners_of
-from batch_export.sources import distributions
+from batch_export.sources import distributions, start_up
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.places import resolve_target
 from batch_export.sources.toolchain import DISTRIBUTIONS
@@ -66,7 +66,8 @@ class UsedPackages:
         explicit = owners_of(name for name in sys.modules if name.partition(".")[0] in named)
         found = (owners_of(new) | self._preloaded_for(named | {name.partition(".")[0] for name in new})) - _IN_KEYS
         found |= explicit | (distributions.owners_of_files(elsewhere) - _IN_ALL_KEYS)
-        found.discard(distributions.normal(_OURS))
+        found |= owners_of(start_up.modules()) - _IN_KEYS
+        found -= {distributions.normal(_OURS), *(distributions.WITHOUT_METADATA + name for name in start_up.MODULES)}
         states = {name: distributions.state(name) for name in found}
         states |= {distributions.WITHOUT_METADATA + top: distributions.ABSENT for top in named if _is_absent(top)}
         return tuple(sorted(states.items()))

@@ -18,6 +18,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from batch_export.digest import digest_value
+from batch_export.sources import start_up
 from batch_export.sources.file_digests import file_digest, files_digest, folder_digest
 
 ABSENT = "absent"
@@ -41,10 +42,12 @@ def state(name: str) -> str:
     `look_again`. An editable install's files are local sources, recorded one by one.
 
     Args:
-        name: as `owners` returns it.
+        name: as `owners` returns it, or what stands for others.
     """
     if name == ALL:
         return _all()
+    if name in start_up.NAMES:
+        return start_up.state(name)
     if name.startswith(WITHOUT_METADATA):
         return _content(name.removeprefix(WITHOUT_METADATA))
     for entry in sys.path:
@@ -58,6 +61,7 @@ def state(name: str) -> str:
 def look_again() -> None:
     """Says that packages' files may have changed since they were looked at; called by who opens a store."""
     _files_now.cache_clear()
+    start_up.state.cache_clear()
 
 
 def outside(states: Iterable[tuple[str, str]], folder: str) -> tuple[tuple[str, str], ...]:
@@ -66,6 +70,8 @@ def outside(states: Iterable[tuple[str, str]], folder: str) -> tuple[tuple[str, 
     for name, found in states:
         if name == ALL:
             kept.append((name, _all(folder)))
+        elif name in start_up.NAMES:
+            kept.append((name, start_up.state(name, folder)))
         elif not _place(name).startswith(folder + os.sep):
             kept.append((name, found))
     return tuple(kept)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from batch_export.action import ActionResult
 from batch_export.digest import Digest, digest_value
-from batch_export.sources import distributions
+from batch_export.sources import distributions, start_up
 from batch_export.sources.asked import ABSENT, state_now
 from batch_export.sources.file_digests import DERIVED_SUFFIXES, content_digest, is_side_file
 from batch_export.sources.name_texts import name_of
@@ -66,11 +66,17 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
         for name, state in result.packages:
             present = distributions.state(name)
             if present != state:
-                told = "(any: all were listed)" if name == distributions.ALL else name
-                yield f"package {told.removeprefix(distributions.WITHOUT_METADATA)}: {state} -> {present}"
+                yield f"{_called(name)}: {state} -> {present}"
     for name, digest in result.variables:
         if variable_digest(name_of(name), os.environ, os.curdir) != digest:
             yield _VARIABLES.get(name, f"environment variable {name} has another value")
+
+
+def _called(package: str) -> str:
+    if package in start_up.NAMES:
+        return f"what starts with Python, {package.removeprefix(start_up.PREFIX)}"
+    told = "(any: all were listed)" if package == distributions.ALL else package
+    return f"package {told.removeprefix(distributions.WITHOUT_METADATA)}"
 
 
 def _told(before: str, now: str) -> str:
