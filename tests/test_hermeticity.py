@@ -51,6 +51,7 @@ SOURCES = {
     "mine/odd_listing.py": "import os\ndef build(): return len(os.listdir('odd'))\n",
     "mine/odd_variable.py": "import os\ndef build(): return ascii(os.getenv('HERMETIC_ODD'))\n",
     "mine/space.py": "from spaced.deep import part\ndef build(): return part.NUMBER\n",
+    "mine/library.py": "import libhub\ndef build(): return open(libhub.folder() + '/w.bin').read()\n",
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
@@ -59,6 +60,7 @@ EVERY = {"every", "program", "by_c"}
 EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
 DATA |= {"w\udcff.bin": "1", "odd/\udcff": "1", "spaced/deep/part.py": "NUMBER = 1\n"}
+DATA |= {"shelf/w.bin": "9"}
 PACKAGES = {
     "libfoo/__init__.py": "def make(): return 1\n",
     "libbar/__init__.py": "",
@@ -67,6 +69,7 @@ PACKAGES = {
     "libnone.py": "",
     "libsub/__init__.py": "",
     "libone.py": "",
+    "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n",
 }
 
 
@@ -104,7 +107,9 @@ class Project:
 
     def ran(self) -> set[str]:
         """Sweeps, and returns the models whose reference was executed."""
-        result = by_name(sweep(self.root / "runs", cells(self.models.values(), opsets=(18,)), stages=BUILT))
+        result = by_name(
+            sweep(self.root / "runs", cells(self.models.values(), opsets=(18,)), stages=BUILT, preload=("libhub",))
+        )
         assert {record.verdict for record in result.values()} == {"pass"}, [one.message for one in result.values()]
         return {record.cell.model for record in result.values() if record.actions[0].origin == "ran"}
 
@@ -146,6 +151,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     install(packages, "libver", "1.0")
     install(packages, "libsub", "1.0")
     install(packages, "libone", "1.0")
+    install(packages, "libhub", "1.0")
     monkeypatch.chdir(root)
     for path in (packages, root):
         monkeypatch.syspath_prepend(str(path))
@@ -153,6 +159,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setenv(VARIABLE, "one secret")
     monkeypatch.setenv("HERMETIC_ODD", "\udcff")
+    monkeypatch.setenv("LIBHUB_HOME", str(outside))
     assert made.ran() == set(models)
     yield made
     monkeypatch.undo()
@@ -191,7 +198,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.write("mine/constants.py", "NUMBER = 2 #\n"),
     ),
     "data": ({"data", "absolute"}, "file data.txt has changed", lambda p: p.write("data.txt", "2")),
-    "outside": ({"outside"}, "outside/w.bin has changed", _outside),
+    "outside": ({"outside", "library"}, "outside/w.bin has changed", _outside),
     "missing": ({"missing"}, "file missing.txt is new", lambda p: p.write("missing.txt", "here")),
     "asked": ({"asked"}, "maybe.w: absent -> file 4", lambda p: p.write("maybe.w", "here")),
     "plugin": ({"plugin"}, "plug_in.py: absent -> file 0", lambda p: p.write("plug_in.py", "")),
@@ -268,6 +275,16 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         EVERY_MODEL,
         "file sitecustomize.py has changed",
         lambda p: p.write("sitecustomize.py", "import builtins # edited\n"),
+    ),
+    "a library's folder": (
+        {"library", "outside", *EVERY},
+        "environment variable LIBHUB_HOME has another value",
+        lambda p: p.monkeypatch.setenv("LIBHUB_HOME", str(p.root / "shelf")),
+    ),
+    "another variable for a library's folder": (
+        {"library", *EVERY},
+        "environment variable LIBHUB_CACHE has another value",
+        lambda p: p.monkeypatch.setenv("LIBHUB_CACHE", str(p.root.parent / "outside")),
     ),
     "folder's name": ({"where", "here"}, "the current folder, whose name was asked for, is another one", _moved),
     "config": ({"config"}, "", _config),

@@ -50,10 +50,11 @@ class Evidence:
 
     def __init__(self, roots: Sequence[Path], ignored: Sequence[Path], preloaded: Preloaded, layer: str = "") -> None:
         self._layer = layer
+        self._roots = tuple(roots)
         askers = Askers(preloaded.tops())
         self._files = LoadedFiles(roots, ignored, preloaded.files, askers)
         self._packages = UsedPackages(preloaded, ImportNames(imports_memo(ignored[0])))
-        self._variables = ReadVariables(askers, preloaded.environment)
+        self._variables = ReadVariables(askers, preloaded.environment, preloaded.variables)
         self._distributions = AskedDistributions(askers)
 
     def watch(self, channel: socket.socket | None) -> None:
@@ -83,7 +84,7 @@ class Evidence:
         asked += tuple((name, ABSENT) for name in local if name not in dict(sources))
         if self._layer:
             packages = distributions.outside(packages, self._layer)
-        variables = self._variables.variables()
+        variables = self._variables.variables(self._files.used(), self._roots)
         return Seen(_as_texts(sources), _as_texts(asked), packages, _as_texts(variables), tuple(self._warnings()))
 
     def of_ours(self) -> Seen:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from batch_export.runner import keeper, worker
+from batch_export.runner.folder_variables import watch_reads
 from batch_export.runner.greeting import READY, TIED
 from batch_export.runner.preload import preload
 from batch_export.runner.preloaded import Preloaded
@@ -117,6 +118,7 @@ def preloaded_with(entries: Sequence[str]) -> Preloaded:
         entries: see `preload.py`.
     """
     preloaded = Preloaded()
+    watch_reads(preloaded.variables.add)
     for entry in entries:
         preload([entry])
         preloaded.note(entry)

@@ -162,6 +162,10 @@ class LoadedFiles:
             lambda name: chosen.get(name) or self._names.of_asked(name),
         )
 
+    def used(self) -> list[str]:
+        """Returns the paths that were opened and may count, those that were made included; after `sources`."""
+        return [path for path in self._opened_last.keys() - self._installed if self._names.may_count(path)]
+
     def _links_to_what_was_used(self) -> dict[str, str]:
         """The links outside the roots that were read, and lead to what was then used by its own name: path -> name.
 

@@ -21,6 +21,7 @@ class Preloaded:
 
     Attributes:
         environment: the environment variables before the first entry, which may set some.
+        variables: the names of those that were read meanwhile, where somebody has watched.
         own: what the process had imported before the first entry: this program's own needs.
         brought: entry -> modules that it brought.
         files: files of all these modules that came with installed packages.
@@ -30,6 +31,7 @@ class Preloaded:
     def __init__(self) -> None:
         self.own = frozenset(sys.modules)
         self.environment = dict(os.environ)
+        self.variables: set[str] = set()
         self.brought: dict[str, frozenset[str]] = {}
         self.files: frozenset[str] = frozenset()
         self.owners: dict[str, set[str]] = {}

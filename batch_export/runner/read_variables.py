@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, AnyStr
 
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
+from batch_export.runner.folder_variables import chose_a_folder, watch_reads
 from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, VARIABLES_OF_THE_SESSION, variable_digest
 
 _FOR_C = frozenset({"getenv", "secure_getenv", "environ"})
@@ -29,35 +30,20 @@ class ReadVariables:
     Args:
         askers: tell whose reads count.
         at_start: the environment as it was when the process that forked this one started.
+        before: what that process' libraries have read.
     """
 
-    def __init__(self, askers: Askers, at_start: Mapping[str, str]) -> None:
+    def __init__(self, askers: Askers, at_start: Mapping[str, str], before: Collection[str] = ()) -> None:
         self._askers = askers
         self._at_start = at_start
         self._folder = os.curdir
         self._read: set[str] = set()
+        self._by_libraries = set(before)
 
     def watch(self) -> None:
         """Starts watching."""
-        note = self._note
         self._folder = os.getcwd()
-
-        class Watched(os._Environ):  # type: ignore[type-arg]  # of texts or of bytes
-            """`os.environ` with a note of what is asked for."""
-
-            def __getitem__(self, key: AnyStr) -> AnyStr:
-                if isinstance(key, str | bytes):
-                    note(os.fsdecode(key))
-                value: AnyStr = super().__getitem__(key)
-                return value
-
-            def __iter__(self) -> Iterator[AnyStr]:
-                note(ALL_VARIABLES)
-                return super().__iter__()
-
-        os.environ.__class__ = Watched
-        if os.supports_bytes_environ:
-            os.environb.__class__ = Watched
+        watch_reads(self._note_read)
         sys.addaudithook(self._hook)
         os.getcwd, os.getcwdb = self._watched(os.getcwd), self._watched(os.getcwdb)
 
@@ -78,12 +64,25 @@ class ReadVariables:
         if inherited or (event == "ctypes.dlsym" and arguments[1] in _FOR_C):
             self._note(ALL_VARIABLES)
 
-    def _note(self, name: str) -> None:
+    def _note_read(self, name: str) -> None:
+        self._note(name, above=3)
+
+    def _note(self, name: str, above: int = 2) -> None:
         if name in self._read or name in VARIABLES_OF_THE_SESSION or ALL_VARIABLES in self._read:
             return
-        if self._askers.count(sys._getframe(2)):
+        if self._askers.count(sys._getframe(above)):
             self._read.add(name)
+        else:
+            self._by_libraries.add(name)
 
-    def variables(self) -> tuple[tuple[str, Digest], ...]:
-        """Returns what was read so far, with the digests of the values at the start, sorted by name."""
-        return tuple((name, variable_digest(name, self._at_start, self._folder)) for name in sorted(self._read))
+    def variables(self, used: Collection[str] = (), roots: Sequence[Path] = ()) -> tuple[tuple[str, Digest], ...]:
+        """Returns what was read so far, with the digests of the values at the start, sorted by name.
+
+        Args:
+            used: absolute paths of the files that were used, which libraries' variables may have chosen.
+            roots: folders of local modules.
+        """
+        names = self._read
+        if ALL_VARIABLES not in names:
+            names = names | chose_a_folder(self._by_libraries, self._at_start, used, roots)
+        return tuple((name, variable_digest(name, self._at_start, self._folder)) for name in sorted(names))
