@@ -117,6 +117,20 @@ def endless(module: Any, args: Any, kwargs: Any, *, path: Path, **options: Any) 
     time.sleep(3600)
 
 
+def leaving(module: Any, args: Any, kwargs: Any, *, path: Path, **options: Any) -> None:
+    """Ends the process without a word."""
+    os._exit(3)
+
+
+def one_more(module: Any, args: Any, kwargs: Any, *, path: Path, opset_version: int, **options: Any) -> None:
+    """One output more than the model has."""
+    model = _exported(module, args, kwargs, path, opset_version, **options)
+    model.graph.node.append(onnx.helper.make_node("Identity", [model.graph.output[0].name], ["more"]))
+    model.graph.output.add().CopyFrom(model.graph.output[0])
+    model.graph.output[-1].name = "more"
+    onnx.save(model, path)
+
+
 def hungry(module: Any, args: Any, kwargs: Any, *, path: Path, **options: Any) -> None:
     """Takes 600 MB where the module has a tanh, and keeps them."""
     import torch

@@ -148,6 +148,17 @@ def test_a_crash_is_reduced_in_processes_of_its_own(tmp_path: Path, monkeypatch:
     assert "ended by signal 11" in done.stdout
 
 
+def test_an_exporter_that_ends_its_process_is_a_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
+    wanted = {"stage": "crash", "error_class": "ProcessExit", "operator": "", "message": ""}
+    setting = Setting("leaving", 20, "faulty_exporters.leaving", timeout_s=60.0)
+    repro = made(tmp_path / "bug", nn.Tanh(), setting, wanted=wanted)
+    assert repro.nodes == ("tanh",)
+    done = run(repro.folder)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.strip() == "crash ProcessExit: the process ended itself with exit code 3"
+
+
 @pytest.mark.slow
 def test_a_crash_that_needs_the_models_classes_is_reproduced_with_the_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

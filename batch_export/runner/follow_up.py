@@ -76,7 +76,7 @@ def ask(
             f"{name} does what eager does, without one finite value, so there is nothing to {question}. "
             "Next step: look for the NaN or infinity in the model itself"
         )
-    run = failing_run(record, planned.model, spec.tolerances)
+    run, limits = failing_run(record, planned.model, spec.tolerances), limits_for(planned.model, spec.runner)
     example = {axis.name: axis.example for axis in planned.model.axes}
     onnx = Path(spec.store_path) / record.onnx.path if record.onnx is not None else None
     request = Request(
@@ -90,8 +90,8 @@ def ask(
             (run_folder / REPRO_FOLDER / f"{name.replace('/', '_')}{'_for_runtime' * bool(for_runtime)}").absolute()
         ),
         tolerances={**spec.tolerances, **planned.model.tolerances},
-        timeout_s=min(spec.runner.timeout_s, 120.0),
-        memory_bytes=limits_for(planned.model, spec.runner).memory_bytes,
+        timeout_s=min(limits.seconds, 120.0),
+        memory_bytes=limits.memory_bytes,
         for_runtime=bool(for_runtime),
     )
     return _in_child(request)

@@ -35,14 +35,18 @@ from batch_export.sources.closure import local_roots
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.stages import capture as capture_stage
 from batch_export.stages import plugin
+from batch_export.stages.failures import failure_from
 from batch_export.stages.follow_up_request import Answer, Request, refusal_file
 from batch_export.stages.output import StageOutput
 from batch_export.stages.runtime_report import RuntimeReport
+from batch_export.stages.whole_cell_repro import WholeCell
 from batch_export.stages.workbench import Workbench
 
 _NUMBERS = ("load", "run", "mismatch", "dynamic")
 _EXPORT = ("capture", "translate", "dynamic", "opset")
 _ELSEWHERE = ("model", "environment")
+_REDUCIBLE = ("Capture", "Translate")
+"""Mnemonics of actions of which a submodule or some nodes may fail alone when they end their process."""
 
 
 def answer(request: Request, scratch: Path) -> Answer:
@@ -74,12 +78,11 @@ class _FollowUp:
         """Names the first wrong node, or the module or operator that stops the export."""
         stage = self._request.record.stage
         if stage in PROCESS_STAGES:
-            found = self._reduced(())
-            return self._told_repro(found) if found else Answer(False, f"{self._cell.name} does not {stage} again")
-        refused = self._refusal()
+            return self.repro()
+        refused = None if self._is_of_contract() else self._refusal()
         if refused is not None:
             return refused
-        if stage not in _NUMBERS:
+        if stage not in _NUMBERS or self._is_of_contract():
             return Answer(True, f"{self._cell.name}: {self._request.record.message}", {"stage": stage})
         finding = self._finding()
         if finding is None:
@@ -91,18 +94,25 @@ class _FollowUp:
         """Writes the smallest thing that fails in the same way."""
         near: tuple[str, ...] = ()
         stage = self._request.record.stage
-        if stage in _NUMBERS and self._refusal() is None:
+        if stage in _NUMBERS and not self._is_of_contract() and self._refusal() is None:
             finding = self._finding()
             near = (finding.fx_node,) if finding is not None else ()
         elif self._request.record.failure is not None and self._request.record.failure.node:
             near = (self._request.record.failure.node,)
-        found = self._reduced(near)
+        found = None if self._is_of_contract() else self._reduced(near)
         if found is not None:
             return self._told_repro(found)
-        unlike = self._unlike_the_model() if stage in _NUMBERS else None
+        whole = self._whole()
+        unlike = self._unlike_the_model() if stage in _NUMBERS and self._bench.captured is not None else None
         if unlike is not None:
-            return replace(unlike, found=False, text=f"{unlike.text}. There is no smaller program that shows it")
-        return Answer(False, f"{self._cell.name} does not fail in the same way when it is exported alone")
+            text = f"{unlike.text}. There is no smaller program that shows it"
+            return replace(unlike, found=whole.found, text=f"{text}\n{whole.text}" if whole.found else text)
+        return whole
+
+    def _is_of_contract(self) -> bool:
+        """Whether the file is not what was asked for: a part of the model has another contract."""
+        record = self._request.record
+        return record.stage == "check" or (record.failure is None and bool(record.findings))
 
     def reported(self) -> Answer:
         """Writes what the developers of the provider's runtime need."""
@@ -169,7 +179,10 @@ class _FollowUp:
             shutil.rmtree(folder)
         folder.mkdir()
         bench = Workbench(self._cell, self._bench.model, self._bench.exporter, folder)
-        return plugin.execute(bench, self._cell.opset)
+        try:
+            return plugin.execute(bench, self._cell.opset)
+        except SystemExit as error:
+            return StageOutput(failure=failure_from(error, "Translate"))
 
     def _refusal(self) -> Answer | None:
         """Says where capture or translation stops, if it does."""
@@ -252,6 +265,9 @@ class _FollowUp:
     def _reduced(self, near: tuple[str, ...]) -> Repro | None:
         request, planned = self._request, self._request.planned
         record = request.record
+        last = record.actions[-1].mnemonic if record.actions else ""
+        if record.stage in PROCESS_STAGES and last not in _REDUCIBLE:
+            return None  # what eager or a runtime ends must not be run here
         tolerances = {**DEFAULT_TOLERANCES, **request.tolerances}
         setting = Setting(
             title=self._cell.name,
@@ -268,7 +284,9 @@ class _FollowUp:
         if record.stage in PROCESS_STAGES or (record.stage in _EXPORT and record.failure is not None):
             wanted = {"stage": record.stage, "error_class": record.error_class, "operator": "", "message": ""}
         program = self._bench.captured.program if self._bench.captured is not None else None
-        last = record.actions[-1].mnemonic if record.actions else ""
+        capture_fails = wanted is not None and last == "Capture"
+        if record.stage in PROCESS_STAGES and not self._is_core:
+            capture_fails = WholeCell(request, self._scratch).capture_ends()
         return write_repro(
             Path(request.folder),
             self._bench.module,
@@ -278,8 +296,19 @@ class _FollowUp:
             wanted=wanted,
             near=near,
             program=program,
-            capture_fails=wanted is not None and last == "Capture",
+            capture_fails=capture_fails,
         )
+
+    def _whole(self) -> Answer:
+        """Writes the cell itself; nothing of it runs in this process."""
+        name = self._cell.name
+        try:
+            found = WholeCell(self._request, self._scratch).written()
+        except RuntimeError as error:
+            return Answer(False, f"{name} cannot be tried again: {error}")
+        if found is None:
+            return Answer(False, f"{name} does not fail in the same way when it is exported alone")
+        return self._told_repro(found)
 
     def _told_repro(self, found: Repro) -> Answer:
         kept = f"{len(found.nodes)} of {found.of} nodes ({', '.join(found.nodes[:8])})"

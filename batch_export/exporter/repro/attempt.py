@@ -1,6 +1,6 @@
 """One try at a failure: export, load, run and compare. What a repro's script does in its child, and what reduces it.
 
-`python -m batch_export.exporter.repro.attempt FOLDER [--verbose]` prints the symptom as JSON.
+`python -m batch_export.exporter.repro.attempt FOLDER [--verbose]` prints the symptom as JSON, or `BROKEN`.
 A subject (module or exported program), inputs and a case (as in `case.json`) arrive; a symptom leaves, or None where
 nothing is wrong. Files are written where `keep` says, nowhere else.
 """
@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.api import export
 from batch_export.exporter.graph.tensor_values import to_value
-from batch_export.exporter.repro.script import READY, Symptom
+from batch_export.exporter.repro.script import BROKEN, READY, Symptom
 from batch_export.numbers.compare import compare
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.values import Value
@@ -77,7 +77,7 @@ def symptom_of(
         path = keep or Path(scratch) / "model.onnx"
         try:
             exporter(subject, args, kwargs, path)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return _failed(error, getattr(error, "stage", "translate"), verbose)
         provider = ProviderSpec(**case["provider"])
         try:
@@ -169,4 +169,9 @@ def _wrong(error_class: str, message: str) -> Symptom:
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     wanted = json.loads((place / "case.json").read_text(encoding="utf-8"))
-    print(json.dumps(symptom_in(place, wanted, verbose="--verbose" in sys.argv[2:])))
+    try:
+        answer = symptom_in(place, wanted, verbose="--verbose" in sys.argv[2:])
+    except BaseException:
+        print(BROKEN, flush=True)
+        raise
+    print(json.dumps(answer))

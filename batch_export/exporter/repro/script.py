@@ -1,8 +1,9 @@
 """Does the bug in this folder still live? Exits 1 while it does, 0 once it is fixed, 2 when it cannot be told.
 
-Needs torch, onnxruntime and batch_export, and the files beside it: `case.json` (what fails and how), `subject.pt2` or
-`subject.pt` (the smallest program or module that fails), `values.pt` (inputs, and the outputs that eager PyTorch
-gives). Run it as `python repro.py`; `python repro.py --verbose` also prints the traceback. Nothing is written here.
+Needs torch, onnxruntime and batch_export, and the files beside it: `case.json` (what fails and how), and unless it is
+the whole cell that fails `subject.pt2` or `subject.pt` (the smallest program or module that does) and `values.pt`
+(inputs, and the outputs that eager PyTorch gives). Run it as `python repro.py`; `python repro.py --verbose` also
+prints the traceback. Nothing is written here.
 
 The try itself is made in a process of its own; only that one imports torch.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -22,13 +24,17 @@ from typing import Any
 Symptom = dict[str, object]
 """How it fails: `stage`, `error_class`, `operator` (may be empty) and `message`."""
 READY = "ready"
-"""What a try prints when everything is imported: memory counts from there."""
+"""What a try prints when everything is imported, and before each further step: time and memory count from there."""
+BROKEN = "broken"
+"""What a try prints when it cannot be made: its exit code is then no symptom."""
 ENDED = ("crash", "timeout", "memory")
 """Stages of failures that end the process itself; `record.PROCESS_STAGES`, in a file that stands alone."""
 _ATTEMPT = "batch_export.exporter.repro.attempt"
 """The module that makes one try and imports torch; `-P` keeps the current folder out of its imports."""
 _UNFIT = 2
 _POLL_S = 0.05
+_IMPORTS_S = 120.0
+"""What imports may take, however short the limit of a step."""
 
 
 def main(folder: Path, arguments: Sequence[str]) -> int:
@@ -55,7 +61,7 @@ def in_child(folder: Path, case: Mapping[str, object], arguments: Sequence[str] 
     Raises:
         RuntimeError: the try itself failed, so that nothing is known.
     """
-    command = [sys.executable, "-P", "-m", _ATTEMPT, str(folder), *arguments]
+    command = [sys.executable, "-P", "-m", str(case.get("attempt", _ATTEMPT)), str(folder), *arguments]
     child = subprocess.Popen(command, stdout=subprocess.PIPE)
     lines: list[str] = []
     reader = threading.Thread(target=_read, args=(child, lines), daemon=True)
@@ -70,11 +76,22 @@ def in_child(folder: Path, case: Mapping[str, object], arguments: Sequence[str] 
         return ended
     reader.join()
     if child.returncode < 0:
-        return _ended("crash", "Crash", f"the process was ended by signal {-child.returncode}")
-    if child.returncode or lines[-1:] in ([], [READY]):
+        return _ended("crash", *_by_signal(-child.returncode))
+    if READY not in lines or BROKEN in lines:
         raise RuntimeError(f"the attempt itself failed with exit code {child.returncode}; see the lines above")
-    found: Symptom | None = json.loads(lines[-1])
+    try:
+        found: Symptom | None = json.loads(lines[-1])
+    except ValueError:  # no answer: the process was ended from within, by os._exit or a library
+        return _ended("crash", "ProcessExit", f"the process ended itself with exit code {child.returncode}")
     return found
+
+
+def _by_signal(number: int) -> tuple[str, str]:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = "Crash"
+    return name, f"the process was ended by signal {number} ({name})"
 
 
 def _read(child: subprocess.Popen[bytes], lines: list[str]) -> None:
@@ -88,14 +105,16 @@ def _read(child: subprocess.Popen[bytes], lines: list[str]) -> None:
 def _over_a_limit(child: subprocess.Popen[bytes], lines: list[str], case: Mapping[str, Any]) -> Symptom | None:
     """Waits until the child ends; returns how it broke a limit, if it did."""
     limit, most = case["timeout_s"], case.get("memory_bytes", 0)
-    begun, at_first = time.monotonic(), -1
+    begun, at_first, steps = time.monotonic(), -1, 0
     while True:
         try:
             child.wait(_POLL_S)
             return None
         except subprocess.TimeoutExpired:
             pass
-        if time.monotonic() - begun > limit:
+        if lines.count(READY) > steps:
+            begun, steps = time.monotonic(), lines.count(READY)
+        if time.monotonic() - begun > (limit if steps else max(limit, _IMPORTS_S)):
             return _ended("timeout", "Timeout", f"not done after {limit:g} s")
         if most and READY in lines:
             used = _private_bytes(child.pid)

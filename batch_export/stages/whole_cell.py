@@ -1,0 +1,146 @@
+"""One try at a whole cell, as a run makes it: what a repro's script does where nothing smaller fails in the same way.
+
+`python -m batch_export.stages.whole_cell FOLDER [--verbose]` prints the symptom as JSON, or `BROKEN`. A planned cell
+arrives in `case.json`; how it fails leaves, or nothing where it passes. Eager's values, the export, the checks of the
+file and its runs are those of a run, without store and cache. Only for a process of its own: what the cell does to its
+process, it does to this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from batch_export import axes
+from batch_export.exporter.repro.script import BROKEN, READY, Symptom
+from batch_export.judge.declared_sizes import wrongly_fixed
+from batch_export.judge.verdict import judge
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.plan.matrix import PlannedCell
+from batch_export.plan.walk import requested_contract
+from batch_export.record import Failure, Record, RunFacts
+from batch_export.spec import CORE_EXPORTER_TARGET
+from batch_export.stages import capture, check, plugin, reference, run, translate
+from batch_export.stages.failures import failure_from
+from batch_export.stages.output import ModelFiles, StageOutput
+from batch_export.stages.workbench import Workbench
+
+
+class _EndedError(Exception):
+    """A step failed."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def symptom_in(folder: Path, case: Mapping[str, Any], *, verbose: bool = False) -> Symptom | None:
+    """Tries the cell of a folder; prints `READY` before each step, which has the case's time limit for itself."""
+    sys.path.insert(0, str(folder))
+    sys.path.extend(root for root in case.get("roots", ()) if root not in sys.path)
+    with contextlib.suppress(OSError):  # arguments may name files from where the run was started
+        os.chdir(case["home"])
+    planned = msgspec.convert(case["planned"], PlannedCell)
+    tolerances = msgspec.convert(case["tolerances"], dict[str, Tolerance])
+    if planned.exporter.target != CORE_EXPORTER_TARGET:
+        importlib.import_module(planned.exporter.target.rpartition(".")[0])  # one that is not here is no answer
+    importlib.import_module(planned.model.target.rpartition(".")[0])
+    begin = _beginning(sys.stdout)
+    with contextlib.redirect_stdout(sys.stderr), tempfile.TemporaryDirectory(prefix="batch_export_") as scratch:
+        record = judge(_tried(planned, Path(scratch), begin, verbose), planned.model, tolerances, ())
+    if record.verdict == "pass":
+        return None
+    operator = (record.failure.operator if record.failure is not None else None) or ""
+    return {
+        "stage": record.stage,
+        "error_class": record.error_class,
+        "operator": operator,
+        "message": record.message,
+    }
+
+
+def _beginning(stream: Any) -> Callable[[], None]:
+    def begin() -> None:
+        print(READY, file=stream, flush=True)
+
+    return begin
+
+
+def _tried(planned: PlannedCell, scratch: Path, begin: Callable[[], None], verbose: bool) -> Record:
+    """Returns the facts of the cell."""
+    record: dict[str, Any] = {}
+    try:
+        _take_steps(planned, scratch, begin, verbose, record)
+    except _EndedError as ended:
+        record["failure"] = ended.failure
+    return Record(planned.cell, "fail", **record)
+
+
+def _take_steps(
+    planned: PlannedCell, scratch: Path, begin: Callable[[], None], verbose: bool, record: dict[str, Any]
+) -> None:
+    cell, model = planned.cell, planned.model
+    bench = Workbench(cell, model, planned.exporter, scratch)
+
+    def step(name: str, execute: Callable[..., StageOutput], *given: Any) -> StageOutput:
+        begin()
+        try:
+            output = execute(*given)
+        except (Exception, SystemExit) as error:
+            if verbose:
+                traceback.print_exception(error)
+            raise _EndedError(failure_from(error, name)) from error
+        if output.failure is not None and name != "Run":
+            raise _EndedError(output.failure)
+        return output
+
+    eager = step("Reference", reference.execute, bench)
+    requested = requested_contract(model, cell.dynamic, cell.opset, eager.facts)
+    if planned.exporter.target == CORE_EXPORTER_TARGET:
+        step("Capture", capture.execute, bench)
+        written = step("Translate", translate.execute, bench, cell.opset)
+    else:
+        written = step("Translate", plugin.execute, bench, cell.opset)
+    if written.model is None:
+        raise _EndedError(Failure("translate", "NoModel", f"exporter {cell.exporter!r} wrote no ONNX file"))
+    path = _gathered(written.model)
+    checked = step("Check", check.execute, path, requested)
+    findings = msgspec.convert(checked.facts["findings"], tuple[Failure, ...])
+    record["findings"] = findings
+    values, cases = eager.files["reference"], axes.case_indices(model, cell.dynamic)
+    ran = step("Run", run.execute, path, values, cases, requested, planned.provider, 1)
+    runs = msgspec.convert(ran.facts.get("runs", ()), tuple[RunFacts, ...])
+    record |= {"failure": ran.failure, "runs": runs}
+    record["findings"] = (*findings, *wrongly_fixed(checked.facts["outputs"], runs))
+
+
+def _gathered(files: ModelFiles) -> Path:
+    """Puts external data beside the ONNX file, where a store would have put it."""
+    for name, place in files.external.items():
+        beside = files.onnx.with_name(name)
+        if isinstance(place, Path) and place != beside:
+            shutil.copyfile(place, beside)
+    return files.onnx
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1]).resolve()
+    wanted = json.loads((place / "case.json").read_text(encoding="utf-8"))
+    try:
+        answer = symptom_in(place, wanted, verbose="--verbose" in sys.argv[2:])
+    except BaseException:
+        print(BROKEN, flush=True)
+        raise
+    print(json.dumps(answer), flush=True)
+    os._exit(0)  # threads that a model left running would keep the process
