@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import pickle
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
@@ -72,6 +75,8 @@ def _frozen(value: object, known: dict[tuple[int, int], object], depth: int = _D
         return [_frozen(item, known, depth - 1) for item in value]
     if isinstance(value, set):
         return set(value)
+    if isinstance(value, _BITS):
+        return _bits(value)
     if depth and isinstance(value, dict):
         return {key: _frozen(item, known, depth - 1) for key, item in value.items()}
     inner = object_values(value) if depth else None
@@ -82,6 +87,25 @@ def _frozen(value: object, known: dict[tuple[int, int], object], depth: int = _D
         found: dict[object, object] = {_frozen: type(value)}
         known[id(value), depth] = found | {k: _frozen(v, known, depth - 1) for k, v in inner.items()}
     return known[id(value), depth]
+
+
+_BITS = (np.ndarray, bytearray, torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
+"""What changes in place, and is no container."""
+_LARGEST = 2**16
+"""Bytes of an array that may be state."""
+
+
+def _bits(value: Any) -> object:
+    """What such an object is at this moment; of torch's generator its seed, since a capture draws nothing of it."""
+    if isinstance(value, torch.Generator):
+        return value.initial_seed()
+    if isinstance(value, np.ndarray):  # a large one is a table
+        return value.tobytes() if value.nbytes <= _LARGEST and not value.dtype.hasobject else value
+    if isinstance(value, random.Random):
+        return pickle.dumps(value.getstate())
+    if isinstance(value, np.random.RandomState):
+        return pickle.dumps(value.get_state(legacy=False))
+    return pickle.dumps(value.bit_generator.state) if isinstance(value, np.random.Generator) else bytes(value)
 
 
 def _equal(before: object, after: object) -> bool:

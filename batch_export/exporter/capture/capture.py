@@ -34,6 +34,7 @@ from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
+from batch_export.exporter.capture.seeded_numbers import other_seeds
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
 from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.capture.unfit_outputs import outputs_refused
@@ -174,6 +175,7 @@ def _capture(
         dataclasses_of_tensors.outputs_of(module),
         outputs_refused(module),
         young_only(),
+        other_seeds(module) as generators,
         watching as changed,
         lost_assignments() as lost,
         drawn_numbers() as drawn,
@@ -191,7 +193,8 @@ def _capture(
             captured = course.from_examples()
             captured.fixed = narrower
     written = attributes.holders(module, written_tensors(captured.traced))
-    captured.changed_attributes = list(dict.fromkeys((*changed, *written)))
+    captured.changed_attributes = [one for one in dict.fromkeys((*changed, *written)) if one not in generators]
+    captured.seeded = [*captured.seeded, *(f"of the generator {one}" for one in changed if one in generators)]
     captured.lost_assignments = list(dict.fromkeys(lost))
     captured.drawn = sorted(drawn)
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))

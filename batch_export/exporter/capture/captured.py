@@ -49,6 +49,7 @@ class Captured:
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
         lost_assignments: which buffers are assigned what, where the program does not follow it.
         drawn: modules from whose generators forward drew random numbers, in place of torch's.
+        seeded: what seeds torch's random numbers in forward, in words.
         tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
         other_names: a name that the file does not have -> that of the axis which it is in the program.
@@ -64,6 +65,7 @@ class Captured:
     changed_attributes: list[str] = field(default_factory=list)
     lost_assignments: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
+    seeded: list[str] = field(default_factory=list)
     tied: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
     fixed: list[Guard] = field(default_factory=list)
@@ -212,6 +214,14 @@ def warn(captured: Captured) -> None:
         warnings.warn(
             f"forward draws random numbers from {' and '.join(captured.drawn)}, which a file cannot: it computes with "
             "those of the capture; draw them with torch, or pass them in",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
+    if captured.seeded:
+        warnings.warn(
+            f"forward seeds random numbers ({' and '.join(captured.seeded)}), so that eager draws the same in "
+            "each call, and a file cannot: it draws others in each run; draw them once and keep them in a buffer, or "
+            "pass them in",
             ExportWarning,
             stacklevel=users_level(),
         )

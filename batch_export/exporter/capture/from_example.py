@@ -44,6 +44,7 @@ from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis
 from batch_export.exporter.capture.returned_operands import refuse_returned_operands
 from batch_export.exporter.capture.scalar_indices import scalar_indices
+from batch_export.exporter.capture.seeded_numbers import seeded, seeds_noted
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.swallowed import swallowed
@@ -123,6 +124,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             called = Called(module, inputs, request.given, not is_oblivious, request.not_held)
             captured = finished(program, asked, list(attempts), request.guards, called, texts.sizes)
             captured.blocks = getattr(program, "_blocks", [])
+            captured.seeded = getattr(program, "_seeded", [])
         except DynamicShapeError as error:
             if held is not None and not _holds_beside(held.captured, request, inputs):
                 raise
@@ -220,6 +222,7 @@ def _run(
         capture_undone(module, args, kwargs),
         attributes.noted(),
         draws_noted(),
+        seeds_noted() as seeds,
         in_onnx_export(),
         fake_quantisation(),
         recurrent_shapes(),
@@ -241,6 +244,7 @@ def _run(
     refuse_returned_operands(program)
     refuse_what_eager_refuses(program)
     refuse_unfollowed_writes(program, module)
+    program._seeded = seeded(program, seeds)  # type: ignore[attr-defined]
     return program
 
 

@@ -90,9 +90,13 @@ def keep_lines_of(function: Callable[..., object]) -> None:
         register(function)
 
 
-def _user_location() -> str:
-    """The innermost line outside torch and this exporter that is being run or traced; empty when there is none."""
-    frame: FrameType | None = sys._getframe(2)
+def users_location(depth: int = 2) -> str:
+    """The innermost line outside torch and this exporter that is being run or traced; empty when there is none.
+
+    Args:
+        depth: from how many calls up it is looked for.
+    """
+    frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_HERE) and frame.f_code.co_name not in _BETWEEN:
@@ -147,7 +151,7 @@ def observing() -> Iterator[Observation]:
         conversion = _conversion()
         seen.made_plain = seen.made_plain or conversion in ("__int__", "__float__")
         seen.made_index = seen.made_index or conversion == "__index__"
-        place = _user_location()
+        place = users_location()
         return dataclasses.replace(given, maybe_user_loc=place) if place else given
 
     ShapeEnv._get_sloc = located  # type: ignore[method-assign]
