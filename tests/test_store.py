@@ -6,6 +6,7 @@ import contextlib
 import errno
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from batch_export.digest import digest_bytes
 from batch_export.errors import StoreError
 from batch_export.record import UNCACHED_STAGES, Failure
 from batch_export.store import Store, files, open_store
+from batch_export.store.bundle import export_tar
 from batch_export.store.collection import collect
 from batch_export.store.locks import locked
 
@@ -180,6 +182,27 @@ def test_a_full_disk_is_said_and_leaves_the_store_valid(
     assert store.lookup(kept.key) == kept
     assert not list((store.root / "tmp").iterdir())
     assert put_result(store, "lost", tmp_path, weights="other").facts == {"name": "lost"}
+
+
+def test_a_full_disk_elsewhere_leaves_no_half_of_a_file_there(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    put_result(store, "kept", tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "results.tar").write_text("the older one")
+    monkeypatch.setattr(files.os, "fsync", full)
+    folder = re.escape(str(out))
+    said = rf"could not be written: No space left on device\. Next step: free space in {folder}, .*the store keeps"
+    with pytest.raises(StoreError, match=said):
+        export_tar(store, out / "results.tar", None, ())
+    with pytest.raises(StoreError, match=said):
+        files.copy_out(written(tmp_path, "file", "content"), out / "model.onnx")
+    assert [path.name for path in out.iterdir()] == ["results.tar"]
+    assert (out / "results.tar").read_text() == "the older one"
 
 
 def test_a_store_that_cannot_be_written_or_has_another_format_is_an_error(tmp_path: Path) -> None:

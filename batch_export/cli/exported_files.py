@@ -6,6 +6,7 @@ Digests of stored files arrive, files appear, sentences are printed. onnx is imp
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Collection, Iterable
@@ -20,7 +21,7 @@ from batch_export.digest import Digest, digest_file
 from batch_export.errors import RunError
 from batch_export.record import Cell
 from batch_export.store import Store
-from batch_export.store.files import copy_in
+from batch_export.store.files import copy_out, handing_out
 
 MOST_IN_ONE = (2 << 30) - (1 << 20)
 """Bytes of a file with its data inside: a protobuf message ends at 2 GiB."""
@@ -93,12 +94,13 @@ def in_one(made: ExportedFile, store: Store, dest: Path, limit: int) -> Exported
     import onnx  # lazy: only this needs it
 
     path = dest / made.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".one-") as scratch:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(handing_out(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=path.parent, prefix=".one-"))
         for name, source in sources.items():
             place = Path(scratch, os.path.relpath(name, Path(made.path).parent))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            copy_in(source, place, Path(scratch))
+            copy_out(source, place)
         whole = Path(scratch, "whole.onnx")
         onnx.save_model(onnx.load(Path(scratch, path.name)), whole)
         digest = digest_file(whole)
@@ -125,8 +127,7 @@ def write(store: Store, dest: Path, made: Iterable[ExportedFile]) -> int:
         path = dest / name
         if path.is_file() and digest_file(path) == digest:
             continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        copy_in(_stored(store, digest), path, path.parent)
+        copy_out(_stored(store, digest), path)
         changed += 1
     return changed
 

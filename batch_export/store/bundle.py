@@ -6,19 +6,21 @@ Bytes from elsewhere arrive, verified entries and files in the content store lea
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tarfile
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from batch_export.digest import Digest
 from batch_export.errors import StoreError
+from batch_export.files import whole_file
 from batch_export.store.adopt import adopt
 from batch_export.store.entry import encode_entry
-from batch_export.store.files import storing
+from batch_export.store.files import handing_out
 
 if TYPE_CHECKING:
     from batch_export.store.store import Store
@@ -47,25 +49,36 @@ def export_tar(store: Store, path: Path, keys: Collection[Digest] | None, local_
         keys: of the results; None: all.
         local_only: mnemonics that stay here.
     """
+    path = path.absolute()
+    with handing_out(path), _opened(path) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+        return _packed(store, tar, keys, local_only)
+
+
+def _opened(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    """The file, which appears when it is whole; a pipe or a device is written as it is."""
+    special = path.exists() and not path.is_file()
+    return path.open("wb") if special else whole_file(path)
+
+
+def _packed(store: Store, tar: tarfile.TarFile, keys: Collection[Digest] | None, local_only: Collection[str]) -> Moved:
     written: set[Digest] = set()
     entries = left_out = size = 0
-    with storing(path), tarfile.open(path, "w") as tar:
-        for _, entry in store.entries():
-            key = entry.result.key
-            if keys is not None and key not in keys:
-                continue
-            if entry.result.mnemonic in local_only or entry.result.attempts or not store.is_complete(entry):
-                left_out += 1
-                continue
-            for digest, file in store.content.files_of(entry.result):
-                if digest not in written:
-                    written.add(digest)
-                    size += file.stat().st_size
-                    with file.open("rb") as stream:
-                        _add(tar, f"blobs/{digest[:2]}/{digest}", stream, file.stat().st_size)
-            data = encode_entry(replace(entry, run=""))
-            _add(tar, f"actions/{key[:2]}/{key}.json", io.BytesIO(data), len(data))
-            entries += 1
+    for _, entry in store.entries():
+        key = entry.result.key
+        if keys is not None and key not in keys:
+            continue
+        if entry.result.mnemonic in local_only or entry.result.attempts or not store.is_complete(entry):
+            left_out += 1
+            continue
+        for digest, file in store.content.files_of(entry.result):
+            if digest not in written:
+                written.add(digest)
+                size += file.stat().st_size
+                with file.open("rb") as stream:
+                    _add(tar, f"blobs/{digest[:2]}/{digest}", stream, file.stat().st_size)
+        data = encode_entry(replace(entry, run=""))
+        _add(tar, f"actions/{key[:2]}/{key}.json", io.BytesIO(data), len(data))
+        entries += 1
     return Moved(entries, left_out, size)
 
 

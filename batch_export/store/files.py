@@ -30,6 +30,19 @@ def storing(path: Path) -> Iterator[None]:
         raise StoreError(_sentence(path, error)) from error
 
 
+@contextlib.contextmanager
+def handing_out(path: Path) -> Iterator[None]:
+    """Turns an `OSError` about a file outside the store into a `StoreError` that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        first = "free space in" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "look at"
+        step = f"{first} {path.parent}, or name another folder, and run the command again"
+        raise StoreError(
+            f"{path} could not be written: {error.strerror or error}. Next step: {step}; the store keeps what was made"
+        ) from error
+
+
 def _sentence(path: Path, error: OSError) -> str:
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -72,7 +85,19 @@ def make_independent(path: Path) -> None:
 
 def copy_in(source: Path, path: Path, scratch: Path) -> None:
     """Copies `source` to `path` in one step, sharing blocks where the file system can; never a link."""
-    with storing(path), whole_file(path, scratch=scratch) as target, source.open("rb") as stream:
+    with storing(path):
+        _copy(source, path, scratch)
+
+
+def copy_out(source: Path, path: Path) -> None:
+    """Copies a stored file to a place outside the store, in one step; the folder is made when it does not exist."""
+    with handing_out(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _copy(source, path, path.parent)
+
+
+def _copy(source: Path, path: Path, scratch: Path) -> None:
+    with whole_file(path, scratch=scratch) as target, source.open("rb") as stream:
         os.fchmod(target.fileno(), _READABLE)
         if not _clone(stream.fileno(), target.fileno()):
             shutil.copyfileobj(stream, target, 1 << 20)
