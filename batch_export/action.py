@@ -15,9 +15,10 @@ from batch_export.record import Failure
 Mnemonic = str
 """The name of a kind of action: one of `steps.MNEMONICS`."""
 
-KEY_FORMAT = 2
+KEY_FORMAT = 3
 """Raised when keys change their meaning. 1 (2026-11): first. 2 (2026-11-22): folders that arguments name are in keys;
-a result says which packages and variables it saw."""
+a result says which packages and variables it saw. 3 (2026-11-23): and what start-up code
+and folders of libraries were."""
 
 
 @dataclass(frozen=True, slots=True)
