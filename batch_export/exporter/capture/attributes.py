@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from batch_export.exporter.capture import code_state
 from batch_export.exporter.capture.block_state import globals_of
 from batch_export.exporter.capture.kept_contents import class_values, held_by_hooks, object_values
 
@@ -144,10 +145,12 @@ class _Before:
             path: {k: _frozen(v, known) for k, v in found.items()} for path, found in _attributes(module).items()
         }
         self._tensors = _named_tensors(module)
+        self._places = code_state.places(module)
+        self._contents = code_state.contents(self._places)
 
     def changed(self) -> Iterator[str]:
         """The dotted names of what is another one now."""
-        known: dict[tuple[int, int], object] = {}
+        objects: dict[tuple[int, int], object] = {}
         tensors = _named_tensors(self._module)
         for path, now in _attributes(self._module).items():
             owner = self._module.get_submodule(path)
@@ -156,10 +159,13 @@ class _Before:
             earlier = self._attributes[path]
             for name in dict.fromkeys((*earlier, *now)):
                 old, new = earlier.get(name, _MISSING), now.get(name, _MISSING)
-                if not _equal(old, _frozen(new, known)) and not _is_remembered(owner, name):
+                if not _equal(old, _frozen(new, objects)) and not _is_remembered(owner, name):
                     yield f"{path}.{name}" if path else name
             for name in sorted(tensors[path] - self._tensors[path] - earlier.keys()):
                 yield f"{path}.{name}" if path else name
+        known = {name for found in self._attributes.values() for name in found}
+        outside = code_state.changed(self._contents, code_state.contents(self._places))
+        yield from (name for name in outside if name not in known)
 
     def noting(self, changed: list[str]) -> Callable[[torch.nn.Module, str, object], None]:
         """What notes that forward gives a module another parameter, which a capture does as well, by another way."""

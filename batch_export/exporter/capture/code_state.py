@@ -1,0 +1,138 @@
+"""State that a model's code keeps outside of the model: default arguments, closures, globals of functions it calls.
+
+Arrives: a module. Leaves: the places in its code and in the functions that it calls where numbers and lists stand, and
+which of them are other ones later. What is only added to a dict, such as a cache, is none; nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
+from typing import Any, Final
+
+import torch
+
+from batch_export.exporter.capture.guard_sources import is_users
+
+_CALLS = 1
+"""How far functions that call one another are followed."""
+_FUNCTIONS = 1000
+_NUMBERS = (int, float, complex)  # by their very type: others may answer isinstance with a warning
+_MISSING: Final = object()
+
+_Place = tuple[str, Callable[[], object]]
+
+
+def places(module: torch.nn.Module) -> dict[str, Callable[[], object]]:
+    """Where the code of a module keeps numbers and lists: what it is called -> what reads it."""
+    found: dict[str, Callable[[], object]] = {}
+    for function in _functions(module):
+        for name, read in _of_function(function):
+            found.setdefault(name, read)
+    return found
+
+
+def contents(known: Mapping[str, Callable[[], object]]) -> dict[str, object]:
+    """What stands at some places now: numbers, and copies of lists and of the numbers in dicts."""
+    return {f"{name}{key}": value for name, read in known.items() for key, value in _parts(read())}
+
+
+def changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """The names of what is another one now; what was not there before may be a cache."""
+    return [name for name, value in before.items() if now.get(name, _MISSING) != value]
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, (list, deque)):
+        yield "", [one if type(one) in _NUMBERS else id(one) for one in value]
+    elif isinstance(value, dict):
+        yield from ((f"[{key!r}]", one) for key, one in value.items() if _is_number(one))
+    elif _is_number(value):
+        yield "", value
+    elif _is_plain_class(value) or _is_plain_object(value):
+        own = {**(vars(type(value)) if not isinstance(value, type) else {}), **vars(value)}
+        yield from ((f".{key}", one) for key, one in own.items() if _is_number(one))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, _NUMBERS) and value == value and not isinstance(value, bool)
+
+
+def _is_plain_class(value: object) -> bool:
+    """Whether something is a class of the user's and no module's, whose own values are known."""
+    return isinstance(value, type) and not issubclass(value, torch.nn.Module) and _is_users(value)
+
+
+def _is_plain_object(value: object) -> bool:
+    kind = type(value)
+    is_plain = type(getattr(value, "__dict__", None)) is dict and not isinstance(value, (torch.nn.Module, type))
+    return is_plain and not callable(value) and _is_users(kind)
+
+
+def _is_users(kind: type) -> bool:
+    return is_users(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+
+
+def _functions(module: torch.nn.Module) -> list[FunctionType]:
+    waiting: deque[tuple[object, int]] = deque()
+    kinds = dict.fromkeys(type(one) for one in module.modules())
+    for kind in dict.fromkeys(base for one in kinds for base in one.__mro__):
+        waiting.extend((one, _CALLS) for one in vars(kind).values())
+    for owner in module.modules():
+        waiting.extend((one, _CALLS) for one in vars(owner).values() if callable(one))
+    found: dict[int, FunctionType] = {}
+    while waiting and len(found) < _FUNCTIONS:
+        one, depth = waiting.popleft()
+        function = _plain(one)
+        if function is None or id(function) in found or not is_users(function.__code__.co_filename):
+            continue
+        found[id(function)] = function
+        if depth:
+            names = (function.__globals__.get(name) for name in function.__code__.co_names)
+            inner = [*names, *(value for _, value in _cells(function))]
+            waiting.extend((value, depth - 1) for value in inner if callable(value))
+    return list(found.values())
+
+
+def _plain(value: Any) -> FunctionType | None:
+    while isinstance(value, functools.partial):
+        value = value.func
+    value = getattr(value, "__func__", value)
+    value = inspect.unwrap(value) if isinstance(value, FunctionType) else value
+    return value if isinstance(value, FunctionType) else None
+
+
+def _cells(function: FunctionType) -> Iterator[tuple[str, object]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # nothing is in it yet
+            continue
+
+
+def _of_function(function: FunctionType) -> Iterator[_Place]:
+    title = function.__qualname__
+    given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for value in given:
+        if isinstance(value, (list, dict, deque)):
+            yield f"default argument of {title}", functools.partial(_same, value)
+    for name, _ in _cells(function):
+        yield f"{name} in the closure of {title}", functools.partial(_cell_of, function, name)
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, (*_NUMBERS, list, dict, deque)) or _is_plain_class(value) or _is_plain_object(value):
+            yield f"global {name}", functools.partial(function.__globals__.get, name)
+    if vars(function):
+        yield f"attribute of {title}", functools.partial(vars, function)
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _cell_of(function: FunctionType, name: str) -> object:
+    return dict(_cells(function)).get(name)
