@@ -21,7 +21,8 @@ from batch_export.exporter.capture.guard_sources import is_users
 _CALLS = 1
 """How far functions that call one another are followed."""
 _FUNCTIONS = 1000
-_NUMBERS = (int, float, complex)  # by their very type: others may answer isinstance with a warning
+_NUMBERS = (int, float, complex)
+"""NOTE: here kinds are told by `type(value)`: `isinstance` asks the object, and some warn when they are asked."""
 _MISSING: Final = object()
 
 _Place = tuple[str, Callable[[], object]]
@@ -46,31 +47,33 @@ def changed(before: Mapping[str, object], now: Mapping[str, object]) -> list[str
     return [name for name, value in before.items() if now.get(name, _MISSING) != value]
 
 
-def _parts(value: object) -> Iterator[tuple[str, object]]:
-    if isinstance(value, (list, deque)):
+def _parts(value: Any) -> Iterator[tuple[str, object]]:
+    kind = type(value)
+    if issubclass(kind, (list, deque)):
         yield "", [one if type(one) in _NUMBERS else id(one) for one in value]
-    elif isinstance(value, dict):
-        yield from ((f"[{key!r}]", one) for key, one in value.items() if _is_number(one))
+    elif issubclass(kind, dict):
+        yield from ((f"[{key!r}]", one) for key, one in list(value.items()) if _is_number(one))
     elif _is_number(value):
         yield "", value
     elif _is_plain_class(value) or _is_plain_object(value):
-        own = {**(vars(type(value)) if not isinstance(value, type) else {}), **vars(value)}
+        own = {**({} if issubclass(kind, type) else vars(kind)), **vars(value)}
         yield from ((f".{key}", one) for key, one in own.items() if _is_number(one))
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, _NUMBERS) and value == value and not isinstance(value, bool)
+    return type(value) in _NUMBERS and value == value
 
 
-def _is_plain_class(value: object) -> bool:
+def _is_plain_class(value: Any) -> bool:
     """Whether something is a class of the user's and no module's, whose own values are known."""
-    return isinstance(value, type) and not issubclass(value, torch.nn.Module) and _is_users(value)
+    return issubclass(type(value), type) and not issubclass(value, torch.nn.Module) and _is_users(value)
 
 
 def _is_plain_object(value: object) -> bool:
     kind = type(value)
-    is_plain = type(getattr(value, "__dict__", None)) is dict and not isinstance(value, (torch.nn.Module, type))
-    return is_plain and not callable(value) and _is_users(kind)
+    if issubclass(kind, (torch.nn.Module, type)) or callable(value) or not _is_users(kind):
+        return False
+    return type(getattr(value, "__dict__", None)) is dict
 
 
 def _is_users(kind: type) -> bool:
@@ -124,7 +127,7 @@ def _of_function(function: FunctionType) -> Iterator[_Place]:
         yield f"{name} in the closure of {title}", functools.partial(_cell_of, function, name)
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
-        if isinstance(value, (*_NUMBERS, list, dict, deque)) or _is_plain_class(value) or _is_plain_object(value):
+        if issubclass(type(value), (*_NUMBERS, list, dict, deque)) or _is_plain_class(value) or _is_plain_object(value):
             yield f"global {name}", functools.partial(function.__globals__.get, name)
     if vars(function):
         yield f"attribute of {title}", functools.partial(vars, function)
