@@ -6,6 +6,7 @@ Every file that is accepted runs at sizes that its example did not have, small o
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +25,7 @@ from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.trial import Outcome
 from batch_export.exporter.program import naming
-from tests.exporting import assert_same, eager
+from tests.exporting import assert_same, eager, export_and_compare
 
 Sizes = tuple[int, ...]
 NO_WARNING = "error"
@@ -568,3 +569,48 @@ def test_the_smaller_of_one_and_a_size_is_one_where_the_axis_is_declared_from_on
     for count in (1, 5) if least else (0, 1, 5):
         x = torch.randn(count, 8)
         assert torch.equal(program(x)[0], CutTable()(x))
+
+
+ROUNDED: dict[str, Callable[[int], bool]] = {
+    "products": lambda n: n * 0.1 * 10 == n,
+    "sums": lambda n: n * 0.7 + n * 0.3 == n,
+    "differences": lambda n: (n + 0.1) - n == 0.1,
+    "orders": lambda n: n * 0.1 + n * 0.2 <= n * 0.3,
+    "a root": lambda n: math.sqrt(n) * math.sqrt(n) == n,
+}
+EXACT: dict[str, Callable[[int], bool]] = {
+    "a difference": lambda n: n / 3 - n / 3 == 0,
+    "products by a half": lambda n: n * 0.5 * 2 == n,
+    "an order": lambda n: n * 0.5 + 1.5 > 1,
+}
+
+
+class Deciding(torch.nn.Module):
+    def __init__(self, decide: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.decide = decide
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if self.decide(x.shape[0]) else x - 1
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("example", [4, 6])
+def test_what_rounded_numbers_decide_at_some_sizes_only_is_refused_with_its_line(name: str, example: int) -> None:
+    with pytest.raises(DynamicShapeError, match=r"test_exporter_sizes\.py:\d+"):
+        export(Deciding(ROUNDED[name]), (torch.randn(example, 2),), dynamic_shapes=({0: "n"},))
+
+
+def test_a_decision_by_rounded_numbers_says_what_torch_made_of_it_and_where_it_fails() -> None:
+    with pytest.raises(DynamicShapeError, match=r"makes `True` of a comparison .* otherwise at the size 3 .*integers"):
+        export(Deciding(ROUNDED["products"]), (torch.randn(4, 2),), dynamic_shapes=({0: "n"},))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_what_is_decided_alike_at_every_size_is_exported(name: str) -> None:
+    inputs = [(torch.randn(rows, 2),) for rows in (4, 1, 3, 7, 1001)]
+    export_and_compare(Deciding(EXACT[name]), *inputs, dynamic_shapes=({0: "n"},))
+
+
+def test_one_size_is_decided_as_in_the_example() -> None:
+    export_and_compare(Deciding(ROUNDED["products"]), (torch.randn(3, 2),))

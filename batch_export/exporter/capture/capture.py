@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from batch_export.calling import caches, dataclasses_of_tensors, exported_inputs
 from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import attributes, tied_axes, torchscript
+from batch_export.exporter.capture import attributes, refusals, tied_axes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.assigned_buffers import lost_assignments
 from batch_export.exporter.capture.blocks import by_blocks
@@ -34,6 +34,7 @@ from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
+from batch_export.exporter.capture.rounded_decisions import rounded_decisions
 from batch_export.exporter.capture.seeded_numbers import other_seeds
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
 from batch_export.exporter.capture.turns import in_turn
@@ -179,8 +180,11 @@ def _capture(
         watching as changed,
         lost_assignments() as lost,
         drawn_numbers() as drawn,
+        rounded_decisions() as rounded,
     ):
         captured = course.from_examples()
+        if rounded and asked.axes and guards != "allow":
+            raise refusals.rounded_otherwise(rounded[0])
         fixes = [place for guard in captured.guards for place in guard.fixes]
         squeezes = [guard for guard in captured.not_one if guard.narrows]
         narrower = [*(guard for guard in captured.guards if guard.narrows), *squeezes]

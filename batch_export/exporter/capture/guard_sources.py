@@ -23,8 +23,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
-_BETWEEN = ("__torch_function__", "function")
-"""Functions of this exporter that stand between the model and torch (`free_lengths.py`)."""
+_BETWEEN = ("__torch_function__", "function", "_compute_exactly", "_decide_exactly")
+"""Functions of this exporter that stand between the model and torch (`free_lengths.py`, `rounded_decisions.py`)."""
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 

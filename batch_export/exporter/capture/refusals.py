@@ -14,6 +14,7 @@ from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.guard_sources import Observation
 from batch_export.exporter.capture.guard_symbols import readable
 from batch_export.exporter.capture.guards import Guard, fixed_sizes
+from batch_export.exporter.capture.rounded_decisions import RoundedDecision
 from batch_export.exporter.capture.trial import Outcome, Trial
 
 
@@ -52,6 +53,16 @@ def narrower(restrictions: Sequence[Guard], asked: shapes.DynamicShapes) -> Dyna
         source=first.source or None,
         next_step=f"declare the range that you need (torch.export.Dim(name, min=..., max=...)),{united} change the "
         "model at that line, or pass guards='allow' to keep the guard in the model's metadata and in the report",
+    )
+
+
+def rounded_otherwise(decision: RoundedDecision) -> DynamicShapeError:
+    """The error for a comparison that torch decides by exact algebra, and Python by rounded numbers."""
+    return DynamicShapeError(
+        f"torch makes `{decision.condition}` of a comparison of fractions of sizes, and Python's numbers, which are "
+        f"rounded at each step, say otherwise at the size {decision.size}",
+        source=decision.source or None,
+        next_step="compare integers (`n % 10 == 0`), or pass guards='allow' to keep what torch made of it",
     )
 
 

@@ -1,0 +1,146 @@
+"""Decisions by fractions made of sizes that torch's algebra makes otherwise than Python's numbers.
+
+torch writes sums and products of such fractions as sympy does, which puts numbers together: `n * 0.1 * 10` is `n`
+there, and Python's is 3.0000000000000004 for 3. A comparison that is decided so leaves no guard, or another one.
+
+Arrives: a capture that is about to run. Leaves: the comparisons that come out otherwise at some size that the axes may
+have, with their lines. What is computed, and not decided, is recorded step by step and needs nothing of this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import sympy
+from torch.fx.experimental.sym_node import SymNode
+
+from batch_export.exporter.capture.guard_sources import users_location
+
+_STEPS: Mapping[str, Callable[..., Any]] = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "neg", "mod")},
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **dict.fromkeys(("truediv", "float_truediv", "int_truediv"), operator.truediv),
+    **dict.fromkeys(("pow", "float_pow", "pow_by_natural"), operator.pow),
+    **dict.fromkeys(("floordiv", "int_floordiv"), operator.floordiv),
+    "sym_min": min,
+    "sym_max": max,
+    "sym_float": float,
+    "trunc": math.trunc,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "round": round,
+}
+"""Method of torch's symbolic numbers -> what Python computes with plain ones."""
+_DECISION = "guard_bool"
+_SIZES: tuple[int, ...] = (
+    *range(1, 66),
+    99,
+    100,
+    127,
+    255,
+    300,
+    777,
+    1000,
+    1023,
+    4097,
+    10007,
+    65537,
+    1000003,
+    16777217,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedDecision:
+    """One comparison.
+
+    Attributes:
+        condition: what torch made of it.
+        size: one at which Python says otherwise.
+        source: `file:line` in the model, empty when it is not known.
+    """
+
+    condition: str
+    size: int
+    source: str = ""
+
+
+@contextlib.contextmanager
+def rounded_decisions() -> Iterator[list[RoundedDecision]]:
+    """Those of the captures that run while it is open.
+
+    NOTE: by methods of torch's symbolic numbers; what a torch does not have of them goes unseen.
+    """
+    seen: list[RoundedDecision] = []
+    steps: WeakKeyDictionary[SymNode, Any] = WeakKeyDictionary()
+    originals = {name: getattr(SymNode, name) for name in (*_STEPS, _DECISION) if hasattr(SymNode, name)}
+
+    def noting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        compute = _STEPS[name]
+
+        def _compute_exactly(self: SymNode, *others: Any) -> Any:
+            made = original(self, *others)
+            given = (self, *others)
+            if isinstance(made, SymNode) and (
+                made.pytype is float or any(isinstance(one, SymNode) and one in steps for one in given)
+            ):
+                parts = [steps.get(one, one.expr) if isinstance(one, SymNode) else one for one in given]
+                steps[made] = (compute, *parts)
+            return made
+
+        return _compute_exactly
+
+    def _decide_exactly(self: SymNode, *place: Any) -> bool:
+        written, condition = steps.get(self), self.expr
+        answer: bool = originals[_DECISION](self, *place)
+        if written is not None and self.shape_env is not None:
+            size = _differs(written, condition, self.shape_env.var_to_range)
+            if size is not None:
+                seen.append(RoundedDecision(str(condition), size, users_location()))
+        return answer
+
+    for name, original in originals.items():
+        setattr(SymNode, name, _decide_exactly if name == _DECISION else noting(name, original))
+    try:
+        yield seen
+    finally:
+        for name, original in originals.items():
+            setattr(SymNode, name, original)
+
+
+def _differs(written: Any, condition: Any, ranges: Mapping[Any, Any]) -> int | None:
+    """A size of the free axes at which the comparison, step by step, is not what torch's form of it is."""
+    symbols = _symbols(written)
+    if any(symbol not in ranges for symbol in symbols):
+        return None
+    for size in _SIZES:
+        at = {symbol: sympy.Integer(size + offset) for offset, symbol in enumerate(symbols)}
+        if not all(ranges[symbol].lower <= number <= ranges[symbol].upper for symbol, number in at.items()):
+            continue
+        try:
+            if bool(_value(written, at)) != bool(condition.xreplace(at)):
+                return size
+        except (ArithmeticError, TypeError, ValueError):
+            continue  # Python refuses it there, or sympy cannot tell
+    return None
+
+
+def _symbols(written: Any) -> list[sympy.Symbol]:
+    if isinstance(written, tuple):
+        return sorted({symbol for part in written[1:] for symbol in _symbols(part)}, key=str)
+    return sorted(written.free_symbols, key=str) if isinstance(written, sympy.Basic) else []
+
+
+def _value(written: Any, at: Mapping[sympy.Symbol, sympy.Integer]) -> Any:
+    if isinstance(written, tuple):
+        return written[0](*(_value(part, at) for part in written[1:]))
+    if not isinstance(written, sympy.Basic):
+        return written
+    number = written.xreplace(at)
+    return int(number) if number.is_Integer else float(number)
