@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from batch_export import export
+from tests.exporting import export_and_compare
 
 MODELS: dict[str, Callable[[Tensor], Tensor]] = {
     "maximum": lambda x: functional.max_pool2d(functional.pad(x, (1, 1, 1, 1)), 2),
@@ -42,3 +43,14 @@ def test_padding_is_not_taken_into_the_pool(name: str, opset: int) -> None:
     model = Calls(MODELS[name])
     found = torch.as_tensor(export(model, (x,), opset_version=opset)(x)[0])
     torch.testing.assert_close(found, model(x))
+
+
+@pytest.mark.parametrize("count_include_pad", [True, False])
+@pytest.mark.parametrize("divisor", [None, 2])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 2, 1), (3, 3, 1), (4, 3, 2), (2, 3, 0), (3, 5, 1)])
+def test_means_of_overhanging_windows_over_free_sizes(
+    kernel: int, stride: int, padding: int, divisor: int | None, count_include_pad: bool
+) -> None:
+    pool = torch.nn.AvgPool2d(kernel, stride, padding, True, count_include_pad, divisor)
+    inputs = [(torch.randn(2, 2, *sizes),) for sizes in ((6, 7), (4, 5), (8, 9), (10, 11), (5, 13))]
+    export_and_compare(pool, *inputs, dynamic_shapes=({2: "height", 3: "width"},))

@@ -11,25 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.max_pooling import spread
 
 
-def _overhang(self: ir.Value, dim: int, kernel: int, stride: int, padding: int) -> int:
+def _overhang(self: ir.Value, dim: int, kernel: int, stride: int, padding: int) -> Size:
     """Zeros to add at the end of an axis so that the last window of ceil_mode fits."""
     length = axes.fixed_size(self, dim)
     if length is None:
         if stride + padding <= kernel:
             return stride - 1
-        raise TranslationError(
-            "ceil_mode over an axis of free size needs stride + padding <= kernel_size",
-            operator="aten::avg_pool",
-            next_step="keep that axis static, or pool without ceil_mode",
-        )
+        missing = op.Mod(op.Sub(kernel - 2 * padding, axes.size(self, dim)), stride)
+        return op.Mul(missing, op.Cast(op.Less(missing, kernel - padding), to=ir.DataType.INT64))
     windows = math.ceil((length + 2 * padding - kernel) / stride) + 1
     if (windows - 1) * stride >= length + padding:
         windows -= 1
@@ -67,7 +63,9 @@ def _average_pool(
             for place in range(count)
         ]
         spatial = list(range(2, 2 + count))
-        ends = [one + more for one, more in zip(pads, extra, strict=True)]
+        ends: list[Size] = [
+            one + more if isinstance(more, int) else op.Add(more, one) for one, more in zip(pads, extra, strict=True)
+        ]
         padded = axes.padded(data, pads, ends, spatial, op.CastLike(0.0, data))
         total = op.Mul(op.AveragePool(padded, **pool), op.CastLike(float(math.prod(kernel)), data))
         if not axes.is_float(self):
