@@ -35,6 +35,9 @@ from batch_export.stages import capture, check, plugin, reference, run, translat
 from batch_export.stages.failures import failure_from
 from batch_export.stages.output import ModelFiles, StageOutput
 from batch_export.stages.workbench import Workbench
+from batch_export.steps import STEPS
+
+_MNEMONICS = {kind.module: kind.mnemonic for kind in STEPS.values()}
 
 
 class _EndedError(Exception):
@@ -93,33 +96,34 @@ def _take_steps(
     cell, model = planned.cell, planned.model
     bench = Workbench(cell, model, planned.exporter, scratch)
 
-    def step(name: str, execute: Callable[..., StageOutput], *given: Any) -> StageOutput:
+    def step(execute: Callable[..., StageOutput], *given: Any) -> StageOutput:
+        mnemonic = _MNEMONICS[execute.__module__]
         begin()
         try:
             output = execute(*given)
         except (Exception, SystemExit) as error:
             if verbose:
                 traceback.print_exception(error)
-            raise _EndedError(failure_from(error, name)) from error
-        if output.failure is not None and name != "Run":
+            raise _EndedError(failure_from(error, mnemonic)) from error
+        if output.failure is not None and execute is not run.execute:
             raise _EndedError(output.failure)
         return output
 
-    eager = step("Reference", reference.execute, bench)
+    eager = step(reference.execute, bench)
     requested = requested_contract(model, cell.dynamic, cell.opset, eager.facts)
     if planned.exporter.target == CORE_EXPORTER_TARGET:
-        step("Capture", capture.execute, bench)
-        written = step("Translate", translate.execute, bench, cell.opset)
+        step(capture.execute, bench)
+        written = step(translate.execute, bench, cell.opset)
     else:
-        written = step("Translate", plugin.execute, bench, cell.opset)
+        written = step(plugin.execute, bench, cell.opset)
     if written.model is None:
         raise _EndedError(Failure("translate", "NoModel", f"exporter {cell.exporter!r} wrote no ONNX file"))
     path = _gathered(written.model)
-    checked = step("Check", check.execute, path, requested)
+    checked = step(check.execute, path, requested)
     findings = msgspec.convert(checked.facts["findings"], tuple[Failure, ...])
     record["findings"] = findings
     values, cases = eager.files["reference"], axes.case_indices(model, cell.dynamic)
-    ran = step("Run", run.execute, path, values, cases, requested, planned.provider, 1)
+    ran = step(run.execute, path, values, cases, requested, planned.provider, 1)
     runs = msgspec.convert(ran.facts.get("runs", ()), tuple[RunFacts, ...])
     record |= {"failure": ran.failure, "runs": runs}
     record["findings"] = (*findings, *wrongly_fixed(checked.facts["outputs"], runs))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -103,10 +102,17 @@ def _bits(value: Any) -> object:
     if isinstance(value, np.ndarray):  # a large one is a table
         return value.tobytes() if value.nbytes <= _LARGEST and not value.dtype.hasobject else value
     if isinstance(value, random.Random):
-        return pickle.dumps(value.getstate())
+        return value.getstate()
     if isinstance(value, np.random.RandomState):
-        return pickle.dumps(value.get_state(legacy=False))
-    return pickle.dumps(value.bit_generator.state) if isinstance(value, np.random.Generator) else bytes(value)
+        return _comparable(value.get_state(legacy=False))
+    return _comparable(value.bit_generator.state) if isinstance(value, np.random.Generator) else bytes(value)
+
+
+def _comparable(state: Any) -> object:
+    """A generator's state, whose arrays `==` would compare one number at a time."""
+    if isinstance(state, dict):
+        return {key: _comparable(part) for key, part in state.items()}
+    return state.tobytes() if isinstance(state, np.ndarray) else state
 
 
 def _equal(before: object, after: object) -> bool:
