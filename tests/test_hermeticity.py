@@ -5,6 +5,7 @@ why.
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
 import sys
 from collections.abc import Callable
@@ -50,6 +51,7 @@ SOURCES = {
     "mine/odd_asked.py": "import os\ndef build(): return os.path.exists(b'w\\xfe.bin')\n",
     "mine/odd_listing.py": "import os\ndef build(): return len(os.listdir('odd'))\n",
     "mine/odd_variable.py": "import os\ndef build(): return ascii(os.getenv('HERMETIC_ODD'))\n",
+    "mine/bytecode.py": "from compiled import part\ndef build(): return part.NUMBER\n",
     "mine/space.py": "from spaced.deep import part\ndef build(): return part.NUMBER\n",
     "mine/library.py": "import libhub\ndef build(): return open(libhub.folder() + '/w.bin').read()\n",
     "mine/config.py": "def build(size): return size\n",
@@ -145,6 +147,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for name, text in PACKAGES.items():
         made.write(f"venv/site-packages/{name}", text)
     (root / "outside").rename(outside)
+    _compile(made, 1)
     install(packages, "libfoo", "1.0")
     install(packages, "libbar", "1.0", direct=True)
     install(packages, "libnone", "1.0")
@@ -163,6 +166,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     assert made.ran() == set(models)
     yield made
     monkeypatch.undo()
+
+
+def _compile(project: Project, number: int) -> None:
+    """Writes a module's bytecode, without its source."""
+    project.write("compiled/part.py", f"NUMBER = {number}\n")
+    source = project.root / "compiled/part.py"
+    py_compile.compile(str(source), str(source.with_suffix(".pyc")))
+    source.unlink()
 
 
 def _config(project: Project) -> None:
@@ -261,6 +272,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         "file spaced/deep/part.py has changed",
         lambda p: p.write("spaced/deep/part.py", "NUMBER = 22\n"),
     ),
+    "bytecode without a source": ({"bytecode"}, "file compiled/part.pyc has changed", lambda p: _compile(p, 2)),
     "start of Python": (
         EVERY_MODEL,
         "what starts with Python, sitecustomize: absent -> content ",

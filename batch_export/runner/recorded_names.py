@@ -21,6 +21,14 @@ _RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
 """Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
 
 
+def _is_derived(name: str) -> bool:
+    """Whether a file follows from others; bytecode does where its source is."""
+    if not name.endswith(DERIVED_SUFFIXES):
+        return False
+    folder, file = os.path.split(name)
+    return not file.endswith((".pyc", ".pyo")) or os.path.basename(folder) == "__pycache__" or os.path.exists(name[:-1])
+
+
 class Names:
     """Names paths.
 
@@ -40,12 +48,7 @@ class Names:
         return path.startswith(self._ignored)
 
     def may_count(self, name: str) -> bool:
-        if (
-            name.endswith(DERIVED_SUFFIXES)
-            or name.startswith(self._ignored)
-            or _RUNTIME_STATE in name
-            or is_side_file(name)
-        ):
+        if _is_derived(name) or name.startswith(self._ignored) or _RUNTIME_STATE in name or is_side_file(name):
             return False
         return name.startswith(self.prefixes) or not _is_foreign(name)
 
