@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -74,3 +76,38 @@ def test_branches_that_dynamo_reads_are_told_so_by_dynamo() -> None:
     x = torch.ones(3, 4)
     program = export_and_compare(Branches(), (x,), (-x,), (torch.ones(5, 4),), dynamic_shapes=({0: "n"},))
     assert program.captured.strategy == "torch.export(strict=False)"
+
+
+HELPERS = """
+class Scale:
+    @staticmethod
+    def by_kind(x):
+        return x * 2 if isinstance(x.shape[0], int) else x * 3
+
+def by_kind(x):
+    return x * 2 if type(x.shape[0]) is int else x * 3
+"""
+HOLDER = """
+import torch
+import {helpers}
+from {helpers} import Scale
+
+class Holder(torch.nn.Module):
+    def __init__(self, function=None):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x) if self.function else {helpers}.by_kind(x) + Scale.by_kind(x)
+"""
+
+
+@pytest.mark.parametrize("way", ["of modules and classes", "held"])
+def test_kinds_in_other_files_of_the_model(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{kind}_{way.replace(' ', '_')}" for kind in ("kinds_helpers", "kinds_holder")]
+    for name, text in zip(names, (HELPERS, HOLDER), strict=True):
+        (tmp_path / f"{name}.py").write_text(text.replace("{helpers}", names[0]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    holder = importlib.import_module(names[1]).Holder
+    module = holder(ANSWERED["isinstance"]) if way == "held" else holder()
+    export_and_compare(module, (torch.rand(3, 4),), (torch.rand(5, 4),), dynamic_shapes=({0: "n"},))

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import importlib
+import sys
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -65,21 +67,50 @@ _TOLD: tuple[tuple[str, object], ...] = (("isinstance", _isinstance), ("type", _
 
 
 def _functions(module: torch.nn.Module) -> Iterator[FunctionType]:
-    """The functions of a module's classes, and those of the user's that stand beside them."""
-    pending = [one for owner in module.modules() for one in (*_methods(type(owner)), vars(owner).get("forward"))]
+    """One function of each of the files that a module's code may come to.
+
+    Those of its classes and of what its modules hold, and of what these see as globals and in closures: functions, and
+    of files that are not installed also classes and modules.
+    """
+    pending: list[object] = []
+    for owner in module.modules():
+        pending += vars(owner).values()
+    for kind in dict.fromkeys(base for owner in module.modules() for base in type(owner).__mro__):
+        pending += vars(kind).values()
     seen: set[int] = set()
     while pending:
-        function = pending.pop()
-        if not isinstance(function, FunctionType) or not is_users(function.__code__.co_filename):
-            continue
-        if id(function.__globals__) not in seen:
-            seen.add(id(function.__globals__))
-            yield function
-            pending += list(function.__globals__.values())
+        one = pending.pop()
+        if isinstance(one, FunctionType):
+            if id(one) in seen or not is_users(one.__code__.co_filename):
+                continue
+            seen.add(id(one))
+            pending += _cells(one)
+            if id(one.__globals__) not in seen:
+                seen.add(id(one.__globals__))
+                yield one
+                pending += one.__globals__.values()
+        elif isinstance(one, (type, ModuleType)):
+            if id(one) not in seen and _is_own(one.__module__ if isinstance(one, type) else one.__name__):
+                pending += vars(one).values()
+            seen.add(id(one))
+        elif isinstance(one, (classmethod, staticmethod, MethodType)):
+            pending.append(one.__func__)
+        elif isinstance(one, functools.partial):
+            pending.append(one.func)
 
 
-def _methods(kind: type) -> list[object]:
-    return [one for base in kind.__mro__ for one in vars(base).values()]
+def _cells(function: FunctionType) -> list[object]:
+    found: list[object] = []
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # nothing is in it yet
+            found.append(cell.cell_contents)
+    return found
+
+
+def _is_own(name: str) -> bool:
+    """Whether a module's file is the user's own, and not that of something installed."""
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return is_users(file) and "site-packages" not in file
 
 
 @contextlib.contextmanager

@@ -1,0 +1,48 @@
+"""Fourier transforms of a given length along a free axis: padded below it, cut beyond it, in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from exporting import export_and_compare
+from torch import fft
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+REAL: dict[str, Function] = {
+    "fft": lambda x: fft.fft(x, n=5),
+    "rfft": lambda x: fft.rfft(x, n=5),
+    "longer": lambda x: fft.rfft(x, n=8),
+    "of its double": lambda x: fft.rfft(x, n=2 * x.shape[0]),
+}
+COMPLEX: dict[str, Function] = {
+    "fft": lambda x: fft.fft(x, n=5),
+    "ifft": lambda x: fft.ifft(x, n=5, norm="ortho") * 1,
+    "longer": lambda x: fft.fft(x, n=8),
+    "irfft": lambda x: fft.irfft(x, n=4),
+    "hfft": lambda x: fft.hfft(x, n=8),
+    "of its double": lambda x: fft.fft(x, n=2 * x.shape[0]),
+    "of images": lambda x: fft.fft2(torch.stack([x, x]), s=(3, 5)),
+}
+
+
+class Transform(torch.nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result = self.function(x)
+        return torch.view_as_real(result) if result.is_complex() else result
+
+
+@pytest.mark.parametrize(
+    ("dtype", "way"), [(torch.float32, way) for way in REAL] + [(torch.complex64, way) for way in COMPLEX]
+)
+def test_lengths_on_both_sides_of_the_wanted_one(dtype: torch.dtype, way: str) -> None:
+    torch.manual_seed(0)
+    function = (COMPLEX if dtype.is_complex else REAL)[way]
+    first, *more = ((torch.randn(size, dtype=dtype),) for size in (6, 2, 3, 5, 9))
+    export_and_compare(Transform(function), first, *more, dynamic_shapes=({0: "n"},))
