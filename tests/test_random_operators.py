@@ -114,6 +114,31 @@ def test_the_largest_random_number_gives_no_integer_beyond_the_range(low: int, h
     assert made[3] == high - 1
 
 
+@pytest.mark.parametrize("opset", [15, 18, 23])
+@pytest.mark.parametrize(
+    ("dtype", "way"),
+    [
+        (torch.bfloat16, "rand"),
+        *((torch.float16, way) for way in ("rand", "rand_like", "uniform_", "exponential_")),
+    ],
+)
+def test_half_precision_is_not_rounded_up_to_one(dtype: torch.dtype, way: str, opset: int) -> None:
+    def drawn(x: torch.Tensor) -> torch.Tensor:
+        if way == "rand":
+            return torch.rand(x.shape, dtype=dtype).float() + 0 * x
+        numbers = x.to(dtype)
+        return (torch.rand_like(numbers) if way == "rand_like" else getattr(numbers, way)()).float()
+
+    program = export(Drawing(drawn), (torch.full((4, 1000), 0.25),), opset_version=opset)
+    model = program.model_proto
+    values = session_of(program).run(None, {model.graph.input[0].name: np.full((4, 1000), 0.25, np.float32)})[0]
+    assert np.isfinite(values).all()
+    if way != "exponential_":
+        assert values.min() >= 0
+        assert values.max() < 1
+        assert values.mean() == pytest.approx(0.5, abs=0.05)
+
+
 class Pair(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.randn_like(x), torch.randn_like(x)

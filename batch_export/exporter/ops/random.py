@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
@@ -20,11 +20,45 @@ def _like(value: ir.Value) -> ir.Value:
     return value if axes.is_float(value) else op.Cast(value, to=ir.DataType.FLOAT)
 
 
+_BITS = {ir.DataType.FLOAT16: 11, ir.DataType.BFLOAT16: 8}
+"""As many random bits as the dtype holds of a number just below 1: more would be rounded up to 1."""
+
+
+def _drawn(like: ir.Value, low: float = 0.0, high: float = 1.0, dtype: ir.DataType | None = None) -> RecordedValue:
+    """Random numbers from `low` up to, and without, `high`, in the shape of a tensor; in its dtype if none is named.
+
+    NOTE: operators of bfloat16 tensors arrive here in float32 and are rounded afterwards, where 1 is among the results.
+    """
+    wanted = dtype or like.dtype
+    bits = None if wanted is None else _BITS.get(wanted)
+    if bits is None:
+        given = like if dtype is None or dtype == like.dtype else op.Cast(like, to=dtype)
+        return op.RandomUniformLike(given, low=low, high=high)
+    single = like if like.dtype == ir.DataType.FLOAT else op.Cast(like, to=ir.DataType.FLOAT)
+    steps = op.Floor(op.Mul(op.RandomUniformLike(single), op.Constant(value_float=2.0**bits)))
+    numbers = op.Mul(steps, op.Constant(value_float=2.0**-bits * (high - low)))
+    if low:
+        numbers = op.Add(numbers, op.Constant(value_float=low))
+    return op.Cast(numbers, to=wanted)
+
+
+@lowering("aten::rand")
+def rand(size: Sequence[Size], dtype: int = -1) -> RecordedValue:
+    """Random numbers from 0 up to 1."""
+    return uniform(size, 0.0, 1.0, dtype)
+
+
+@lowering("aten::rand_like")
+def rand_like(self: ir.Value, dtype: int = -1) -> RecordedValue:
+    """Random numbers from 0 up to 1 in the shape of a tensor."""
+    return _drawn(self, dtype=None if dtype in (-1, None) else ir.DataType(dtype))
+
+
 @lowering("prims::uniform")
-def uniform(shape: Sequence[int], low: float, high: float, dtype: int = -1) -> RecordedValue:
+def uniform(shape: Sequence[Size], low: float, high: float, dtype: int = -1) -> RecordedValue:
     """Random numbers between two bounds."""
-    wanted = ir.DataType.FLOAT if dtype == -1 else ir.DataType(dtype)
-    return op.RandomUniformLike(op.Cast(op.ConstantOfShape(list(shape)), to=wanted), low=low, high=high)
+    wanted = ir.DataType.FLOAT if dtype in (-1, None) else ir.DataType(dtype)
+    return _drawn(op.ConstantOfShape(list(shape)), low, high, wanted)
 
 
 @lowering("aten::bernoulli")
@@ -54,7 +88,7 @@ def bernoulli_tensor(self: ir.Value, p: ir.Value) -> RecordedValue:
 @lowering("aten::uniform")
 def uniform_like(self: ir.Value, from_: float = 0.0, to: float = 1.0) -> RecordedValue:
     """Random numbers between two bounds, in the shape of a tensor."""
-    return op.RandomUniformLike(_like(self), low=float(from_), high=float(to))
+    return _drawn(_like(self), float(from_), float(to))
 
 
 @lowering("aten::normal_functional")
@@ -80,7 +114,7 @@ def normal_of_spread(mean: float, std: ir.Value) -> RecordedValue:
 @lowering("aten::exponential")
 def exponential(self: ir.Value, lambd: float = 1.0) -> RecordedValue:
     """Exponentially distributed numbers in the shape of a tensor."""
-    drawn = op.Sub(op.CastLike(1.0, self), op.RandomUniformLike(_like(self)))
+    drawn = op.Sub(op.CastLike(1.0, self), _drawn(_like(self)))
     return op.Div(op.Neg(op.Log(drawn)), op.CastLike(lambd, self))
 
 
