@@ -147,3 +147,22 @@ def test_weights_are_the_modules_own_tensors_also_after_optimisation() -> None:
     assert program.model.graph.initializers["inner.fc1.weight"].const_value.raw is model.inner.fc1.weight
     program.optimize()
     assert program.model.graph.initializers["inner.fc1.weight"].const_value.raw is model.inner.fc1.weight
+
+
+def test_a_strict_capture_has_the_stack_traces_of_a_plain_one() -> None:
+    class Rounded(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x[:, : int(x.shape[1] * 1.3)])
+
+    strict = export(Rounded(), (torch.randn(2, 4),), dynamic_shapes=({1: "n"},))
+    plain = export(Rounded(), (torch.randn(2, 4),))
+    assert [one.captured.strategy for one in (strict, plain)] == [
+        "torch.export(strict=True)",
+        "torch.export(strict=False)",
+    ]
+    traces = [
+        next(node.metadata_props["pkg.torch.onnx.stack_trace"] for node in one.model.graph if node.op_type == "Relu")
+        for one in (strict, plain)
+    ]
+    assert traces[0] == traces[1]
+    assert "_dynamo" not in traces[0]

@@ -23,6 +23,7 @@ RANGE_CONSTRAINTS = "pkg.torch.export.ExportedProgram.range_constraints"
 GUARDS = "batch_export.guards"
 ASSUMPTIONS = "batch_export.assumptions"
 STACK_TRACE = _PREFIX + "stack_trace"
+_DYNAMO = "/torch/_dynamo/"
 FX_NODE = _PREFIX + "fx_node"
 NAME_SCOPES = _PREFIX + "name_scopes"
 CLASS_HIERARCHY = _PREFIX + "class_hierarchy"
@@ -66,8 +67,20 @@ def node_metadata(node: torch.fx.Node) -> dict[str, str]:
     }
     trace = node.meta.get("stack_trace")
     if trace:
-        properties[STACK_TRACE] = trace
+        properties[STACK_TRACE] = _plain_trace(trace)
     return properties
+
+
+def _plain_trace(trace: str) -> str:
+    """A stack trace without the frames of dynamo and the marks under columns, which strict captures have."""
+    kept: list[str] = []
+    is_shown = True
+    for line in trace.splitlines():
+        if line.lstrip().startswith('File "'):
+            is_shown = _DYNAMO not in line
+        if is_shown and line.strip(" ^~"):
+            kept.append(line)
+    return "\n".join(kept).strip() or trace
 
 
 def source_location(node: torch.fx.Node) -> str | None:
