@@ -38,6 +38,7 @@ OF_SIZES: dict[str, Forward] = {
     "repr of a shape": lambda x: x * len(repr(x.shape)),
     "a key": lambda x: x * {"3": 2.0}.get(str(x.shape[0]), 5.0),
     "str.format": lambda x: x * float("{:.2f}".format(x.shape[0] / 2)),  # noqa: UP032
+    "a last digit": lambda x: x * (2.0 if f"{x.shape[0]}".endswith("9") else 1.0),
     "a truth value": lambda x: x * len(str(x.shape[0] > 4)),
 }
 

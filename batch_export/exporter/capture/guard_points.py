@@ -127,6 +127,16 @@ def likely(
     return [*choose(multiples, example, 4), *choose(held, example, 4)]
 
 
+def of_each_digit(points: Sequence[Point]) -> list[Point]:
+    """Small sizes of one axis, one for each last digit: text is looked at by its characters."""
+    found: dict[int, Point] = {}
+    for point in points:
+        (size,) = point.values() if len(point) == 1 else (0,)
+        if size > 1:
+            found.setdefault(size % 10, point)
+    return list(found.values())
+
+
 def one_is_false(conditions: Sequence[object], symbols: Symbols, point: Mapping[str, int]) -> bool:
     """Whether one of some conditions is false at some sizes; one that cannot be evaluated there is not."""
     for one in conditions:

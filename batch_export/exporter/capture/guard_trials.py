@@ -284,6 +284,9 @@ def _judged(
     if points is None:
         return guard
     made = trials.at_some(points, guard.expression)
+    if guard.reason:
+        digits = ((point, trials.at(point)) for point in guard_points.of_each_digit(points))
+        made += [(point, trial) for point, trial in digits if trial is not None]
     if all(trial.outcome is Outcome.REFUSED for _, trial in made):  # perhaps for another reason: not a multiple, say
         likely = guard_points.likely(points, others, symbols, trials.resizing.example)
         made += trials.at_some(likely)
