@@ -23,7 +23,7 @@ sys.path[:0] = [str(root), str(root / ".venv/lib/python3.11/site-packages")]
 watched = LoadedFiles([root], [root / "outputs"])
 watched.watch()
 import mine, package, linked_file, linked.inside
-for name in ("weights.bin", "outputs/run.log", "outputs/kept.bin", "cache.pyc"):
+for name in ("weights.bin", "outputs/run.log", "outputs/kept.bin", "mine.pyc"):
     (root / name).read_bytes()
 (root / "written.txt").write_text("out")
 assert str(root / ".venv/lib/python3.11/site-packages/package.py") in installed_modules()
@@ -46,7 +46,7 @@ def root(tmp_path: Path) -> Path:
     (packages / "package.py").write_text("")
     (packages / "linked_file.py").symlink_to(tmp_path / "sources/linked_file.py")
     (packages / "linked").symlink_to(tmp_path / "sources/linked")
-    for name in ("weights.bin", "ours.txt", "outputs/run.log", "outputs/kept.bin", "cache.pyc"):
+    for name in ("weights.bin", "ours.txt", "outputs/run.log", "outputs/kept.bin", "mine.pyc"):
         (tmp_path / name).write_bytes(b"1")
     return tmp_path
 
