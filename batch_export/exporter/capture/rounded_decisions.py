@@ -38,22 +38,7 @@ _STEPS: Mapping[str, Callable[..., Any]] = {
 }
 """Method of torch's symbolic numbers -> what Python computes with plain ones."""
 _DECISION = "guard_bool"
-_SIZES: tuple[int, ...] = (
-    *range(1, 66),
-    99,
-    100,
-    127,
-    255,
-    300,
-    777,
-    1000,
-    1023,
-    4097,
-    10007,
-    65537,
-    1000003,
-    16777217,
-)
+_SIZES: tuple[int, ...] = (*range(1, 20), 25, 33, 49, 64, 99, 127, 300, 777, 1023, 10007, 65537, 1000003, 16777217)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +64,7 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
     """
     seen: list[RoundedDecision] = []
     steps: WeakKeyDictionary[SymNode, Any] = WeakKeyDictionary()
+    judged: dict[tuple[object, object], int | None] = {}
     originals = {name: getattr(SymNode, name) for name in (*_STEPS, _DECISION) if hasattr(SymNode, name)}
 
     def noting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,17 +76,20 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
             if isinstance(made, SymNode) and (
                 made.pytype is float or any(isinstance(one, SymNode) and one in steps for one in given)
             ):
-                parts = [steps.get(one, one.expr) if isinstance(one, SymNode) else one for one in given]
-                steps[made] = (compute, *parts)
+                steps[made] = (compute, *(_written(one, steps) for one in given))
             return made
 
         return _compute_exactly
 
     def _decide_exactly(self: SymNode, *place: Any) -> bool:
-        written, condition = steps.get(self), self.expr
+        written = steps.get(self)
+        condition = None if written is None else self.expr
         answer: bool = originals[_DECISION](self, *place)
         if written is not None and self.shape_env is not None:
-            size = _differs(written, condition, self.shape_env.var_to_range)
+            key = (written, condition)
+            if key not in judged:
+                judged[key] = _differs(written, condition, self.shape_env.var_to_range)
+            size = judged[key]
             if size is not None:
                 seen.append(RoundedDecision(str(condition), size, users_location()))
         return answer
@@ -112,6 +101,13 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
     finally:
         for name, original in originals.items():
             setattr(SymNode, name, original)
+
+
+def _written(number: Any, steps: Mapping[SymNode, Any]) -> Any:
+    if not isinstance(number, SymNode):
+        return number
+    known = steps.get(number)
+    return number.expr if known is None else known
 
 
 def _differs(written: Any, condition: Any, ranges: Mapping[Any, Any]) -> int | None:
@@ -142,5 +138,5 @@ def _value(written: Any, at: Mapping[sympy.Symbol, sympy.Integer]) -> Any:
         return written[0](*(_value(part, at) for part in written[1:]))
     if not isinstance(written, sympy.Basic):
         return written
-    number = written.xreplace(at)
+    number = at[written] if isinstance(written, sympy.Symbol) else written.xreplace(at)
     return int(number) if number.is_Integer else float(number)
