@@ -74,7 +74,7 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
             made = original(self, *others)
             given = (self, *others)
             if isinstance(made, SymNode) and (
-                made.pytype is float or any(isinstance(one, SymNode) and one in steps for one in given)
+                made.pytype is float or (steps and any(isinstance(one, SymNode) and one in steps for one in given))
             ):
                 steps[made] = (compute, *(_written(one, steps) for one in given))
             return made
