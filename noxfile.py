@@ -24,7 +24,12 @@ SCHEMAS = {
     "examples/gitlab/gitlab-ci.yml": "gitlab-ci",
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-RARER = ("tests/test_exporter_architectures.py", "tests/test_exporter_pipeline.py")
+RARER = (
+    "tests/test_exporter_architectures.py",
+    "tests/test_exporter_pipeline.py",
+    "tests/test_exporter_texts.py",
+    "tests/test_ops_resampling.py",
+)
 """The files with tests marked `ops`."""
 
 TYPED = ("tests/test_documentation.py", "tests/test_first_and_last_minute.py")
@@ -56,9 +61,9 @@ def left_out(session: nox.Session, why: str) -> NoReturn:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests, two at a time: `nox -s tests -- tests/test_matrix.py -x`."""
+    """The tests, three at a time, since many wait for processes: `nox -s tests -- tests/test_matrix.py -x`."""
     install(session, "test")
-    shared_out = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    shared_out = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
     session.run("pytest", *shared_out, *session.posargs, env=ONE_THREAD)
 
 

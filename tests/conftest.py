@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what another session of nox runs, unless it is asked for; files with slow tests come first.
 
-    Two processes share the files out in this order, so that neither waits long for the other's last one.
+    The processes share the files out in this order, so that none waits long for the last one of another.
     """
     asked = config.getoption("markexpr")
     left_out = [name for name in ("faults", "ops", "nightly", "runtimes", "world", "docs") if name not in asked]

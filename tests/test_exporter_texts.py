@@ -43,7 +43,12 @@ OF_SIZES: dict[str, Forward] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_SIZES)
+ALWAYS = ("f-string", "a key", "a last digit")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.ops) for name in OF_SIZES]
+)
 def test_text_of_a_size_that_decides_is_refused_with_its_line(name: str) -> None:
     with pytest.raises(DynamicShapeError, match=r"makes text of a size.*test_exporter_texts\.py:\d+"):
         export(Calling(OF_SIZES[name]).eval(), (torch.rand(3, 4),), dynamic_shapes=({0: "n"},))
