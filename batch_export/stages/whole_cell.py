@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import shutil
 import sys
@@ -23,7 +22,8 @@ from typing import Any
 import msgspec
 
 from batch_export import axes
-from batch_export.exporter.repro.script import BROKEN, READY, Symptom
+from batch_export.exporter.repro.attempt import answer
+from batch_export.exporter.repro.script import READY, Symptom
 from batch_export.judge.declared_sizes import wrongly_fixed
 from batch_export.judge.verdict import judge
 from batch_export.numbers.tolerances import Tolerance
@@ -139,12 +139,5 @@ def _gathered(files: ModelFiles) -> Path:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1]).resolve()
-    wanted = json.loads((place / "case.json").read_text(encoding="utf-8"))
-    try:
-        answer = symptom_in(place, wanted, verbose="--verbose" in sys.argv[2:])
-    except BaseException:
-        print(BROKEN, flush=True)
-        raise
-    print(json.dumps(answer), flush=True)
+    answer(symptom_in)
     os._exit(0)  # threads that a model left running would keep the process

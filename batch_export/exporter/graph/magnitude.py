@@ -16,13 +16,15 @@ _LIMIT = 2.0**31 - 1
 _DEPTH = 12
 """Nodes looked at one behind the other; what lies further back is not known."""
 _SIZES = frozenset(("Shape", "Size", "NonZero", "ArgMax", "ArgMin"))
-_MOVES = frozenset(
+MOVES = frozenset(
     (
         *("Identity", "Reshape", "Transpose", "Expand", "Slice", "Gather", "GatherElements", "GatherND", "Squeeze"),
-        *("Unsqueeze", "Flatten", "Tile", "Neg", "Abs", "Trilu", "ReduceMax", "ReduceMin"),
+        *("Unsqueeze", "Flatten", "Tile", "Split"),
     )
 )
-"""Operators whose results are elements of the first input, up to their signs."""
+"""Operators whose results are elements of the first input."""
+_NO_LARGER = MOVES | {"Neg", "Abs", "Trilu", "ReduceMax", "ReduceMin"}
+"""Those, and operators whose results are such elements up to their signs, or zeros."""
 _CHOICES = frozenset(("Concat", "Max", "Min"))
 
 
@@ -47,7 +49,7 @@ def _largest(value: ir.Value | None, depth: int) -> float:
     given = [_largest(one, depth - 1) for one in producer.inputs] if name in _COMBINED else []
     if name in _SIZES or (name == "TopK" and value is producer.outputs[1]):
         return _SIZE
-    if name in _MOVES or name in ("Cast", "CastLike"):
+    if name in _NO_LARGER or name in ("Cast", "CastLike"):
         return _of_first(producer, depth)
     return _COMBINED[name](given) if given else math.inf
 

@@ -13,17 +13,11 @@ import torch
 from onnx_ir import tensor_adapters
 from torch._subclasses.fake_tensor import FakeTensor
 
+from batch_export.exporter.graph.magnitude import MOVES
 from batch_export.exporter.optimise import weight_values
 
 _DEPTH = 24
 """Nodes looked at one behind the other; what lies further back is not known."""
-_MOVES = frozenset(
-    (
-        *("Identity", "Reshape", "Transpose", "Expand", "Slice", "Gather", "GatherElements", "GatherND", "Squeeze"),
-        *("Unsqueeze", "Flatten", "Tile", "Split"),
-    )
-)
-"""Operators whose results are elements of the first input."""
 _EXTREMES = frozenset(("ReduceMax", "ReduceMin", "Cast"))
 _ARITHMETIC: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "Add": torch.add,
@@ -51,7 +45,7 @@ def everywhere(value: ir.Value | None, depth: int = _DEPTH) -> torch.Tensor | No
     node = value.producer()
     if node is None or node.domain or not node.inputs:
         return None
-    if node.op_type in _MOVES or node.op_type in _EXTREMES:
+    if node.op_type in MOVES or node.op_type in _EXTREMES:
         found = everywhere(node.inputs[0], depth - 1)
         return found if found is None or node.op_type != "Cast" else _cast(found, value)
     if node.op_type in _ARITHMETIC:
@@ -97,7 +91,7 @@ def _bounds(value: ir.Value | None, depth: int) -> _Bounds | None:
     node = value.producer()
     if node is None or node.domain or not node.inputs:
         return None
-    if node.op_type in _MOVES:
+    if node.op_type in MOVES:
         return _bounds(node.inputs[0], depth - 1)
     if node.op_type == "Cast":
         return _of_truth(node, value)

@@ -166,12 +166,17 @@ def _wrong(error_class: str, message: str) -> Symptom:
     return {"stage": "mismatch", "error_class": error_class, "operator": "", "message": message}
 
 
-if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    wanted = json.loads((place / "case.json").read_text(encoding="utf-8"))
+def answer(tried: Callable[..., Symptom | None]) -> None:
+    """Tries the case in the folder that the command line names, and prints the symptom as JSON, or `BROKEN`."""
+    folder = Path(sys.argv[1]).resolve()
+    case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
     try:
-        answer = symptom_in(place, wanted, verbose="--verbose" in sys.argv[2:])
+        symptom = tried(folder, case, verbose="--verbose" in sys.argv[2:])
     except BaseException:
         print(BROKEN, flush=True)
         raise
-    print(json.dumps(answer))
+    print(json.dumps(symptom), flush=True)
+
+
+if __name__ == "__main__":
+    answer(symptom_in)
