@@ -22,7 +22,6 @@ from torch.fx.experimental.proxy_tensor import _AttrProxy
 
 from batch_export.exporter.capture import (
     alike,
-    attributes,
     block_agreement,
     block_copies,
     block_expansion,
@@ -30,9 +29,9 @@ from batch_export.exporter.capture import (
     block_state,
     restored_weights,
 )
+from batch_export.exporter.capture.begun_anew import begun_anew
 from batch_export.exporter.capture.block_recording import NotSharedError
 from batch_export.exporter.capture.hidden_weights import HiddenWeights, hidden_weights
-from batch_export.exporter.capture.kept_state import capture_undone
 
 if TYPE_CHECKING:  # a private name, which another torch may not have
     from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
@@ -266,7 +265,8 @@ def sharing(model: torch.nn.Module, *, whole: bool, hides: bool = False) -> Iter
     if original is None or sum(1 for _ in model.modules()) < _LEAST:
         yield told
         return
-    shared = _Sharing(model, whole=whole, hides=hides)
+    with torch._C.DisableTorchFunction():
+        shared = _Sharing(model, whole=whole, hides=hides)
     told.hidden = shared.hidden
 
     def call_module(
@@ -299,13 +299,6 @@ _HIDDEN = _Way(whole=True, hides=True)
 _WAYS = (_Way(whole=True), _Way(whole=False))
 
 
-@contextlib.contextmanager
-def _anew(module: torch.nn.Module, args: object, kwargs: object) -> Iterator[None]:
-    """Has each attempt begin with the model as its caller gave it, and not as the one before left it."""
-    with capture_undone(module, args, kwargs), attributes.noted():
-        yield
-
-
 def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable[..., torch.export.ExportedProgram]:
     """A strategy that captures repeated blocks once, and everything as it is where that fails.
 
@@ -323,7 +316,7 @@ def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable
         for way in ways:
             shared = Shared()
             try:
-                with _anew(module, args, kwargs), sharing(module, whole=way.whole, hides=way.hides) as shared:
+                with begun_anew(module, args, kwargs), sharing(module, whole=way.whole, hides=way.hides) as shared:
                     program = strategy(module, args, kwargs, form)
                 if shared.hidden.blocks:
                     restored_weights.restore(program, module, shared.hidden.names)
@@ -341,7 +334,7 @@ def by_blocks(strategy: Callable[..., torch.export.ExportedProgram]) -> Callable
                 break
             program._blocks = shared.blocks  # type: ignore[attr-defined]
             return program
-        with _anew(module, args, kwargs):
+        with begun_anew(module, args, kwargs):
             program = strategy(module, args, kwargs, form)
         program._blocks = [replace(block, stamped=[], reason=failed) for block in shared.blocks]  # type: ignore[attr-defined]
         return program

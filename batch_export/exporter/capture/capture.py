@@ -23,6 +23,7 @@ from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import attributes, refusals, tied_axes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.assigned_buffers import lost_assignments
+from batch_export.exporter.capture.begun_anew import each_anew
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
 from batch_export.exporter.capture.course import Course
@@ -167,8 +168,8 @@ def _capture(
     _check_call(module, arguments, keywords)
     arguments, keywords = _one_tensor_each(module, arguments, _in_forward_order(module, keywords))
     asked = shapes.canonical(dynamic_shapes, module, arguments, keywords)
-    if capture_blocks:
-        strategies = [(name, by_blocks(one) if name == NON_STRICT else one) for name, one in strategies]
+    shares = {NON_STRICT} if capture_blocks else set()
+    strategies = [(name, by_blocks(one) if name in shares else each_anew(one)) for name, one in strategies]
     request = Request(module, (arguments, keywords), asked, guards, allow_assumptions)
     course = Course(request, tuple(strategies))
     watching = attributes.watching(module)

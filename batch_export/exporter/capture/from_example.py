@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions, attributes
+from batch_export.exporter.capture import assumptions
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.assertions import assertions_on_data
@@ -34,7 +34,6 @@ from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.kept_settings import settings_kept
-from batch_export.exporter.capture.kept_state import capture_undone
 from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.other_inputs import Inputs
@@ -219,8 +218,6 @@ def _run(
     args, kwargs = inputs
     with (
         settings_kept(),
-        capture_undone(module, args, kwargs),
-        attributes.noted(),
         draws_noted(),
         seeds_noted() as seeds,
         in_onnx_export(),

@@ -39,7 +39,7 @@ def capture_undone(*holders: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kept(holders: Sequence[object], *, with_values: bool = True, with_weights: bool = False) -> Iterator[Contents]:
-    with unset_fake_temporarily():
+    with unset_fake_temporarily(), torch._C.DisableTorchFunction():  # a mode would take its time for each look
         contents = Contents(holders)
         tensors = [
             KeptTensor(one, with_values=with_values and (with_weights or not contents.is_weight(one)))
@@ -49,7 +49,7 @@ def _kept(holders: Sequence[object], *, with_values: bool = True, with_weights: 
         yield contents
     finally:
         contents.put_back()
-        with unset_fake_temporarily(), torch.no_grad():
+        with unset_fake_temporarily(), torch._C.DisableTorchFunction(), torch.no_grad():
             for tensor in tensors:
                 tensor.put_back()
 
