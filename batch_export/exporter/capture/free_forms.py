@@ -112,6 +112,38 @@ def _window(*parts: float, triangle: bool = False) -> Callable[[Mapping[str, Any
     return window
 
 
+def _kaiser(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """Kaiser's window of free length."""
+    length: Any = bound["window_length"]
+    dtype = bound.get("dtype") or torch.get_default_dtype()
+    if not isinstance(length, torch.SymInt) or not dtype.is_floating_point:
+        return None
+    count, places = _counted(length)
+    beta = torch.scalar_tensor(bound.get("beta", 12.0), dtype=torch.float64)
+    turn = 2 * places / (count if bound.get("periodic", True) else count - 1).clamp(min=1.0) - 1
+    made = torch.special.i0(beta * torch.sqrt((1 - turn * turn).clamp(min=0.0))) / torch.special.i0(beta)
+    return torch.where(count > 1, made, 1.0).to(dtype)
+
+
+def _frequencies(*, one_sided: bool) -> Callable[[Mapping[str, Any]], torch.Tensor | None]:
+    """The frequencies of a transform of free length: from 0 up, then the negative ones if they are asked for."""
+
+    def frequencies(bound: Mapping[str, Any]) -> torch.Tensor | None:
+        length: Any = bound["n"]
+        dtype = bound.get("dtype") or torch.get_default_dtype()
+        if not isinstance(length, torch.SymInt) or not dtype.is_floating_point:
+            return None
+        count, places = _counted(length)
+        if one_sided:
+            turns = torch.arange(length // 2 + 1, dtype=torch.float64)
+        else:
+            turns = torch.where(places < torch.floor((count + 1) / 2), places, places - count)
+        made: torch.Tensor = turns.to(dtype) * (1.0 / (count * bound.get("d", 1.0))).to(dtype)
+        return made
+
+    return frequencies
+
+
 _SIZED = ("window_length", "periodic")
 _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]] = {
     torch.Tensor.new_tensor: (("self", "data"), _new_tensor),
@@ -125,6 +157,9 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.hamming_window: ((*_SIZED, "alpha", "beta"), _window(0.54, 0.46)),
     torch.blackman_window: (_SIZED, _window(0.42, 0.5, 0.08)),
     torch.bartlett_window: (_SIZED, _window(triangle=True)),
+    torch.kaiser_window: ((*_SIZED, "beta"), _kaiser),
+    torch.fft.fftfreq: (("n", "d"), _frequencies(one_sided=False)),
+    torch.fft.rfftfreq: (("n", "d"), _frequencies(one_sided=True)),
 }
 """Function -> the names of its arguments by position, and its other form."""
 

@@ -25,7 +25,7 @@ from batch_export.exporter.graph.recorded_value import give_name, is_unnamed
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
 from batch_export.exporter.ops import double_forms, tensors
-from batch_export.exporter.translate import adapting, decompose, memory_layout, symbolic_scalars
+from batch_export.exporter.translate import adapting, decompose, memory_layout, of_numbers, symbolic_scalars
 from batch_export.exporter.translate.call import Call, given_fakes
 from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
 
@@ -240,9 +240,11 @@ class OperatorTranslator:
             return None if other is None else self.call(replace(call, target=other))
         if as_vector:
             result = pytree.tree_map(adapting.as_scalar, result)
-        count, _ = self.operators.get(qualified, (0, ""))
-        self.operators[qualified] = (count + 1, function.origin)
+        self._count(qualified, function.origin)
         return self.conform(result, fake, call.name)
+
+    def _count(self, qualified: str, origin: str) -> None:
+        self.operators[qualified] = (self.operators.get(qualified, (0, ""))[0] + 1, origin)
 
     def _by_parts(self, call: Call) -> object:
         """Real and imaginary parts by the translation for real tensors; None where there is none."""
@@ -339,8 +341,7 @@ class OperatorTranslator:
             translate=translate,
             rebind=rebind,
         )
-        count, _ = self.operators.get(qualified_name(target), (0, ""))
-        self.operators[qualified_name(target)] = (count + 1, "decomposition")
+        self._count(qualified_name(target), "decomposition")
         return pytree.tree_map(value_of, result) if not isinstance(result, torch.Tensor) else value_of(result)
 
     def run_nodes(self, graph_module: torch.fx.GraphModule, env: dict[torch.fx.Node, object]) -> Any:
@@ -367,6 +368,10 @@ class OperatorTranslator:
             return result
         if fake is None:
             return None
+        made = of_numbers.computed(target, node.args, node.kwargs, fake)
+        if made is not None:
+            self._count(qualified_name(target), "torch")
+            return self.conform(self.tensor_constant(made), fake, node.name)
         values = {
             id(argument.meta["val"]): env[argument]
             for argument in node.all_input_nodes
