@@ -114,29 +114,81 @@ def test_the_largest_random_number_gives_no_integer_beyond_the_range(low: int, h
     assert made[3] == high - 1
 
 
-@pytest.mark.parametrize("opset", [15, 18, 23])
-@pytest.mark.parametrize(
-    ("dtype", "way"),
-    [
-        (torch.bfloat16, "rand"),
-        *((torch.float16, way) for way in ("rand", "rand_like", "uniform_", "exponential_")),
-    ],
-)
-def test_half_precision_is_not_rounded_up_to_one(dtype: torch.dtype, way: str, opset: int) -> None:
-    def drawn(x: torch.Tensor) -> torch.Tensor:
-        if way == "rand":
-            return torch.rand(x.shape, dtype=dtype).float() + 0 * x
-        numbers = x.to(dtype)
-        return (torch.rand_like(numbers) if way == "rand_like" else getattr(numbers, way)()).float()
-
-    program = export(Drawing(drawn), (torch.full((4, 1000), 0.25),), opset_version=opset)
+def with_drawn(program: Any, drawn: list[float], count: int) -> np.ndarray:
+    """What a file gives for four elements of 1 if its random numbers are these, each of four elements in turn."""
     model = program.model_proto
-    values = session_of(program).run(None, {model.graph.input[0].name: np.full((4, 1000), 0.25, np.float32)})[0]
+    feed = {model.graph.input[0].name: np.ones(4, np.float32)}
+    nodes = [node for node in model.graph.node if node.op_type == "RandomUniformLike"]
+    assert len(nodes) == count
+    for node in nodes:
+        model.graph.node.remove(node)
+        feed[node.output[0]] = np.array(drawn, np.float32)
+        model.graph.input.append(onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, [4]))
+    (made,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feed)
+    return np.asarray(made)
+
+
+UNIFORM: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float, float]] = {
+    "rand": (lambda x: torch.rand(x.shape, dtype=x.dtype), 0.0, 1.0),
+    "rand_like": (torch.rand_like, 0.0, 1.0),
+    "uniform_": (lambda x: torch.empty_like(x).uniform_(2, 4), 2.0, 4.0),
+    "uniform_ around zero": (lambda x: torch.empty_like(x).uniform_(-1, 1), -1.0, 1.0),
+    "uniform_ to an uneven number": (lambda x: torch.empty_like(x).uniform_(1, 1.9921875), 1.0, 1.9921875),
+}
+
+
+@pytest.mark.parametrize("opset", [15, 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("way", UNIFORM)
+def test_no_rounding_gives_the_upper_bound(way: str, dtype: torch.dtype, opset: int) -> None:
+    function, low, high = UNIFORM[way]
+    program = export(Drawing(lambda x: function(x.to(dtype)).float()), (torch.ones(4),), opset_version=opset)
+    one_less, half = np.nextafter(np.float32(high), np.float32(-9)), (low + high) / 2
+    largest = high if high != 1 or low else one_less  # what a runtime's product of float32 may be rounded to
+    values = with_drawn(program, [low, half, one_less, largest], 1)
+    assert values.min() == low
+    assert values.max() < high
+    assert values[1] == pytest.approx(half, rel=2.0**-8)
+    finest = torch.nextafter(torch.tensor(high, dtype=dtype), torch.tensor(low, dtype=dtype))
+    assert dtype == torch.float32 or with_drawn(program, [float(finest)] * 4, 1)[0] == finest
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_drawn_in_float32(dtype: torch.dtype) -> None:
+    def made(function: Callable[[torch.Tensor], torch.Tensor], *drawn: float) -> list[float]:
+        program = export(Drawing(lambda x: function(x.to(dtype)).float()), (torch.ones(4),), opset_version=18)
+        return [float(value) for value in with_drawn(program, list(drawn), 1)]
+
+    largest = float(np.nextafter(np.float32(1), np.float32(0)))
+    for certain in (torch.bernoulli, lambda x: torch.bernoulli(x, 1.0), lambda x: torch.empty_like(x).bernoulli_(x)):
+        assert made(certain, 0.0, 0.5, 0.999, largest) == [1.0] * 4
+    assert made(lambda x: torch.empty_like(x).bernoulli_(1e-4), 0.0, 9e-5, 1.1e-4, 0.5) == [1.0, 1.0, 0.0, 0.0]
+    waited = made(lambda x: torch.empty_like(x).exponential_(), 0.0, 1e-4, 0.5, largest)
+    assert 0 < waited[0] < waited[1]
+    assert waited[3] == pytest.approx(24 * np.log(2), rel=0.01)
+    tries = made(lambda x: torch.empty_like(x).geometric_(0.01), 0.0, 0.5, 0.9, largest)
+    assert tries[0] == 1
+    assert tries[3] == pytest.approx(24 * np.log(2) / -np.log(0.99), rel=0.01)
+    far = made(lambda x: torch.empty_like(x).cauchy_(1.0, 2.0), 0.5, 0.75, 0.99999, 1e-5)
+    assert far == pytest.approx([1.0, 3.0, 63663.0, -63661.0], rel=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_nothing_is_chosen_by_a_number_that_is_infinite(dtype: torch.dtype) -> None:
+    chosen = Drawing(lambda x: torch.nn.functional.gumbel_softmax(x.to(dtype), dim=0).float())
+    values = with_drawn(export(chosen, (torch.ones(4),), opset_version=18), [0.0, 0.25, 0.5, 0.75], 1)
     assert np.isfinite(values).all()
-    if way != "exponential_":
-        assert values.min() >= 0
-        assert values.max() < 1
-        assert values.mean() == pytest.approx(0.5, abs=0.05)
+    assert values.sum() == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_dropout_of_nearly_everything(dtype: torch.dtype, opset: int) -> None:
+    function = lambda x: torch.nn.functional.dropout(x.to(dtype), 0.9999, training=True).float()  # noqa: E731
+    program = export(Drawing(function), (torch.ones(4, 50),), opset_version=opset)
+    (made,) = session_of(program).run(None, {program.model_proto.graph.input[0].name: np.ones((4, 50), np.float32)})
+    assert np.isfinite(made).all()
+    assert (made == 0).sum() > 190
 
 
 class Pair(torch.nn.Module):

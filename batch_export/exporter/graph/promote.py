@@ -135,6 +135,9 @@ _MOVES = frozenset(
 )
 """Operators that do not compute: bfloat16 stays what it is."""
 
+_ROUNDS_ITSELF = frozenset({"rand_like", "uniform"})
+"""Operators whose translation rounds to bfloat16: what becomes of a number that reaches a bound depends on it."""
+
 
 def _computed_in_float32(value: object) -> object:
     if isinstance(value, (list, tuple)):
@@ -154,7 +157,7 @@ def promote(qualified: str, arguments: Sequence[object], result: ir.DataType | N
     """
     converted = _promoted(qualified, arguments, result)
     name = base_name(qualified)
-    if qualified.startswith(("aten::", "prims::", "_operator::")) and name not in _MOVES:
+    if qualified.startswith(("aten::", "prims::", "_operator::")) and name not in _MOVES | _ROUNDS_ITSELF:
         if any(isinstance(value, ir.Value) and value.dtype == ir.DataType.BFLOAT16 for value in converted):
             ends = [place for place in (0, 1) if place == 0 or name in _NUMBERS_OF_BFLOAT16]
             converted = [_rounded(value) if place in ends else value for place, value in enumerate(converted)]

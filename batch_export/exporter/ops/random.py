@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
@@ -13,33 +14,48 @@ from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 _INT64 = int(ir.DataType.INT64)
+_HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 def _like(value: ir.Value) -> ir.Value:
-    """The value, as floating point: what the Like operators draw for."""
-    return value if axes.is_float(value) else op.Cast(value, to=ir.DataType.FLOAT)
+    """The value, as what the Like operators draw for: float64 stays, and all else is float32.
 
-
-_BITS = {ir.DataType.FLOAT16: 11, ir.DataType.BFLOAT16: 8}
-"""As many random bits as the dtype holds of a number just below 1: more would be rounded up to 1."""
+    Halves are drawn in float32, as torch does it, and rounded at the end: 1 - 2^-24 is 1 as a half, and their 11 or 8
+    bits are too few for the tails of other distributions.
+    """
+    return value if value.dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE) else op.Cast(value, to=ir.DataType.FLOAT)
 
 
 def _drawn(like: ir.Value, low: float = 0.0, high: float = 1.0, dtype: ir.DataType | None = None) -> RecordedValue:
     """Random numbers from `low` up to, and without, `high`, in the shape of a tensor; in its dtype if none is named.
 
-    NOTE: operators of bfloat16 tensors arrive here in float32 and are rounded afterwards, where 1 is among the results.
+    What is rounded up to `high` becomes `low`, as in torch.
     """
-    wanted = dtype or like.dtype
-    bits = None if wanted is None else _BITS.get(wanted)
-    if bits is None:
-        given = like if dtype is None or dtype == like.dtype else op.Cast(like, to=dtype)
-        return op.RandomUniformLike(given, low=low, high=high)
-    single = like if like.dtype == ir.DataType.FLOAT else op.Cast(like, to=ir.DataType.FLOAT)
-    steps = op.Floor(op.Mul(op.RandomUniformLike(single), op.Constant(value_float=2.0**bits)))
-    numbers = op.Mul(steps, op.Constant(value_float=2.0**-bits * (high - low)))
-    if low:
-        numbers = op.Add(numbers, op.Constant(value_float=low))
-    return op.Cast(numbers, to=wanted)
+    wanted = dtype or like.dtype or ir.DataType.FLOAT
+    if wanted == ir.DataType.DOUBLE and like.dtype != wanted:
+        like = op.Cast(like, to=wanted)
+    elif wanted != ir.DataType.DOUBLE and like.dtype != ir.DataType.FLOAT:
+        like = op.Cast(like, to=ir.DataType.FLOAT)
+    numbers = op.RandomUniformLike(like, low=low, high=high)
+    drawn_in = ir.DataType.DOUBLE if wanted == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    if wanted != drawn_in or (low, high) != (0.0, 1.0):
+        limit, lowest = (op.Constant(value=ir.tensor(one, drawn_in)) for one in (_limit(high, wanted), low))
+        numbers = op.Where(op.Less(numbers, limit), numbers, lowest)
+    return numbers if wanted == drawn_in else op.Cast(numbers, to=wanted)
+
+
+def _limit(high: float, dtype: ir.DataType) -> float:
+    """The least number, of those that are drawn for a dtype, which is the bound itself or more once it is rounded.
+
+    Without a comparison after rounding: of a number that is cast to float16 runtimes may compare the one before.
+    """
+    if dtype not in _HALVES:
+        return high
+    kind = dtype.numpy()
+    bound = np.asarray(high, np.float32).astype(kind)
+    below = np.nextafter(bound, np.asarray(-np.inf, kind))
+    middle = np.float32((float(bound) + float(below)) / 2)
+    return float(middle if middle.astype(kind) >= bound else np.nextafter(middle, np.float32(np.inf)))
 
 
 @lowering("aten::rand")
@@ -88,7 +104,7 @@ def bernoulli_tensor(self: ir.Value, p: ir.Value) -> RecordedValue:
 @lowering("aten::uniform")
 def uniform_like(self: ir.Value, from_: float = 0.0, to: float = 1.0) -> RecordedValue:
     """Random numbers between two bounds, in the shape of a tensor."""
-    return _drawn(_like(self), float(from_), float(to))
+    return _drawn(self, float(from_), float(to))
 
 
 @lowering("aten::normal_functional")
@@ -113,9 +129,33 @@ def normal_of_spread(mean: float, std: ir.Value) -> RecordedValue:
 
 @lowering("aten::exponential")
 def exponential(self: ir.Value, lambd: float = 1.0) -> RecordedValue:
-    """Exponentially distributed numbers in the shape of a tensor."""
-    drawn = op.Sub(op.CastLike(1.0, self), _drawn(_like(self)))
-    return op.Div(op.Neg(op.Log(drawn)), op.CastLike(lambd, self))
+    """Exponentially distributed numbers in the shape of a tensor, none of which is 0: logarithms are taken of them."""
+    drawn = op.RandomUniformLike(_like(self))
+    smallest = 2.0**-53 if drawn.dtype == ir.DataType.DOUBLE else 2.0**-24
+    waited = op.Max(op.Neg(op.Log(op.Sub(op.CastLike(1.0, drawn), drawn))), op.CastLike(smallest, drawn))
+    return op.Div(waited, op.CastLike(lambd, drawn))
+
+
+@lowering("aten::geometric")
+def geometric(self: ir.Value, p: float) -> RecordedValue:
+    """How often one tries, in the shape of a tensor, until what has the chance p happens."""
+    drawn = op.RandomUniformLike(_like(self))
+    tries = op.Div(op.Log(op.Sub(op.CastLike(1.0, drawn), drawn)), op.CastLike(math.log1p(-p), drawn))
+    return op.Add(op.Floor(tries), op.CastLike(1.0, drawn))
+
+
+@lowering("aten::log_normal")
+def log_normal(self: ir.Value, mean: float = 1.0, std: float = 2.0) -> RecordedValue:
+    """Numbers whose logarithms are normally distributed, in the shape of a tensor."""
+    return op.Exp(op.RandomNormalLike(_like(self), mean=float(mean), scale=float(std)))
+
+
+@lowering("aten::cauchy")
+def cauchy(self: ir.Value, median: float = 0.0, sigma: float = 1.0) -> RecordedValue:
+    """Numbers of Cauchy's distribution in the shape of a tensor."""
+    drawn = op.RandomUniformLike(_like(self))
+    angle = op.Mul(op.Sub(drawn, op.CastLike(0.5, drawn)), op.CastLike(math.pi, drawn))
+    return op.Add(op.Mul(op.Tan(angle), op.CastLike(sigma, drawn)), op.CastLike(median, drawn))
 
 
 @lowering("aten::randperm")
@@ -137,9 +177,9 @@ def _mask(input: ir.Value, p: float, per_channel: bool) -> RecordedValue:
 
 def dropped(input: ir.Value, p: float) -> RecordedValue:
     """Each element with the chance p replaced by 0, the others divided by 1 - p; ONNX's Dropout has no p of 1."""
-    if p == 1.0:
+    if np.float32(p) == 1.0:
         return op.Mul(input, op.CastLike(0.0, input))
-    result, _ = op.Dropout(input, op.CastLike(p, input), True)
+    result, _ = op.Dropout(input, op.Constant(value_float=p), True)
     return result
 
 
@@ -214,5 +254,5 @@ def rrelu(
     zero, one = op.CastLike(0.0, self), op.CastLike(1.0, self)
     if not training:
         return op.LeakyRelu(self, alpha=(lower + upper) / 2.0), op.Identity(noise)
-    slope = op.Where(op.LessOrEqual(self, zero), op.RandomUniformLike(self, low=lower, high=upper), one)
+    slope = op.Where(op.LessOrEqual(self, zero), _drawn(self, lower, upper), one)
     return op.Mul(self, slope), slope
