@@ -21,6 +21,7 @@ from torch.fx.experimental import _config, symbolic_shapes
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning, TranslationError, VerificationError
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
+from tests import catching
 from tests.exporting import export_and_compare
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -54,6 +55,21 @@ class Trying(torch.nn.Module):
 def test_a_decision_whose_failure_forward_catches_is_one(example: torch.Tensor) -> None:
     with pytest.raises(CaptureError, match=r"if x.mean\(\) > 0"):
         export(Trying(), (example,))
+
+
+@pytest.mark.parametrize("name", [name for name in vars(catching) if name.startswith("caught_")])
+def test_a_failure_by_data_that_forward_catches_is_refused_with_its_line(name: str) -> None:
+    function = getattr(catching, name)
+    inner = catching.asserted if "assertion" in name else function
+    lines = "|".join(str(inner.__code__.co_firstlineno + after) for after in (1, 2))
+    with pytest.raises(CaptureError, match=rf"fails here depends on the data.*catching\.py:({lines})\)"):
+        export(function, (torch.eye(2) + 1,))
+
+
+@pytest.mark.parametrize("name", [name for name in vars(catching) if name.startswith("not_caught_")])
+def test_what_nobody_catches_or_sizes_decide_is_exported(name: str) -> None:
+    function, x = getattr(catching, name), torch.eye(2) + 1
+    torch.testing.assert_close(export(function, (x,))(x)[0], function(x))
 
 
 @pytest.mark.parametrize(("draw", "told"), [(random.random, "random"), (np.random.rand, "numpy.random")])

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from batch_export.errors import CaptureError
 from batch_export.exporter.capture.assigned_buffers import SharedBufferError
 from batch_export.exporter.capture.captured import Attempt
+from batch_export.exporter.capture.caught_failures import CaughtFailureError
 from batch_export.exporter.capture.guard_sources import line_of
 from batch_export.exporter.capture.returned_operands import ReturnedOperandError
 from batch_export.exporter.capture.strategies import TRACE
 from batch_export.exporter.capture.truth_values import RefusedByEagerError
 from batch_export.exporter.capture.unfit_outputs import UnfitOutputError
 from batch_export.exporter.capture.written_constants import UnfollowedWriteError
+
+_REFUSED = (SharedBufferError, RefusedByEagerError, UnfitOutputError, CaughtFailureError)
 
 
 def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
@@ -63,10 +66,16 @@ def unfollowed(attempts: Sequence[Attempt]) -> CaptureError | None:
 def refused(error: BaseException) -> CaptureError | None:
     """The error for what no other strategy would do better, only without saying so; None for any other failure."""
     seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, (SharedBufferError, RefusedByEagerError, UnfitOutputError)):
+    while seen is not None and not isinstance(seen, _REFUSED):
         seen = seen.__cause__ or seen.__context__
     if seen is None:
         return None
+    if isinstance(seen, CaughtFailureError):
+        return CaptureError(
+            f"the model could not be captured for all data: {seen}, which a file cannot",
+            source=seen.source or None,
+            next_step="choose between both ways by torch.where or torch.cond, or take the line out of the try",
+        )
     if isinstance(seen, UnfitOutputError):
         return CaptureError(
             str(seen),

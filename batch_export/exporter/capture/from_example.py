@@ -21,6 +21,7 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
+from batch_export.exporter.capture.caught_failures import caught_failures, refuse_caught_assertions
 from batch_export.exporter.capture.causal_hints import causal_hints
 from batch_export.exporter.capture.conversions import conversions
 from batch_export.exporter.capture.data_functions import data_functions
@@ -232,6 +233,7 @@ def _run(
         unset_fake_temporarily(),
         own_levels(),
         quiet(),
+        caught_failures(),
         swallowed() as caught,
     ):
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
@@ -239,6 +241,7 @@ def _run(
         raise caught[0]
     refuse_nothing(program, module)
     refuse_returned_operands(program)
+    refuse_caught_assertions(program)
     refuse_what_eager_refuses(program)
     refuse_unfollowed_writes(program, module)
     program._seeded = seeded(program, seeds)  # type: ignore[attr-defined]

@@ -25,6 +25,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
 _BETWEEN = ("__torch_function__", "function", "_compute_exactly", "_decide_exactly")
 """Functions of this exporter that stand between the model and torch (`free_lengths.py`, `rounded_decisions.py`)."""
+_CAPTURING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "from_example.py")
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -104,13 +105,27 @@ def users_location(depth: int = 2) -> str:
         if is_users(file):
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
-    with contextlib.suppress(Exception):  # dynamo's own idea of the stack, in strict mode
+    return next((f"{file}:{line}" for file, line in _traced_frames()), "")
+
+
+def users_frames() -> Iterator[tuple[str, int]]:
+    """The lines of the model that are being run or traced, innermost first, up to where the capture was begun."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != _CAPTURING:
+        if is_users(frame.f_code.co_filename):
+            yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    yield from _traced_frames()
+
+
+def _traced_frames() -> Iterator[tuple[str, int]]:
+    """Dynamo's own idea of the stack, in strict mode, innermost first."""
+    with contextlib.suppress(Exception):
         from torch._guards import TracingContext  # lazy: a torch without it still exports
 
         for entry in reversed(TracingContext.extract_stack()):
             if is_users(entry.filename):
-                return f"{entry.filename}:{entry.lineno}"
-    return ""
+                yield entry.filename, entry.lineno or 0
 
 
 def _conversion() -> str:
