@@ -169,3 +169,31 @@ def test_extremes_of_int64_of_any_size() -> None:
     torch.manual_seed(0)
     numbers = torch.randint(-3, 3, (4, 5, 16)) * 2**32 + torch.randint(0, 2**32, (4, 5, 16))
     check(EXTREMES, (numbers,))
+
+
+HASHES: dict[str, Function] = {
+    "last axis": lambda a, b: (a * b).sum(-1),
+    "first axis, kept": lambda a, b: (a * b + 1).sum(0, keepdim=True),
+    "two axes": lambda a, b: torch.where(b > 0, a * 1_000_003, a).sum((0, 2)),
+    "all": lambda a, b: (a * b).sum() % 509,
+}
+
+
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("name", HASHES)
+def test_sums_of_products_wrap_around(name: str, free: bool) -> None:
+    class Hash(torch.nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return HASHES[name](a, b)
+
+    axes = {0: "rows", 1: "columns", 2: "letters"}
+    program = export(Hash(), operands_of(2, 3, 4), dynamic_shapes=(axes, axes) if free else None)
+    for sizes in [(2, 3, 4), (5, 1, 7), (3, 2, 0), (2, 0, 3)] if free else [(2, 3, 4)]:
+        given = operands_of(*sizes)
+        assert torch.equal(torch.as_tensor(program(*given)[0]), HASHES[name](*given))
+
+
+def operands_of(*sizes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(11)
+    a, b = (torch.randint(-(2**62), 2**62, sizes, generator=generator) for _ in range(2))
+    return a, b

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
-from batch_export.exporter.ops import axes
+from batch_export.exporter.ops import axes, exact_sums
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -72,6 +72,8 @@ def total(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = Fals
     if axes.rank(self) == 0:
         return axes.from_zero(data)
     listed = _listed(dim)
+    if exact_sums.may_be_large(data):
+        return exact_sums.exact_sum(data, listed, keepdims=keepdim)
     named = () if listed is None else (listed,)
     return op.ReduceSum(data, *named, keepdims=int(keepdim))
 
