@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from exporting import assert_same, eager, export_and_compare
 from torch import Tensor, nn
 from torch.nn import functional
 
-from batch_export.errors import DynamicShapeError, ExportWarning
+from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 from batch_export.exporter.capture import free_lengths, size_oblivious
 
@@ -284,3 +285,99 @@ def test_a_size_that_torch_knows_only_where_it_is_not_zero_is_captured_so_and_tr
         inputs = torch.randn(batch, length, 4), torch.randn(batch, length)
         expected = scores_with_a_mask_of_one_row(*inputs)
         torch.testing.assert_close(torch.as_tensor(program(*inputs)[0]), expected)
+
+
+def each_from_the_one_before(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, 1:] = y[:, :-1]
+    return y
+
+
+def rows_from_the_first(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, 1:] = y[:1, :-1]
+    return y
+
+
+def running_sums(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, 1:] += y[:, :-1]
+    return y
+
+
+def by_the_first_column(x: Tensor) -> Tensor:
+    y = x * 1
+    return y.div_(y[:, :1])
+
+
+def refused_by_eager(x: Tensor) -> Tensor:
+    y = x * 1
+    y[1:].lerp_(y[:-1], 0.5)
+    return y
+
+
+def into_what_is_read(x: Tensor) -> Tensor:
+    y = x * 1
+    torch.add(y[1:], y[:-1], out=y[1:])
+    return y
+
+
+def at_places(x: Tensor) -> Tensor:
+    y = x * 1
+    return y.index_put_((torch.tensor([0, 1]),), y[0])
+
+
+@pytest.mark.parametrize("axes", [None, ({0: "rows"},)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        each_from_the_one_before,
+        rows_from_the_first,
+        running_sums,
+        by_the_first_column,
+        refused_by_eager,
+        into_what_is_read,
+        at_places,
+    ],
+)
+def test_a_write_to_what_is_read_for_other_elements_is_refused_with_its_line(
+    function: Callable[..., Any], axes: Any
+) -> None:
+    line = function.__code__.co_firstlineno + 2
+    with pytest.raises(CaptureError, match=rf"for other elements.*{Path(__file__).name}:{line}\).*clone"):
+        export(function, (torch.rand(4, 3),), dynamic_shapes=axes)
+
+
+def each_from_the_one_after(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, :-1] = y[:, 1:]
+    return y
+
+
+def from_elsewhere(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, 1] = y[:, 0]
+    y[2:] += y[:1]
+    y[::2].mul_(y[1::2][:1])
+    return y
+
+
+def from_the_same(x: Tensor) -> Tensor:
+    y = x * 1
+    y.mul_(y).add_(y)
+    y[:] = y[0]
+    y[:, :] = y[:, :1]
+    return y.fill_(y[0, 0]).masked_fill_(y > 0, y[1, 1])
+
+
+def from_a_copy(x: Tensor) -> Tensor:
+    y = x * 1
+    y[1:] = y[:-1].clone()
+    y[:, [0, 1]] = y[:, [1, 0]]
+    y.copy_(y.flip(0))
+    return torch.cumsum(y, 0, out=y)
+
+
+@pytest.mark.parametrize("function", [each_from_the_one_after, from_elsewhere, from_the_same, from_a_copy])
+def test_writes_that_come_out_alike_in_any_order_are_exported(function: Callable[..., Any]) -> None:
+    export_and_compare(Calls(function), (torch.rand(4, 3),), (torch.rand(6, 3),), dynamic_shapes=({0: "rows"},))

@@ -12,13 +12,14 @@ from batch_export.exporter.capture.assigned_buffers import SharedBufferError
 from batch_export.exporter.capture.captured import Attempt
 from batch_export.exporter.capture.caught_failures import CaughtFailureError
 from batch_export.exporter.capture.guard_sources import line_of
+from batch_export.exporter.capture.overlapping_writes import OverlappingWriteError
 from batch_export.exporter.capture.returned_operands import ReturnedOperandError
 from batch_export.exporter.capture.strategies import TRACE
 from batch_export.exporter.capture.truth_values import RefusedByEagerError
 from batch_export.exporter.capture.unfit_outputs import UnfitOutputError
 from batch_export.exporter.capture.written_constants import UnfollowedWriteError
 
-_REFUSED = (SharedBufferError, RefusedByEagerError, UnfitOutputError, CaughtFailureError)
+_REFUSED = (SharedBufferError, RefusedByEagerError, UnfitOutputError, CaughtFailureError, OverlappingWriteError)
 
 
 def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
@@ -76,6 +77,8 @@ def refused(error: BaseException) -> CaptureError | None:
             source=seen.source or None,
             next_step="choose between both ways by torch.where or torch.cond, or take the line out of the try",
         )
+    if isinstance(seen, OverlappingWriteError):
+        return CaptureError(str(seen), source=seen.source or None, next_step="write a copy of what is read: `.clone()`")
     if isinstance(seen, UnfitOutputError):
         return CaptureError(
             str(seen),

@@ -38,6 +38,7 @@ from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.overlapping_writes import refuse_overlapping_writes
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
@@ -242,6 +243,7 @@ def _run(
     refuse_nothing(program, module)
     refuse_returned_operands(program)
     refuse_caught_assertions(program)
+    refuse_overlapping_writes(program)
     refuse_what_eager_refuses(program)
     refuse_unfollowed_writes(program, module)
     program._seeded = seeded(program, seeds)  # type: ignore[attr-defined]
