@@ -34,6 +34,7 @@ from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials
+from batch_export.exporter.capture.hit_loops import hit_loops
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
@@ -191,7 +192,8 @@ def _taking(
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
     data = data_functions() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
-    with sides as is_oblivious, lengths, scans, checks, data, kinds, known_constants(), scalar_indices():
+    loops = hit_loops() if is_first else contextlib.nullcontext()
+    with sides as is_oblivious, lengths, scans, checks, data, kinds, loops, known_constants(), scalar_indices():
         return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
 
 

@@ -59,6 +59,12 @@ def _held(number: Any) -> tuple[sympy.Basic, object] | None:
     return sympy.Eq(node.expr, sympy.sympify(hint), evaluate=False), hint
 
 
+def _known(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A tensor of torch's that is a constant of the model's code, with its numbers; None where it is data."""
+    constant = getattr(tensor, "constant", None)
+    return constant if isinstance(constant, torch.Tensor) else None
+
+
 @contextlib.contextmanager
 def texts_noted() -> Iterator[Texts]:
     """While open, text that the model's code makes of sizes is that of the example, and noted.
@@ -91,6 +97,9 @@ def texts_noted() -> Iterator[Texts]:
 
     def of_tensor(original: Callable[..., str]) -> Callable[..., str]:
         def noting(self: torch.Tensor, *given: Any, **options: Any) -> str:
+            known = _known(self)
+            if known is not None and _line():
+                return original(known, *given, **options)
             made.data = made.data or _line()
             return original(self, *given, **options)
 

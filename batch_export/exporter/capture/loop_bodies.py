@@ -1,0 +1,77 @@
+"""Which names of a function a running loop of it carries from round to round, by the function's bytecode.
+
+Arrives: the frame in which a loop begins. Leaves: names that the body stores and that are read again, in a later round
+or behind the loop, before they are stored anew. Nothing is run or changed.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Iterator
+from types import FrameType
+
+_BEGINS, _NEXT = "GET_ITER", "FOR_ITER"
+_ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
+_ELSEWHERE = re.compile(r"(STORE|DELETE)_(ATTR|GLOBAL|NAME|DEREF)|(LIST_APPEND|SET_ADD|MAP_ADD|YIELD_VALUE)$")
+"""What a body does to other places than its function's names and what these hold."""
+_LOCAL = re.compile(r"(LOAD|STORE|DELETE)_FAST")
+
+
+def carried_names(frame: FrameType) -> frozenset[str] | None:
+    """The names that the loop at whose beginning a frame is carries on.
+
+    None where its body reaches further than its function's names, and where the frame is at no beginning of a `for`
+    over the object itself (but of an `enumerate` or a list of it).
+    """
+    instructions = list(dis.get_instructions(frame.f_code))
+    begins = next((index for index, one in enumerate(instructions) if one.offset == frame.f_lasti), None)
+    if begins is None or instructions[begins].opname != _BEGINS or frame.f_code.co_name.startswith("<"):
+        return None
+    start = _for(instructions, begins)
+    if start is None:
+        return None
+    body = [one for one in instructions[start + 1 :] if one.offset < instructions[start].argval]
+    if any(_ELSEWHERE.match(one.opname) for one in body):
+        return None
+    stored = {name for one in body for action, name in _names(one) if action != "LOAD"}
+    return frozenset(stored & _read_later(instructions, start))
+
+
+def _for(instructions: list[dis.Instruction], begins: int) -> int | None:
+    """Where the loop asks for its next element, which is right behind its beginning."""
+    after = (index for index in range(begins + 1, min(begins + 4, len(instructions))))
+    return next((index for index in after if instructions[index].opname == _NEXT), None)
+
+
+def _read_later(instructions: list[dis.Instruction], start: int) -> set[str]:
+    """The names that are read at or behind an instruction before they are stored, whichever way is taken."""
+    at = {one.offset: index for index, one in enumerate(instructions)}
+    live: list[set[str]] = [set() for _ in instructions]
+    is_changing = True
+    while is_changing:
+        is_changing = False
+        for index in reversed(range(len(instructions))):
+            after: set[str] = set().union(*(live[one] for one in _next(instructions, index, at)))
+            for action, name in reversed(list(_names(instructions[index]))):
+                after = after | {name} if action == "LOAD" else after - {name}
+            if after != live[index]:
+                live[index], is_changing = after, True
+    return live[start]
+
+
+def _next(instructions: list[dis.Instruction], index: int, at: dict[int, int]) -> Iterator[int]:
+    one = instructions[index]
+    if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
+        yield at[one.argval]
+        if one.opname.startswith("JUMP_") and "IF" not in one.opname:
+            return
+    if one.opname not in _ENDS and index + 1 < len(instructions):
+        yield index + 1
+
+
+def _names(one: dis.Instruction) -> Iterator[tuple[str, str]]:
+    """What an instruction does to names of its function; some of Python's do two things."""
+    actions = _LOCAL.findall(one.opname)
+    names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+    yield from zip(actions, names, strict=False)

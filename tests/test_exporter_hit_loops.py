@@ -1,0 +1,136 @@
+"""Loops over what is not zero run over every place, and what is written counts where the element is not zero."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from batch_export.errors import CaptureError
+from batch_export.exporter import export
+from tests.exporting import export_and_compare
+
+
+class Experts(torch.nn.Module):
+    """A mixture of experts as it is often written: a round for each expert that some token has."""
+
+    def __init__(self, per_token: int = 1) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.per_token = per_token
+        self.router = torch.nn.Linear(8, 4)
+        self.experts = torch.nn.ModuleDict({f"expert_{place}": torch.nn.Linear(8, 8) for place in range(4)})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self.router(x).softmax(-1).topk(self.per_token, -1)
+        mixed = torch.zeros_like(x)
+        mask = torch.nn.functional.one_hot(chosen, 4).permute(2, 1, 0)
+        for expert in torch.greater(mask.sum((-1, -2)), 0).nonzero():
+            rank, token = torch.where(mask[expert].squeeze(0))
+            made = self.experts[f"expert_{expert[0]}"](x[None, token].reshape(-1, 8)) * weights[token, rank, None]
+            made *= 0.5
+            mixed.index_add_(0, token, made)
+        return mixed
+
+
+class Written(torch.nn.Module):
+    """Each round writes something, whatever it is about."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        for column in (x.sum(0) > 0).nonzero().flatten():
+            y[:, column] *= 2
+            y[0] += column
+            torch.nn.functional.relu(y[1], inplace=True)
+        for row, column in torch.argwhere(x[:2, :2] > 0):
+            y[row, column] = 7
+        for column in torch.where(x[0] > 0)[0]:
+            y.add_(column)
+            torch.ops.aten.mul_.Tensor(y, 2 * column)
+        return y
+
+
+@pytest.mark.parametrize("module", [Experts(), Experts(2), Written()], ids=["one", "two", "writes"])
+def test_every_place_that_data_may_choose(module: torch.nn.Module) -> None:
+    torch.manual_seed(1)
+    others = [(torch.randn(size, 8),) for size in (2, 3, 3, 5, 9)] + [(-torch.ones(3, 8),), (torch.zeros(3, 8),)]
+    export_and_compare(module, (torch.randn(3, 8),), *others, dynamic_shapes=({0: "tokens"},))
+
+
+class Ending(torch.nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rounds, total, found = 0, x[0], []
+        for place in (x.sum(0) > 0).nonzero():
+            if self.kind == "counts":
+                rounds += 1
+            elif self.kind == "goes on with a sum":
+                total = total + place
+            elif self.kind == "fills a list":
+                found.append(x[0])
+            elif self.kind == "fills a list of the module":
+                self.seen.append(x[0])
+            elif self.kind == "makes a tensor another one":
+                found_size = total.new_zeros(1)
+                found_size.resize_(2)
+            elif self.kind == "ends early":
+                total = x[1] * place
+                break
+        return sum([*found, *self.seen], total) + rounds
+
+
+KINDS = (
+    "counts",
+    "goes on with a sum",
+    "fills a list",
+    "fills a list of the module",
+    "makes a tensor another one",
+    "ends early",
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_goes_by_the_number_of_rounds_is_refused_with_its_line(kind: str) -> None:
+    with pytest.raises(CaptureError, match=r"data-dependent decision.*test_exporter_hit_loops\.py:\d+"):
+        export(Ending(kind), (torch.randn(3, 4),))
+
+
+class Kept(torch.nn.Module):
+    """What a loop is over may be enumerated, or gathered in a list: no round is left out of these."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = (x.sum(0) > 0).nonzero()
+        y = torch.zeros(4)
+        if self.kind == "numbered":
+            for number, place in enumerate(places):
+                y[place] += number
+        elif self.kind == "gathered":
+            y += len([place for place in places])
+        else:
+            last = x.sum()
+            for place in places:
+                last = x[0, place].sum()
+            y += last
+        return y
+
+
+@pytest.mark.parametrize("kind", ["numbered", "gathered", "the last one"])
+def test_loops_over_something_else_are_refused(kind: str) -> None:
+    with pytest.raises(CaptureError, match="data-dependent decision"):
+        export(Kept(kind), (torch.randn(3, 4),))
+
+
+def test_text_of_a_constant_is_the_number() -> None:
+    class Named(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            factors = {"a1": 3, "a2": 5}
+            return x * factors[f"a{torch.tensor([1, 2])[1]}"]
+
+    export_and_compare(Named(), (torch.randn(3),))
