@@ -378,6 +378,16 @@ def from_a_copy(x: Tensor) -> Tensor:
     return torch.cumsum(y, 0, out=y)
 
 
-@pytest.mark.parametrize("function", [each_from_the_one_after, from_elsewhere, from_the_same, from_a_copy])
+def at_a_number_that_is_a_tensor(x: Tensor) -> Tensor:
+    y, last = x * 1, torch.tensor(2)
+    y[:, last] *= 2
+    y[:, last] = y[:, 0]
+    return y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [each_from_the_one_after, from_elsewhere, from_the_same, from_a_copy, at_a_number_that_is_a_tensor],
+)
 def test_writes_that_come_out_alike_in_any_order_are_exported(function: Callable[..., Any]) -> None:
     export_and_compare(Calls(function), (torch.rand(4, 3),), (torch.rand(6, 3),), dynamic_shapes=({0: "rows"},))

@@ -192,8 +192,7 @@ def _taking(
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
     data = data_functions() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
-    loops = hit_loops() if is_first else contextlib.nullcontext()
-    with sides as is_oblivious, lengths, scans, checks, data, kinds, loops, known_constants(), scalar_indices():
+    with sides as is_oblivious, lengths, scans, checks, data, kinds, known_constants(), scalar_indices():
         return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
 
 
@@ -255,14 +254,16 @@ def _run(
 def _run_again(
     name: str, strategy: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, form: Any
 ) -> torch.export.ExportedProgram:
-    """As `_run`, and once more with what factories make known where torch's first way meets a decision by data."""
+    """As `_run`, and where torch's first way meets a decision by data once more: with what factories make known, and
+    loops over what is not zero as loops over every place.
+    """
     try:
         return _run(strategy, module, inputs, form)
     except Exception as error:
         if name != NON_STRICT or decision_on_data(error) is None:
             raise
         try:
-            with known_factories():
+            with known_factories(), hit_loops():
                 return _run(strategy, module, inputs, form, constants_are_known=True)
         except Exception:
             raise error from error.__cause__

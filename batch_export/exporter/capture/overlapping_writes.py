@@ -99,8 +99,21 @@ def refuse_overlapping_writes(program: torch.export.ExportedProgram) -> None:
             target = node.target
             if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
                 continue
-            if target._schema.is_mutable and any(_is_hazard(target, *pair) for pair in _pairs(node, target)):
+            if (
+                target._schema.is_mutable
+                and not _is_selection(node)
+                and any(_is_hazard(target, *pair) for pair in _pairs(node, target))
+            ):
                 raise OverlappingWriteError(f"`{target._opname}`", source_location(node) or "")
+
+
+def _is_selection(node: torch.fx.Node) -> bool:
+    """Whether a write is one to `y[:, n]` with n a tensor of one number, which eager copies to a view."""
+    if node.target is not aten.index_put_.default:
+        return False
+    places: Any = node.args[1]
+    found = [one.meta.get("val") for one in places if isinstance(one, torch.fx.Node)]
+    return all(isinstance(one, torch.Tensor) and not one.dim() and one.dtype != torch.bool for one in found)
 
 
 def _pairs(node: torch.fx.Node, target: torch._ops.OpOverload) -> Iterator[tuple[_Memory, _Memory]]:
