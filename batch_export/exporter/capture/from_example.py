@@ -51,6 +51,7 @@ from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_obl
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
 from batch_export.exporter.capture.swallowed import swallowed
 from batch_export.exporter.capture.symbolic_products import symbolic_products
+from batch_export.exporter.capture.symbolic_quotients import symbolic_quotients
 from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
@@ -228,6 +229,7 @@ def _run(
         recurrent_shapes(),
         packed_sequences(),
         symbolic_products(),
+        symbolic_quotients(),
         conversions(module),
         causal_hints(constants_are_known=constants_are_known),
         alike_branches(),
