@@ -162,7 +162,7 @@ def _capture(
             capture_blocks=capture_blocks,
             strategies=strategies[:1],
         )
-        captured.attempts[0] = Attempt("TorchScript converter", taken + captured.attempts[0].seconds)
+        captured.attempts[0] = Attempt("TorchScript graph", taken + captured.attempts[0].seconds)
         return captured
     module = as_module(model)
     _check_call(module, arguments, keywords)

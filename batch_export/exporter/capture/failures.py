@@ -14,12 +14,16 @@ from batch_export.exporter.capture.caught_failures import CaughtFailureError
 from batch_export.exporter.capture.guard_sources import line_of
 from batch_export.exporter.capture.overlapping_writes import OverlappingWriteError
 from batch_export.exporter.capture.returned_operands import ReturnedOperandError
+from batch_export.exporter.capture.script_graphs import UnknownNodeError
 from batch_export.exporter.capture.strategies import TRACE
 from batch_export.exporter.capture.truth_values import RefusedByEagerError
 from batch_export.exporter.capture.unfit_outputs import UnfitOutputError
 from batch_export.exporter.capture.written_constants import UnfollowedWriteError
 
-_REFUSED = (SharedBufferError, RefusedByEagerError, UnfitOutputError, CaughtFailureError, OverlappingWriteError)
+_REFUSED = (
+    *(SharedBufferError, RefusedByEagerError, UnfitOutputError, CaughtFailureError, OverlappingWriteError),
+    UnknownNodeError,
+)
 
 
 def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
@@ -76,6 +80,12 @@ def refused(error: BaseException) -> CaptureError | None:
             f"the model could not be captured for all data: {seen}, which a file cannot",
             source=seen.source or None,
             next_step="choose between both ways by torch.where or torch.cond, or take the line out of the try",
+        )
+    if isinstance(seen, UnknownNodeError):
+        return CaptureError(
+            f"the TorchScript model could not be captured: {seen}",
+            source=line_of(seen) or None,
+            next_step="export the original module instead, or pass dynamo=False for the TorchScript exporter",
         )
     if isinstance(seen, OverlappingWriteError):
         return CaptureError(str(seen), source=seen.source or None, next_step="write a copy of what is read: `.clone()`")

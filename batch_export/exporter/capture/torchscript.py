@@ -1,19 +1,19 @@
 """Scripted and traced modules -> eager modules that torch.export can capture.
 
 Arrives: a `ScriptModule` or `ScriptFunction` with example inputs. Leaves: a module with the same parameters, whose
-sizes are free wherever the TorchScript graph leaves them free. Nothing of ONNX is known here; TorchScript's own ONNX
-exporter is a peer and lives outside the core.
+forward runs the TorchScript graph (`script_graphs.py`). Nothing of ONNX is known here; TorchScript's own ONNX exporter
+is a peer and lives outside the core.
 """
 
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any
 
 import torch
 
 from batch_export.errors import CaptureError
+from batch_export.exporter.capture import script_graphs
 
 
 def is_scripted(model: object) -> bool:
@@ -22,28 +22,66 @@ def is_scripted(model: object) -> bool:
 
 
 def as_eager(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.nn.Module:
-    """Converts a scripted model through torch's own converter.
+    """A module that runs a scripted model's graph by Python, with the same weights under the same names.
 
     The module takes its inputs by position and by the names of the model's forward.
 
     Raises:
-        CaptureError: if the inputs do not fit forward, or the graph has an operator that the converter does not know.
+        CaptureError: if the inputs do not fit forward.
     """
-    from torch._export.converter import TS2EPConverter  # lazy: only scripted models need it
+    signature, _ = _by_position(model, args, kwargs)
+    return _Interpreted(model, signature)
 
-    signature, values = _by_position(model, args, kwargs)
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            # NOTE: with keyword inputs the converter (torch 2.13) fails an internal check, or ends the process.
-            program = TS2EPConverter(model, values, None).convert()
-            return _with_names(program.module(check_guards=False), signature)
-    except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        raise CaptureError(
-            f"the TorchScript model could not be converted: {type(error).__name__}: {first}",
-            next_step="export the original module instead, or pass dynamo=False for the TorchScript exporter",
-        ) from error
+
+class _Part(torch.nn.Module):
+    """A module of a scripted model: its weights, its parts, and whatever else its code reads and sets."""
+
+    def __init__(self, scripted: Any) -> None:
+        super().__init__()
+        self._scripted = scripted
+        self.training = scripted is not None and scripted.hasattr("training") and bool(scripted.getattr("training"))
+        if scripted is None:
+            return
+        held: Any = torch._C
+        for name, parameter in held.ParameterDict(scripted).items():
+            self.register_parameter(name, _parameter(parameter))
+        for name, buffer in held.BufferDict(scripted).items():
+            self.register_buffer(name, buffer)
+        for name, part in held.ModuleDict(scripted).items():
+            self.register_module(name, _Part(part))
+
+    def read(self, name: str) -> Any:
+        """What a graph finds under a name."""
+        if name in self._modules or name in self._parameters or name in self._buffers or name in vars(self):
+            return getattr(self, name)
+        return self._scripted.getattr(name)
+
+    def write(self, name: str, value: object) -> None:
+        """What a graph sets."""
+        setattr(self, name, value)
+
+
+def _parameter(given: torch.Tensor) -> torch.nn.Parameter:
+    if isinstance(given, torch.nn.Parameter):
+        return given
+    return torch.nn.Parameter(given.detach(), requires_grad=given.requires_grad)
+
+
+class _Interpreted(_Part):
+    """A scripted model or function, run node by node; its forward has the parameters of the scripted one."""
+
+    def __init__(self, model: Any, signature: inspect.Signature) -> None:
+        is_module = isinstance(model, torch.nn.Module)
+        super().__init__(model._c if is_module else None)
+        graph = model.inlined_graph
+
+        def run(*args: object, **kwargs: object) -> object:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return script_graphs.run(graph, (self, *bound.args) if is_module else bound.args)
+
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        self.forward = run
 
 
 def every_input(model: object, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
@@ -81,19 +119,3 @@ def _by_position(
         inspect.Parameter(one.name, kind, default=defaults.get(one.name, inspect.Parameter.empty)) for one in formals
     ]
     return inspect.Signature(parameters), values
-
-
-def _with_names(module: torch.nn.Module, signature: inspect.Signature) -> torch.nn.Module:
-    """The converted module, whose forward has the parameters of the scripted one."""
-    module._forward_pre_hooks.clear()  # they refuse inputs by name
-    module._forward_pre_hooks_with_kwargs.clear()
-    by_position = module.forward
-
-    def forward(*args: object, **kwargs: object) -> object:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return by_position(*bound.args)
-
-    forward.__signature__ = signature  # type: ignore[attr-defined]
-    module.forward = forward
-    return module

@@ -31,6 +31,7 @@ CLASS_HIERARCHY = _PREFIX + "class_hierarchy"
 
 _NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
 _TORCH_FRAME = f'File "{Path(torch.__file__).parent}{os.sep}'
+_OWN_FRAME = f'File "{Path(__file__).parent.parent}{os.sep}'
 
 
 def target_name(target: object) -> str:
@@ -94,6 +95,7 @@ def innermost_line(trace: str) -> str | None:
     frames = [line.strip() for line in trace.splitlines() if line.strip().startswith('File "')]
     if not frames:
         return None
+    frames = [frame for frame in frames if not frame.startswith(_OWN_FRAME)] or frames
     own = [frame for frame in frames if not frame.startswith(_TORCH_FRAME)]
     file, _, rest = (own or frames)[-1].removeprefix('File "').partition('", line ')
     line = rest.split(",")[0].strip()
