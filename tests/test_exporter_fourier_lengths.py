@@ -46,3 +46,33 @@ def test_lengths_on_both_sides_of_the_wanted_one(dtype: torch.dtype, way: str) -
     function = (COMPLEX if dtype.is_complex else REAL)[way]
     first, *more = ((torch.randn(size, dtype=dtype),) for size in (6, 2, 3, 5, 9))
     export_and_compare(Transform(function), first, *more, dynamic_shapes=({0: "n"},))
+
+
+def long_convolution(x: torch.Tensor) -> torch.Tensor:
+    size = x.shape[-1]
+    decay = torch.exp(-torch.arange(size, dtype=x.dtype))
+    whole: torch.Tensor = fft.irfft(fft.rfft(x, n=2 * size) * fft.rfft(decay, n=2 * size), n=2 * size)
+    return whole[..., :size]
+
+
+def correlation(x: torch.Tensor) -> torch.Tensor:
+    size = 2 * x.shape[-1] - 1
+    whole: torch.Tensor = fft.irfft(fft.rfft(x, n=size) * fft.rfft(x.flip(-1), n=size), n=size)
+    return whole
+
+
+ROWS: dict[str, Function] = {
+    "long convolution": long_convolution,
+    "correlation": correlation,
+    "fft": lambda x: fft.fft(x, n=5, dim=1),
+    "fftn": lambda x: fft.fftn(x, s=(4,), dim=(1,)),
+    "rfftn": lambda x: fft.rfftn(x, s=(4,), dim=(1,)),
+    "there and back": lambda x: fft.irfftn(fft.rfftn(x, s=(6, 8), dim=(0, 1)), s=(6, 8), dim=(0, 1)),
+}
+
+
+@pytest.mark.parametrize("way", ROWS)
+def test_lengths_along_the_last_of_two_axes(way: str) -> None:
+    torch.manual_seed(0)
+    first, *more = ((torch.randn(4, size),) for size in (6, 2, 3, 4, 5, 9))
+    export_and_compare(Transform(ROWS[way]), first, *more, dynamic_shapes=({1: "n"},))

@@ -4,7 +4,8 @@ torch looks whether the axis is longer or shorter, and does one of the two. Of a
 without a guard that anybody tries, so that the file is wrong on the other side. Doing both is right at every size.
 
 Arrives: an operator of `torch.fft` and its fake arguments. Leaves: torch's decomposition of the same operator, whose
-input has the length that it will look for.
+input has the length that it will look for; and of the operators in it the fake result, for which torch (2.13) goes
+through the sizes as numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import torch
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+aten = torch.ops.aten
+_TRANSFORMS = frozenset({aten._fft_c2c.default, aten._fft_c2r.default, aten._fft_r2c.default})
 Size = int | torch.SymInt
 Decomposition = Callable[..., object]
 
@@ -47,6 +50,22 @@ def decompositions() -> dict[Any, Decomposition]:
             target: Any = getattr(torch.ops.aten, f"fft_{name}").default
             table[target] = made(target, is_half=name.startswith(_OF_HALVES))
     return table
+
+
+def result_of(target: object, args: Sequence[Any]) -> torch.Tensor | None:
+    """What a transform gives, without numbers; None for any other operator."""
+    if target not in _TRANSFORMS or len(args) != 4:
+        return None
+    data, dim, _, how = args
+    sizes = list(data.shape)
+    if target is aten._fft_c2c.default:
+        return torch.empty_like(data)
+    if target is aten._fft_c2r.default:
+        sizes[dim[-1]] = how
+        return torch.empty(sizes, dtype=data.dtype.to_real(), device=data.device)
+    if how:
+        sizes[dim[-1]] = sizes[dim[-1]] // 2 + 1
+    return torch.empty(sizes, dtype=data.dtype.to_complex(), device=data.device)
 
 
 def _along_one(target: Any, *, is_half: bool) -> Decomposition:
