@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.nn.utils import rnn
 
-from batch_export.errors import TranslationError
 from batch_export.exporter import export
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 
@@ -108,17 +107,25 @@ def test_torch_packs_as_ever_afterwards() -> None:
     assert packed.batch_sizes.tolist() == [2, 1, 1]
 
 
-def test_projections_are_refused_by_name() -> None:
-    module = Packing(How(torch.nn.LSTM, {"proj_size": 2})).eval()
-    with pytest.raises(TranslationError, match="proj_size"):
-        export(module, (torch.randn(2, 3, 4), torch.tensor([3, 1])))
+SCANNED = {
+    "projections": (How(torch.nn.LSTM, {"proj_size": 2, "bidirectional": True, "num_layers": 2}), torch.float32),
+    "projections, float64": (How(torch.nn.LSTM, {"proj_size": 2}, is_sorted=True), torch.float64),
+    "LSTM": (How(torch.nn.LSTM, {"bidirectional": True}), torch.float64),
+    "GRU": (How(torch.nn.GRU, {"bidirectional": True, "num_layers": 2}, padding=-1.0), torch.float64),
+    "RNN": (How(torch.nn.RNN, {}, uses_data=True, batch_first=False), torch.float64),
+}
 
 
-@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU])
-def test_float64_is_refused_by_name(layer: type[torch.nn.RNNBase]) -> None:
-    module = Packing(How(layer, {})).double().eval()
-    with pytest.raises(TranslationError, match="float64"):
-        export(module, (torch.randn(2, 3, 4, dtype=torch.float64), torch.tensor([3, 1])))
+@pytest.mark.parametrize("opset", [13, 20])
+@pytest.mark.parametrize("way", SCANNED)
+def test_layers_without_a_kernel_take_the_lengths_too(way: str, opset: int) -> None:
+    how, dtype = SCANNED[way]
+    module = Packing(how).to(dtype).eval()
+    example = (torch.randn(2, 5, 4, dtype=dtype), torch.tensor([5, 2]))
+    program = export(module, example, dynamic_shapes=DYNAMIC, opset_version=opset)
+    for lengths in LENGTHS:
+        x = torch.randn(len(lengths), max(lengths) + 1, 4, dtype=dtype)
+        _agree(program, module, x, torch.tensor(lengths))
 
 
 def test_layers_can_be_made_while_a_model_is_captured() -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
@@ -152,10 +151,6 @@ def lstm_of_lengths(
     bidirectional: bool,
 ) -> tuple[ir.Value, ...]:
     """LSTM layers over `float[length, batch, size]`, of each sequence so many steps."""
-    if len(params) != num_layers * (2 if bidirectional else 1) * (4 if has_biases else 2):
-        raise TranslationError(
-            "packed sequences in an LSTM with `proj_size` are not translated. Next step: mask the padded output instead"
-        )
     drop = dropout if train else 0.0
     return _layers(_LSTM, input, hx, params, has_biases, num_layers, drop, bidirectional, False, lengths)
 
@@ -196,17 +191,12 @@ def _layers(
     lengths: ir.Value | None = None,
 ) -> tuple[ir.Value, ...]:
     """One node or Scan for each layer, `float[length, batch, size]` between them: the outputs, then the last states."""
-    if lengths is not None and input.dtype == ir.DataType.DOUBLE:
-        raise TranslationError(
-            "onnxruntime has no kernel for recurrent layers of float64 over sequences of different lengths. "
-            "Next step: compute in float32, or mask the padded output instead"
-        )
     directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
     if input.dtype == ir.DataType.DOUBLE or len(params) != num_layers * directions * each:
         each = len(params) // (num_layers * directions)
         data = op.Transpose(input, perm=[1, 0, 2]) if batch_first else input
         grouped = [params[start : start + each] for start in range(0, len(params), each)]
-        data, *last = scanned(kind.step, data, states, grouped, has_biases, dropout, bidirectional)
+        data, *last = scanned(kind.step, data, states, grouped, has_biases, dropout, bidirectional, lengths)
         return (op.Transpose(data, perm=[1, 0, 2]) if batch_first else data, *last)
     kept = _Batch(input, 0 if batch_first else 1, is_needed=kind.name != "RNN")
     data = kept.padded(input, kept.axis)

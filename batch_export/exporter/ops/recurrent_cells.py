@@ -108,6 +108,7 @@ def scanned(
     has_biases: bool,
     dropout: float,
     is_bidirectional: bool,
+    lengths: ir.Value | None = None,
 ) -> tuple[ir.Value, ...]:
     """Layers as one Scan for each and each direction.
 
@@ -119,17 +120,19 @@ def scanned(
         has_biases: whether there are biases among them.
         dropout: the chance of dropout between layers.
         is_bidirectional: whether every second one runs backwards.
+        lengths: `int64[batch]`, how many steps each sequence has; None: all.
 
     Returns:
         The outputs `float[length, batch, directions * hidden]`, then the last states.
     """
     directions = 2 if is_bidirectional else 1
+    inside = None if lengths is None else _inside(data, lengths)
     ends: list[list[RecordedValue]] = [[] for _ in states]
     for first in range(0, len(params), directions):
         made = []
         for place in range(first, first + directions):
             start = [op.Gather(state, op.Constant(value_int=place), axis=0) for state in states]
-            output, last = _scan(step, data, start, params[place], has_biases, backwards=place > first)
+            output, last = _scan(step, data, start, params[place], has_biases, inside, backwards=place > first)
             made.append(output)
             for found, one in zip(ends, last, strict=True):
                 found.append(op.Unsqueeze(one, [0]))
@@ -139,12 +142,21 @@ def scanned(
     return (data, *(op.Concat(*found, axis=0) if len(found) > 1 else found[0] for found in ends))
 
 
+def _inside(data: ir.Value, lengths: ir.Value) -> RecordedValue:
+    """Which steps are within their sequence: `bool[length, batch, 1]`."""
+    steps = op.Range(
+        op.Constant(value_int=0), op.Squeeze(op.Shape(data, start=0, end=1), [0]), op.Constant(value_int=1)
+    )
+    return op.Less(op.Unsqueeze(steps, [1, 2]), op.Unsqueeze(lengths, [0, 2]))
+
+
 def _scan(
     step: Step,
     data: ir.Value,
     start: Sequence[ir.Value],
     params: Sequence[ir.Value],
     has_biases: bool,
+    inside: ir.Value | None,
     *,
     backwards: bool,
 ) -> tuple[ir.Value, Sequence[RecordedValue]]:
@@ -167,9 +179,13 @@ def _scan(
         hidden, *others = step(slices[0], _recurring(states[0], w_hh, b_hh), states)
         if projection is not None:
             hidden = op.MatMul(hidden, op.Transpose(projection, perm=[1, 0]))
-        return [hidden, *others], [hidden]
+        if len(slices) == 1:
+            return [hidden, *others], [hidden]
+        kept = [op.Where(slices[1], new, old) for new, old in zip((hidden, *others), states, strict=True)]
+        return kept, [op.Where(slices[1], hidden, op.CastLike(0.0, hidden))]
 
-    last, (outputs,) = loops.scan(one_step, list(start), [entering], [data.dtype])
+    sequences = [entering] if inside is None else [entering, _reversed(inside) if backwards else inside]
+    last, (outputs,) = loops.scan(one_step, list(start), sequences, [data.dtype])
     return _reversed(outputs) if backwards else outputs, last
 
 
