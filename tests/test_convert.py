@@ -64,6 +64,29 @@ def test_functions_of_the_file_are_written_out(tmp_path: Path) -> None:
     assert "Mish" not in {node.op_type for node in made.graph.node}
 
 
+@pytest.mark.parametrize(("ir_version", "kept"), [(3, False), (8, True)])
+def test_an_input_with_a_default_can_still_be_given(tmp_path: Path, ir_version: int, kept: bool) -> None:
+    file = write(tmp_path / "m.onnx", 11, "y = Clip (x, , hi)", "float[2] x, float hi", "float[2] y")
+    model = onnx.load(file)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1, np.float32), "hi"))
+    model.ir_version = ir_version
+    onnx.save(model, file)
+    assert command(file, "--opset", 10) == 0
+    made = onnx.load(tmp_path / "m.opset10.onnx")
+    assert any("hi" in node.input for node in made.graph.node) is kept
+
+
+def test_an_input_with_a_default_that_would_be_an_attribute_is_no_constant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "m.onnx", 13, "y = Squeeze (x, axes)", "float[1,4] x, int64[1] axes", "float[n] y")
+    model = onnx.load(file)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), "axes"))
+    onnx.save(model, file)
+    assert command(file, "--opset", 11) == 1
+    assert "Squeeze along axes that are computed has no form at opset 11" in capsys.readouterr().err
+
+
 def test_large_weights_stay_beside_the_file(tmp_path: Path) -> None:
     weights = onnx.numpy_helper.from_array(np.arange(4096, dtype=np.float32), "w")
     nodes = [onnx.helper.make_node("Add", ["x", "w"], ["a"]), onnx.helper.make_node("Mish", ["a"], ["y"])]

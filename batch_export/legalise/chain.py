@@ -18,11 +18,13 @@ from batch_export.errors import NoFormError
 from batch_export.legalise import steps
 from batch_export.legalise.nested import graphs_of, nodes_of
 from batch_export.legalise.replacing import insert_before, replace
-from batch_export.legalise.rules import Locate, NoForm, Rule, nowhere, schema_of
+from batch_export.legalise.rules import FIXED, Locate, NoForm, Rule, nowhere, schema_of
 from batch_export.legalise.writing import Writer
 
 _CONSTANTS_OF_ANY_DTYPE = 9
 """The first opset whose Constant gives other dtypes than fractions; weights are of any dtype at each."""
+_DEFAULTS = 4
+"""The first IR version in which an input with a content may be given another; before it every weight is an input."""
 
 
 def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere) -> int:
@@ -40,6 +42,9 @@ def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere)
     Raises:
         NoFormError: an operator has no form at that opset; it names the operator, its line and the nearest opset.
     """
+    if model.ir_version < _DEFAULTS:
+        for value in model.graph.initializers.values():
+            value.meta[FIXED] = True
     versions = []
     for node in _own(model):
         node.version = node.version or start

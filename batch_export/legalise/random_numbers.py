@@ -19,7 +19,7 @@ import onnx_ir as ir
 
 from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.replacing import replace
-from batch_export.legalise.rules import attribute, first
+from batch_export.legalise.rules import attribute, first, known
 from batch_export.legalise.writing import Writer
 
 FIRST_OPSET = 22
@@ -181,9 +181,9 @@ def keep_dropout(model: ir.Model) -> int:
     for node in nodes_of(model.graph):
         if node.domain or node.op_type != "Dropout" or len(node.inputs) < 3 or node.inputs[2] is None:
             continue
-        training = ir.convenience.get_const_tensor(node.inputs[2])
+        training = known(node.inputs[2])
         has_mask = len(node.outputs) > 1 and bool(node.outputs[1].uses() or node.outputs[1].is_graph_output())
-        if has_mask or (training is not None and not bool(training.numpy())):
+        if has_mask or (training is not None and not bool(training)):
             continue
         count += 1
         old = node.outputs[0]

@@ -88,9 +88,15 @@ def needed(node: ir.Node, index: int) -> ir.Value:
     return value
 
 
+FIXED = "batch_export.fixed"
+"""In the `meta` of an input whose default is its only content, as before IR version 4."""
+
+
 def known(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
-    """The content of a value that is a constant, else None."""
-    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    """The content of a value that is a constant, else None; an input with a default may be given another content."""
+    if value is None or (value.is_graph_input() and FIXED not in value.meta):
+        return None
+    tensor = ir.convenience.get_const_tensor(value)
     return None if tensor is None else tensor.numpy()
 
 
