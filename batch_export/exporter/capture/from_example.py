@@ -56,6 +56,7 @@ from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
 from batch_export.exporter.capture.unfit_outputs import refuse_nothing
+from batch_export.exporter.capture.whole_numbers import whole_numbers
 from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
 from batch_export.words import class_and_line
 
@@ -194,6 +195,14 @@ def _taking(
     data = data_functions() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
     with sides as is_oblivious, lengths, scans, checks, data, kinds, known_constants(), scalar_indices():
+        numbers: list[object] = []
+        if is_first:
+            try:
+                with whole_numbers(request.module) as numbers:
+                    return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
+            except Exception:
+                if not numbers:
+                    raise
         return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
 
 

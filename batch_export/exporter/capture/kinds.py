@@ -66,8 +66,8 @@ class _type(type, metaclass=_Kind):  # noqa: N801
 _TOLD: tuple[tuple[str, object], ...] = (("isinstance", _isinstance), ("type", _type))
 
 
-def _functions(module: torch.nn.Module) -> Iterator[FunctionType]:
-    """One function of each of the files that a module's code may come to.
+def reached(module: torch.nn.Module) -> Iterator[FunctionType]:
+    """The functions that a module's code may come to.
 
     Those of its classes and of what its modules hold, and of what these see as globals and in closures: functions, and
     of files that are not installed also classes and modules.
@@ -85,9 +85,9 @@ def _functions(module: torch.nn.Module) -> Iterator[FunctionType]:
                 continue
             seen.add(id(one))
             pending += _cells(one)
+            yield one
             if id(one.__globals__) not in seen:
                 seen.add(id(one.__globals__))
-                yield one
                 pending += one.__globals__.values()
         elif isinstance(one, (type, ModuleType)):
             if id(one) not in seen and _is_own(one.__module__ if isinstance(one, type) else one.__name__):
@@ -116,7 +116,7 @@ def _is_own(name: str) -> bool:
 @contextlib.contextmanager
 def eager_kinds(module: torch.nn.Module) -> Iterator[None]:
     """While open, `isinstance` and `type` in the files of a model's code answer as in eager; own names stay theirs."""
-    files = [one.__globals__ for one in _functions(module)]
+    files = list({id(one.__globals__): one.__globals__ for one in reached(module)}.values())
     changed = [(names, name, told) for names in files for name, told in _TOLD if name not in names]
 
     def tell() -> None:

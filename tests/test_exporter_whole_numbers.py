@@ -1,0 +1,84 @@
+"""`int()` and `float()` in a model's code keep what they convert: sizes are free, and data are data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from batch_export.errors import CaptureError
+from batch_export.exporter import export
+from batch_export.exporter.capture.capture import capture
+from tests.exporting import export_and_compare
+
+
+def _half(size: int) -> int:
+    return int(size / 2 + 1)
+
+
+class Sizes(torch.nn.Module):
+    """`int` and `float` are called, asked about, and names of methods."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        root = int(x.shape[1] ** 0.5)
+        thirds = [int((size - 1) / 3 + 1) for size in x.shape]
+        as_float = float(x.shape[1]) / 2 if isinstance(root, int) else 0.0
+        whole = x.int() + int("2") + int(2.9)
+        return x[:, : _half(x.shape[1])], x[:, :root] * as_float, x[:, : thirds[1]], whole.to(float)
+
+
+def test_sizes_stay_free_and_one_capture_is_enough() -> None:
+    given = (torch.randn(2, 9),)
+    others = [(torch.randn(rows, size),) for rows, size in ((1, 7), (3, 8), (5, 12), (2, 16), (4, 33))]
+    export_and_compare(Sizes(), given, *others, dynamic_shapes=({0: "rows", 1: "size"},))
+    captured = capture(Sizes(), given, dynamic_shapes=({0: "rows", 1: "size"},))
+    assert [one.strategy for one in captured.attempts] == ["torch.export(strict=False)"]
+
+
+class Data(torch.nn.Module):
+    """Elements up to the largest length, times a number of another tensor."""
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return x[:, : int(lengths.max())] * float(lengths[0] / 2)
+
+
+def test_numbers_of_the_data_are_computed() -> None:
+    def given(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(2, 9), torch.tensor(lengths)
+
+    export_and_compare(Data(), given(3, 5), given(9, 1), given(1, 1), given(2, 6))
+
+
+class Deciding(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if int(x.sum()) > 3 else x
+
+
+def test_a_decision_by_such_a_number_is_refused() -> None:
+    with pytest.raises(CaptureError, match=r"data-dependent decision.*test_exporter_whole_numbers\.py:\d+"):
+        export(Deciding(), (torch.randn(3),))
+
+
+class Counted(torch.nn.Module):
+    """A number that Python itself needs is the example's, as before."""
+
+    names: dict[int, float] = {4: 2.0}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(int(x.shape[0] / 2)):
+            x = x + 1
+        return x * self.names[int(x.shape[0])]
+
+
+def test_numbers_that_python_needs_are_plain() -> None:
+    program = export_and_compare(Counted(), (torch.randn(4, 3),), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    shape: Any = program.model.graph.inputs[0].shape
+    assert list(shape) == [4, 3]
+
+
+def test_functions_are_as_before() -> None:
+    before = _half.__code__
+    export(Sizes(), (torch.randn(2, 9),), dynamic_shapes=({1: "size"},))
+    assert _half.__code__ is before
+    assert not any(name.startswith("__int") for name in globals())
