@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
@@ -41,7 +42,7 @@ class Course:
                 return captured
             raise error
         if captured.harmful and captured.strategy not in ASSUMING:
-            for other in self._from_others(examples):
+            for other in self._from_others(examples, captured):
                 return other
         return captured
 
@@ -60,11 +61,18 @@ class Course:
             raise one_only(self.request.asked, examples.given, firm)
         return self._from(inputs)
 
-    def _from_others(self, examples: Examples) -> Iterator[Captured]:
-        """Programs captured from examples of other sizes that hold for all sizes, the given ones among them."""
+    def _from_others(self, examples: Examples, first: Captured | None = None) -> Iterator[Captured]:
+        """Programs captured from examples of other sizes that hold for all sizes, the given ones among them.
+
+        Args:
+            examples: the given one, and others.
+            first: what was captured before. Where its conditions hold a capture takes the same branches again.
+        """
         multiples = ((inputs, False) for inputs in examples.others())
         searched = ((inputs, True) for inputs in examples.at_some(self.request.not_held))
         for inputs, is_searched in itertools.chain(multiples, searched):
+            if first is not None and not is_searched and _takes_same_branches(first, examples.sizes_of(inputs)):
+                continue
             with contextlib.suppress(CaptureError, DynamicShapeError):
                 captured = self._from(inputs, [one for one in self.strategies if one[0] not in ASSUMING])
                 if is_searched and any(guard.restricts or guard.fixes_size for guard in captured.guards):
@@ -80,3 +88,8 @@ class Course:
         wanted = [(axis.where, axis.axis) for axis in self.request.asked.axes if axis.text in axes]
         held = {place for guard in (*captured.guards, *captured.not_one) for place in (*guard.fixes, *guard.narrows)}
         return captured.free_axes() == len(self.request.asked.axes) and not held.intersection(wanted)
+
+
+def _takes_same_branches(captured: Captured, sizes: Mapping[str, int]) -> bool:
+    conditions = [guard.expression for guard in captured.guards if guard.expression is not None]
+    return captured.symbols is not None and guard_points.all_hold(conditions, captured.symbols, sizes)

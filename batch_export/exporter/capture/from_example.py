@@ -38,6 +38,7 @@ from batch_export.exporter.capture.hit_loops import hit_loops
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
+from batch_export.exporter.capture.known_expressions import known_expressions
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.overlapping_writes import refuse_overlapping_writes
 from batch_export.exporter.capture.packed_sequences import packed_sequences
@@ -242,6 +243,7 @@ def _run(
         conversions(module),
         causal_hints(constants_are_known=constants_are_known),
         alike_branches(),
+        known_expressions(),
         torch.no_grad(),
         unset_fake_temporarily(),
         own_levels(),

@@ -152,6 +152,13 @@ def one_is_false(conditions: Sequence[object], symbols: Symbols, point: Mapping[
     return False
 
 
+def all_hold(conditions: Sequence[object], symbols: Symbols, sizes: Mapping[str, int]) -> bool:
+    """Whether conditions are true at sizes of the axes as messages call them; one that cannot be evaluated is not."""
+    point = {**sizes, **{one: sizes[axis.text] for one, axis in symbols.axes.items() if axis.text in sizes}}
+    codes = [(python_code(one), symbol_names(one)) for one in conditions]
+    return all(code is not None and _holds(code, names, symbols, point) for code, names in codes)
+
+
 def _holds(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str, int]) -> bool:
     try:
         return bool(eval(code, dict(FUNCTIONS), {name: symbols.value(name, point) for name in names}))
