@@ -404,11 +404,14 @@ def test_outputs_of_one_operator_are_called_after_it() -> None:
     assert [value.name for value in program.model.graph.outputs] == ["topk_0", "topk_1", "add"]
 
 
-def test_outputs_of_a_call_are_a_tree_like_any_list() -> None:
+def test_outputs_of_a_call_are_a_tree_like_any_tuple() -> None:
     program = export(lambda x: (x, {"k": x + 1}), (X,))
-    leaves, spec = torch.utils._pytree.tree_flatten(program(X))
+    outputs = program(X)
+    assert isinstance(outputs, tuple)
+    assert isinstance(program.call_reference(X), tuple)
+    leaves, spec = torch.utils._pytree.tree_flatten(outputs)
     assert [tensor.tolist() for tensor in leaves] == [X.tolist(), (X + 1).tolist()]
-    assert torch.utils._pytree.tree_unflatten(leaves, spec) == leaves
+    assert torch.utils._pytree.tree_unflatten(leaves, spec) == tuple(leaves)
 
 
 def test_torchs_own_checks_take_our_programs() -> None:
@@ -442,6 +445,20 @@ def test_a_constant_that_is_returned_has_its_operators_name() -> None:
 
     program = export(Steps(), (torch.ones(2),))
     assert [value.name for value in program.model.graph.outputs] == ["add", "linspace"]
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda x: x.long() & 1, "and_1"),
+        (lambda x: x.T, "numpy_t"),
+        (lambda x: torch.fft.rfft(x), "fft_rfft"),
+        (lambda x: torch.logdet(x), "logdet"),
+    ],
+    ids=["and", "transpose", "rfft", "logdet"],
+)
+def test_what_torch_takes_apart_has_its_operators_name(function: Any, name: str) -> None:
+    assert [value.name for value in export(function, (torch.eye(2),)).model.graph.outputs] == [name]
 
 
 def _saved(path: Path) -> Path:

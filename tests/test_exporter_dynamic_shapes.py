@@ -81,7 +81,9 @@ def test_every_form_makes_the_first_axis_dynamic(form: Any, named: bool) -> None
     torch.testing.assert_close(program(torch.ones(9, 3), torch.ones(9, 3))[0], 2 * torch.ones(9, 3))
 
 
-@pytest.mark.parametrize("form", [None, False, (None, None), {}, ({}, None), ({0: None}, {0: Dim.STATIC})], ids=str)
+@pytest.mark.parametrize(
+    "form", [None, False, (None, None), {}, (), [], ({}, None), ({0: None}, {0: Dim.STATIC})], ids=str
+)
 def test_forms_that_ask_for_nothing(form: Any) -> None:
     program = export(Plus(), PAIR, dynamic_shapes=form)
     assert [value.shape for value in program.model.graph.inputs] == [(4, 3), (4, 3)]

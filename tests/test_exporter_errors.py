@@ -90,6 +90,9 @@ def test_missing_operators_are_listed_all_at_once_with_the_first_ones_place() ->
     ("table", "sentence"),
     [
         ({"aten.mul": lambda x, y: x}, "'aten.mul' is not an operator.*torch.ops.aten.add.Tensor"),
+        ({torch.relu: lambda x: x}, "relu.* is not an operator.*torch.ops.aten.add.Tensor"),
+        ({torch.nn.functional.gelu: lambda x: x}, "gelu.* is not an operator.*torch.ops.aten.add.Tensor"),
+        ({torch.ops.aten.mul: lambda x, y: x}, "torch.ops.aten.mul stands for several .*torch.ops.aten.mul.Tensor"),
         ({torch.ops.aten.mul.Tensor: "mul"}, "aten::mul.Tensor has no function to call, but 'mul'"),
         ({torch.ops.aten.mul.Tensor: []}, r"aten::mul.Tensor has no function to call, but \[\]"),
     ],

@@ -50,6 +50,15 @@ def check(actual: Any, expected: Any) -> None:
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
+def test_model_and_exported_program_may_be_set(program: ONNXProgram, model: Nested) -> None:
+    other = export(torch.nn.ReLU(), (torch.ones(2),))
+    program.model, program.exported_program = other.model, other.exported_program
+    assert program(torch.tensor([-1.0, 3.0]))[0].tolist() == [0.0, 3.0]
+    assert program.exported_program is not None
+    program.exported_program = None
+    assert program.exported_program is None
+
+
 def test_it_runs_on_inputs_nested_as_the_model_takes_them(program: ONNXProgram, model: Nested) -> None:
     x, more = inputs(5)
     y, rest = model(x, more)

@@ -97,6 +97,7 @@ with warnings.catch_warnings(record=True) as told:
 assert program.exporter == "torchscript", program
 deprecated = [one for one in told if issubclass(one.category, DeprecationWarning)]
 assert [one.filename for one in deprecated] == ["<string>"], [str(one) for one in deprecated]
+assert "You are using the legacy TorchScript-based ONNX export" in str(deprecated[0].message), deprecated[0]
 assert isinstance(program, torch.onnx.ONNXProgram)
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)

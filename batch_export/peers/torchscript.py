@@ -18,7 +18,11 @@ from torch.utils import _pytree as pytree
 from batch_export.calling.users_line import users_level
 from batch_export.plugin import Wanted, options, passing_on
 
-_DEPRECATED = "export(): dynamo=False is deprecated; use dynamo=True: TorchScript gets no further development"
+_DEPRECATED = (
+    "export(): dynamo=False is deprecated; use dynamo=True: TorchScript gets no further development "
+    "(torch.onnx.export says: You are using the legacy TorchScript-based ONNX export.)"
+)
+"""Said where torch's own door, which says so itself, is not the one that was found; its words are for filters."""
 
 
 class _Flat(torch.nn.Module):

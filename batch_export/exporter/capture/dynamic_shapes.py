@@ -73,7 +73,7 @@ def canonical(
         DynamicShapeError: naming the input and the axis that does not fit.
     """
     by_name = bind_names(module, args, kwargs)
-    if dynamic_shapes is None or dynamic_shapes is False:
+    if dynamic_shapes is None or dynamic_shapes is False or dynamic_shapes in ((), []):
         return DynamicShapes()
     if isinstance(dynamic_shapes, (ShapesCollection, AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs))  # type: ignore[no-untyped-call]

@@ -167,3 +167,9 @@ def give_name(value: ir.Value, name: str) -> None:
     value.name = name
     if isinstance(value, RecordedValue):
         value.unnamed = False
+
+
+def let_name_go(value: object) -> None:
+    """Lets a value that was named as a step on the way be named, and described, once more: as the result itself."""
+    if isinstance(value, RecordedValue):
+        value.unnamed = True

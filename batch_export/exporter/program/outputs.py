@@ -1,7 +1,7 @@
 """What a program gives when it is called: the model's own outputs, and beside them what forward changed.
 
-Arrives: every output of the file, and which of them stand for changed buffers and inputs. Leaves: a list of the others,
-as long as what the model returns, that knows the changed ones by name. Nothing is run here.
+Arrives: every output of the file, and which of them stand for changed buffers and inputs. Leaves: a tuple of the
+others, as long as what the model returns, that knows the changed ones by name. Nothing is run here.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 
-class Outputs(list[torch.Tensor]):
-    """The outputs of the model, in order.
+class Outputs(tuple[torch.Tensor, ...]):
+    """The outputs of the model, in order: a tuple, as torch's own programs give.
 
     Attributes:
         mutated: the new contents of buffers and inputs that forward changes, by their names in the module (`pos`, not
@@ -41,7 +41,7 @@ class Outputs(list[torch.Tensor]):
 pytree.register_pytree_node(
     Outputs,
     lambda outputs: (list(outputs), None),
-    lambda leaves, _: list(leaves),
+    lambda leaves, _: tuple(leaves),
     serialized_type_name=f"{Outputs.__module__}.{Outputs.__qualname__}",
     flatten_with_keys_fn=lambda outputs: ([(pytree.SequenceKey(at), one) for at, one in enumerate(outputs)], None),
 )

@@ -83,9 +83,13 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         return "\n".join([f"ONNXProgram made by the exporter {self.exporter!r}", *listing.lines(self.model)])
 
     @property
-    def exported_program(self) -> Any:  # type: ignore[override]  # torch's own is set, ours is made when asked for
+    def exported_program(self) -> Any:  # ours is made when it is asked for
         """Torch's exported program that it was made from; None from the TorchScript exporter."""
         return None if self._captured is None else expanded(self._captured)
+
+    @exported_program.setter
+    def exported_program(self, program: torch.export.ExportedProgram | None) -> None:
+        self._captured = program
 
     @property
     def _capture_strategy(self) -> str | None:  # type: ignore[override]  # torch's own is set, ours follows

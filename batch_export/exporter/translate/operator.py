@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from batch_export.errors import DecompositionError, TranslationError
 from batch_export.exporter.graph import complex_parts, promote, torch_tensors
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import give_name, is_unnamed
+from batch_export.exporter.graph.recorded_value import give_name, is_unnamed, let_name_go
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
 from batch_export.exporter.ops import double_forms, tensors
@@ -279,6 +279,7 @@ class OperatorTranslator:
             values: id of a fake tensor among the arguments -> its ONNX value; what the decomposition makes is added.
         """
         keep: list[object] = []
+        steps: dict[int, object] = {}
 
         def value_of(leaf: object) -> object:
             if isinstance(leaf, torch.Tensor):
@@ -316,6 +317,7 @@ class OperatorTranslator:
                     f"{qualified_name(func)} takes a number that is known only when the model runs",
                     next_step="make that number a tensor, or keep the axis that it comes from static",
                 )
+            steps.update((id(value), value) for value in pytree.tree_leaves(result))
             store(output, result)
 
         def store(output: Any, result: Any) -> None:
@@ -342,7 +344,11 @@ class OperatorTranslator:
             rebind=rebind,
         )
         self._count(qualified_name(target), "decomposition")
-        return pytree.tree_map(value_of, result) if not isinstance(result, torch.Tensor) else value_of(result)
+        found = pytree.tree_map(value_of, result) if not isinstance(result, torch.Tensor) else value_of(result)
+        for value in pytree.tree_leaves(found):
+            if id(value) in steps:
+                let_name_go(value)  # it is called as the operator that is taken apart
+        return found
 
     def run_nodes(self, graph_module: torch.fx.GraphModule, env: dict[torch.fx.Node, object]) -> Any:
         """Translates the nodes of a graph whose placeholders are in `env`; who walks graphs says how."""

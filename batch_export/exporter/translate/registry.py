@@ -21,6 +21,7 @@ from onnxscript import values
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, TORCHLIB_OPSET
 from batch_export.exporter.graph.recorder import PythonTranslation
+from batch_export.exporter.translate.targets import require_operator
 
 if TYPE_CHECKING:
     from batch_export.exporter.ops.marking import Obstacle
@@ -206,11 +207,7 @@ class OnnxRegistry:
         Raises:
             TypeError: the target is no operator, or a translation cannot be called.
         """
-        if not callable(target):
-            raise TypeError(
-                f"custom_translation_table: {target!r} is not an operator. Next step: give the operator itself, "
-                "e.g. torch.ops.aten.add.Tensor"
-            )
+        require_operator(target)
         name = qualified_name(target)
         listed = list(functions) if isinstance(functions, (list, tuple)) else [functions]
         wrong = next((one for one in listed if not callable(one)), None)
