@@ -56,6 +56,39 @@ def test_every_place_that_data_may_choose(module: torch.nn.Module) -> None:
     export_and_compare(module, (torch.randn(3, 8),), *others, dynamic_shapes=({0: "tokens"},))
 
 
+class Spare(torch.nn.Module):
+    """One element more than there are rows and names, as a place for what is nobody's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = torch.nn.Parameter(torch.arange(8.0).reshape(4, 2))
+        self.factors = {f"f{place}": float(place) for place in range(4)}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.zeros(2)
+        for place in torch.cat([x.sum(0), torch.zeros(1)]).gt(0).nonzero():
+            y += self.rows[place[0]]
+        for place in torch.cat([x.sum(0), torch.zeros(1)]).gt(0).nonzero():
+            y += self.factors[f"f{place[0]}"]
+        return y
+
+
+def test_places_at_which_eager_fails_are_left_out() -> None:
+    export_and_compare(Spare(), (torch.randn(3, 4),), (torch.ones(3, 4),), (-torch.ones(3, 4),))
+
+
+class Wrong(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for place in (x.sum(0) > 0).nonzero():
+            x = x + torch.zeros(2)[5] * place
+        return x
+
+
+def test_a_body_that_fails_everywhere_is_told_as_it_fails() -> None:
+    with pytest.raises(CaptureError, match="index 5"):
+        export(Wrong(), (torch.randn(3, 4),))
+
+
 class Ending(torch.nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import observing
 from batch_export.exporter.capture.guard_trials import Trials
-from batch_export.exporter.capture.hit_loops import hit_loops
+from batch_export.exporter.capture.hit_loops import Place, hit_loops
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
@@ -275,11 +275,15 @@ def _run_again(
     except Exception as error:
         if name != NON_STRICT or decision_on_data(error) is None:
             raise
-        try:
-            with known_factories(), hit_loops():
-                return _run(strategy, module, inputs, form, constants_are_known=True)
-        except Exception:
-            raise error from error.__cause__
+        impossible: set[Place] = set()
+        while True:
+            known = len(impossible)
+            try:
+                with known_factories(), hit_loops(impossible):
+                    return _run(strategy, module, inputs, form, constants_are_known=True)
+            except Exception:
+                if len(impossible) == known:
+                    raise error from error.__cause__
 
 
 def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:

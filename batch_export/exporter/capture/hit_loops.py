@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -39,26 +40,38 @@ class _Found:
     as_rows: bool
 
 
+Place = tuple[CodeType, int, int]
+"""A place of a loop: the function's code, where in it the loop begins, and which of the elements."""
+
+
 @dataclass(slots=True)
 class _Seen:
     """What was met while a capture ran.
 
     Attributes:
+        impossible: places that no loop goes to.
         found: tensors of places.
         ended: errors of loops that ended before their last place.
+        left: the place at which a loop ended last, and the frame that it was in.
     """
 
+    impossible: Collection[Place]
     found: Any = field(default_factory=WeakTensorKeyDictionary)
     ended: list[Exception] = field(default_factory=list)
+    left: tuple[Place, FrameType] | None = None
 
 
 @contextlib.contextmanager
-def hit_loops() -> Iterator[None]:
+def hit_loops(impossible: set[Place]) -> Iterator[None]:
     """Within, a loop over what is not zero decides nothing, where its body allows that.
+
+    Args:
+        impossible: places that are left out. Gets the place at which a loop that has gone to others fails of an index
+            or a key, of which eager's own would fail: no data that the model takes lead there.
 
     NOTE: this replaces `Tensor.__iter__` while a model is captured.
     """
-    seen = _Seen()
+    seen = _Seen(frozenset(impossible))
     tensors: Any = Tensor
     own = tensors.__iter__
 
@@ -68,12 +81,17 @@ def hit_loops() -> Iterator[None]:
         carried = None if found is None else loop_bodies.carried_names(frame)
         if found is None or carried is None:
             return own(self)  # type: ignore[no-any-return]
-        return _each(_Loop(self, found, frame, carried, own), seen)
+        return _each(_Loop(self, found, frame, carried, own, frame.f_lasti), seen)
 
     tensors.__iter__ = iterated
     try:
         with _Finding(seen):
             yield
+    except (IndexError, KeyError) as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if seen.left is not None and seen.left[0][-1] > 0 and any(seen.left[1] is frame for frame in frames):
+            impossible.add(seen.left[0])
+        raise
     finally:
         tensors.__iter__ = own
     if seen.ended:
@@ -124,12 +142,16 @@ class _Loop:
     frame: FrameType
     carried: Collection[str]
     own: Callable[[Tensor], Iterator[Tensor]]
+    begins: int
 
 
 def _each(loop: _Loop, seen: _Seen) -> Iterator[Tensor]:
     """Every place in turn; between two of them what the body wrote is taken back where the element is zero."""
     hits = loop.found.of.reshape(-1) != 0
     for place, index in enumerate(itertools.product(*map(range, loop.found.of.shape))):
+        at = (loop.frame.f_code, loop.begins, place)
+        if at in seen.impossible:
+            continue
         names, containers = _names(loop.frame, loop.carried), _containers(loop.frame)
         body = _OnlyIf(hits[place])
         try:
@@ -139,8 +161,9 @@ def _each(loop: _Loop, seen: _Seen) -> Iterator[Tensor]:
             try:
                 loop.own(loop.places)
             except Exception as error:
-                at, line = loop.frame.f_lasti, loop.frame.f_lineno
-                seen.ended.append(error.with_traceback(TracebackType(error.__traceback__, loop.frame, at, line)))
+                lines = TracebackType(error.__traceback__, loop.frame, loop.frame.f_lasti, loop.frame.f_lineno)
+                seen.ended.append(error.with_traceback(lines))
+            seen.left = at, loop.frame
             raise
         now = _names(loop.frame, loop.carried)
         stays = names.keys() == now.keys() and all(now[name] is value for name, value in names.items())
