@@ -236,3 +236,63 @@ def test_as_strided_of_an_input_that_is_laid_out_otherwise() -> None:
     turned = torch.arange(24.0).reshape(4, 3, 2).permute(2, 0, 1)
     read = export(lambda x: x.as_strided((2, 3), (4, 1), 2), (turned,))(turned)[0]
     torch.testing.assert_close(read, turned.as_strided((2, 3), (4, 1), 2))
+
+
+LAST: dict[str, Callable[..., Any]] = {
+    "times": lambda x, k: (x[:, -1:] * k).sum(-1),
+    "beside": lambda x, k: torch.cat([x[:, -1:], k], 1) + x[:, -1:].mean(2, keepdim=True),
+    "after a branch": lambda x, k: x * k if x.shape[1] == 1 else x[:, -1:] * k,
+}
+
+
+@pytest.mark.parametrize("name", LAST)
+def test_the_last_of_a_free_axis_is_one(name: str) -> None:
+    sizes = [(1, 1), (5, 5), (9, 9)]
+    given, *more = [(torch.randn(2, a, 4), torch.randn(2, b, 4)) for a, b in ((3, 3), *sizes)]
+    axes = {0: "batch", 1: "length"}
+    export_and_compare(_Calls(LAST[name]), given, *more, dynamic_shapes=(axes, axes))
+
+
+class _Calls(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, k: torch.Tensor) -> Any:
+        return self.function(x, k)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_tensors_of_free_lengths_side_by_side(side: str) -> None:
+    def padded(x: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.nn.utils.rnn.pad_sequence([x, k, x[:2]], True, -1.0, side)
+        return found
+
+    given, *more = [(torch.randn(a, 2), torch.randn(b, 2)) for a, b in ((3, 5), (1, 1), (7, 2), (2, 9))]
+    export_and_compare(_Calls(padded), given, *more, dynamic_shapes=({0: "one"}, {0: "other"}))
+
+
+def _cut(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+    if x.shape[1] > 10:
+        x = x[:, -10:]
+    return x.mean(1), x.shape[1]
+
+
+@pytest.mark.parametrize("length", [7, 17])
+def test_numbers_that_forward_returns_are_held_against_eagers(length: int) -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while `length (<=|>) 10`"):
+        export(_cut, (torch.randn(2, length, 3),), dynamic_shapes=({0: "batch", 1: "length"},))
+
+
+def test_a_function_without_a_signature() -> None:
+    x, weight = torch.randn(1, 3, 5), torch.randn(2, 3, 3)
+    program = export(torch.nn.functional.conv1d, (x, weight))
+    torch.testing.assert_close(program(x, weight)[0], torch.nn.functional.conv1d(x, weight), atol=1e-5, rtol=1e-5)
+
+
+def test_a_transform_along_another_axis() -> None:
+    def centred(x: torch.Tensor) -> torch.Tensor:
+        return torch.func.vmap(lambda row: row - row.mean(), in_dims=1, out_dims=1)(x)
+
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(export(centred, (x,))(x)[0], x - x.mean(0))

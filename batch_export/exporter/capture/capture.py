@@ -57,6 +57,19 @@ class _CallableModule(torch.nn.Module):
         return self._function(*args, **kwargs)
 
 
+def _with_signature(function: Callable[..., object]) -> Callable[..., object]:
+    """A function as it is; one of torch's own, of which Python knows no parameters, as one of any inputs."""
+    try:
+        inspect.signature(function)
+    except ValueError:
+
+        def forward(*args: object, **kwargs: object) -> object:
+            return function(*args, **kwargs)
+
+        return forward
+    return function
+
+
 def as_module(model: object) -> torch.nn.Module:
     """A module as it is; a function or other callable wrapped into one.
 
@@ -71,7 +84,7 @@ def as_module(model: object) -> torch.nn.Module:
             next_step=f"pass an instance: {model.__name__}(...)",
         )
     if callable(model):
-        return _CallableModule(model)
+        return _CallableModule(_with_signature(model))
     raise CaptureError(
         f"the model is a {type(model).__name__}",
         next_step="pass a torch.nn.Module, a function, a torch.export.ExportedProgram or a scripted module",

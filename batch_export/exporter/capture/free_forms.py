@@ -56,6 +56,24 @@ def _kron(bound: Mapping[str, Any]) -> torch.Tensor | None:
     return (wide * tall).reshape([one * other for one, other in pairs])
 
 
+def _pad_sequence(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """Tensors of free lengths, side by side, each filled up to the longest."""
+    sequences: list[torch.Tensor] = list(bound["sequences"])
+    lengths: list[Any] = [one.shape[0] for one in sequences]
+    if not any(isinstance(length, torch.SymInt) for length in lengths):
+        return None
+    longest = lengths[0]
+    for length in lengths[1:]:
+        longest = torch.sym_max(longest, length)
+    is_left = bound.get("padding_side", "right") == "left"
+    filled = []
+    for one, length in zip(sequences, lengths, strict=True):
+        missing = longest - length
+        widths = [0] * (2 * one.dim() - 2) + ([missing, 0] if is_left else [0, missing])
+        filled.append(torch.constant_pad_nd(one, widths, bound.get("padding_value", 0.0)))
+    return torch.stack(filled, 0 if bound.get("batch_first") else 1)
+
+
 def _gradient(bound: Mapping[str, Any]) -> list[torch.Tensor] | None:
     """Half the differences of the neighbours on both sides, and at the ends those of the one neighbour."""
     x, spacing, dim = bound["input"], bound.get("spacing", 1), bound.get("dim")
@@ -148,6 +166,7 @@ _SIZED = ("window_length", "periodic")
 _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]] = {
     torch.Tensor.new_tensor: (("self", "data"), _new_tensor),
     torch._C._nn.one_hot: (("input", "num_classes"), _one_hot),
+    torch._C._nn.pad_sequence: (("sequences", "batch_first", "padding_value", "padding_side"), _pad_sequence),
     torch.kron: (("input", "other"), _kron),
     torch.Tensor.kron: (("input", "other"), _kron),
     torch.gradient: (("input",), _gradient),
@@ -171,6 +190,7 @@ def of_free_sizes(function: Any, args: Sequence[Any], given: Mapping[str, Any]) 
         return None
     names, form = found
     bound = {**dict(zip(names, args, strict=False)), **given}
-    sizes = [size for one in (*args, *given.values()) if isinstance(one, torch.Tensor) for size in one.shape]
-    plain = pytree.tree_leaves([one for one in (*args, *given.values()) if not isinstance(one, torch.Tensor)])
+    leaves = pytree.tree_leaves((args, dict(given)))
+    sizes = [size for one in leaves if isinstance(one, torch.Tensor) for size in one.shape]
+    plain = [one for one in leaves if not isinstance(one, torch.Tensor)]
     return form(bound) if any(isinstance(one, _SYMBOLIC) for one in (*sizes, *plain)) else None

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OWN_SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+"""The folder of this exporter."""
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
 _BETWEEN = ("__torch_function__", "function", "_compute_exactly", "_decide_exactly")
@@ -55,14 +56,14 @@ class Observation:
 
 def is_users(file: str) -> bool:
     """Whether a source file belongs to the user's model or a library of models, not to torch or this exporter."""
-    if file.startswith(("<", _TORCH, _HERE)):
+    if file.startswith(("<", _TORCH, OWN_SOURCES)):
         return False
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 
 
 def is_torchs(file: str) -> bool:
     """Whether a source file belongs to torch or this exporter."""
-    return file.startswith((_TORCH, _HERE))
+    return file.startswith((_TORCH, OWN_SOURCES))
 
 
 def line_of(error: BaseException | None) -> str:
@@ -102,7 +103,7 @@ def users_location(depth: int = 2) -> str:
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_HERE) and file != _RUNNING and frame.f_code.co_name not in _BETWEEN:
+        if file.startswith(OWN_SOURCES) and file != _RUNNING and frame.f_code.co_name not in _BETWEEN:
             break
         if is_users(file):
             return f"{file}:{frame.f_lineno}"

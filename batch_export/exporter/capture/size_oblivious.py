@@ -48,5 +48,8 @@ def _may_be_zero(assumed: dict[str, object]) -> dict[str, object]:
 
 
 def hangs_on_zero(error: BaseException) -> bool:
-    """Whether a capture failed on a size that is simpler for whoever does not think of 0: `max(1, n)`, `min(1, n)`."""
-    return any(written in str(error) for written in ("Max(1, ", "Min(1, "))
+    """Whether a capture failed on a size that is simpler for whoever does not think of 0.
+
+    Such are `max(1, n)`, `min(1, n)` and the length of `x[-1:]`, which is 1 unless there is nothing.
+    """
+    return any(written in str(error) for written in ("Max(1, ", "Min(1, ", "Max(0, "))

@@ -27,7 +27,7 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import grad_modes, torchscript, transforms
 from batch_export.exporter.capture.assigned_buffers import assigned_buffers
 from batch_export.exporter.capture.draft import draft_export
-from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.guard_sources import OWN_SOURCES, is_users
 from batch_export.exporter.capture.kept_state import trace_undone
 from batch_export.exporter.capture.written_constants import refuse_fake_constants
 
@@ -163,7 +163,8 @@ def _of_failure(failure: Any, files: Mapping[int, str]) -> Assumption:
         file, line = files.get(frame["filename"], ""), int(frame["line"])
         if file and is_users(file):
             return Assumption(f"{_quoted(file, line)}: `{expression}`", f"{file}:{line}")
-    text = str(frames[-1].get("loc") or "") if frames else ""
+    others = [one for one in frames if not files.get(one["filename"], "").startswith(OWN_SOURCES)]
+    text = str(others[-1].get("loc") or "") if others else ""
     return Assumption(f"what `{text}` finds: `{expression}`" if text else f"{kind}: `{expression}`")
 
 

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export._trace import _export
 from torch.export.graph_signature import InputKind
 
@@ -34,7 +35,13 @@ def has_transforms(program: torch.export.ExportedProgram) -> bool:
 
 
 def holds_example(program: torch.export.ExportedProgram) -> bool:
-    """Whether a constant has free sizes: it was made of the example inputs, and is no constant at all."""
+    """Whether a constant was made of the example inputs, and is no constant at all.
+
+    Its sizes are free, or beside transforms it has no content.
+    """
+    lifted = [one for name, one in program.constants.items() if name not in program.state_dict]
+    if any(isinstance(one, FakeTensor) for one in lifted) and has_transforms(program):
+        return True
     made = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
     return any(node.name in made for node in _free_placeholders(program))
 

@@ -117,12 +117,17 @@ def tried(
 def _run(
     module: torch.nn.Module, call: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> list[torch.Tensor]:
-    """The tensors that a module gives, on copies of its inputs and of its state, with the same random numbers."""
+    """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
     with run_undone(module), settings_kept(), torch.no_grad(), loops_bounded(), uncompiled():
         torch.manual_seed(0)
         result = call(*given, **keywords)
-        return [leaf.clone() for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]  # may be state
+        return [_held(leaf) for leaf in pytree.tree_leaves(result) if isinstance(leaf, (torch.Tensor, int, float))]
+
+
+def _held(leaf: torch.Tensor | int | float) -> torch.Tensor:
+    """A result as it is now: a tensor may be state, a number is often a size."""
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
 
 
 def accepts(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
