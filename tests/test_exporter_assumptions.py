@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import random
+import secrets
 import subprocess
 import sys
 import threading
+import time
+import uuid
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +87,74 @@ def test_random_numbers_that_are_not_torchs_are_told(draw: Callable[[], float], 
 
     with pytest.warns(ExportWarning, match=f"random numbers from {told}, which"):
         export(Drawing(), (X,))
+
+
+@pytest.mark.parametrize("module", [random, np.random])
+def test_random_numbers_of_a_module_are_told_with_their_line(module: Any) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x * module.uniform(1, 2)
+
+    place = rf"{Path(__file__).name}:{forward.__code__.co_firstlineno + 1}"
+    with pytest.warns(ExportWarning, match=rf"random numbers from {module.__name__} \(at .*{place}\), which"):
+        export(forward, (X,))
+
+
+OUTSIDE: dict[str, Callable[[], float]] = {
+    "time.time": lambda: time.time() % 2,
+    "time.monotonic_ns": lambda: time.monotonic_ns() % 1000003,
+    "time.localtime": lambda: time.localtime().tm_sec,
+    "datetime.datetime.now": lambda: datetime.now(UTC).second,
+    "datetime.date.today": lambda: date.today().toordinal(),
+    "random bytes of the operating system": lambda: int.from_bytes(os.urandom(3), "big"),
+    "uuid.uuid1": lambda: uuid.uuid1().int % 1000003,
+}
+BYTES: list[Callable[[], float]] = [
+    lambda: uuid.uuid4().int % 1000003,
+    lambda: secrets.randbelow(2**30),
+    lambda: random.SystemRandom().random(),
+    lambda: random.Random().random(),
+    lambda: float(np.random.default_rng().random()),
+]
+
+
+class Reading(torch.nn.Module):
+    def __init__(self, read: Callable[[], float]) -> None:
+        super().__init__()
+        self.read = read
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.read()
+
+
+@pytest.mark.parametrize(
+    ("told", "read"), [*OUTSIDE.items(), *(("random bytes of the operating system", one) for one in BYTES)]
+)
+def test_clocks_and_random_bytes_are_told_with_their_line(told: str, read: Callable[[], float]) -> None:
+    before = (time.time, datetime, date, os.urandom, random.Random.seed)
+    line = rf"{told} \(at .*{Path(__file__).name}:{read.__code__.co_firstlineno}\)"
+    with pytest.warns(ExportWarning, match=rf"forward computes with {line}, which a file cannot read"):
+        export(Reading(read), (X,))
+    assert (time.time, datetime, date, os.urandom, random.Random.seed) == before
+
+
+class Timed(torch.nn.Module):
+    """Measures itself and writes a log, which is nobody's number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = datetime.now(UTC)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        begun = time.perf_counter()
+        y = x * random.Random(3).random() * isinstance(self.started, datetime)
+        logging.getLogger(__name__).info("took %s s at %s", time.perf_counter() - begun, time.ctime(0.0))
+        return y
+
+
+def test_a_clock_that_decides_nothing_is_not_told() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export(Timed(), (X,))
 
 
 class Spaced(torch.nn.Module):

@@ -35,6 +35,7 @@ from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
+from batch_export.exporter.capture.outside_numbers import outside_numbers, read_outside
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
 from batch_export.exporter.capture.seeded_numbers import other_seeds
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
@@ -194,6 +195,7 @@ def _capture(
         watching as changed,
         lost_assignments() as lost,
         drawn_numbers() as drawn,
+        outside_numbers() as outside,
         rounded_decisions() as rounded,
     ):
         captured = course.from_examples()
@@ -214,7 +216,8 @@ def _capture(
     captured.changed_attributes = [one for one in dict.fromkeys((*changed, *written)) if one not in generators]
     captured.seeded = [*captured.seeded, *(f"of the generator {one}" for one in changed if one in generators)]
     captured.lost_assignments = list(dict.fromkeys(lost))
-    captured.drawn = sorted(drawn)
+    captured.drawn = [f"{one} (at {outside[one]})" if one in outside else one for one in sorted(drawn)]
+    captured.read = read_outside(outside, module, arguments, keywords)
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
     captured.traced.example_inputs = (arguments, keywords)
     warn(captured)

@@ -49,6 +49,7 @@ class Captured:
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
         lost_assignments: which buffers are assigned what, where the program does not follow it.
         drawn: modules from whose generators forward drew random numbers, in place of torch's.
+        read: what forward reads of clocks and of the operating system's random bytes, with the lines.
         seeded: what seeds torch's random numbers in forward, in words.
         tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
@@ -65,6 +66,7 @@ class Captured:
     changed_attributes: list[str] = field(default_factory=list)
     lost_assignments: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
     seeded: list[str] = field(default_factory=list)
     tied: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
@@ -214,6 +216,13 @@ def warn(captured: Captured) -> None:
         warnings.warn(
             f"forward draws random numbers from {' and '.join(captured.drawn)}, which a file cannot: it computes with "
             "those of the capture; draw them with torch, or pass them in",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
+    if captured.read:
+        warnings.warn(
+            f"forward computes with {' and '.join(captured.read)}, which a file cannot read: it computes with what the "
+            "capture read; pass it in",
             ExportWarning,
             stacklevel=users_level(),
         )

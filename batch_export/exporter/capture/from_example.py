@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,7 @@ from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.known_expressions import known_expressions
 from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.outside_numbers import outside_noted
 from batch_export.exporter.capture.overlapping_writes import refuse_overlapping_writes
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
@@ -221,7 +222,21 @@ class _Held:
         raise self.error
 
 
+@contextlib.contextmanager
+def _noted(module: torch.nn.Module, *, is_run: bool) -> Iterator[None]:
+    """While open, what a file cannot follow is noted: random numbers that are drawn, numbers from elsewhere.
+
+    Args:
+        module: the model.
+        is_run: whether its code is run: dynamo reads it, and knows functions by what they are.
+    """
+    outside = outside_noted(module) if is_run else contextlib.nullcontext()
+    with draws_noted(), outside:
+        yield
+
+
 def _run(
+    name: str,
     strategy: Callable[..., Any],
     module: torch.nn.Module,
     inputs: Inputs,
@@ -232,7 +247,7 @@ def _run(
     args, kwargs = inputs
     with (
         settings_kept(),
-        draws_noted(),
+        _noted(module, is_run=name != STRICT),
         seeds_noted() as seeds,
         in_onnx_export(),
         fake_quantisation(),
@@ -271,7 +286,7 @@ def _run_again(
     loops over what is not zero as loops over every place.
     """
     try:
-        return _run(strategy, module, inputs, form)
+        return _run(name, strategy, module, inputs, form)
     except Exception as error:
         if name != NON_STRICT or decision_on_data(error) is None:
             raise
@@ -280,7 +295,7 @@ def _run_again(
             known = len(impossible)
             try:
                 with known_factories(), hit_loops(impossible):
-                    return _run(strategy, module, inputs, form, constants_are_known=True)
+                    return _run(name, strategy, module, inputs, form, constants_are_known=True)
             except Exception:
                 if len(impossible) == known:
                     raise error from error.__cause__
