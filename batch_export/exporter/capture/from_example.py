@@ -58,6 +58,7 @@ from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
 from batch_export.exporter.capture.unfit_outputs import refuse_nothing
+from batch_export.exporter.capture.unsolved_equalities import unsolved_equalities
 from batch_export.exporter.capture.whole_numbers import whole_numbers
 from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
 from batch_export.words import class_and_line
@@ -259,6 +260,7 @@ def _run(
         causal_hints(constants_are_known=constants_are_known),
         alike_branches(),
         known_expressions(),
+        unsolved_equalities(),
         torch.no_grad(),
         unset_fake_temporarily(),
         own_levels(),
