@@ -39,15 +39,18 @@ def same_sizes(one: Sequence[object] | ir.Shape | None, other: Sequence[object] 
 
 
 def constant(model: ir.Model, array: np.ndarray[Any, Any], stem: str) -> ir.Value:
-    """A new initializer with this content, under a free name."""
-    initializers, number = model.graph.initializers, 0
-    while f"{stem}_{number}" in initializers:
+    """A new initializer with this content, under a free name.
+
+    It has a point in it, which no name of a captured node has (`split_0`); those of weights are initializers too.
+    """
+    initializers, inputs, number = model.graph.initializers, {one.name for one in model.graph.inputs}, 0
+    while f"{stem}.{number}" in initializers or f"{stem}.{number}" in inputs:
         number += 1
-    content = ir.Tensor(array, name=f"{stem}_{number}")
+    content = ir.Tensor(array, name=f"{stem}.{number}")
     value = ir.Value(
         name=content.name, type=ir.TensorType(content.dtype), shape=ir.Shape(array.shape), const_value=content
     )
-    initializers[f"{stem}_{number}"] = value
+    initializers[f"{stem}.{number}"] = value
     return value
 
 
