@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from batch_export.errors import CaptureError
+from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter import export
+from batch_export.exporter.capture import course
 from batch_export.exporter.capture.capture import capture
 from tests.exporting import export_and_compare
 
@@ -82,3 +83,30 @@ def test_functions_are_as_before() -> None:
     export(Sizes(), (torch.randn(2, 9),), dynamic_shapes=({1: "size"},))
     assert _half.__code__ is before
     assert not any(name.startswith("__int") for name in globals())
+
+
+class Chunked(torch.nn.Module):
+    """As linear attention is computed: one chunk of a sequence after the other."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        padded = torch.nn.functional.pad(x, (0, 0, 0, (8 - x.shape[0] % 8) % 8))
+        state = torch.zeros(3)
+        for chunk in range(padded.shape[0] // 8):
+            state = torch.tanh(state + padded[8 * chunk : 8 * chunk + 8].sum(0))
+        return state
+
+
+def test_a_loop_over_a_size_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    own = course.by_strategies
+
+    def noted(request: Any, inputs: Any, strategies: Any) -> Any:
+        sizes.append(inputs[0][0].shape[0])
+        return own(request, inputs, strategies)
+
+    monkeypatch.setattr(course, "by_strategies", noted)
+    captured = capture(Chunked(), (torch.rand(5, 3),), dynamic_shapes=({0: "n"},), guards="allow")
+    assert sizes == [5]
+    assert any(guard.counts for guard in captured.harmful)
+    with pytest.raises(DynamicShapeError, match=r"holds only while .*== 1`.*whole_numbers\.py:\d+"):
+        capture(Chunked(), (torch.rand(5, 3),), dynamic_shapes=({0: "n"},))

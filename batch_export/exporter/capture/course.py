@@ -64,10 +64,14 @@ class Course:
     def _from_others(self, examples: Examples, first: Captured | None = None) -> Iterator[Captured]:
         """Programs captured from examples of other sizes that hold for all sizes, the given ones among them.
 
+        There are none where Python counts with a size (`for place in range(n // 64)`): each capture has its own number.
+
         Args:
             examples: the given one, and others.
             first: what was captured before. Where its conditions hold a capture takes the same branches again.
         """
+        if first is not None and any(guard.counts for guard in first.harmful):
+            return
         multiples = ((inputs, False) for inputs in examples.others())
         searched = ((inputs, True) for inputs in examples.at_some(self.request.not_held))
         for inputs, is_searched in itertools.chain(multiples, searched):

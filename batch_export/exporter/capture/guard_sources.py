@@ -29,6 +29,8 @@ _BETWEEN = ("__torch_function__", "function", "_compute_exactly", "_decide_exact
 _RUNNING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "script_graphs.py")
 """It runs TorchScript's nodes in frames of the model."""
 _CAPTURING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "from_example.py")
+COUNTED = "__index__"
+"""What stands for torch's own line in a guard that Python made by counting with a size."""
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -168,8 +170,10 @@ def observing() -> Iterator[Observation]:
         given = original(self, framework_loc)
         conversion = _conversion()
         seen.made_plain = seen.made_plain or conversion in ("__int__", "__float__")
-        seen.made_index = seen.made_index or conversion == "__index__"
+        seen.made_index = seen.made_index or conversion == COUNTED
         place = users_location()
+        if conversion == COUNTED:
+            given = dataclasses.replace(given, framework_loc=COUNTED)
         return dataclasses.replace(given, maybe_user_loc=place) if place else given
 
     ShapeEnv._get_sloc = located  # type: ignore[method-assign]

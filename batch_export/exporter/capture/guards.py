@@ -19,6 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.printers import PythonPrinter
 
 from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture.guard_sources import COUNTED
 from batch_export.exporter.capture.guard_symbols import (
     FUNCTIONS,
     AskedAxis,
@@ -50,6 +51,7 @@ class Guard:
         holds_beyond: whether the program was seen to be right at sizes at which it is false.
         fixes: axes (input and position) left to the exporter that it holds to a few sizes, such as the example's.
         narrows: axes left to the exporter that it takes some sizes from.
+        counts: whether Python made it by counting with a size (`range(n)`, `names[n]`), a number in every capture.
         reason: what made it, where that is not a comparison of torch's; empty elsewhere.
         expression: the condition in torch's symbols.
     """
@@ -63,6 +65,7 @@ class Guard:
     holds_beyond: bool = False
     fixes: tuple[tuple[str, int], ...] = ()
     narrows: tuple[tuple[str, int], ...] = ()
+    counts: bool = False
     reason: str = ""
     expression: sympy.Basic = field(default=None, compare=False, repr=False)
 
@@ -123,7 +126,8 @@ def collect(program: torch.export.ExportedProgram, symbols: Symbols | None) -> l
         if known is None or (not _source(known) and _source(guard)):
             unique[guard.expr] = guard
     pending = [guard for guard in unique.values() if not symbols.solves(guard.expr)]
-    found = [_judge(guard.expr, _source(guard), symbols) for guard in pending]
+    counted = {guard.expr for guard in environment.guards if guard.sloc.framework_loc == COUNTED}
+    found = [replace(_judge(guard.expr, _source(guard), symbols), counts=guard.expr in counted) for guard in pending]
     covered = {axis for guard in found for axis in guard.axes}
     found += _ranges(program, symbols.axes, symbols.names, covered)
     found = [guard for guard in found if guard.condition != "True"]
