@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
+from onnx_ir.passes import common
 
 from batch_export import ONNXProgram, ONNXRuntimeOptions, export
 from batch_export.errors import SaveError
@@ -57,6 +59,29 @@ def test_model_and_exported_program_may_be_set(program: ONNXProgram, model: Nest
     assert program.exported_program is not None
     program.exported_program = None
     assert program.exported_program is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        common.ShapeInferencePass(),
+        common.AddInitializersToInputsPass(),
+        common.CommonSubexpressionEliminationPass(),
+        common.NameFixPass(),
+    ],
+    ids=lambda change: type(change).__name__,
+)
+def test_passes_of_onnx_ir_take_the_model(change: Any, program: ONNXProgram, model: Nested) -> None:
+    """Also those that ask a value whether it is there, and those after which weights are inputs too."""
+    change(program.model)
+    x, more = inputs(5)
+    y, rest = model(x, more)
+    check(program(x, more), [y, rest["sum"], *rest["pair"]])
+
+
+def test_values_of_the_model_are_there(program: ONNXProgram) -> None:
+    assert set(ir.convenience.create_value_mapping(program.model.graph)) >= {"x", "linear.weight", "linear"}
+    assert all(bool(value) for node in program.model.graph for value in node.outputs)
 
 
 def test_it_runs_on_inputs_nested_as_the_model_takes_them(program: ONNXProgram, model: Nested) -> None:

@@ -1,8 +1,8 @@
 """ONNX values that take part in Python arithmetic, so that translations read like formulas.
 
 Arrives: an operand beside the value: another value, or a number. Leaves: what the operator's ONNX node gives, recorded
-by the recorder that is active. A value's truth and a dynamic length are refused: they are known only when the
-model runs.
+by the recorder that is active. While one is, a value's truth and a dynamic length are refused: they are known only when
+the model runs. In a finished model it is a value like any other.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 import onnx_ir as ir
 from numpy.typing import NDArray
+from onnxscript import evaluator
 from onnxscript.onnx_opset import opset18
 
 from batch_export.errors import TranslationError
@@ -79,6 +80,8 @@ class RecordedValue(ir.Value):
         return None if self.shape is None else len(self.shape)
 
     def __bool__(self) -> bool:
+        if not getattr(evaluator.default(), "records", False):
+            return True  # onnx-ir's own functions ask whether there is a value
         if self.const_value is not None and self.const_value.size == 1:
             return bool(self.const_value.numpy().item())
         raise TranslationError(

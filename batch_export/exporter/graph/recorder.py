@@ -37,8 +37,11 @@ class Recorder(NodeWriter, evaluator.Evaluator):
         double_forms: operator -> the function of inputs and attributes that stands in for it on float64, or gives None.
 
     Attributes:
+        records: whether what values are asked is about a model that is being made.
         never_empty: names of sizes that are 1 or more wherever the program runs, by what was declared.
     """
+
+    records = True
 
     def __init__(
         self, *, fold: bool, double_forms: Mapping[str, Callable[..., object]] = types.MappingProxyType({})

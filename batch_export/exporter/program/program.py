@@ -171,9 +171,9 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
 
     def _feeds(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Value]:
         tensors = self.adapt_torch_inputs_to_onnx(*args, **kwargs)
-        return {
-            value.name or "": to_value(tensor) for value, tensor in zip(self.model.graph.inputs, tensors, strict=True)
-        }
+        weights = self.model.graph.initializers  # which may be inputs as well, and are their own values then
+        inputs = [value.name or "" for value in self.model.graph.inputs if value.name not in weights]
+        return {name: to_value(tensor) for name, tensor in zip(inputs, tensors, strict=True)}
 
     def adapt_torch_inputs_to_onnx(
         self, *model_args: Any, model_with_state_dict: Any = None, **model_kwargs: Any
@@ -189,7 +189,8 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             ValueError: if their number differs from that of the ONNX inputs, or a number that is fixed in the model is
                 another one now.
         """
-        names = [value.name or "" for value in self.model.graph.inputs]
+        weights = () if isinstance(model_with_state_dict, torch.nn.Module) else self.model.graph.initializers
+        names = [value.name or "" for value in self.model.graph.inputs if value.name not in weights]
         state: dict[str, torch.Tensor] = {}
         if isinstance(model_with_state_dict, torch.nn.Module):
             known = checkpoint.load(model_with_state_dict)
