@@ -420,6 +420,9 @@ def test_torchs_own_checks_take_our_programs() -> None:
     torch_testing.assert_onnx_program(program)
     torch_testing.assert_onnx_program(program, backend="reference")
     assert [info.name for info in torch_verification.verify_onnx_program(program)] == ["linear"]
+    less = export(lambda x: (x + x) - 1, (X,))
+    infos = torch_verification.verify_onnx_program(less, compare_intermediates=True)
+    assert [(info.name, info.max_abs_diff) for info in infos] == [("add", 0), ("sub", 0)]
 
 
 def test_our_verification_is_public_and_compares_every_kind_of_node_argument() -> None:
@@ -445,6 +448,17 @@ def test_a_constant_that_is_returned_has_its_operators_name() -> None:
 
     program = export(Steps(), (torch.ones(2),))
     assert [value.name for value in program.model.graph.outputs] == ["add", "linspace"]
+
+
+def test_outputs_are_called_as_the_operators_of_the_model() -> None:
+    rows = torch.export.Dim("rows")
+    program = export(
+        lambda x, y: (x.double(), x.narrow(1, 0, 1), x + y[1:], x),
+        (torch.ones(2, 3), torch.ones(3, 3)),
+        dynamic_shapes=({0: rows}, {0: rows + 1}),
+    )
+    assert [value.name for value in program.model.graph.outputs] == ["to", "narrow", "add", "x_output"]
+    assert [value.name for value in program.model.graph.inputs] == ["x", "y"]
 
 
 @pytest.mark.parametrize(

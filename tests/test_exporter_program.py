@@ -177,12 +177,14 @@ def test_a_model_state_replaces_the_weights_of_the_file_only(
 
 
 def test_an_unwritable_destination(program: ONNXProgram, tmp_path: Path) -> None:
-    with pytest.raises(SaveError, match="could not be written to"):
+    with pytest.raises(SaveError, match="could not be written to") as caught:
         program.save(tmp_path / "missing" / "model.onnx")
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
 
 
 def test_the_proto_is_the_model(program: ONNXProgram) -> None:
     onnx.checker.check_model(program.model_proto, full_check=True)
+    assert program.model_proto.producer_name == "batch_export"
 
 
 def test_applied_weights_are_used_although_a_session_was_open(program: ONNXProgram, model: Nested) -> None:
