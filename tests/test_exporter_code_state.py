@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable
 
@@ -15,6 +16,8 @@ Forward = Callable[[torch.Tensor], torch.Tensor]
 CALLS = 0
 COUNTS = {"calls": 0}
 CACHE: dict[int, float] = {}
+COUNTER = itertools.count(1)
+GENERATOR = (number * 2 for number in range(100))
 
 
 class Book:
@@ -54,6 +57,14 @@ def _in_a_class(x: torch.Tensor) -> torch.Tensor:
     return x * Book.calls
 
 
+def _of_a_counter(x: torch.Tensor) -> torch.Tensor:
+    return x * next(COUNTER)
+
+
+def _of_a_generator(x: torch.Tensor) -> torch.Tensor:
+    return x * next(GENERATOR)
+
+
 def _closure() -> Forward:
     calls = 0
 
@@ -75,6 +86,8 @@ class Stateful(torch.nn.Module):
 
 
 STATE: dict[str, tuple[Forward, str]] = {
+    "a counter": (_of_a_counter, "global COUNTER"),
+    "a generator": (_of_a_generator, "global GENERATOR"),
     "a default argument": (_by_default, "default argument of _by_default"),
     "a global": (_counted, "global CALLS"),
     "a global of a function that is called": (_through_another, "global CALLS"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import itertools
 import random
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -363,3 +365,63 @@ def test_truth_values_are_not_subtracted(function: Callable[[torch.Tensor], torc
     with pytest.raises(CaptureError, match=r"ubtraction.*\(at .*kept_state\.py:\d+\)"):
         export(function, (torch.tensor([True, False]),))
     export(lambda x: (x + x, x * 2, x / 2, x + 1.5), (torch.tensor([True, False]),), verify=True)
+
+
+def rates() -> Iterator[float]:
+    for exponent in range(5):
+        yield 2.0**exponent
+
+
+ITERATORS: dict[str, Callable[[], Iterator[float]]] = {
+    "a list's": lambda: iter([1.0, 2.0, 4.0, 8.0]),
+    "a generator": rates,
+    "a counter": lambda: itertools.count(1.0, 1.0),
+    "a cycle": lambda: itertools.cycle([1.0, 2.0, 3.0]),
+}
+
+
+class Advancing(nn.Module):
+    def __init__(self, rates: Iterator[float], where: str) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.own = rates if where == "own" else iter([0.5, 0.25])
+        self.held = [rates] if where == "held" else []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * next(*self.held or [self.own])
+
+
+@pytest.mark.parametrize("where", ["own", "held"])
+@pytest.mark.parametrize("kind", ITERATORS)
+def test_an_iterator_that_forward_advances_is_said_and_put_back(kind: str, where: str) -> None:
+    model, other = (Advancing(ITERATORS[kind](), where) for _ in range(2))
+    other.load_state_dict(model.state_dict())
+    untouched, x = model.own, torch.randn(2, 4)
+    told = rf"attribute own \(at .*{Path(__file__).name}:\d+\)," if where == "own" else "attribute held,"
+    with pytest.warns(ExportWarning, match=told):
+        program = export(model, (x,), dynamic_shapes=({0: "batch"},), verify=True)
+    assert (model.own is untouched) is (where == "held")
+    torch.testing.assert_close(program(x)[0], other(x))
+    torch.testing.assert_close(model(x), program(x)[0])
+    torch.testing.assert_close(model(x), other(x))
+
+
+class Beside(nn.Module):
+    """Has an iterator that forward does not touch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates = rates()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_an_iterator_that_forward_leaves_alone_is_the_same_one_afterwards() -> None:
+    model = Beside()
+    before = model.rates
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export(model, (torch.ones(2),))
+    assert model.rates is before
+    assert list(model.rates) == list(rates())

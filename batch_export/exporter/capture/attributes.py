@@ -22,6 +22,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from batch_export.exporter.capture import code_state
 from batch_export.exporter.capture.block_state import globals_of
 from batch_export.exporter.capture.kept_contents import class_values, held_by_hooks, object_values
+from batch_export.exporter.capture.watched_iterators import WatchedIterator
 
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _DEPTH = 3
@@ -89,7 +90,10 @@ def _frozen(value: object, known: dict[tuple[int, int], object], depth: int = _D
     return known[id(value), depth]
 
 
-_BITS = (np.ndarray, bytearray, torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
+_BITS = (
+    *(np.ndarray, bytearray, torch.Generator, random.Random, np.random.RandomState, np.random.Generator),
+    WatchedIterator,
+)
 """What changes in place, and is no container."""
 _LARGEST = 2**16
 """Bytes of an array that may be state."""
@@ -101,6 +105,8 @@ def _bits(value: Any) -> object:
         return value.initial_seed()
     if isinstance(value, np.ndarray):  # a large one is a table
         return value.tobytes() if value.nbytes <= _LARGEST and not value.dtype.hasobject else value
+    if isinstance(value, WatchedIterator):
+        return value.position
     if isinstance(value, random.Random):
         return value.getstate()
     if isinstance(value, np.random.RandomState):
@@ -166,7 +172,8 @@ class _Before:
             for name in dict.fromkeys((*earlier, *now)):
                 old, new = earlier.get(name, _MISSING), now.get(name, _MISSING)
                 if not _equal(old, _frozen(new, objects)) and not _is_remembered(owner, name):
-                    yield f"{path}.{name}" if path else name
+                    line = f" (at {new.line})" if isinstance(new, WatchedIterator) and new.line else ""
+                    yield f"{path}.{name}{line}" if path else f"{name}{line}"
             for name in sorted(tensors[path] - self._tensors[path] - earlier.keys()):
                 yield f"{path}.{name}" if path else name
         known = {name for found in self._attributes.values() for name in found}

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 
 from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.watched_iterators import ITERATORS, place
 
 _CALLS = 1
 """How far functions that call one another are followed."""
@@ -55,6 +56,8 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:
         yield from ((f"[{key!r}]", one) for key, one in list(value.items()) if _is_number(one))
     elif _is_number(value):
         yield "", value
+    elif kind in ITERATORS:
+        yield "", place(value)
     elif _is_plain_class(value) or _is_plain_object(value):
         own = {**({} if issubclass(kind, type) else vars(kind)), **vars(value)}
         yield from ((f".{key}", one) for key, one in own.items() if _is_number(one))
@@ -127,7 +130,8 @@ def _of_function(function: FunctionType) -> Iterator[_Place]:
         yield f"{name} in the closure of {title}", functools.partial(_cell_of, function, name)
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
-        if issubclass(type(value), (*_NUMBERS, list, dict, deque)) or _is_plain_class(value) or _is_plain_object(value):
+        is_container = issubclass(type(value), (*_NUMBERS, list, dict, deque)) or type(value) in ITERATORS
+        if is_container or _is_plain_class(value) or _is_plain_object(value):
             yield f"global {name}", functools.partial(function.__globals__.get, name)
     if vars(function):
         yield f"attribute of {title}", functools.partial(vars, function)

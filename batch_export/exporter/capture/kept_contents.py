@@ -7,6 +7,7 @@ were found. The numbers in tensors are `kept_tensors.py`'s business.
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import random
 import types
@@ -21,6 +22,7 @@ from torch.nn.parameter import is_lazy
 
 from batch_export.exporter.capture.alike import of_class
 from batch_export.exporter.capture.kept_tensors import memory_of
+from batch_export.exporter.capture.watched_iterators import ITERATORS, WatchedIterator
 
 _DEPTH = 4
 """Containers in containers (a module's own attributes are the first) are looked into down to here."""
@@ -68,6 +70,8 @@ class Contents:
         self._undo: list[Callable[[], None]] = []
         self._entries: list[tuple[dict[Any, Any], list[tuple[Any, Any]]]] = []
         self._seen: dict[int, object] = {}
+        self._watched: dict[int, WatchedIterator] = {}
+        self._places: list[tuple[Any, Any, WatchedIterator]] = []
         waiting: deque[tuple[object, int]] = deque((one, _DEPTH) for one in holders)
         while waiting:
             value, depth = waiting.popleft()
@@ -89,6 +93,8 @@ class Contents:
                 _put_entries(held, before)
         for undo in self._undo:
             undo()
+        for held, place, watched in self._places:
+            held[place] = watched.as_before()
 
     def _noted(self, value: Any, depth: int) -> Iterable[tuple[object, int]]:
         """Remembers one thing; returns what it holds."""
@@ -102,6 +108,9 @@ class Contents:
             return _at(_DEPTH, [*self._of_module(value), *_scripted_buffers(value), *hooks, *kinds])
         if inspect.isroutine(value):
             return _at(depth, _held_by_routine(value))
+        if isinstance(value, WatchedIterator):
+            self._undo.append(functools.partial(setattr, value, "position", value.position))
+            return ()
         if isinstance(value, _GENERATORS):
             self._undo.append(_setting_back(value))
             return ()
@@ -112,6 +121,7 @@ class Contents:
         if isinstance(value, (list, deque)):
             before = list(value)
             self._undo.append(lambda: _put_items(value, before))
+            self._watch(value, enumerate(before))
             return _at(depth - 1, before)
         if isinstance(value, set):
             members = set(value)
@@ -125,7 +135,17 @@ class Contents:
     def _of_dict(self, value: dict[Any, Any]) -> Sequence[object]:
         before = list(value.items())
         self._entries.append((value, before))
+        self._watch(value, before)
         return [entry for _, entry in before]
+
+    def _watch(self, held: Any, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Has iterators give their elements by way of one that can be set back."""
+        for place, entry in entries:
+            kind: type = entry.__class__
+            if kind in ITERATORS:
+                watched = self._watched.setdefault(id(entry), WatchedIterator(entry))
+                held[place] = watched
+                self._places.append((held, place, watched))
 
     def _of_module(self, module: torch.nn.Module) -> Iterator[object]:
         """What a module's attributes hold: a dozen dicts of each module, most of them empty, are looked at here."""
