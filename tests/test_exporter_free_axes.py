@@ -296,3 +296,24 @@ def test_a_transform_along_another_axis() -> None:
 
     x = torch.randn(3, 4)
     torch.testing.assert_close(export(centred, (x,))(x)[0], x - x.mean(0))
+
+
+FOLLOWED: dict[str, Callable[..., Any]] = {
+    "chances of normal numbers": lambda x, k: torch.distributions.Normal(x, k.exp()).log_prob(k),
+    "entropy of categories": lambda x, k: torch.distributions.Categorical(logits=x + k).entropy(),
+    "elements along an axis": lambda x, k: torch.take_along_dim(x, (k > 0).long(), 1),
+    "of one row": lambda x, k: x.take_along_dim((k[:, :1] > 0).long(), dim=-1),
+    "a triangle": lambda x, k: (x @ k.T)[tuple(torch.tril_indices(x.shape[0], x.shape[0], -1))],
+    "the other triangle": lambda x, k: (x @ k.T)[tuple(torch.triu_indices(x.shape[0], x.shape[0]))],
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_what_torch_does_by_itself_is_followed(name: str) -> None:
+    given, *more = [(torch.randn(size, 3), torch.randn(size, 3)) for size in (5, 2, 1, 8)]
+    export_and_compare(_Calls(FOLLOWED[name]), given, *more, dynamic_shapes=({0: "rows"}, {0: "rows"}))
+
+
+def test_a_compiled_module_has_its_own_inputs() -> None:
+    layer = torch.nn.Linear(3, 2)
+    export_and_compare(torch.compile(layer), (torch.randn(4, 3),), (torch.randn(2, 3),), dynamic_shapes=({0: "rows"},))

@@ -11,7 +11,8 @@ from tests.exporting import export_and_compare
 
 MADE: dict[str, Callable[[int], torch.Tensor]] = {
     "hann": torch.hann_window,
-    "hamming": lambda n: torch.hamming_window(n, False, 0.5, 0.4),
+    "hamming": torch.hamming_window,
+    "hamming, narrow": lambda n: torch.hamming_window(n, False, 0.5, 0.4),
     "blackman": torch.blackman_window,
     "bartlett": lambda n: torch.bartlett_window(n, periodic=False),
     "kaiser": torch.kaiser_window,

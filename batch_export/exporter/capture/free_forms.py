@@ -74,6 +74,34 @@ def _pad_sequence(bound: Mapping[str, Any]) -> torch.Tensor | None:
     return torch.stack(filled, 0 if bound.get("batch_first") else 1)
 
 
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _along(bound: Mapping[str, Any]) -> torch.Tensor:
+    """Elements at places along an axis, of tensors that are repeated over each other's other axes."""
+    x, places, dim = bound["input"], bound["indices"], bound.get("dim")
+    if dim is None:
+        return x.reshape(-1).gather(0, places.reshape(-1))  # type: ignore[no-any-return]
+    dim = dim % x.dim()
+
+    def wide(one: torch.Tensor) -> torch.Tensor:
+        pairs = enumerate(zip(x.shape, places.shape, strict=True))
+        return one.expand([one.shape[dim] if at == dim else b if _is_one(a) else a for at, (a, b) in pairs])
+
+    return wide(x).gather(dim, wide(places))
+
+
+def _triangle(part: Callable[..., torch.Tensor]) -> Callable[[Mapping[str, Any]], torch.Tensor]:
+    """The rows and columns of a triangle of free size."""
+
+    def triangle(bound: Mapping[str, Any]) -> torch.Tensor:
+        inside = part(torch.ones(bound["row"], bound["col"], dtype=torch.bool), bound.get("offset", 0))
+        return inside.nonzero().t().to(bound.get("dtype") or torch.int64)
+
+    return triangle
+
+
 def _gradient(bound: Mapping[str, Any]) -> list[torch.Tensor] | None:
     """Half the differences of the neighbours on both sides, and at the ends those of the one neighbour."""
     x, spacing, dim = bound["input"], bound.get("spacing", 1), bound.get("dim")
@@ -167,6 +195,10 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.Tensor.new_tensor: (("self", "data"), _new_tensor),
     torch._C._nn.one_hot: (("input", "num_classes"), _one_hot),
     torch._C._nn.pad_sequence: (("sequences", "batch_first", "padding_value", "padding_side"), _pad_sequence),
+    torch.take_along_dim: (("input", "indices", "dim"), _along),
+    torch.Tensor.take_along_dim: (("input", "indices", "dim"), _along),
+    torch.tril_indices: (("row", "col", "offset"), _triangle(torch.tril)),
+    torch.triu_indices: (("row", "col", "offset"), _triangle(torch.triu)),
     torch.kron: (("input", "other"), _kron),
     torch.Tensor.kron: (("input", "other"), _kron),
     torch.gradient: (("input",), _gradient),

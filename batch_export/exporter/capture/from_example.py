@@ -57,6 +57,7 @@ from batch_export.exporter.capture.symbolic_quotients import symbolic_quotients
 from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
+from batch_export.exporter.capture.unchecked_distributions import unchecked_distributions
 from batch_export.exporter.capture.unfit_outputs import refuse_nothing
 from batch_export.exporter.capture.unsolved_equalities import unsolved_equalities
 from batch_export.exporter.capture.whole_numbers import whole_numbers
@@ -224,6 +225,16 @@ class _Held:
 
 
 @contextlib.contextmanager
+def _followed() -> Iterator[None]:
+    """Within, what torch does by itself has forms that a capture follows."""
+    with contextlib.ExitStack() as stack:
+        for form in (fake_quantisation, recurrent_shapes, packed_sequences, symbolic_products, symbolic_quotients):
+            stack.enter_context(form())
+        stack.enter_context(unchecked_distributions())
+        yield
+
+
+@contextlib.contextmanager
 def _noted(module: torch.nn.Module, *, is_run: bool) -> Iterator[None]:
     """While open, what a file cannot follow is noted: random numbers that are drawn, numbers from elsewhere.
 
@@ -251,11 +262,7 @@ def _run(
         _noted(module, is_run=name != STRICT),
         seeds_noted() as seeds,
         in_onnx_export(),
-        fake_quantisation(),
-        recurrent_shapes(),
-        packed_sequences(),
-        symbolic_products(),
-        symbolic_quotients(),
+        _followed(),
         conversions(module),
         causal_hints(constants_are_known=constants_are_known),
         alike_branches(),

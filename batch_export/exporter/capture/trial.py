@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import enum
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -119,7 +120,8 @@ def _run(
 ) -> list[torch.Tensor]:
     """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
-    with run_undone(module), settings_kept(), torch.no_grad(), loops_bounded(), uncompiled():
+    with run_undone(module), settings_kept(), torch.no_grad(), loops_bounded(), uncompiled(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # at sizes that nobody gave
         torch.manual_seed(0)
         result = call(*given, **keywords)
         return [_held(leaf) for leaf in pytree.tree_leaves(result) if isinstance(leaf, (torch.Tensor, int, float))]
