@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sweeping import CORE, cells, model, sweep
 
 from batch_export.cli import resume
 from batch_export.cli.main import main
+from batch_export.digest import digest_file
 from batch_export.errors import RunError, UsageError
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.plan.explain import differences, explain, lines
@@ -22,7 +24,8 @@ from batch_export.runner.surroundings import read_surroundings
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.sources.toolchain import toolchain_for
 from batch_export.spec import MatrixSpec, RunnerSpec, RunSpec
-from batch_export.store import open_store
+from batch_export.store import open_store, read_entry
+from batch_export.store.entry import encode_entry
 
 SETTINGS = PlanSettings(1, MeasureSpec(enabled=False))
 
@@ -58,6 +61,29 @@ def test_what_differs_from_the_nearest_earlier_key_is_named(tmp_path: Path) -> N
     assert "differs from" in text
     assert '"width":8' in "\n".join(lines(now, found, full=True))
     assert "what follows depends on that result" in text
+
+
+def test_the_files_behind_a_digest_that_differs_are_named(tmp_path: Path) -> None:
+    before = cells([model("m", width=8)], opsets=(18,))[0]
+    key = sweep(tmp_path, [before]).records[0].actions[0].key
+    now = cells([model("m", width=9)], opsets=(18,))[0]
+    toolchain = toolchain_for([now.model], [CORE])
+    source = tmp_path / "part.py"
+    source.write_text("width = 8\n")
+    store = open_store(tmp_path / "store", (*map(Path, toolchain.roots), tmp_path))
+    entry = read_entry(store.entry_path(key))
+    assert entry is not None
+    seen = replace(entry.result, sources=((source.name, digest_file(source)), ("gone.py", "0" * 64)))
+    store.entry_path(key).write_bytes(encode_entry(replace(entry, result=seen)))
+    last = {entry.result.mnemonic: [key]}
+
+    def said() -> list[str]:
+        text = list(lines(now, explain(now, toolchain, SETTINGS, store, last)))
+        return text[text.index("    of what that action saw:") + 1 : -1]
+
+    assert said() == ["      file gone.py is gone"]
+    source.write_text("width = 9\n")
+    assert said() == ["      file part.py has changed", "      file gone.py is gone"]
 
 
 def test_a_key_that_is_as_before_says_that_its_result_is_gone(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from batch_export.plan import walk as plan
 from batch_export.plan.matrix import PlannedCell
 from batch_export.sources.recorded import changes
 from batch_export.sources.toolchain import Toolchain
-from batch_export.store import Store, read_entry
+from batch_export.store import Entry, Store, read_entry
 
 _SHOWN_CHARACTERS = 60
 
@@ -38,6 +38,7 @@ class Explained:
         result: from the store; None when it has to be executed.
         earlier: key of the nearest earlier action of its kind; None when there is none.
         differences: between that key and this one.
+        since: what the action of the earlier key saw and is no longer so: the files behind digests that differ.
         changed: what the stored result of this very key saw and is no longer so.
     """
 
@@ -45,6 +46,7 @@ class Explained:
     result: ActionResult | None
     earlier: Digest | None = None
     differences: tuple[Difference, ...] = ()
+    since: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
 
 
@@ -72,10 +74,13 @@ def explain(
         mnemonic = step.action.mnemonic
         before = last.get(mnemonic, ())
         position = sum(item.action.mnemonic == mnemonic for item in explained)
-        earlier, differences = _earlier(step.action, store, before[position] if position < len(before) else None)
+        earlier = _earlier(step.action, store, before[position] if position < len(before) else None)
+        differing = () if earlier is None else differences(earlier.entries, step.action.entries)
+        since = tuple(changes(earlier.result, store.source_roots, store.root)) if earlier and differing else ()
         entry = read_entry(store.entry_path(step.action.key)) if result is None else None
         changed = () if entry is None else tuple(changes(entry.result, store.source_roots, store.root))
-        explained.append(Explained(step.action, result, earlier, differences, changed))
+        key = None if earlier is None else earlier.result.key
+        explained.append(Explained(step.action, result, key, differing, since, changed))
         return result
 
     plan.resolve(cell, toolchain, settings, get)
@@ -105,28 +110,29 @@ def lines(cell: PlannedCell, explained: list[Explained], *, full: bool = False) 
             for difference in item.differences:
                 before, now = _shown(difference.before, full), _shown(difference.now, full)
                 yield f"      {difference.name:<28} {before} -> {now}"
+            if item.since:
+                yield "    of what that action saw:"
+                yield from (f"      {text}" for text in item.since)
         elif item.earlier is None and item.result is None:
             yield "    there is no earlier key to compare with"
     if explained and explained[-1].result is None:
         yield "  what follows depends on that result"
 
 
-def _earlier(action: Action, store: Store, last: Digest | None) -> tuple[Digest | None, tuple[Difference, ...]]:
-    """The last run's key, or else that of the stored action which has most entries in common."""
+def _earlier(action: Action, store: Store, last: Digest | None) -> Entry | None:
+    """What the last run stored, or else the stored action which has most entries in common."""
     if last is not None:
         entry = read_entry(store.entry_path(last))
         if entry is not None and entry.result.mnemonic == action.mnemonic:
-            return last, differences(entry.entries, action.entries)
+            return entry
     own = set(action.entries)
-    best: tuple[int, Digest, tuple[tuple[str, str], ...]] | None = None
+    best: tuple[int, Entry] | None = None
     for _, entry in store.entries():
         if entry.result.mnemonic == action.mnemonic and entry.result.key != action.key:
             alike = len(own & set(entry.entries))
             if best is None or alike > best[0]:
-                best = alike, entry.result.key, entry.entries
-    if best is None:
-        return None, ()
-    return best[1], differences(best[2], action.entries)
+                best = alike, entry
+    return None if best is None else best[1]
 
 
 def differences(before: tuple[tuple[str, str], ...], now: tuple[tuple[str, str], ...]) -> tuple[Difference, ...]:

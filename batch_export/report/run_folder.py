@@ -22,6 +22,7 @@ from batch_export.record import SCHEMA_VERSION, Cell, Record
 from batch_export.report.rows import row_of
 from batch_export.report.summary import Counts
 from batch_export.runner.stored_records import Place, StoredRecords
+from batch_export.sources.name_texts import OF_BYTES, text_of
 from batch_export.spec import RunSpec
 
 RUN_FILE = "run.json"
@@ -217,6 +218,23 @@ def hide_from_git(outputs: Path, run_folder: Path) -> None:
     with contextlib.suppress(OSError, RunError):
         if {entry.name for entry in outputs.iterdir()} <= made:
             write_whole(outputs / ".gitignore", b"# Written by batch_export: runs and their store.\n*\n")
+
+
+def require_text(text: str, named: str) -> None:
+    """Checks that a path, or whatever else a run's files are to name, is text.
+
+    Args:
+        text: as Python has it, with halves of surrogate pairs in the place of bytes that are no UTF-8.
+        named: what it is called in the sentence.
+
+    Raises:
+        UsageError: it has such bytes.
+    """
+    if (shown := text_of(text)) != text:
+        raise UsageError(
+            f"{named} is {shown.removeprefix(OF_BYTES)}, which is no UTF-8, so that the files of a run cannot name it. "
+            "Next step: rename what is called so, or run from elsewhere"
+        )
 
 
 def require_writable(folder: Path, key: str) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 
-_MARK = "bytes//"
+OF_BYTES = "bytes//"
+"""How the text of such a name begins."""
 _ESCAPED = re.compile(rb"\\(?:\\|x([0-9a-f]{2}))")
 
 
@@ -22,15 +23,15 @@ def text_of(name: str) -> str:
         name.encode()
     except UnicodeEncodeError:
         data = name.replace("\\", "\\\\").encode(errors="surrogateescape" if _is_of_bytes(name) else "replace")
-        return _MARK + data.decode(errors="backslashreplace")
+        return OF_BYTES + data.decode(errors="backslashreplace")
     return name
 
 
 def name_of(text: str) -> str:
     """Returns the name that a text stands for."""
-    if not text.startswith(_MARK):
+    if not text.startswith(OF_BYTES):
         return text
-    data = _ESCAPED.sub(lambda found: _byte(found[1]), text.removeprefix(_MARK).encode())
+    data = _ESCAPED.sub(lambda found: _byte(found[1]), text.removeprefix(OF_BYTES).encode())
     return os.fsdecode(data)
 
 

@@ -6,6 +6,7 @@ folder, the table on the terminal, and an exit code leaves. torch is never impor
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -106,12 +107,19 @@ def sweep_composed(
     """
     folder, outputs = composed.run_folder, Path(composed.config.output.path).expanduser()
     try:
+        for named, text in (
+            ("the current folder", os.getcwd()),
+            ("output.path", str(outputs)),
+            ("the command", command),
+        ):
+            files.require_text(text, named)
         spec, cells = planned_cells(composed, start=True)
         if only is not None:
             cells = _among(cells, only)
         base = conclude.baseline_for(spec, outputs, cells)
         if base is not None and only is not None:
             base = replace(base, records=tuple(record for record in base.records if record.cell in only))
+        files.require_text(spec.store_path, "store.path")
         files.require_writable(Path(spec.store_path), "store.path")
         files.require_writable(outputs, "output.path")  # hydra.run.dir may put the run's folder anywhere else
         files.require_writable(folder, "output.path")
