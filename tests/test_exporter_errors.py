@@ -184,7 +184,7 @@ def test_a_model_that_is_no_model() -> None:
 def test_names_that_do_not_fit() -> None:
     with pytest.raises(OnnxExporterError, match=r"2 input names for 1 inputs.*the inputs are x"):
         export(Scaled(), (X,), input_names=["a", "b"])
-    with pytest.raises(OnnxExporterError, match="3 output names for 2 outputs.*the outputs are add, mul"):
+    with pytest.raises(OnnxExporterError, match=r"3 output names for 2 outputs.*the outputs are add, mul"):
         export(lambda x: (x + 1, None, x * 2), (X,), output_names=["a", "b", "c"])
     with pytest.raises(OnnxExporterError, match="output_names has a name twice: a, a"):
         export(lambda x: (x + 1, x + 2), (X,), output_names=["a", "a"])

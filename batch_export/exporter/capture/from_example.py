@@ -37,8 +37,10 @@ from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.hit_loops import Place, hit_loops
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kinds import eager_kinds
+from batch_export.exporter.capture.known_buffers import are_written, known_buffers
 from batch_export.exporter.capture.known_constants import known_constants, known_factories
 from batch_export.exporter.capture.known_expressions import known_expressions
+from batch_export.exporter.capture.numbers_of_sizes import numbers_of_sizes
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.outside_numbers import outside_noted
 from batch_export.exporter.capture.overlapping_writes import refuse_overlapping_writes
@@ -303,8 +305,11 @@ def _run_again(
         while True:
             known = len(impossible)
             try:
-                with known_factories(), hit_loops(impossible):
-                    return _run(name, strategy, module, inputs, form, constants_are_known=True)
+                with known_factories(), known_buffers() as held, numbers_of_sizes(), hit_loops(impossible):
+                    program = _run(name, strategy, module, inputs, form, constants_are_known=True)
+                if are_written(held):
+                    raise error
+                return program
             except Exception:
                 if len(impossible) == known:
                     raise error from error.__cause__

@@ -1,0 +1,100 @@
+"""Numbers in tensors that are made of sizes, and of settings that a layer keeps in buffers, are known to a capture."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional
+
+from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.exporter import export
+from tests.exporting import export_and_compare
+
+
+class Padded(torch.nn.Module):
+    """A convolution that works out its padding in tensors, its settings in buffers that are no part of its state."""
+
+    def __init__(self, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv1d(1, 1, kernel, stride)
+        self.register_buffer("stride", torch.tensor(stride), persistent=False)
+        self.register_buffer("kernel", torch.tensor(kernel), persistent=False)
+        self.register_buffer("total", torch.tensor(kernel - stride), persistent=False)
+        self.stride: torch.Tensor
+        self.kernel: torch.Tensor
+        self.total: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        length = x.shape[-1]
+        frames = torch.ceil((length - self.kernel + self.total) / self.stride + 1).to(torch.int64) - 1
+        more = frames * self.stride + self.kernel - self.total - length
+        right = self.total // 2
+        left = self.total - right
+        widest = max(left, right + more)
+        if length <= widest:
+            x = functional.pad(x, (0, widest - length + 1))
+        return self.conv(functional.pad(x, (left, right + more), "reflect"))
+
+
+@pytest.fixture
+def layers() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(Padded(7, 1), Padded(4, 2), Padded(8, 5))
+
+
+def test_settings_in_buffers_decide_nothing_by_data(layers: torch.nn.Module) -> None:
+    program = export_and_compare(layers, (torch.randn(2, 1, 41),))
+    assert len(list(program.model.graph)) <= 6
+
+
+def test_lengths_made_of_them_stay_free(layers: torch.nn.Module) -> None:
+    others = [(torch.randn(1, 1, size),) for size in (42, 43, 44, 50, 63, 100)]
+    export_and_compare(layers, (torch.randn(2, 1, 41),), *others, dynamic_shapes=({0: "batch", 2: "samples"},))
+
+
+class Deciding(torch.nn.Module):
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        half = torch.div(torch.tensor(x.shape[0]), 2, rounding_mode="floor")
+        return x * 2 if half >= self.limit else x
+
+
+def test_a_decision_by_such_a_number_is_one_by_a_size() -> None:
+    with pytest.raises(DynamicShapeError, match=r"n // 2.*test_exporter_numbers_of_sizes\.py:\d+"):
+        export(Deciding(5), (torch.randn(4),), dynamic_shapes=({0: "n"},))
+    export_and_compare(Deciding(0), (torch.randn(4),), (torch.randn(7),), dynamic_shapes=({0: "n"},))
+
+
+class Counting(torch.nn.Module):
+    def __init__(self, *, persistent: bool, writes: bool) -> None:
+        super().__init__()
+        self.writes = writes
+        self.register_buffer("count", torch.tensor(3), persistent=persistent)
+        self.count: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2 if self.count > 3 else x * 3
+        if self.writes:
+            self.count += 1
+        return y
+
+
+@pytest.mark.parametrize(("persistent", "writes"), [(True, False), (False, True)], ids=["state", "written"])
+def test_buffers_that_may_have_other_numbers_are_data(persistent: bool, writes: bool) -> None:
+    with pytest.raises(CaptureError, match="data-dependent decision"):
+        export(Counting(persistent=persistent, writes=writes), (torch.randn(3),))
+
+
+class Summed(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count = torch.tensor(x.shape[0])
+        count += x.sum().to(torch.int64)
+        return x * 2 if count > 3 else x
+
+
+def test_what_data_are_written_to_is_data() -> None:
+    with pytest.raises(CaptureError, match="data-dependent decision"):
+        export(Summed(), (torch.randn(3),), dynamic_shapes=({0: "n"},))
