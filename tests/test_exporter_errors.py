@@ -201,18 +201,6 @@ def test_a_pass_that_fails_is_named() -> None:
         export(Scaled(), (X,), passes=[Failing()])
 
 
-def test_a_scripted_model_that_cannot_be_converted() -> None:
-    @torch.jit.script
-    def words(x: torch.Tensor, names: list[str]) -> torch.Tensor:
-        for name in names:
-            if name == "twice":
-                x = x * 2
-        return x
-
-    with pytest.raises(CaptureError, match=r"the TorchScript model could not be converted: .*dynamo=False"):
-        export(words, (X, ["twice"]))
-
-
 @pytest.mark.parametrize("mode", [True, False])
 def test_the_mode_that_matters_is_exported_or_refused(mode: bool) -> None:
     model = torch.nn.Sequential(torch.nn.BatchNorm1d(3)).train(mode)

@@ -36,6 +36,25 @@ _DIVISIBLE = 2**10 * 3**3 * 5**2 * 7**2 * 11 * 13
 _OFFSETS = 33
 
 
+class _Printer(PythonPrinter):
+    """Conditions as one would write them: `int(ceil(x))`, no conversions of numbers, few digits."""
+
+    def _print_ToFloat(self, expression: sympy.Expr) -> str:  # noqa: N802  (as sympy calls them)
+        return str(self._print(expression.args[0]))
+
+    def _print_TruncToInt(self, expression: sympy.Expr) -> str:  # noqa: N802  (as sympy calls them)
+        return f"int({self._print(expression.args[0])})"
+
+    def _print_CeilToInt(self, expression: sympy.Expr) -> str:  # noqa: N802  (as sympy calls them)
+        return f"ceil({self._print(expression.args[0])})"
+
+    def _print_FloorToInt(self, expression: sympy.Expr) -> str:  # noqa: N802  (as sympy calls them)
+        return f"floor({self._print(expression.args[0])})"
+
+    def _print_Float(self, expression: sympy.Expr) -> str:  # noqa: N802  (as sympy calls them)
+        return f"{float(expression):g}"
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """A condition under which the captured program holds.
@@ -198,7 +217,7 @@ def _judge(expression: Any, source: str, symbols: Symbols) -> Guard:
     names = symbol_names(expression)
     shown = expression.xreplace({symbol: sympy.Symbol(symbols.text(str(symbol))) for symbol in expression.free_symbols})
     try:
-        condition = str(PythonPrinter().doprint(shown))
+        condition = str(_Printer().doprint(shown))
     except Exception:
         condition = str(shown)
     axes = tuple(dict.fromkeys(symbols.text(name) for name in names))
