@@ -68,6 +68,23 @@ def test_a_decision_by_such_a_number_is_one_by_a_size() -> None:
     export_and_compare(Deciding(0), (torch.randn(4),), (torch.randn(7),), dynamic_shapes=({0: "n"},))
 
 
+class Comparing(torch.nn.Module):
+    """Fractions of sizes: whole or not, above or below, negative, cut off, of one another."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        size = torch.tensor(x.shape[0])
+        half = size / 2 - 3
+        ends = [torch.ceil(half), torch.floor(half), half.to(torch.int64), -torch.ceil(half / 2), half * half]
+        outputs = [x * (1 if half == 2 else 2), x * (1 if half < 0 else 2), x * (1 if half / size > 0.3 else 2)]
+        return *outputs, *(x * (1 if end >= 1 else 3) for end in ends)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 7, 8, 9, 10, 11, 20])
+def test_fractions_are_compared_as_in_eager(size: int) -> None:
+    given = (torch.randn(size),)
+    export_and_compare(Comparing(), given, dynamic_shapes=({0: torch.export.Dim.AUTO},))
+
+
 class Counting(torch.nn.Module):
     def __init__(self, *, persistent: bool, writes: bool) -> None:
         super().__init__()

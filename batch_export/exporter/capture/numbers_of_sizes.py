@@ -12,11 +12,13 @@ import contextlib
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -29,11 +31,40 @@ def _reversed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda one, other: function(other, one)
 
 
+@dataclass(frozen=True, slots=True)
+class _Fraction:
+    """A fraction of two sizes, which becomes whole by whole numbers alone: torch simplifies these, and no floats."""
+
+    over: Any
+    under: Any
+
+    @property
+    def number(self) -> Any:
+        """The fraction as torch has it."""
+        return self.over / self.under
+
+    def __add__(self, other: Any) -> _Fraction:
+        return _Fraction(self.over + other * self.under, self.under) if _is_whole(other) else NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> _Fraction:
+        return _Fraction(self.over - other * self.under, self.under) if _is_whole(other) else NotImplemented
+
+    def __floor__(self) -> Any:
+        return self.over // self.under
+
+    def __ceil__(self) -> Any:
+        return (self.over + self.under - 1) // self.under
+
+
 def _divided(one: Any, other: Any, rounding_mode: str | None = None) -> Any:
     if rounding_mode == "floor" or (rounding_mode == "trunc" and _is_whole(one) and _is_whole(other)):
         if rounding_mode == "trunc" and not (one >= 0 and other > 0):
             return None
         return one // other
+    if rounding_mode is None and _is_whole(one) and _is_whole(other) and statically_known_true(other > 0):
+        return _Fraction(one, other)
     return one / other if rounding_mode is None else None
 
 
@@ -57,9 +88,11 @@ _BINARY: Mapping[str, Callable[..., Any]] = {
 _UNARY: Mapping[str, Callable[[Any], Any]] = {
     "neg": operator.neg,
     "__neg__": operator.neg,
-    "ceil": lambda number: torch.sym_float(math.ceil(number)),
-    "floor": lambda number: torch.sym_float(math.floor(number)),
+    "ceil": math.ceil,
+    "floor": math.floor,
 }
+_EXACT = "_batch_export_number"
+"""Where a tensor has its number, which torch may have as a float."""
 _TRUTHS = frozenset({"__bool__", "is_nonzero"})
 _SAME = frozenset({"to", "long", "int", "float", "double", "clone", "detach", "contiguous", "tensor", "scalar_tensor"})
 """What gives the same number in another dtype, cut off where that is whole."""
@@ -98,7 +131,9 @@ def _number(given: Any) -> Any:
         if given.constant is not None:
             with _disable_current_modes():
                 return given.constant.item()
-        given = given.item_memo
+        given = given.item_memo if given.item_memo is None else getattr(given, _EXACT, given.item_memo)
+    if isinstance(given, _Fraction):
+        return given
     if isinstance(given, _SYMBOLIC):
         return given if given.node.has_hint() else None
     return given if isinstance(given, (int, float)) and not isinstance(given, bool) else None
@@ -110,24 +145,35 @@ def _made(name: str, numbers: Sequence[Any], given: Mapping[str, Any]) -> Any:
         return None
     if name in _SAME and (len(numbers) == 1 or numbers[1] is None):
         return numbers[0]
-    if len(numbers) == 1 and name in _UNARY and not given and not _is_whole(numbers[0]):
-        return _UNARY[name](numbers[0])
+    if len(numbers) == 1 and name in _UNARY and not given:
+        return _UNARY[name](numbers[0]) if not _is_whole(numbers[0]) or name.strip("_") == "neg" else numbers[0]
     if len(numbers) == 1 or numbers[1] is None or name not in _BINARY or given.keys() - {"rounding_mode"}:
         return None
     if given and _BINARY[name] is not _divided:
         return None
-    return _BINARY[name](*numbers, **given)
+    if name.strip("_") in ("eq", "ne"):  # which any two objects have
+        return _BINARY[name](*map(_plain, numbers))
+    try:
+        return _BINARY[name](*numbers, **given)
+    except TypeError:  # a fraction with another, or with a float
+        return _BINARY[name](*map(_plain, numbers), **given)
 
 
-def _keep(result: FakeTensor, number: Any) -> None:
+def _plain(number: Any) -> Any:
+    return number.number if isinstance(number, _Fraction) else number
+
+
+def _keep(result: FakeTensor, exact: Any) -> None:
+    number = _plain(exact)
     if not isinstance(number, _SYMBOLIC) or not number.node.has_hint():
         return
     if result.dtype in _WHOLE:
-        number = torch.sym_int(number)
+        exact = number = torch.sym_int(number)
     elif result.dtype in _FLOATS:
         number = torch.sym_float(number)
     if isinstance(number, torch.SymBool) == (result.dtype == torch.bool):
         result.item_memo = number  # torch forgets it when the tensor is written to
+        setattr(result, _EXACT, exact)
 
 
 def numbers_of_sizes() -> contextlib.AbstractContextManager[object]:
