@@ -264,6 +264,31 @@ def test_a_plain_function_gets_numbers_and_lists_as_they_are() -> None:
     torch.testing.assert_close(program(torch.ones(2, 3))[0], torch.full((2, 1), 7.5))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda *args, **kwargs: op.ReduceSum(op.Mul(args[0], args[1]), args[2], keepdims=1),
+        lambda x, *rest: op.ReduceSum(op.Mul(x, rest[0]), rest[1], keepdims=1),
+        lambda x, factor, axes, **more: op.ReduceSum(op.Mul(x, factor), axes, keepdims=1),
+        lambda x, **more: op.ReduceSum(op.Mul(x, 2.5), [1], keepdims=1),
+    ],
+    ids=["both", "rest", "more", "only the first"],
+)
+def test_a_plain_function_may_gather_its_arguments(function: Any) -> None:
+    program = export(Summed(), (torch.ones(2, 3),), custom_translation_table={SUMMED: function})
+    torch.testing.assert_close(program(torch.ones(2, 3))[0], torch.full((2, 1), 7.5))
+
+
+def test_only_operators_that_the_model_calls_are_asked_for() -> None:
+    """What torch would make of an operator has no say: `reshape` is not `view` here."""
+    table = {torch.ops.aten.view.default: lambda x, size: op.Neg(x)}
+    program = export(lambda x: x.reshape(3, 2), (torch.ones(2, 3),), custom_translation_table=table)
+    assert program(torch.ones(2, 3))[0].tolist() == torch.ones(3, 2).tolist()
+    table = {torch.ops.aten.reshape.default: lambda x, size: op.Reshape(op.Neg(x), size)}
+    program = export(lambda x: x.reshape(3, 2), (torch.ones(2, 3),), custom_translation_table=table)
+    assert program(torch.ones(2, 3))[0].tolist() == (-torch.ones(3, 2)).tolist()
+
+
 def test_a_custom_operator_without_a_translation_is_named() -> None:
     with pytest.raises(MissingOperatorError, match=r"batch_export_tests\.double.*custom_translation_table"):
         export(Custom(), (torch.ones(2),))

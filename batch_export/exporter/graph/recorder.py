@@ -12,6 +12,7 @@ models never reaches the graph.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -140,6 +141,8 @@ class Recorder(NodeWriter, evaluator.Evaluator):
         Raises:
             TranslationError: if a required parameter is missing.
         """
+        if isinstance(function, PythonTranslation) and _gathers(function.func):
+            return _called(function.func, args, kwargs)
         signature = function.op_signature
         bound: dict[str, Any] = {}
         remaining = list(args)
@@ -176,3 +179,21 @@ class Recorder(NodeWriter, evaluator.Evaluator):
             elif parameter.required:
                 call_arguments[parameter.name] = None
         return body(**call_arguments)
+
+
+def _gathers(function: Callable[..., object]) -> bool:
+    """Whether a function takes arguments by `*args` or `**kwargs`."""
+    kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
+    return bool(kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD})
+
+
+def _called(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+    """Calls such a function with what it takes; what it does not name or gather is left out, as of others."""
+    parameters = inspect.signature(function).parameters.values()
+    kinds = {parameter.kind for parameter in parameters}
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        args = args[: sum(parameter.kind != inspect.Parameter.VAR_KEYWORD for parameter in parameters)]
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        names = {parameter.name for parameter in parameters}
+        kwargs = {name: value for name, value in kwargs.items() if name in names}
+    return function(*args, **kwargs)
