@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -277,6 +278,18 @@ def test_a_plain_function_gets_numbers_and_lists_as_they_are() -> None:
 def test_a_plain_function_may_gather_its_arguments(function: Any) -> None:
     program = export(Summed(), (torch.ones(2, 3),), custom_translation_table={SUMMED: function})
     torch.testing.assert_close(program(torch.ones(2, 3))[0], torch.full((2, 1), 7.5))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [op.Relu, functools.partial(lambda name, x: getattr(op, name)(x), "Relu")],
+    ids=["an operator", "a partial function"],
+)
+def test_whatever_can_be_called_is_a_translation(function: Any) -> None:
+    program = export(
+        torch.nn.Tanh(), (torch.ones(2),), custom_translation_table={torch.ops.aten.tanh.default: function}
+    )
+    assert [node.op_type for node in program.model.graph] == ["Relu"]
 
 
 def test_only_operators_that_the_model_calls_are_asked_for() -> None:

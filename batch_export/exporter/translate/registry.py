@@ -12,7 +12,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import onnxscript
 import torch
@@ -80,13 +80,23 @@ def qualified_name(target: object) -> str:
     return f"{module}::{getattr(target, '__name__', str(target))}"
 
 
-def as_onnx_function(function: object) -> object:
+def as_onnx_function(function: Any) -> object:
     """Wraps a plain Python function written with onnxscript operators; onnxscript functions pass through."""
     if isinstance(function, (values.TracedOnnxFunction, values.OnnxFunction)):
         return function
-    if isinstance(function, types.FunctionType) or callable(function):
-        return PythonTranslation(values.Opset("pkg.batch_export", 1), function)
+    if callable(function):
+        plain = function if isinstance(function, types.FunctionType) else _as_plain(function)
+        return PythonTranslation(values.Opset("pkg.batch_export", 1), plain)
     raise TypeError(f"a translation is an onnxscript function or a Python function, not {type(function).__name__}")
+
+
+def _as_plain(called: Callable[..., object]) -> types.FunctionType:
+    """A function, which onnxscript can look at, that calls an object, a partial function or an operator of an opset."""
+
+    def translation(*args: object, **kwargs: object) -> object:
+        return called(*args, **kwargs)
+
+    return cast("types.FunctionType", translation)
 
 
 @functools.cache
