@@ -25,7 +25,7 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     own = from_example._run
 
     def noting(*given: object, **options: object) -> object:
-        sizes.append(given[2][0][0].shape[1])  # type: ignore[index]
+        sizes.append(given[3][0][0].shape[1])  # type: ignore[index]
         return own(*given, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(from_example, "_run", noting)

@@ -24,10 +24,6 @@ OWN_SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder of this exporter."""
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
-_BETWEEN = ("__torch_function__", "function", "_compute_exactly", "_decide_exactly")
-"""Functions of this exporter that stand between the model and torch (`free_lengths.py`, `rounded_decisions.py`)."""
-_RUNNING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "script_graphs.py")
-"""It runs TorchScript's nodes in frames of the model."""
 _CAPTURING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "from_example.py")
 COUNTED = "__index__"
 """What stands for torch's own line in a guard that Python made by counting with a size."""
@@ -105,7 +101,7 @@ def users_location(depth: int = 2) -> str:
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(OWN_SOURCES) and file != _RUNNING and frame.f_code.co_name not in _BETWEEN:
+        if file == _CAPTURING:
             break
         if is_users(file):
             return f"{file}:{frame.f_lineno}"
