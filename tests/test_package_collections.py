@@ -96,7 +96,7 @@ class Net(nn.Module):
 
 class Passing(Net):
     def __init__(self, in_channels=3, **rest):
-        super().__init__(in_channels, pretrained=False)
+        super().__init__(in_channels, 8, 2, pretrained=False)
         Wanting(**rest)
 
 class Wanting:

@@ -302,7 +302,7 @@ def _judged(
         if united and all(1 in point.values() for point in failing):
             return replace(guard, is_limit=True, unites=united)
         return replace(guard, is_limit=_is_limit(guard, points, symbols))
-    differing = [point for point, trial in made if trial.outcome is Outcome.DIFFERS]
+    differing = [point for point, trial in made if trial.outcome in (Outcome.DIFFERS, Outcome.FAILS)]
     example = trials.resizing.example
     if not all(guard_points.one_is_false(limits, symbols, {**example, **point}) for point in differing):
         return replace(guard, is_limit=True)  # else another guard says so already, which takes fewer sizes away
