@@ -121,3 +121,32 @@ def test_a_copy_that_is_a_view_of_one_row_is_taken_where_nothing_reads_the_other
     for size in (1, 3):
         x = torch.randn(size, 6)
         torch.testing.assert_close(program(x)[0], forward(x))
+
+
+FLAT: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "ravel": torch.ravel,
+    "reshape": lambda x: x.reshape(-1),
+    "reshape_as": lambda x: x.reshape_as(torch.zeros(12)),
+    "flatten": lambda x: x.flatten(),
+}
+
+
+@pytest.mark.parametrize("name", FLAT)
+@pytest.mark.parametrize("kind", ["dense", "every other", "transposed"])
+def test_a_write_to_a_flat_form_reaches_the_input_as_in_eager(name: str, kind: str) -> None:
+    def made() -> torch.Tensor:
+        x = torch.arange(12.0)
+        if kind == "dense":
+            return x.reshape(3, 4)
+        return x.repeat_interleave(2).reshape(3, 8)[:, ::2] if kind == "every other" else x.reshape(4, 3).T
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        flat = FLAT[name](x)
+        flat[-1] = -2
+        return flat
+
+    given, expected = made(), forward(eager := made())
+    outputs = export(Calls(forward), (made(),))(given)
+    assert torch.equal(outputs[0], expected)
+    changed = outputs.mutated.values()
+    assert [torch.equal(one, eager) for one in changed] == [True] * (not torch.equal(eager, made()))

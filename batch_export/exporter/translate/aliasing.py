@@ -24,6 +24,8 @@ aten = torch.ops.aten
 _MAYBE_VIEWS = frozenset(
     {
         aten.reshape.default,
+        aten.reshape_as.default,
+        aten.ravel.default,
         aten.contiguous.default,
         aten.flatten.using_ints,
         aten.to.dtype,
@@ -43,13 +45,15 @@ _DROPOUTS = frozenset(
 )
 _TRANSPARENT = frozenset(
     {aten.alias.default, aten.detach.default, aten.detach_.default, aten.lift_fresh.default, aten.view_as.default}
-    | _MAYBE_VIEWS - {aten.reshape.default, aten.flatten.using_ints}
+    | _MAYBE_VIEWS - {aten.reshape.default, aten.reshape_as.default, aten.ravel.default, aten.flatten.using_ints}
     | _DROPOUTS
 )
 _RESHAPES = frozenset(
     {
         aten.view.default,
         aten.reshape.default,
+        aten.reshape_as.default,
+        aten.ravel.default,
         aten.flatten.using_ints,
         aten.unflatten.int,
         aten.unsqueeze.default,
