@@ -26,9 +26,12 @@ SCHEMAS = {
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 RARER = (
     "tests/test_exporter_architectures.py",
+    "tests/test_exporter_flex_attention.py",
     "tests/test_exporter_pipeline.py",
     "tests/test_exporter_texts.py",
+    "tests/test_own_model.py",
     "tests/test_ops_resampling.py",
+    "tests/test_repro.py",
 )
 """The files with tests marked `ops`."""
 

@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "zoo: needs the extra `zoo` (transformers); skipped where it is missing")
     config.addinivalue_line("markers", "gpu: needs a CUDA device and onnxruntime-gpu; skipped where they are missing")
     config.addinivalue_line("markers", "faults: the long form of the fault suite; only with -m faults")
-    config.addinivalue_line("markers", "ops: rarer architectures, run by the nox session ops; only with -m ops")
+    config.addinivalue_line("markers", "ops: rarer architectures, long reproductions; session ops, only with -m ops")
     config.addinivalue_line("markers", "nightly: real nights, run by the nox session nightly; only with -m nightly")
     config.addinivalue_line(
         "markers", "world: many types of collections, run by the nox session world; only with -m world"

@@ -80,7 +80,13 @@ def given(batch: int, length: int, heads: int) -> Qkv:
     return torch.randn(batch, 4, length, 8), torch.randn(batch, heads, length, 8), torch.randn(batch, heads, length, 8)
 
 
-@pytest.mark.parametrize("name", FORMS)
+ALWAYS = ("plain", "causal, with a soft cap", "a mask of documents")
+"""The rest is left to the session `ops`."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.ops) for name in FORMS]
+)
 def test_a_form_of_attention(name: str) -> None:
     form, heads, takes_lengths = FORMS[name]
     module = Flexible(form).eval()

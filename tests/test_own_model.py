@@ -220,6 +220,7 @@ def test_try_sweeps_over_a_model_without_a_file(capsys: pytest.CaptureFixture[st
     assert "cached" in capsys.readouterr().out
 
 
+@pytest.mark.ops
 def test_try_takes_a_module_that_is_there_and_a_function_that_returns_inputs_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

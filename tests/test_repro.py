@@ -160,6 +160,7 @@ def test_an_exporter_that_ends_its_process_is_a_repro(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.ops
 def test_a_crash_that_needs_the_models_classes_is_reproduced_with_the_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_crash_that_needs_the_models_classes_is_reproduced_with_the_module(
     assert (repro.folder / "subject.pt").is_file()
 
 
+@pytest.mark.ops
 def test_an_endless_export_is_a_repro_with_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one node that hangs is kept; every try has three seconds, and the script says so and ends."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
@@ -199,6 +201,7 @@ def test_a_file_that_does_not_load_shrinks_to_the_node(tmp_path: Path) -> None:
     assert "load " in alive.stdout
 
 
+@pytest.mark.ops
 def test_an_exporter_that_cannot_be_imported_is_no_answer(tmp_path: Path, mismatch: Repro) -> None:
     nobody = exporter("exporters_of_nobody.export")
     done = run(changed(mismatch, tmp_path / "bug", exporter=nobody))
