@@ -178,3 +178,9 @@ def test_pieces_of_a_free_axis() -> None:
 def test_every_matrix_transposed() -> None:
     module = Calls(lambda x, s: (x.mT, x[0].mH, s.mT, torch.view_as_real(torch.complex(x, x + 1).mT)))
     export_and_compare(module, (torch.randn(2, 3, 4), torch.tensor(1.5)), dynamic_shapes=(({0: "n"}, None),))
+
+
+@pytest.mark.parametrize(("kernel", "padding", "counts"), [(2560, 0, True), (7, 3, True), (7, 3, False)])
+def test_a_mean_by_a_window_larger_than_the_image(kernel: int, padding: int, counts: bool) -> None:
+    pool = torch.nn.AvgPool2d(kernel, padding=padding, ceil_mode=True, count_include_pad=counts)
+    export_and_compare(pool, (torch.randn(1, 2, 2, 3),))

@@ -46,6 +46,10 @@ def _average_pool(
     strides = spread(stride, count, kernel)
     pads = spread(padding, count, [0])
     unbatched = axes.rank(self) == count + 1
+    if ceil_mode:  # what reaches beyond the padding counts nowhere, and a window for all of any size is not filled up
+        lengths = [axes.fixed_size(self, axes.rank(self) - count + place) for place in range(count)]
+        reach = [None if one is None else one + 2 * pad for one, pad in zip(lengths, pads, strict=True)]
+        kernel = [size if one is None else min(size, max(one, 1)) for size, one in zip(kernel, reach, strict=True)]
     data = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())]) if unbatched else self
     if not axes.is_float(self):
         data = op.Cast(data, to=ir.DataType.FLOAT)
