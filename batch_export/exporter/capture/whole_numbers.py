@@ -68,8 +68,19 @@ def whole_numbers(module: torch.nn.Module) -> Iterator[list[object]]:
                 names.pop(name, None)
 
 
+_MADE: dict[tuple[int, frozenset[str]], tuple[CodeType, CodeType]] = {}
+"""By a code's identity and the names that its file has for itself: that code, which has to live on, and the new one."""
+
+
 def _with_calls(code: CodeType, own: Mapping[str, object]) -> CodeType:
     """The same code with these calls in place of Python's; the code itself where there are none."""
+    key = id(code), frozenset(name for name in _CALLED if name in own)
+    if key not in _MADE:
+        _MADE[key] = code, _made(code, own)
+    return _MADE[key][1]
+
+
+def _made(code: CodeType, own: Mapping[str, object]) -> CodeType:
     wanted = {name: other for name, (other, *_) in _CALLED.items() if name in code.co_names and name not in own}
     places = {code.co_names.index(name): other for name, other in wanted.items()}
     names, words = list(code.co_names), bytearray(code.co_code)
