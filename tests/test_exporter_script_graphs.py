@@ -197,3 +197,21 @@ def test_nodes_have_the_lines_of_the_source() -> None:
     program = export(torch.jit.script(Deciding()), (torch.randn(5, 3),))
     traces = [node.metadata_props["pkg.torch.onnx.stack_trace"] for node in program.model.graph]
     assert all(f'test_exporter_script_graphs.py", line {line}' in one for one in traces)
+
+
+class Copying(torch.nn.Module):
+    def forward(self, x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        y = x.to(like, copy=True)
+        z = x.to(x.dtype, copy=True)
+        y.add_(1)
+        z.mul_(2)
+        return x + y, z.to(x.device)
+
+
+def test_a_copy_that_is_asked_for_is_one() -> None:
+    x = torch.randn(3, 4)
+    program = export(torch.jit.script(Copying()), (x, x * 1))
+    outputs = program(x, x * 1)
+    assert not outputs.mutated
+    for one, other in zip(outputs, Copying()(x, x * 1), strict=True):
+        torch.testing.assert_close(one, other)

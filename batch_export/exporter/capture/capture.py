@@ -44,9 +44,6 @@ from batch_export.exporter.capture.unfit_outputs import outputs_refused
 from batch_export.exporter.capture.written_constants import written_tensors
 from batch_export.exporter.graph.collector import young_only
 
-_COMPILED = "OptimizedModule"
-"""What `torch.compile` makes of a module; it is captured as it was written."""
-
 
 class _CallableModule(torch.nn.Module):
     """A plain function as a module, with the function's own parameter names."""
@@ -81,7 +78,8 @@ def as_module(model: object) -> torch.nn.Module:
         CaptureError: for anything that cannot be called.
     """
     if isinstance(model, torch.nn.Module):
-        return model._orig_mod if type(model).__name__ == _COMPILED else model  # type: ignore[return-value]
+        compiled = isinstance(model, torch._dynamo.eval_frame.OptimizedModule)  # is captured as it was written
+        return model._orig_mod if compiled else model  # type: ignore[return-value]
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
         raise CaptureError(
             f"the model is the class {model.__name__}, and no module",

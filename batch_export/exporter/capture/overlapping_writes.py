@@ -99,11 +99,9 @@ def refuse_overlapping_writes(program: torch.export.ExportedProgram) -> None:
             target = node.target
             if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
                 continue
-            if (
-                target._schema.is_mutable
-                and not _is_selection(node)
-                and any(_is_hazard(target, *pair) for pair in _pairs(node, target))
-            ):
+            if not target._schema.is_mutable or _is_selection(node):
+                continue
+            if any(_is_hazard(target, *pair) for pair in _pairs(node, target)):
                 raise OverlappingWriteError(f"`{target._opname}`", source_location(node) or "")
 
 

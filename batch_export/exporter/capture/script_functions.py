@@ -69,10 +69,6 @@ def _range_length(low: Any, high: Any, step: Any) -> Any:
     raise ScriptRaisedError("range() arg 3 must not be zero")
 
 
-def _power(left: Any, right: Any) -> Any:
-    return left**right
-
-
 def _append(whole: list[Any], one: Any) -> list[Any]:
     whole.append(one)
     return whole
@@ -103,20 +99,8 @@ def _folded(symbolic: Callable[..., Any], plain: Callable[..., Any], given: tupl
     return found
 
 
-def _is_in(whole: Any, one: Any) -> bool:
-    return one in whole
-
-
-def _boolean(value: Any) -> bool:
-    return bool(value)
-
-
 def _root(value: Any) -> Any:
     return torch.sym_sqrt(value) if isinstance(value, _SYMBOLIC) else math.sqrt(value)
-
-
-def _text(value: Any) -> str:
-    return str(value)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -129,7 +113,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "floor_divide": operator.floordiv,
     "remainder": operator.mod,
     "fmod": math.fmod,
-    "pow": _power,
+    "pow": operator.pow,
     "neg": operator.neg,
     "abs": abs,
     "eq": operator.eq,
@@ -146,7 +130,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "__not__": operator.not_,
     "__is__": operator.is_,
     "__isnot__": operator.is_not,
-    "__contains__": _is_in,
+    "__contains__": operator.contains,
     "__getitem__": operator.getitem,
     "_set_item": _set,
     "__range_length": _range_length,
@@ -190,8 +174,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "cos": math.cos,
     "tan": math.tan,
     "tanh": math.tanh,
-    "Bool": _boolean,
-    "str": _text,
+    "Bool": bool,
+    "str": str,
     "format": lambda text, *given: text.format(*given),
     "join": lambda text, parts: text.join(parts),
     "startswith": lambda text, part, *given: text.startswith(part, *given),
@@ -235,7 +219,7 @@ OF_TENSORS: Mapping[str, Callable[..., Any]] = {
     "aten::is_floating_point": lambda x: x.is_floating_point(),
     "aten::is_complex": lambda x: x.is_complex(),
     "aten::is_contiguous": lambda x, *_: x.is_contiguous(),
-    "aten::Bool": _boolean,
+    "aten::Bool": bool,
     "aten::Int": lambda x: int(x) if isinstance(x, (float, str, bool)) else _whole(number_of(x)),
     "aten::Float": lambda x: float(x) if isinstance(x, (int, str, bool)) else _broken(number_of(x)),
     "aten::IntImplicit": lambda x: _whole(number_of(x)),

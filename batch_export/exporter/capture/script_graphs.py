@@ -174,16 +174,18 @@ def _operator(node: Any, kind: str) -> Callable[..., Any]:
     if found is None or schema == "(no schema)":
         raise UnknownNodeError(f"the operator {kind} of TorchScript has no form here")
     if "prim" in overload:  # `to.prim_dtype` and the like, which Python's method of that name is
-        return _by_method(name)
+        return _by_method(name, _formals(schema))
     made: Callable[..., Any] = found
     return made
 
 
-def _by_method(name: str) -> Callable[..., Any]:
-    def called(tensor: torch.Tensor, *given: Any, **_: Any) -> Any:
-        arguments = [one for one in given if one is not None and one is not False]
-        arguments = [dtype_of(one) if type(one) is int else one for one in arguments]
-        return getattr(tensor, name)(*arguments)
+def _by_method(name: str, formals: Sequence[tuple[str, str, bool]]) -> Callable[..., Any]:
+    """Python's method of that name, which takes what TorchScript gives by position by the names of its arguments."""
+
+    def called(tensor: torch.Tensor, *given: Any, **more: Any) -> Any:
+        by_place = {one: value for (one, _, _), value in zip(formals[1:], given, strict=False)}
+        named = {one: value for one, value in {**by_place, **more}.items() if value is not None}
+        return getattr(tensor, name)(**{k: dtype_of(v) if k == "dtype" else v for k, v in named.items()})
 
     return called
 
@@ -209,8 +211,6 @@ def _template(function: Callable[[], Sequence[Any]]) -> Sequence[Any]:
 
 @functools.lru_cache(maxsize=4096)
 def _frame(file: str, line: int) -> _Frame:
-    first = line - 1  # it calls on its second line
-    code = _template.__code__.replace(
-        co_filename=file, co_firstlineno=first, co_name="forward"
-    )  # as torch knows models
+    first = line - 1  # it calls on its second line; by its name torch knows a model's frames
+    code = _template.__code__.replace(co_filename=file, co_firstlineno=first, co_name="forward")
     return types.FunctionType(code, {}, "forward")

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from batch_export.exporter.graph.magnitude import MOVES
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
 
 _GROWS = frozenset({"Mul", "Pow", "BitShift", "MatMul", "BitwiseNot"})
-_PASSES = frozenset(
-    {"Add", "Sub", "Neg", "Where", "BitwiseXor", "BitwiseOr", "Reshape", "Transpose", "Slice", "Concat", "Expand"}
-    | {"Unsqueeze", "Squeeze", "Gather", "GatherElements", "Identity", "Pad", "Split", "Flatten", "Tile", "Abs"}
-)
+_PASSES = MOVES | {"Add", "Sub", "Neg", "Abs", "Where", "BitwiseXor", "BitwiseOr", "Concat", "Pad"}
 _DEPTH = 12
 
 
@@ -37,11 +35,8 @@ def may_be_large(value: ir.Value | None, depth: int = _DEPTH) -> bool:
 def _is_truth(value: ir.Value | None) -> bool:
     """Whether a factor is 0 or 1, so that a product is as small as the other one."""
     node = None if value is None else value.producer()
-    return node is not None and node.op_type == "Cast" and node.inputs[0] is not None and _is_bool(node.inputs[0])
-
-
-def _is_bool(value: ir.Value) -> bool:
-    return value.dtype == ir.DataType.BOOL
+    source = node.inputs[0] if node is not None and node.op_type == "Cast" else None
+    return source is not None and source.dtype == ir.DataType.BOOL
 
 
 def exact_sum(self: ir.Value, wanted: Sequence[int] | None, *, keepdims: bool) -> RecordedValue:
@@ -57,8 +52,7 @@ def exact_sum(self: ir.Value, wanted: Sequence[int] | None, *, keepdims: bool) -
     count = op.Shape(moved, start=len(kept), end=len(kept) + 1)
     ones = op.Expand(op.Constant(value=ir.tensor([[1]], dtype=ir.DataType.INT64)), op.Concat(count, [1], axis=0))
     added = op.MatMul(moved, ones)
-    if not keepdims:
-        return op.Squeeze(added, [len(kept)])
-    return (
-        added if len(reduced) == 1 and not kept[reduced[0] :] else op.Unsqueeze(op.Squeeze(added, [len(kept)]), reduced)
-    )
+    if keepdims and reduced == [rank - 1]:
+        return added
+    found = op.Squeeze(added, [len(kept)])
+    return op.Unsqueeze(found, reduced) if keepdims else found

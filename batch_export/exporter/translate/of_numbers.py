@@ -29,13 +29,11 @@ def computed(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake: 
         kwargs: those by name.
         fake: what torch knows of the result.
     """
-    if (
-        not isinstance(target, torch._ops.OpOverload)
-        or target.namespace != "aten"
-        or not isinstance(fake, torch.Tensor)
-    ):
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return None
-    if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
+    if not isinstance(fake, torch.Tensor) or torch.Tag.nondeterministic_seeded in target.tags:
+        return None
+    if target._schema.is_mutable:
         return None
     if any(isinstance(one, _FROM_OUTSIDE) for one in pytree.tree_leaves((args, kwargs))):
         return None
