@@ -84,34 +84,40 @@ def clusters(records: Iterable[Record]) -> list[Cluster]:
     for record in records:
         if record.verdict in UNEXPECTED:
             together.setdefault(cluster_key(record), []).append(record)
-    found = [
-        Cluster(diagnostic(members[0]).fingerprint, diagnostic(members[0]), tuple(members))
-        for members in _over_exporters(together.values())
-    ]
+    found = []
+    for members in _over_exporters(together.values()):
+        first = diagnostic(members[0])
+        found.append(Cluster(first.fingerprint, first, tuple(members)))
     return sorted(found, key=lambda one: -len(one.cells))
 
 
 def _over_exporters(groups: Iterable[list[Record]]) -> list[list[Record]]:
     """Joins what exporters raised at one source line: each has classes and words of its own for it, few an operator."""
     joined: list[list[Record]] = []
+    at_line: dict[tuple[str, ...], list[list[Record]]] = {}
     for members in groups:
-        same = next((one for one in joined if _is_one_line(one, members)), None)
+        line = _raised_at(members[0])
+        known = at_line.setdefault(line, []) if line else []
+        same = next((one for one in known if _may_be_one(one, members)), None)
         if same is not None:
             same.extend(members)
         else:
             joined.append(list(members))
+            known.append(joined[-1])
     return joined
 
 
-def _is_one_line(known: list[Record], other: list[Record]) -> bool:
-    """Whether two groups failed at one line, in exporters that they do not share, and at no two operators."""
-    first, second = diagnostic(known[0]), diagnostic(other[0])
-    if not first.source or first.stage in _SYMPTOMS or known[0].verdict != other[0].verdict:
-        return False
+def _raised_at(record: Record) -> tuple[str, ...]:
+    """Verdict, stage and source line of what was raised; empty where no line is known, and for symptoms."""
+    found = diagnostic(record)
+    if not found.source or found.stage in _SYMPTOMS:
+        return ()
+    return (record.verdict, found.stage, stable_source(found.source))
+
+
+def _may_be_one(known: list[Record], other: list[Record]) -> bool:
+    """Whether two groups of one line failed in exporters that they do not share, and at no two operators."""
     operators = {diagnostic(record).operator for record in (*known, *other)} - {""}
-    return (
-        first.stage == second.stage
-        and stable_source(first.source) == stable_source(second.source)
-        and {record.cell.exporter for record in known}.isdisjoint(record.cell.exporter for record in other)
-        and len(operators) < 2
-    )
+    return {record.cell.exporter for record in known}.isdisjoint(record.cell.exporter for record in other) and len(
+        operators
+    ) < 2
