@@ -21,7 +21,7 @@ from hunt.known import SPECIAL_ON_THE_WAY, declared
 from hunt.pool import Pool
 from hunt.programs import Leaf, Program, Step, source
 from hunt.reference import Reference
-from hunt.script import script
+from hunt.script import literal, script
 from hunt.sensitivity import _Moving
 from hunt.shrink import shrunk
 from hunt.steps import wrong_steps
@@ -90,6 +90,13 @@ def test_a_planted_fault_is_found_shrunk_and_written_as_a_script(
     ran = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr  # without the planted fault the file is right
     assert "onnx.reference" in ran.stdout
+
+
+def test_numbers_of_a_script_are_expressions() -> None:
+    tensor = torch.tensor([complex(1, -np.inf), complex(np.nan, 2)])
+    shown = literal(tensor, Leaf("x", "complex64", (2,)))
+    again = eval(shown, {"torch": torch, "nan": np.nan, "inf": np.inf})
+    assert torch.equal(torch.view_as_real(again).nan_to_num(7), torch.view_as_real(tensor).nan_to_num(7))
 
 
 def test_rounding_at_an_edge_is_no_difference() -> None:

@@ -54,6 +54,19 @@ def test_an_operator_gives_what_eager_gives(name: str) -> None:
     export_and_compare(Call(FUNCTIONS[name]), (torch.randn(2, 10, 10),))
 
 
+@pytest.mark.parametrize("count", [0, 1, 6])
+def test_greatest_distances_over_any_number_of_columns(count: int) -> None:
+    call = Call(lambda x: torch.cdist(x, -x[:2], p=float("inf")))
+    export_and_compare(call, (torch.randn(4, 3),), (torch.randn(4, count),), dynamic_shapes=({1: "n"},))
+
+
+@pytest.mark.parametrize("amounts", [(2, -1), (-1, 2), (-1, -1), (2, -1, -1, 1), (0, 0)])
+def test_reflection_reaches_what_the_other_end_loses(amounts: tuple[int, ...]) -> None:
+    call = Call(lambda x: torch.nn.functional.pad(x, amounts, mode="reflect"))
+    x = torch.randn(2, 3, 3) if len(amounts) == 2 else torch.randn(2, 3, 3, 3)
+    export_and_compare(call, (x,), (x.repeat_interleave(2, -1),), dynamic_shapes=({x.dim() - 1: "n"},))
+
+
 POLYNOMIALS = (
     *(f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
     "hermite_polynomial_h",

@@ -101,3 +101,60 @@ def test_linear_over_one_and_three_axes(mode: str, sizes: tuple[tuple[int, ...],
 def test_a_row_of_linear_interpolation_is_not_touched_by_its_neighbours(options: dict[str, Any]) -> None:
     x = torch.tensor([[[1.0, 2.0, 3.0, 4.0], [float("nan"), float("inf"), 1e9, 0.0], [0.0, 1.0, 0.0, 3.0]]])
     export_and_compare(Interpolation(mode="linear", **options), (x,), tolerance=2e-5)
+
+
+BYTES: dict[str, dict[str, Any]] = {
+    "size": {"size": (5, 8)},
+    "larger": {"size": (13, 11)},
+    "scale": {"scale_factor": (1.7, 0.6)},
+    "corners": {"size": (5, 14), "align_corners": True},
+}
+
+
+@pytest.mark.parametrize("way", BYTES)
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_resized_in_whole_numbers(mode: str, antialias: bool, way: str) -> None:
+    torch.manual_seed(0)
+    images = [torch.randint(0, 256, size, dtype=torch.uint8) for size in ((2, 3, 9, 11), (1, 5, 20, 7))]
+    first, *more = images if way == "scale" else images[:1]
+    shapes = ({0: "b", 1: "c", 2: "h", 3: "w"},) if way == "scale" else None
+    export_and_compare(
+        Interpolation(mode=mode, antialias=antialias, **BYTES[way]),
+        (first,),
+        *((x,) for x in more),
+        tolerance=0,
+        dynamic_shapes=shapes,
+    )
+
+
+class Sampling(torch.nn.Module):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.grid_sample(x, grid, align_corners=False, **self.options)
+
+
+@pytest.mark.parametrize("axes", [2, 3])
+def test_points_half_way_are_reflected_before_they_are_rounded(axes: int) -> None:
+    torch.manual_seed(0)
+    cases = [
+        (torch.randn(2, 3, *(4, 5, 3)[:axes]), (torch.randn(2, *(3, 7, 2)[:axes], axes) * 8).round() / 4),
+        (torch.randn(1, 3, *(1, 6, 2)[:axes]), (torch.randn(1, *(2, 1, 5)[:axes], axes) * 8).round() / 4),
+    ]
+    free: Any = ({0: "b", 2: "h", 3: "w"}, {0: "b", 1: "u", 2: "v"})
+    export_and_compare(
+        Sampling(mode="nearest", padding_mode="reflection"),
+        cases[0],
+        *(cases[1:] if axes == 2 else ()),
+        tolerance=0,
+        dynamic_shapes=free if axes == 2 else None,
+    )
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_points_far_beyond_the_border_are_the_last_elements(mode: str) -> None:
+    grid = torch.tensor([[[[1e30, 0.0], [-1e30, 1e20], [float("inf"), 0.5]]]])
+    export_and_compare(Sampling(mode=mode, padding_mode="border"), (torch.randn(1, 2, 4, 5), grid), tolerance=1e-6)

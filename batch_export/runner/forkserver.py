@@ -117,6 +117,7 @@ def preloaded_with(entries: Sequence[str]) -> Preloaded:
     Args:
         entries: see `preload.py`.
     """
+    gc.disable()  # nothing becomes garbage while modules are imported; looking for it takes a sixth of the time
     preloaded = Preloaded()
     watch_reads(preloaded.variables.add)
     for entry in entries:
@@ -128,6 +129,7 @@ def preloaded_with(entries: Sequence[str]) -> Preloaded:
     preloaded.finish()
     gc.collect()
     gc.freeze()  # the collector of a child would otherwise write to, and so copy, the pages that it shares with us
+    gc.enable()
     return preloaded
 
 

@@ -114,11 +114,17 @@ def _arguments(subject: Subject, index: int) -> str:
     return ", ".join(plain)
 
 
+def _number(number: object) -> str:
+    """A number as an expression; of a complex one `repr` writes `infj`, which is a name."""
+    return f"complex({number.real!r}, {number.imag!r})" if isinstance(number, complex) else repr(number)
+
+
 def literal(tensor: torch.Tensor, leaf: Leaf) -> str:
     """The tensor as an expression of Python, with its layout."""
     flat = tensor.flatten().tolist()
     several = len(flat) > 1 and len(set(map(str, flat))) == 1
-    numbers = f"[{flat[0]!r}] * {len(flat)}" if several else repr(flat)
+    shown = [_number(one) for one in flat]
+    numbers = f"[{shown[0]}] * {len(flat)}" if several else f"[{', '.join(shown)}]"
     made = f"torch.tensor({numbers}, dtype=torch.{leaf.dtype}).reshape({tuple(tensor.shape)})"
     if leaf.layout == "permuted" and tensor.dim() > 1:
         order = tuple(range(tensor.dim()))[::-1]

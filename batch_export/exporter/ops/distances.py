@@ -24,7 +24,11 @@ def _norm(difference: ir.Value, p: float, last: int) -> RecordedValue:
     if p == 2:
         return op.Sqrt(op.ReduceSum(op.Mul(size, size), [last], keepdims=0))
     if math.isinf(p):
-        return op.ReduceMax(size, [last], keepdims=0)
+        greatest = op.ReduceMax(size, [last], keepdims=0)
+        if axes.never_empty(size, last):
+            return greatest
+        zero = op.CastLike(0.0, size)
+        return op.Where(op.Less(greatest, zero), zero, greatest)  # over no columns torch has 0
     total = op.ReduceSum(op.Pow(size, op.CastLike(p, size)), [last], keepdims=0)
     return op.Pow(total, op.CastLike(1.0 / p, size))
 

@@ -65,12 +65,16 @@ def _padded(self: ir.Value, amounts: Sequence[Size], mode: str, value: float | N
     listed, before, after = _amounts(amounts, axes.rank(self))
     if mode == "replicate":
         self, listed, before, after = _repeated_past_the_end(self, listed, before, after)
-    data = _cropped(self, listed, before, after)
+    taken = before, after
+    data = self if mode == "reflect" else _cropped(self, listed, *taken)
     before, after = (
         [amount if not isinstance(amount, int) else max(amount, 0) for amount in side] for side in (before, after)
     )
     if mode == "circular":
         return _wrapped(data, listed, before, after)
+    if mode == "reflect":  # what is taken away at one end may be what the other end shows
+        data = axes.padded(data, before, after, listed, None, mode) if any([*before, *after]) else data
+        return op.Identity(_cropped(data, listed, *taken))
     if all(isinstance(amount, int) and amount == 0 for amount in (*before, *after)):
         return op.Identity(data)
     if mode == "constant":
@@ -80,7 +84,7 @@ def _padded(self: ir.Value, amounts: Sequence[Size], mode: str, value: float | N
 
 @lowering("aten::pad")
 def pad(self: ir.Value, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> ir.Value:
-    """`aten::pad`: constant, reflect, replicate or circular; negative amounts take elements away first."""
+    """`aten::pad`: constant, reflect, replicate or circular; negative amounts come first but in `reflect`."""
     return _padded(self, pad, mode, value)
 
 

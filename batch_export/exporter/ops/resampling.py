@@ -14,69 +14,26 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
-from batch_export.exporter.ops.resized_lengths import counts_alike, may_keep, new_lengths, number, rounded_up, wide
+from batch_export.exporter.ops.resampling_shares import plain_shares, widened_shares
+from batch_export.exporter.ops.resized_bytes import resized_bytes
+from batch_export.exporter.ops.resized_lengths import counts_alike, may_keep, new_lengths, rounded_up
 
 # Antialiasing ---------------------------------------------------------------------------------------------------------
-
-
-def _triangle(x: ir.Value) -> RecordedValue:
-    return op.Max(op.Sub(number(1.0), op.Abs(x)), number(0.0))
-
-
-def _cubic(x: RecordedValue) -> RecordedValue:
-    """Keys' cubic convolution with a = -1/2."""
-    x = op.Abs(x)
-    inner = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(number(1.5), x), number(2.5)), x), x), number(1.0))
-    outer = op.Add(op.Mul(op.Sub(op.Mul(op.Sub(number(2.5), op.Mul(number(0.5), x)), x), number(4.0)), x), number(2.0))
-    beyond = op.Where(op.Less(x, number(2.0)), outer, number(0.0))
-    return op.Where(op.Less(x, number(1.0)), inner, beyond)
-
-
-def _antialiasing(
-    length: ir.Value,
-    wanted: ir.Value,
-    scale: float | None,
-    align_corners: bool,
-    reach: float,
-    kernel: Callable[[RecordedValue], RecordedValue],
-) -> RecordedValue:
-    """The share of each old element in each new one, `float64[new, old]`.
-
-    Source of the rule: the documented behaviour of Pillow's resize, which torch follows: a filter as wide as the
-    step between new elements, cut at the ends and normalised.
-    """
-    old, new = wide(length), wide(wanted)
-    if align_corners:
-        gaps = op.Max(op.Sub(new, number(1.0)), number(1.0))
-        step = op.Where(op.Greater(new, number(1.0)), op.Div(op.Sub(old, number(1.0)), gaps), number(0.0))
-    else:
-        step = op.Div(old, new) if scale is None else number(1.0 / scale)
-    widened = op.Max(step, number(1.0))
-    support = op.Mul(widened, number(reach))
-    rows = op.Unsqueeze(wide(op.Range(0, axes.scalar(wanted), 1)), [1])
-    columns = op.Unsqueeze(wide(op.Range(0, axes.scalar(length), 1)), [0])
-    centre = op.Mul(step, op.Add(rows, number(0.5)))
-    low = op.Floor(op.Add(op.Sub(centre, support), number(0.5)))
-    high = op.Floor(op.Add(op.Add(centre, support), number(0.5)))
-    inside = op.And(op.GreaterOrEqual(columns, low), op.Less(columns, high))
-    weight = kernel(op.Div(op.Add(op.Sub(columns, centre), number(0.5)), widened))
-    weight = op.Where(inside, weight, number(0.0))
-    total = op.ReduceSum(weight, [1], keepdims=1)
-    return op.Div(weight, op.Where(op.Equal(total, number(0.0)), number(1.0), total))
 
 
 def _antialiased(
     self: ir.Value, lengths: Sequence[ir.Value], align_corners: bool, scales: Sequence[float | None], mode: str
 ) -> RecordedValue:
+    if self.dtype == ir.DataType.UINT8:
+        return resized_bytes(self, lengths, scales, widened_shares, align_corners, mode)
     sizes_decide = all(scale is None or float(scale).is_integer() for scale in scales)
     if sizes_decide and not align_corners and self.dtype != ir.DataType.DOUBLE:
         return op.Resize(
             self, None, None, op.Concat(op.Shape(self, end=2), *lengths, axis=0), mode=mode, antialias=1,
             cubic_coeff_a=-0.5, exclude_outside=1, coordinate_transformation_mode="half_pixel",
         )  # fmt: skip
-    reach, kernel = (1.0, _triangle) if mode == "linear" else (2.0, _cubic)
     down, across = (
-        op.CastLike(_antialiasing(axes.size(self, axis), wanted, scale, align_corners, reach, kernel), self)
+        op.CastLike(widened_shares(axes.size(self, axis), wanted, scale, align_corners, mode), self)
         for axis, wanted, scale in zip((2, 3), lengths, scales, strict=True)
     )
     return op.MatMul(_left_product(down, self), op.Transpose(across, perm=[1, 0]))
@@ -120,6 +77,21 @@ bicubic_by_size = lowering("aten::_upsample_bicubic2d_aa")(_by_size)
 bicubic = lowering("aten::_upsample_bicubic2d_aa.vec")(_by_either)
 
 
+# Without antialiasing -------------------------------------------------------------------------------------------------
+
+
+def _of_bytes(
+    input: ir.Value,
+    output_size: Sequence[Size] | None,
+    align_corners: bool,
+    scale_factors: Sequence[float] | None,
+    mode: str,
+) -> RecordedValue:
+    scales = scale_factors or (None, None)
+    lengths = new_lengths(input, output_size, scales)
+    return resized_bytes(input, lengths, scales, plain_shares, align_corners, mode)
+
+
 # Linear ---------------------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +107,8 @@ def linear(
     One axis gets another of size 1: onnxruntime takes the channels of three axes for rows, and weighs the next row of
     NaN or infinity with 0.
     """
+    if input.dtype == ir.DataType.UINT8:
+        return _of_bytes(input, output_size, align_corners, scale_factors, "linear")
     if axes.rank(input) == 3:
         assert input.shape is not None
         rows = axes.shaped(op.Unsqueeze(input, [2]), [*input.shape[:2], 1, input.shape[2]])
@@ -187,32 +161,6 @@ def _by_scales(
 # Cubic ----------------------------------------------------------------------------------------------------------------
 
 
-def _cubic_shares(length: ir.Value, wanted: ir.Value, scale: float) -> RecordedValue:
-    """The share of each old element in each new one, `float64[new, old]`, by Keys' kernel with a = -3/4.
-
-    What lies beyond the ends is the element at the end, as in torch.
-    """
-    rows = op.Unsqueeze(wide(op.Range(0, axes.scalar(wanted), 1)), [1])
-    columns = op.Unsqueeze(wide(op.Range(0, axes.scalar(length), 1)), [0])
-    centre = op.Sub(op.Mul(op.Add(rows, number(0.5)), number(1.0 / scale)), number(0.5))
-    first, end = op.Floor(centre), wide(op.Sub(length, [1]))
-    total = None
-    for step in (-1.0, 0.0, 1.0, 2.0):
-        tap = op.Add(first, number(step))
-        away = op.Abs(op.Sub(centre, tap))
-        near = op.Add(op.Mul(op.Mul(op.Sub(op.Mul(number(1.25), away), number(2.25)), away), away), number(1.0))
-        far = op.Add(
-            op.Mul(op.Add(op.Mul(op.Sub(number(3.75), op.Mul(number(0.75), away)), away), number(-6.0)), away),
-            number(3.0),
-        )
-        share = op.Where(op.LessOrEqual(away, number(1.0)), near, far)
-        reached = op.Equal(columns, op.Min(op.Max(tap, number(0.0)), end))
-        part = op.Where(reached, share, number(0.0))
-        total = part if total is None else op.Add(total, part)
-    assert total is not None
-    return total
-
-
 @lowering("aten::upsample_bicubic2d.vec")
 def cubic(
     input: ir.Value,
@@ -224,6 +172,8 @@ def cubic(
 
     onnxruntime's Resize copies such an image, so that this is two matrix products there.
     """
+    if input.dtype == ir.DataType.UINT8:
+        return _of_bytes(input, output_size, align_corners, scale_factors, "cubic")
     if scale_factors is None or align_corners:
         lengths = new_lengths(input, output_size, scale_factors or ())
         return op.Resize(
@@ -235,7 +185,9 @@ def cubic(
         return _by_scales(input, 2, scale_factors, "cubic", -0.75)
     lengths = new_lengths(input, None, scale_factors)
     shares = {
-        place: op.CastLike(_cubic_shares(axes.size(input, 2 + place), lengths[place], scale_factors[place]), input)
+        place: op.CastLike(
+            plain_shares(axes.size(input, 2 + place), lengths[place], scale_factors[place], False, "cubic"), input
+        )
         for place in moving
     }
     result = op.MatMul(shares[0], input) if 0 in shares else input
