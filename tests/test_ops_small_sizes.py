@@ -184,3 +184,21 @@ def test_every_matrix_transposed() -> None:
 def test_a_mean_by_a_window_larger_than_the_image(kernel: int, padding: int, counts: bool) -> None:
     pool = torch.nn.AvgPool2d(kernel, padding=padding, ceil_mode=True, count_include_pad=counts)
     export_and_compare(pool, (torch.randn(1, 2, 2, 3),))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given"),
+    [
+        (2560, {}),
+        ((40, 50), {"stride": 7, "padding": 3}),
+        ((40, 50), {"padding": 3, "count_include_pad": False}),
+        ((40, 50), {"stride": 30, "divisor_override": 3}),
+    ],
+)
+def test_a_mean_by_a_window_larger_than_an_image_of_free_size(kernel: Any, given: dict[str, Any]) -> None:
+    pool = torch.nn.AvgPool2d(kernel, ceil_mode=True, **given)
+    sizes = ((1, 2, 41, 90), (3, 2, 60, 77), (2, 2, 44, 51))
+    others = [(torch.randn(size),) for size in sizes]
+    export_and_compare(
+        pool, (torch.randn(2, 2, 45, 70),), *others, dynamic_shapes=({0: "batch", 2: "height", 3: "width"},)
+    )

@@ -13,9 +13,12 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
-from batch_export.exporter.ops import axes
+from batch_export.exporter.ops import axes, wide_windows
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.max_pooling import spread
+
+_WIDE = 1024
+"""Windows of more elements are not filled up where they reach beyond axes of free size: products take what is there."""
 
 
 def _overhang(self: ir.Value, dim: int, kernel: int, stride: int, padding: int) -> Size:
@@ -54,6 +57,11 @@ def _average_pool(
     if not axes.is_float(self):
         data = op.Cast(data, to=ir.DataType.FLOAT)
     pool = {"kernel_shape": kernel, "strides": strides}
+    is_free = any(axes.fixed_size(data, 2 + place) is None for place in range(count))
+    if ceil_mode and is_free and math.prod(kernel) > _WIDE:
+        result = wide_windows.means(data, kernel, strides, pads, count_include_pad, divisor_override)
+        result = result if axes.is_float(self) else op.Cast(op.Round(result), to=ir.DataType.INT64)
+        return op.Squeeze(result, [0]) if unbatched else result
     along = _only_axis(data, kernel, strides, pads)
     if along is not None and not ceil_mode and axes.is_float(self):
         result = _sliding_mean(data, along, kernel[along - 2], divisor_override)
@@ -207,18 +215,7 @@ def _adaptive_average(self: ir.Value, output_size: Sequence[int | None]) -> ir.V
         if pieces is None or pieces == 1 or axes.fixed_size(self, dim) == pieces:
             continue
         table = _weights(self, dim, pieces, is_last=place == count - 1)
-        if place == count - 1:
-            result = op.MatMul(result, table)
-        else:  # the axes behind are merged: onnxruntime fuses a Transpose of three axes into MatMul wrongly
-            sizes = op.Shape(result)
-            behind = op.ReduceProd(op.Slice(sizes, [dim + 1], [rank]), keepdims=1)
-            rows = op.Concat(op.Slice(sizes, [0], [dim + 1]), behind, axis=0)
-            if any(axes.fixed_size(self, position) in (None, 0) for position in range(dim)):
-                # onnxruntime does not broadcast a table over an empty batch.
-                table = op.Expand(table, op.Concat(op.Slice(sizes, [0], [dim]), op.Shape(table), axis=0))
-            merged = op.MatMul(table, op.Reshape(result, rows, allowzero=1))
-            back = op.Concat(op.Slice(sizes, [0], [dim]), [pieces], op.Slice(sizes, [dim + 1], [rank]), axis=0)
-            result = op.Reshape(merged, back, allowzero=1)
+        result = wide_windows.product_along(result, self, dim, table, pieces)
     return result
 
 
