@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from batch_export.exporter.capture import free_forms, free_matrix_norms
+from batch_export.exporter.capture import free_forms, free_matrix_norms, joined_sequences
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -154,6 +154,9 @@ class _FreeSteps(TorchFunctionMode):
     ) -> object:
         """Called by torch for every function of its own."""
         given = dict(kwargs or {})
+        is_one, made = joined_sequences.by_tensors(func, args, given)
+        if is_one:
+            return made
         if func in (torch.linspace, torch.logspace):
             names = ("start", "end", "steps", "base")
             bound = {**dict(zip(names, args, strict=False)), **given}

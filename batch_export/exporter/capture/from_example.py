@@ -62,7 +62,7 @@ from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
 from batch_export.exporter.capture.unchecked_distributions import unchecked_distributions
 from batch_export.exporter.capture.unfit_outputs import refuse_nothing
 from batch_export.exporter.capture.unsolved_equalities import unsolved_equalities
-from batch_export.exporter.capture.whole_numbers import whole_numbers
+from batch_export.exporter.capture.whole_numbers import is_followed, whole_numbers
 from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
 from batch_export.words import class_and_line
 
@@ -207,7 +207,7 @@ def _taking(
                 with whole_numbers(request.module) as numbers:
                     return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
             except Exception:
-                if not numbers:
+                if not is_followed(numbers):
                     raise
         return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
 

@@ -12,21 +12,26 @@ import contextlib
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
+from batch_export.exporter.capture.free_sequences import FreeSequence
 from batch_export.exporter.capture.guard_sources import is_users
 
 _PLAIN: tuple[tuple[Any, object], ...] = ((torch.SymInt, 0), (torch.SymFloat, 0.0), (torch.SymBool, False))
+
+_EMPTY: Mapping[type, object] = {list: [], tuple: (), range: range(0)}
 
 
 def _isinstance(one: object, kinds: Any) -> bool:
     """As Python's, and true of a symbolic number for what is true of a number."""
     if builtins.isinstance(one, kinds):
         return True
+    if builtins.isinstance(one, FreeSequence):
+        return builtins.isinstance(_EMPTY[one.kind], kinds)
     return any(builtins.type(one) is symbolic and builtins.isinstance(like, kinds) for symbolic, like in _PLAIN)
 
 
@@ -34,6 +39,8 @@ def _kind_of(one: object) -> type:
     for symbolic, like in _PLAIN:
         if builtins.type(one) is symbolic:
             return builtins.type(like)
+    if builtins.isinstance(one, FreeSequence):
+        return one.kind
     kind = builtins.type(one)
     if builtins.isinstance(one, torch.Tensor) and kind.__module__.startswith("torch._subclasses."):
         return torch.nn.Parameter if builtins.isinstance(one, torch.nn.Parameter) else torch.Tensor

@@ -1,9 +1,10 @@
-"""`int(...)` and `float(...)` of sizes and of data in a model's code: numbers that stay functions of these.
+"""`int(...)`, `len(...)`, `range(...)` and the like in a model's code: what they make of sizes are functions of these.
 
-Arrives: a module, before torch captures it. Leaves: a context within which calls of Python's two conversions in the
-model's functions give symbolic numbers for symbolic ones, and for tensors what `item()` gives. Python itself would ask
-a size for the example's, and data for what they say, before torch hears of it. Only calls are changed: what a function
-does with the types `int` and `float` besides (`isinstance`, `dtype=int`) stays as it is.
+Arrives: a module, before torch captures it. Leaves: a context within which calls of some of Python's own functions in
+the model's functions give symbolic numbers for symbolic ones, for tensors what `item()` gives, and lists of free length
+for free sizes and tensors of them (`free_sequences.py`). Python itself would ask a size for the example's, and data for
+what they say, before torch hears of it. Only calls are changed: what a function does with the types `int`, `list` and
+the others besides (`isinstance`, `dtype=int`) stays as it is.
 """
 
 from __future__ import annotations
@@ -11,47 +12,63 @@ from __future__ import annotations
 import builtins
 import contextlib
 import dis
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
 import torch
 
+from batch_export.exporter.capture import free_sequences, joined_sequences
 from batch_export.exporter.capture.kinds import reached
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _WIDE = 128
 """Names beyond this place take an instruction of two words."""
+_LOAD, _EXTENDED = dis.opmap["LOAD_GLOBAL"], dis.opmap["EXTENDED_ARG"]
 
 
-_CALLED: Mapping[str, tuple[str, Callable[..., Any], Callable[[Any], Any]]] = {
-    "int": ("__int_of_a_size__", builtins.int, torch.sym_int),
-    "float": ("__float_of_a_size__", builtins.float, torch.sym_float),
-}
-"""Python's name -> its name here, what it is for plain numbers, and for symbolic ones."""
-
-
-def _conversion(plain: Callable[..., Any], symbolic: Callable[[Any], Any], made: list[object]) -> Callable[..., Any]:
-    def converted(*args: Any, **options: Any) -> Any:
-        number = _number(args[0]) if len(args) == 1 and not options else None
-        if number is None:
-            return plain(*args, **options)
-        made.append(symbolic(number))
-        return made[-1]
+def _number(convert: Callable[[Any], Any]) -> Callable[..., Any]:
+    def converted(given: object) -> Any:
+        if isinstance(given, torch.Tensor) and given.numel() == 1 and not given.is_complex():
+            given = given.item()
+        return convert(given) if isinstance(given, _SYMBOLIC) else None
 
     return converted
 
 
-def _number(given: object) -> Any:
-    """The symbolic number that something is or has; None where it is none."""
-    if isinstance(given, torch.Tensor) and given.numel() == 1 and not given.is_complex():
-        given = given.item()
-    return given if isinstance(given, _SYMBOLIC) else None
+_CALLED: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
+    "int": ("__int_of_a_size__", builtins.int, _number(torch.sym_int)),
+    "float": ("__float_of_a_size__", builtins.float, _number(torch.sym_float)),
+    "len": ("__len_of_a_size__", builtins.len, free_sequences.length_of),
+    "list": ("__list_of_a_size__", builtins.list, functools.partial(free_sequences.sequence_of, builtins.list)),
+    "range": ("__range_of_a_size__", builtins.range, free_sequences.range_of),
+    "tuple": ("__tuple_of_a_size__", builtins.tuple, functools.partial(free_sequences.sequence_of, builtins.tuple)),
+}
+"""Python's name -> its name here, Python's own function, and what gives something else than that one, or None."""
+
+
+def _conversion(plain: Callable[..., Any], free: Callable[..., Any], made: list[object]) -> Callable[..., Any]:
+    is_of_several = plain is builtins.range
+
+    def converted(*args: Any, **options: Any) -> Any:
+        result = free(*args) if (len(args) == 1 or (is_of_several and args)) and not options else None
+        if result is None:
+            return plain(*args, **options)
+        made.append(result)
+        return result
+
+    return converted
+
+
+def is_followed(made: Iterable[object]) -> bool:
+    """Whether something is among what came of such calls that Python would not have made."""
+    return any(not isinstance(one, free_sequences.FreeSequence) or not one.is_plain for one in made)
 
 
 @contextlib.contextmanager
 def whole_numbers(module: torch.nn.Module) -> Iterator[list[object]]:
-    """While open, calls of `int` and `float` in a model's functions keep sizes free; gives what came of such calls."""
+    """While open, such calls in a model's functions keep sizes free; gives what came of them."""
     made: list[object] = []
     told = {name: _conversion(plain, symbolic, made) for name, plain, symbolic in _CALLED.values()}
     before = [(one, one.__code__, one.__globals__) for one in reached(module)]
@@ -60,7 +77,8 @@ def whole_numbers(module: torch.nn.Module) -> Iterator[list[object]]:
         one.__code__ = _with_calls(code, names)
         names.update(told)
     try:
-        yield made
+        with joined_sequences.joining():
+            yield made
     finally:
         for one, code, names in changed:
             one.__code__ = code
@@ -84,15 +102,16 @@ def _made(code: CodeType, own: Mapping[str, object]) -> CodeType:
     wanted = {name: other for name, (other, *_) in _CALLED.items() if name in code.co_names and name not in own}
     places = {code.co_names.index(name): other for name, other in wanted.items()}
     names, words = list(code.co_names), bytearray(code.co_code)
-    for one in dis.get_instructions(code) if places else ():
-        place = one.arg // 2 if one.opname == "LOAD_GLOBAL" and one.arg is not None else -1
-        if place not in places or not (one.arg or 0) % 2:  # odd where the name is called at once
+    for at in range(0, len(words), 2) if places else ():
+        place, is_called = divmod(words[at + 1], 2)  # called at once where the argument is odd
+        is_long = at > 0 and words[at - 2] == _EXTENDED
+        if words[at] != _LOAD or is_long or not is_called or place not in places:
             continue
         if places[place] not in names:
             names.append(places[place])
         new = names.index(places[place])
-        if place < _WIDE and new < _WIDE:
-            words[one.offset + 1] = new * 2 + 1
+        if new < _WIDE:
+            words[at + 1] = new * 2 + 1
     constants = tuple(_with_calls(one, own) if isinstance(one, CodeType) else one for one in code.co_consts)
     is_same = bytes(words) == code.co_code and all(map(lambda one, other: one is other, constants, code.co_consts))
     return code if is_same else code.replace(co_names=tuple(names), co_code=bytes(words), co_consts=constants)
