@@ -125,7 +125,8 @@ def _require(node: ir.Node, level: int, left: int) -> None:
     schema = schema_of(node.op_type, level)
     if schema is None:
         raise NoForm(node.op_type)
-    for name in [name for name in node.attributes if name not in schema.attributes]:
+    attributes = node.attributes.data
+    for name in [name for name in attributes if name not in schema.attributes] if attributes else ():
         later = schema_of(node.op_type, left) or schema
         default = later.attributes.get(name)
         if default is None or onnx.helper.get_attribute_value(default) != _plain(node, name):

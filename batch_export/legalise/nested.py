@@ -23,6 +23,11 @@ def graphs_of(graph: ir.Graph) -> list[ir.Graph]:
     return found
 
 
+def has(graph: ir.Graph, op_type: str) -> bool:
+    """Returns whether there is a node of one of ONNX's own operators in a graph or in the bodies in it."""
+    return any(node.op_type == op_type and not node.domain for node in nodes_of(graph))
+
+
 def nodes_of(graph: ir.Graph) -> list[ir.Node]:
     """Returns the nodes of a graph in order, each before those in its bodies."""
     found = []

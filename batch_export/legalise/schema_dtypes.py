@@ -8,6 +8,7 @@ error. Whatever made the node, no file leaves that the standard does not allow.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import onnx
 import onnx_ir as ir
@@ -50,6 +51,8 @@ def fit(node: ir.Node, opset_version: int, locate: Locate = nowhere) -> None:
     Raises:
         NoFormError: for any other dtype that the operator does not take or give.
     """
+    if _all_fit(node.op_type, opset_version, _dtypes(node.inputs), _dtypes(node.outputs)):
+        return
     inputs, outputs = _allowed(node.op_type, opset_version)
     has_bodies = body_dtypes.has(node)
     wrong: dict[str, ir.DataType] = {}
@@ -108,13 +111,25 @@ def _newest() -> int:
 
 
 def _fits(node: ir.Node, opset_version: int) -> bool:
+    return _all_fit(node.op_type, opset_version, _dtypes(node.inputs), _dtypes(node.outputs))
+
+
+_Dtypes = tuple[ir.DataType | None, ...]
+
+
+def _dtypes(values: Sequence[ir.Value | None]) -> _Dtypes:
+    """The dtypes of tensors; None for what is none."""
+    kinds = [None if value is None else value.type for value in values]
+    return tuple([kind.dtype if isinstance(kind, ir.TensorType) else None for kind in kinds])
+
+
+@functools.lru_cache(4096)
+def _all_fit(operator: str, opset_version: int, inputs: _Dtypes, outputs: _Dtypes) -> bool:
+    """Whether an operator takes and gives such dtypes."""
     return all(
-        value is None
-        or not isinstance(value.type, ir.TensorType)
-        or not formals
-        or _named(value.type.dtype) in ("", *formals[min(index, len(formals) - 1)][1])
-        for values, formals in zip((node.inputs, node.outputs), _allowed(node.op_type, opset_version), strict=True)
-        for index, value in enumerate(values)
+        dtype is None or not formals or _named(dtype) in ("", *formals[min(index, len(formals) - 1)][1])
+        for dtypes, formals in zip((inputs, outputs), _allowed(operator, opset_version), strict=True)
+        for index, dtype in enumerate(dtypes)
     )
 
 

@@ -21,7 +21,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from batch_export.exporter.capture import code_state
 from batch_export.exporter.capture.block_state import globals_of
-from batch_export.exporter.capture.kept_contents import class_values, held_by_hooks, object_values
+from batch_export.exporter.capture.held_values import class_values, held_by_hooks, is_without_state, object_values
 from batch_export.exporter.capture.watched_iterators import WatchedIterator
 
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
@@ -33,10 +33,10 @@ _MISSING: Final = object()
 
 def _attributes(module: torch.nn.Module) -> dict[str, dict[str, object]]:
     """By path, what a module has itself, its classes' values, its submodules, and what its hooks keep."""
-    return {
-        path: {**_of_globals(type(one)), **class_values(type(one)), **_plain(one), **one._modules, **_of_hooks(one)}
-        for path, one in module.named_modules()
-    }
+    modules = list(module.named_modules())
+    kinds = dict.fromkeys(type(one) for _, one in modules)
+    of_kind = {kind: {**_of_globals(kind), **class_values(kind)} for kind in kinds}
+    return {path: {**of_kind[type(one)], **_plain(one), **one._modules, **_of_hooks(one)} for path, one in modules}
 
 
 def _plain(module: torch.nn.Module) -> dict[str, object]:
@@ -44,6 +44,8 @@ def _plain(module: torch.nn.Module) -> dict[str, object]:
 
 
 def _of_hooks(module: torch.nn.Module) -> dict[str, object]:
+    if not module._forward_pre_hooks and not module._forward_hooks:
+        return {"hooks of forward": []}
     found = {getattr(hook, "__name__", type(hook).__name__): held for hook, held in held_by_hooks(module)}
     hooks = [hook for hook, _ in held_by_hooks(module)]
     return {"hooks of forward": hooks, **{f"hook {name}": held for name, held in found.items() if held}}
@@ -64,30 +66,34 @@ def _named_tensors(module: torch.nn.Module) -> dict[str, set[str]]:
     }
 
 
-def _frozen(value: object, known: dict[tuple[int, int], object], depth: int = _DEPTH) -> object:
-    """What a container or an object holds now; other values are themselves.
+class _Freezing:
+    """Gives what a container or an object holds at one moment; other values are themselves."""
 
-    Args:
-        value: anything.
-        known: what was found of objects at this moment, which many modules may have.
-        depth: how far to look.
-    """
-    if depth and isinstance(value, (list, tuple)):
-        return [_frozen(item, known, depth - 1) for item in value]
-    if isinstance(value, set):
-        return set(value)
-    if isinstance(value, _BITS):
-        return _bits(value)
-    if depth and isinstance(value, dict):
-        return {key: _frozen(item, known, depth - 1) for key, item in value.items()}
-    inner = object_values(value) if depth else None
-    if inner is None:
-        return value
-    if (id(value), depth) not in known:
-        known[id(value), depth] = value  # while it is looked into: it may hold itself
-        found: dict[object, object] = {_frozen: type(value)}
-        known[id(value), depth] = found | {k: _frozen(v, known, depth - 1) for k, v in inner.items()}
-    return known[id(value), depth]
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], object] = {}  # of objects, which many modules may have
+        self._themselves = {bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch.nn.Parameter}
+
+    def __call__(self, value: object, depth: int = _DEPTH) -> object:
+        if type(value) in self._themselves:
+            return value
+        if depth and isinstance(value, (list, tuple)):
+            return [self(item, depth - 1) for item in value]
+        if isinstance(value, set):
+            return set(value)
+        if isinstance(value, _BITS):
+            return _bits(value)
+        if depth and isinstance(value, dict):
+            return {key: self(item, depth - 1) for key, item in value.items()}
+        inner = object_values(value) if depth else None
+        if inner is None:
+            if is_without_state(value):
+                self._themselves.add(type(value))
+            return value
+        if (id(value), depth) not in self._known:
+            self._known[id(value), depth] = value  # while it is looked into: it may hold itself
+            found: dict[object, object] = {_Freezing: type(value)}
+            self._known[id(value), depth] = found | {name: self(held, depth - 1) for name, held in inner.items()}
+        return self._known[id(value), depth]
 
 
 _BITS = (
@@ -151,10 +157,10 @@ class _Before:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
-        known: dict[tuple[int, int], object] = {}
+        frozen = _Freezing()
         self._modules = dict(module.named_modules())
         self._attributes = {
-            path: {k: _frozen(v, known) for k, v in found.items()} for path, found in _attributes(module).items()
+            path: {k: frozen(v) for k, v in found.items()} for path, found in _attributes(module).items()
         }
         self._tensors = _named_tensors(module)
         self._places = code_state.places(module)
@@ -162,16 +168,17 @@ class _Before:
 
     def changed(self) -> Iterator[str]:
         """The dotted names of what is another one now."""
-        objects: dict[tuple[int, int], object] = {}
+        frozen = _Freezing()
         tensors = _named_tensors(self._module)
+        modules = dict(self._module.named_modules())
         for path, now in _attributes(self._module).items():
-            owner = self._module.get_submodule(path)
+            owner: torch.nn.Module = modules[path]
             if owner is not self._modules.get(path):  # a module that is new itself
                 continue
             earlier = self._attributes[path]
-            for name in dict.fromkeys((*earlier, *now)):
+            for name in earlier | now:
                 old, new = earlier.get(name, _MISSING), now.get(name, _MISSING)
-                if not _equal(old, _frozen(new, objects)) and not _is_remembered(owner, name):
+                if not _equal(old, frozen(new)) and not _is_remembered(owner, name):
                     line = f" (at {new.line})" if isinstance(new, WatchedIterator) and new.line else ""
                     yield f"{path}.{name}{line}" if path else f"{name}{line}"
             for name in sorted(tensors[path] - self._tensors[path] - earlier.keys()):
@@ -194,12 +201,12 @@ class _Before:
 def holders(module: torch.nn.Module, tensors: Sequence[torch.Tensor]) -> list[str]:
     """The dotted names of attributes in whose lists, dicts or objects some tensors are."""
     wanted = {id(one) for one in tensors}
-    known: dict[tuple[int, int], object] = {}
+    frozen = _Freezing()
     return [
         f"{path}.{name}".removeprefix(".")
         for path, found in (_attributes(module).items() if wanted else ())
         for name, value in found.items()
-        if wanted.intersection(map(id, _leaves(_frozen(value, known))))
+        if wanted.intersection(map(id, _leaves(frozen(value))))
     ]
 
 

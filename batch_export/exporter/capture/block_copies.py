@@ -215,8 +215,15 @@ def _outside(place: Place, block: torch.nn.Module, call: Call) -> Any:
 def _like(tensor: torch.Tensor) -> torch.Tensor:
     """Another tensor without content, of the same sizes and strides."""
     assert isinstance(tensor, FakeTensor)
-    with disable_proxy_modes_tracing(), tensor.fake_mode:
-        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    shape, strides = tensor.shape, tensor.stride()
+    made: torch.Tensor
+    if all(type(one) is int for one in (*shape, *strides)):
+        with without_modes(), torch.no_grad():
+            content = torch.empty_strided(shape, strides, dtype=tensor.dtype, device="meta")
+            made = FakeTensor(tensor.fake_mode, content, tensor.device)
+    else:
+        with disable_proxy_modes_tracing(), tensor.fake_mode:
+            made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
     return made.requires_grad_(tensor.requires_grad) if tensor.requires_grad else made
 
 

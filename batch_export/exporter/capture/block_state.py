@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN = frozenset(_SIMPLE) - {float, complex}
+_FLAT = frozenset({*_SIMPLE, torch.Tensor, torch.nn.Parameter})
 _OWN = frozenset(vars(torch.nn.Module())) - {"training"}
 _DEPTH = 3
 
@@ -26,21 +29,21 @@ State = Mapping[tuple[str, str], object]
 """Path in the block and name -> what stands there."""
 
 
-def settings(block: torch.nn.Module, objects: dict[tuple[int, int], object] | None = None) -> State:
+def settings(block: torch.nn.Module, moment: Moment | None = None) -> State:
     """Everything but tensors: also before a capture, when tensors are others than during it.
 
     Args:
         block: the module.
-        objects: what is known of objects at this moment, which several blocks may have.
+        moment: what is known of objects and globals at this moment, which several blocks may have.
     """
+    moment = moment or Moment()
     found: dict[tuple[str, str], object] = {}
-    objects = {} if objects is None else objects
     for path, module in block.named_modules():
         for name, value in vars(module).items():
             if name not in _OWN:
-                found[path, name] = _frozen(value, objects, _DEPTH)
-        for name, value in globals_of(type(module)):
-            found[path, f"global {name}"] = _frozen(value, objects, _DEPTH)
+                found[path, name] = moment.frozen(value)
+        for name, held in moment.of_globals(type(module)):
+            found[path, name] = held
     return found
 
 
@@ -65,36 +68,94 @@ def changed(before: State, after: State) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _frozen(value: Any, objects: dict[tuple[int, int], object], depth: int) -> object:
-    kind = value.__class__
-    if kind in _PLAIN:
-        return kind, value
-    if kind is float or kind is complex:
-        return kind, repr(value)  # NaN is NaN, and 0.0 not -0.0
-    if isinstance(value, torch.Tensor):
-        return torch.Tensor
-    if depth and isinstance(value, (list, tuple, deque)):
-        return type(value), tuple(_frozen(one, objects, depth - 1) for one in value)
-    if depth and isinstance(value, dict):
-        return type(value), tuple((repr(key), _frozen(one, objects, depth - 1)) for key, one in value.items())
-    if isinstance(value, (set, frozenset)):
-        return type(value), frozenset(map(repr, value))
-    if isinstance(value, ContextVar):
-        return ContextVar, _frozen(value.get(None), objects, depth)
-    key = (id(value), depth)
-    if key in objects:
-        return objects[key]
-    objects[key] = id(value)
-    inner = getattr(value, "__dict__", None)
-    if (
-        depth
-        and type(inner) is dict
-        and not isinstance(value, (torch.nn.Module, type))
-        and not inspect.isroutine(value)
-    ):
-        listed = tuple((name, _frozen(one, objects, depth - 1)) for name, one in inner.items())
-        objects[key] = id(value), listed
-    return objects[key]
+@dataclass(slots=True)
+class _Looked:
+    """An object as it was: its attributes, what those were that may change in place, and what was made of them all."""
+
+    value: object
+    attributes: dict[str, object]
+    deep: Sequence[tuple[str, object]]
+    frozen: object
+
+
+Earlier = dict[tuple[int, int], _Looked]
+"""What objects were at earlier moments: what is the same in all parts is not made anew."""
+
+
+class Moment:
+    """Values as they are at one moment.
+
+    Args:
+        earlier: what was found before; it is added to.
+    """
+
+    def __init__(self, earlier: Earlier | None = None) -> None:
+        self._objects: dict[tuple[int, int], object] = {}
+        self._globals: dict[type, list[tuple[str, object]]] = {}
+        self._earlier = {} if earlier is None else earlier
+
+    def of_globals(self, kind: type) -> list[tuple[str, object]]:
+        """What the globals are that the methods of a class name."""
+        found = self._globals.get(kind)
+        if found is None:
+            found = [(f"global {name}", self.frozen(value)) for name, value in globals_of(kind)]
+            self._globals[kind] = found
+        return found
+
+    def frozen(self, value: Any, depth: int = _DEPTH) -> object:
+        """A value to compare."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return kind, value
+        if kind is float or kind is complex:
+            return kind, repr(value)  # NaN is NaN, and 0.0 not -0.0
+        key = (id(value), depth)
+        if key in self._objects:
+            return self._objects[key]
+        looked = self._earlier.get(key)
+        if looked is not None and looked.value is value:
+            return self._again(key, looked, depth)
+        if isinstance(value, torch.Tensor):
+            return torch.Tensor
+        if depth and isinstance(value, (list, tuple, deque)):
+            return kind, tuple(self.frozen(one, depth - 1) for one in value)
+        if depth and isinstance(value, dict):
+            return kind, tuple((repr(name), self.frozen(one, depth - 1)) for name, one in value.items())
+        if isinstance(value, (set, frozenset)):
+            return kind, frozenset(map(repr, value))
+        if isinstance(value, ContextVar):
+            return ContextVar, self.frozen(value.get(None), depth)
+        self._objects[key] = id(value)
+        inner = getattr(value, "__dict__", None)
+        if (
+            depth
+            and type(inner) is dict
+            and not isinstance(value, (torch.nn.Module, type))
+            and not inspect.isroutine(value)
+        ):
+            self._objects[key] = self._anew(key, value, inner, depth)
+        return self._objects[key]
+
+    def _again(self, key: tuple[int, int], looked: _Looked, depth: int) -> object:
+        """What an object is now: what was made of it earlier, where each attribute is what it was."""
+        inner = vars(looked.value)
+        self._objects[key] = id(looked.value)  # while it is looked into: it may hold itself
+        is_same = (
+            len(inner) == len(looked.attributes)
+            and all(map(operator.is_, inner, looked.attributes))
+            and all(map(operator.is_, inner.values(), looked.attributes.values()))
+            and all(self.frozen(inner[name], depth - 1) == before for name, before in looked.deep)
+        )
+        found = looked.frozen if is_same else self._anew(key, looked.value, inner, depth)
+        self._objects[key] = found
+        return found
+
+    def _anew(self, key: tuple[int, int], value: object, inner: dict[str, object], depth: int) -> object:
+        listed = tuple((name, self.frozen(one, depth - 1)) for name, one in inner.items())
+        deep = [(name, held) for name, held in listed if type(inner[name]) not in _FLAT]
+        found = id(value), listed
+        self._earlier[key] = _Looked(value, dict(inner), deep, found)
+        return found
 
 
 def globals_of(kind: type) -> list[tuple[str, object]]:

@@ -84,8 +84,9 @@ class _Sharing:
         self._groups = alike.groups(model)
         self.hidden = hidden_weights(model, self._groups) if hides else HiddenWeights()
         self.reads = alike.Reads(model, self._groups)
-        known: dict[tuple[int, int], object] = {}
-        self._settings = {at: block_state.settings(one, known) for at, one in self._members().items()}
+        self._earlier: block_state.Earlier = {}
+        moment = block_state.Moment(self._earlier)
+        self._settings = {at: block_state.settings(one, moment) for at, one in self._members().items()}
         self._tensors: dict[int, block_state.State] = {}
         self._known: dict[Hashable, list[_Known]] = defaultdict(list)
         self._called: dict[int, int] = defaultdict(int)
@@ -103,7 +104,8 @@ class _Sharing:
         """
         if not self._tensors:
             self._tensors = {at: block_state.tensors(one) for at, one in self._members().items()}
-        name = block_state.changed(self._settings.get(id(base), {}), block_state.settings(base))
+        now = block_state.settings(base, block_state.Moment(self._earlier))
+        name = block_state.changed(self._settings.get(id(base), {}), now)
         name = name or block_state.changed(self._tensors.get(id(base), {}), block_state.tensors(base))
         if name:
             raise NotSharedError(f"{name} changes while the model runs")

@@ -6,12 +6,10 @@ were found. The numbers in tensors are `kept_tensors.py`'s business.
 
 from __future__ import annotations
 
-import enum
 import functools
 import inspect
+import operator
 import random
-import types
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -20,7 +18,14 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
-from batch_export.exporter.capture.alike import of_class
+from batch_export.exporter.capture.held_values import (
+    LEFT,
+    held_by_hooks,
+    is_filled,
+    is_without_state,
+    own_classes,
+    values_of,
+)
 from batch_export.exporter.capture.kept_tensors import memory_of
 from batch_export.exporter.capture.watched_iterators import ITERATORS, WatchedIterator
 
@@ -31,30 +36,16 @@ _ENTRIES = 10_000
 _PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _DICTS = frozenset({dict, OrderedDict})
 _GENERATORS = (torch.Generator, random.Random, np.random.RandomState, np.random.Generator)
-_LEFT = (
-    type,
-    types.ModuleType,
-    enum.Enum,
-    weakref.ReferenceType,
-    weakref.WeakKeyDictionary,
-    weakref.WeakValueDictionary,
-    weakref.WeakSet,
-    torch.Size,
-    str,
-    bytes,
-    int,
-    float,
-    complex,
-    type(None),
-)
-"""What has no state, or none that a model's forward has to do with."""
-_METHODS = frozenset({types.FunctionType, property, classmethod, staticmethod})
-"""What most entries of a class are; told apart at once, since every run of a model looks at all of its classes."""
-_NOTHING = property()
-"""In the place of a value that a class does not have: one that is left out as methods are."""
-_VALUES = (bool, int, float, complex, str, bytes, type(None), list, tuple, dict, set, deque, torch.Tensor)
-_OTHERS = frozenset({"torch", "functools", "logging", "threading", "abc", "_thread", "builtins"})
-"""Whose objects hold nothing of a model's: graphs, modes, sizes, locks, remembered properties."""
+_Held = Iterable[tuple[object, int]]
+_Way = Callable[[Any, int], _Held]
+
+
+def _leave(_: object, __: int) -> _Held:
+    return ()
+
+
+def _pass(_: object, __: int) -> _Held:
+    return ()
 
 
 class Contents:
@@ -68,19 +59,29 @@ class Contents:
     def __init__(self, holders: Sequence[object]) -> None:
         self.tensors: list[torch.Tensor] = []
         self._undo: list[Callable[[], None]] = []
-        self._entries: list[tuple[dict[Any, Any], list[tuple[Any, Any]]]] = []
+        self._entries: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+        self._empty: list[dict[Any, Any]] = []
         self._seen: dict[int, object] = {}
         self._watched: dict[int, WatchedIterator] = {}
         self._places: list[tuple[Any, Any, WatchedIterator]] = []
+        ways: dict[type, _Way] = {}
         waiting: deque[tuple[object, int]] = deque((one, _DEPTH) for one in holders)
         while waiting:
             value, depth = waiting.popleft()
-            if value.__class__ in _PLAIN or isinstance(value, _LEFT) or id(value) in self._seen:
+            kind = type(value)
+            if kind in _PLAIN or id(value) in self._seen:
                 continue
-            self._seen[id(value)] = value
-            waiting.extend(self._noted(value, depth))
+            way = ways.get(kind)
+            if way is None:
+                way = ways[kind] = self._way_of(value)
+            if way is not _leave:
+                self._seen[id(value)] = value
+                waiting.extend(way(value, depth))
         self.parameters = [one for one in self.tensors if isinstance(one, torch.nn.Parameter)]
-        self._weights = {memory_of(one) for one in self.parameters}
+
+    @functools.cached_property
+    def _weights(self) -> set[int | None]:
+        return {memory_of(one) for one in self.parameters}
 
     def is_weight(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is a parameter or lies in the memory of one."""
@@ -88,6 +89,9 @@ class Contents:
 
     def put_back(self) -> None:
         """Gives every container its entries again."""
+        for empty in self._empty:
+            if empty:
+                empty.clear()
         for held, before in self._entries:
             if held or before:
                 _put_entries(held, before)
@@ -96,47 +100,69 @@ class Contents:
         for held, place, watched in self._places:
             held[place] = watched.as_before()
 
-    def _noted(self, value: Any, depth: int) -> Iterable[tuple[object, int]]:
-        """Remembers one thing; returns what it holds."""
+    def _way_of(self, value: object) -> _Way:
+        """How things of a value's class are looked at: it remembers one of them, and gives what that holds."""
+        if isinstance(value, LEFT):
+            return _leave
         if isinstance(value, torch.Tensor):
-            if not is_lazy(value):
-                self.tensors.append(value)
-            return ()
+            return _pass if is_lazy(value) else self._of_tensor
         if isinstance(value, torch.nn.Module):
-            hooks = [one for _, held in held_by_hooks(value) for one in held]
             kinds = [one for kind in own_classes(type(value)) for one in self._of_class(kind)]
-            return _at(_DEPTH, [*self._of_module(value), *_scripted_buffers(value), *hooks, *kinds])
+            return functools.partial(self._of_module, kinds=kinds)
         if inspect.isroutine(value):
-            return _at(depth, _held_by_routine(value))
+            return _of_routine
         if isinstance(value, WatchedIterator):
-            self._undo.append(functools.partial(setattr, value, "position", value.position))
-            return ()
+            return self._of_iterator
         if isinstance(value, _GENERATORS):
-            self._undo.append(_setting_back(value))
-            return ()
+            return self._of_generator
+        if isinstance(value, dict):
+            return self._of_dict_at
+        if isinstance(value, (list, deque)):
+            return self._of_list
+        if isinstance(value, set):
+            return self._of_set
+        if isinstance(value, tuple):
+            return lambda value, depth: _at(depth - 1, value) if depth > 0 else ()
+        return _pass if is_without_state(value) else self._of_object
+
+    def _of_tensor(self, value: Any, _: int) -> _Held:
+        self.tensors.append(value)
+        return ()
+
+    def _of_iterator(self, value: Any, _: int) -> _Held:
+        self._undo.append(functools.partial(setattr, value, "position", value.position))
+        return ()
+
+    def _of_generator(self, value: Any, _: int) -> _Held:
+        self._undo.append(_setting_back(value))
+        return ()
+
+    def _of_dict_at(self, value: Any, depth: int) -> _Held:
+        return _at(depth - 1, self._of_dict(value)) if depth > 0 else ()
+
+    def _of_object(self, value: Any, depth: int) -> _Held:
+        inner = getattr(value, "__dict__", None)
+        return self._of_dict_at(inner, depth) if type(inner) is dict else ()
+
+    def _of_list(self, value: Any, depth: int) -> _Held:
         if depth <= 0:
             return ()
-        if isinstance(value, dict):
-            return _at(depth - 1, self._of_dict(value))
-        if isinstance(value, (list, deque)):
-            before = list(value)
-            self._undo.append(lambda: _put_items(value, before))
-            self._watch(value, enumerate(before))
-            return _at(depth - 1, before)
-        if isinstance(value, set):
+        before = list(value)
+        self._undo.append(lambda: _put_items(value, before))
+        self._watch(value, enumerate(before))
+        return _at(depth - 1, before)
+
+    def _of_set(self, value: Any, depth: int) -> _Held:
+        if depth > 0:
             members = set(value)
             self._undo.append(lambda: _put_members(value, members))
-            return ()
-        if isinstance(value, tuple):
-            return _at(depth - 1, value)
-        inner = object_values(value)
-        return _at(depth - 1, self._of_dict(inner)) if inner is not None else ()
+        return ()
 
     def _of_dict(self, value: dict[Any, Any]) -> Sequence[object]:
-        before = list(value.items())
+        before = dict(value) if type(value) is dict else dict(value.items())
         self._entries.append((value, before))
-        self._watch(value, before)
-        return [entry for _, entry in before]
+        self._watch(value, before.items())
+        return list(before.values())
 
     def _watch(self, held: Any, entries: Iterable[tuple[Any, Any]]) -> None:
         """Has iterators give their elements by way of one that can be set back."""
@@ -147,68 +173,38 @@ class Contents:
                 held[place] = watched
                 self._places.append((held, place, watched))
 
-    def _of_module(self, module: torch.nn.Module) -> Iterator[object]:
+    def _of_module(self, module: Any, _: int, kinds: list[object]) -> _Held:
         """What a module's attributes hold: a dozen dicts of each module, most of them empty, are looked at here."""
+        found: list[object] = []
         for value in self._of_dict(vars(module)):
-            if value.__class__ in _DICTS and id(value) not in self._seen:
+            kind = type(value)
+            if kind in _PLAIN:
+                continue
+            if kind not in _DICTS:
+                found.append(value)
+            elif not value:
+                self._empty.append(value)  # type: ignore[arg-type]
+            elif id(value) not in self._seen:
                 self._seen[id(value)] = value
-                yield from self._of_dict(value)
-            elif value.__class__ not in _PLAIN:
-                yield value
+                found += self._of_dict(value)  # type: ignore[arg-type]
+        found += _scripted_buffers(module)
+        if module._forward_pre_hooks or module._forward_hooks:
+            found += [one for _, held in held_by_hooks(module) for one in held]
+        found += kinds  # of its classes: what they hold is found with the first of their modules
+        kinds.clear()
+        return _at(_DEPTH, found)
 
     def _of_class(self, kind: type) -> Sequence[object]:
         if id(kind) in self._seen:
             return ()
         self._seen[id(kind)] = kind
-        before = _values_of(kind)
+        before = values_of(kind)
         self._undo.append(lambda: _put_values(kind, before))
         return list(before.values())
 
 
-def object_values(value: object) -> dict[str, object] | None:
-    """The attributes of an object that may be state; None for torch's own, locks, functions, classes and the like."""
-    inner = getattr(value, "__dict__", None)
-    if (
-        type(inner) is not dict
-        or isinstance(value, (*_LEFT, torch.nn.Module, torch.Tensor))
-        or inspect.isroutine(value)
-    ):
-        return None
-    return None if type(value).__module__.partition(".")[0] in _OTHERS else inner
-
-
-def own_classes(kind: type) -> list[type]:
-    """A module's classes that are a user's."""
-    return [one for one in kind.__mro__ if one.__module__.partition(".")[0] not in ("torch", "builtins", "typing")]
-
-
-def class_values(kind: type) -> dict[str, object]:
-    """What a module's classes hold: numbers, lists, tensors."""
-    return {name: value for one in reversed(own_classes(kind)) for name, value in _values_of(one).items()}
-
-
-def held_by_hooks(module: torch.nn.Module) -> list[tuple[object, list[object]]]:
-    """The hooks of a module's forward, each with the lists, dicts and objects that it keeps for itself."""
-    hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
-    return [
-        (hook, [one.cell_contents for one in getattr(hook, "__closure__", None) or () if _is_filled(one)])
-        for hook in hooks
-    ]
-
-
-def _values_of(kind: type) -> dict[str, object]:
-    return {
-        name: value
-        for name, found in vars(kind).items()
-        if (value := of_class(found, _NOTHING)).__class__ not in _METHODS
-        and not name.startswith(("__", "_abc_"))
-        and not isinstance(value, type)
-        and (isinstance(value, _VALUES) or object_values(value) is not None)
-    }
-
-
 def _put_values(kind: type, before: dict[str, object]) -> None:
-    now = _values_of(kind)
+    now = values_of(kind)
     for name in now.keys() - before.keys():
         delattr(kind, name)
     for name, value in before.items():
@@ -220,18 +216,11 @@ def _at(depth: int, values: Sequence[object]) -> Iterator[tuple[object, int]]:
     return ((one, depth) for one in values) if len(values) <= _ENTRIES else iter(())
 
 
-def _held_by_routine(routine: Any) -> Sequence[object]:
+def _of_routine(routine: Any, depth: int) -> _Held:
     """The modules that a callable reaches: whose method it is, and those in its closure."""
-    inner = [cell.cell_contents for cell in getattr(routine, "__closure__", None) or () if _is_filled(cell)]
-    return [one for one in (getattr(routine, "__self__", None), *inner) if isinstance(one, torch.nn.Module)]
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018  (an empty cell raises)
-    except ValueError:
-        return False
-    return True
+    inner = [cell.cell_contents for cell in getattr(routine, "__closure__", None) or () if is_filled(cell)]
+    modules = [one for one in (getattr(routine, "__self__", None), *inner) if isinstance(one, torch.nn.Module)]
+    return _at(depth, modules)
 
 
 def _scripted_buffers(module: torch.nn.Module) -> Sequence[torch.Tensor]:
@@ -258,9 +247,11 @@ def _ignore(_: object) -> None:
     """For calls that return something."""
 
 
-def _put_entries(held: dict[Any, Any], before: Sequence[tuple[Any, Any]]) -> None:
-    if len(held) == len(before) and all(
-        key is old and value is entry for (key, value), (old, entry) in zip(held.items(), before, strict=True)
+def _put_entries(held: dict[Any, Any], before: dict[Any, Any]) -> None:
+    if (
+        len(held) == len(before)
+        and all(map(operator.is_, held, before))
+        and all(map(operator.is_, held.values(), before.values()))
     ):
         return
     held.clear()
@@ -268,7 +259,7 @@ def _put_entries(held: dict[Any, Any], before: Sequence[tuple[Any, Any]]) -> Non
 
 
 def _put_items(held: Any, before: Sequence[object]) -> None:
-    if len(held) == len(before) and all(one is other for one, other in zip(held, before, strict=True)):
+    if len(held) == len(before) and all(map(operator.is_, held, before)):
         return
     held.clear()
     held.extend(before)

@@ -8,6 +8,7 @@ graph's nodes in the place of each call.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from batch_export.exporter.graph import metadata, weights
+from batch_export.exporter.graph.copies import node_like, value_like
 from batch_export.exporter.graph.free_names import free_name
 
 DOMAIN = "batch_export.blocks"
@@ -87,7 +89,7 @@ def body_of(
 
     def outer(value: ir.Value) -> ir.Value:
         if value not in known:
-            made = known[value] = _copy(value)
+            made = known[value] = value_like(value, value.name)
             if value.const_value is not None and value.producer() is None:
                 made.const_value = value.const_value
                 initializers.append(made)
@@ -104,9 +106,9 @@ def body_of(
         if any(one.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for one in node.attributes.values()):
             raise NotABodyError("a block has nodes with bodies")
         read = [None if value is None else outer(value) for value in node.inputs]
-        outputs = [_copy(value) for value in node.outputs]
+        outputs = [value_like(value, value.name) for value in node.outputs]
         known.update(zip(node.outputs, outputs, strict=True))
-        copies.append(_node(node, read, outputs, node.name))
+        copies.append(node_like(node, read, outputs, node.name, {}))
     outputs = [known[value] for value in results if value in known]
     if (
         len(outputs) != len(results)
@@ -119,28 +121,6 @@ def body_of(
         if node.domain and node.domain not in graph.opset_imports:
             graph.opset_imports[node.domain] = node.version or 1
     return Body(name, path, ir.Model(graph, ir_version=10), [known[value] for value in standing]), standing
-
-
-def _copy(value: ir.Value) -> ir.Value:
-    made = ir.Value(name=value.name, type=value.type, shape=value.shape)
-    made.metadata_props.update(value.metadata_props)
-    made.meta.update(value.meta)
-    return made
-
-
-def _node(node: ir.Node, inputs: Sequence[ir.Value | None], outputs: Sequence[ir.Value], name: str | None) -> ir.Node:
-    made = ir.Node(
-        node.domain,
-        node.op_type,
-        inputs,
-        node.attributes.values(),
-        overload=node.overload,
-        outputs=outputs,
-        version=node.version,
-        name=name,
-    )
-    made.metadata_props.update(node.metadata_props)
-    return made
 
 
 def share_constants(bodies: Sequence[Body]) -> bool:
@@ -170,7 +150,8 @@ def written_out(model: ir.Model, bodies: Sequence[Body]) -> list[ir.Value]:
             if call.graph is not model.graph:
                 continue
             known: dict[ir.Value, ir.Value | None] = {**dict(zip(body.given, call.inputs, strict=True)), **common}
-            model.graph.insert_before(call, [one.placed(known, site, names) for one in templates])
+            told = _Told(site, body.path)
+            model.graph.insert_before(call, [one.placed(known, told, names) for one in templates])
             seams.update((value, None) for value in call.inputs if value is not None and not is_weight(value))
             for old, inner in zip(call.outputs, body.model.graph.outputs, strict=True):
                 new = known[inner]
@@ -201,10 +182,10 @@ def _constants(model: ir.Model, body: Body, names: set[str | None]) -> dict[ir.V
     for value in body.model.graph.initializers.values():
         if value in given:
             continue
-        copy = _copy(value)
+        copy = value_like(value, value.name)
         copy.const_value = value.const_value
-        copy.name = free_name(value.name or "const", names)
-        model.graph.initializers[copy.name] = copy
+        copy.name = name = free_name(value.name or "const", names)  # its content is called so too
+        model.graph.initializers[name] = copy
         made[value] = copy
     return made
 
@@ -216,10 +197,27 @@ class _Text:
         self._parts = pattern.split(text)  # every second one is a name
 
     def at(self, site: Site, path: str) -> str:
-        parts = self._parts.copy()
+        parts = self._parts
+        if len(parts) == 1:
+            return parts[0]
+        parts = parts.copy()
         for at in range(1, len(parts), 2):
             parts[at] = site.path if parts[at] == path else site.names.get(parts[at], parts[at])
         return "".join(parts)
+
+
+class _Told:
+    """The texts of one call, each made once: many nodes have the same."""
+
+    def __init__(self, site: Site, path: str) -> None:
+        self._site, self._path = site, path
+        self._known: dict[_Text, str] = {}
+
+    def __call__(self, text: _Text) -> str:
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = text.at(self._site, self._path)
+        return found
 
 
 @dataclass(slots=True)
@@ -230,20 +228,15 @@ class _Template:
     name: _Text
     outputs: list[_Text]
     texts: dict[str, _Text]
-    path: str
 
-    def placed(self, known: dict[ir.Value, ir.Value | None], site: Site, names: set[str | None]) -> ir.Node:
+    def placed(self, known: dict[ir.Value, ir.Value | None], told: _Told, names: set[str | None]) -> ir.Node:
         outputs = []
         for value, text in zip(self.node.outputs, self.outputs, strict=True):
-            made = _copy(value)
-            made.name = free_name(text.at(site, self.path), names)
-            known[value] = made
+            made = known[value] = value_like(value, free_name(told(text), names))
             outputs.append(made)
         inputs = [None if value is None else known[value] for value in self.node.inputs]
-        result = _node(self.node, inputs, outputs, free_name(self.name.at(site, self.path), names))
-        for key, text in self.texts.items():
-            result.metadata_props[key] = text.at(site, self.path)
-        return result
+        texts = {key: told(text) for key, text in self.texts.items()}
+        return node_like(self.node, inputs, outputs, free_name(told(self.name), names), texts)
 
 
 def _templates(body: Body) -> list[_Template]:
@@ -251,16 +244,17 @@ def _templates(body: Body) -> list[_Template]:
     names = "|".join(map(re.escape, words))
     in_text = re.compile(rf"(?<![\w.])({re.escape(body.path)}(?!\w)|(?:{names})(?![\w.]))")
     in_name = re.compile(rf"((?<![^\W_])(?:{names})(?![^\W_]))")
+    text_of = functools.cache(_Text)
     made = []
     for node in body.model.graph:
         origin = _origin(node)
 
         def named(text: str | None, origin: str = origin) -> _Text:
-            found = _Text(text or origin, in_name)
-            return found if len(found._parts) > 1 else _Text(f"{origin}_{text}", in_name)
+            found = text_of(text or origin, in_name)
+            return found if len(found._parts) > 1 else text_of(f"{origin}_{text}", in_name)
 
-        texts = {key: _Text(text, in_text) for key, text in node.metadata_props.items() if key in _PLACES}
-        made.append(_Template(node, named(node.name), [named(one.name) for one in node.outputs], texts, body.path))
+        texts = {key: text_of(text, in_text) for key, text in node.metadata_props.items() if key in _PLACES}
+        made.append(_Template(node, named(node.name), [named(one.name) for one in node.outputs], texts))
     return made
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
-from batch_export.legalise.nested import bodies_of
+from batch_export.legalise.nested import bodies_of, has, nodes_of
 
 
 def remove_identities(model: ir.Model) -> int:
     """Readers of an Identity read its input."""
+    if not model.functions and not has(model.graph, "Identity"):
+        return 0
     return int(common_passes.IdentityEliminationPass()(model).modified)
 
 
@@ -24,8 +26,17 @@ def remove_dead_code(model: ir.Model) -> int:
     ]
     for name in unused:
         del model.graph.initializers[name]
-    common_passes.RemoveUnusedOpsetsPass()(model)
+    _remove_unused_opsets(model)
     return int(changed) + len(unused)
+
+
+def _remove_unused_opsets(model: ir.Model) -> None:
+    if model.functions:
+        common_passes.RemoveUnusedOpsetsPass()(model)
+        return
+    used = {"", *(node.domain for node in nodes_of(model.graph))}
+    for domain in [one for one in model.graph.opset_imports if one not in used]:
+        del model.graph.opset_imports[domain]
 
 
 def remove_unused_nodes(model: ir.Model) -> bool:
@@ -43,14 +54,13 @@ def _without_readers(graph: ir.Graph) -> tuple[bool, bool]:
     """Removes a graph's unread nodes; whether there were any, and whether one that stays may say less."""
     changed = may_lack = False
     for node in reversed(graph):
-        unread = [one for one in node.outputs if not one.uses() and not one.is_graph_output()]
-        if len(unread) == len(node.outputs):
+        outputs, inputs = node.outputs, node.inputs
+        unread = [one for one in outputs if not one.uses() and not one.is_graph_output()]
+        if len(unread) == len(outputs):
             graph.remove(node, safe=True)
             changed = True
             continue
-        may_lack |= (
-            bool(unread) or (bool(node.inputs) and node.inputs[-1] is None) or "training_mode" in node.attributes
-        )
+        may_lack |= bool(unread) or (bool(inputs) and inputs[-1] is None) or "training_mode" in node.attributes.data
         for body in bodies_of(node):
             in_body = _without_readers(body)
             changed, may_lack = changed or in_body[0], may_lack or in_body[1]

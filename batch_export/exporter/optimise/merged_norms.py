@@ -34,7 +34,11 @@ class Affine:
 
 def merge(model: ir.Model) -> int:
     """Merges in place; returns how many nodes went."""
-    return sum(_merge(model, node) for graph in graphs_of(model.graph) for node in list(graph))
+    return sum(
+        _merge(model, node)
+        for graph in graphs_of(model.graph)
+        for node in [one for one in graph if one.op_type == "BatchNormalization"]
+    )
 
 
 def _merge(model: ir.Model, node: ir.Node) -> int:

@@ -33,9 +33,16 @@ _IMAGES = ("Conv", "ConvTranspose")
 _NAMING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
+_SCALING = frozenset({"Mul", "Div", "BatchNormalization"})
+
+
 def merge(model: ir.Model) -> int:
     """Merges in place; returns how many nodes went."""
-    return sum(_merge(model, node) for graph in graphs_of(model.graph) for node in list(graph))
+    return sum(
+        _merge(model, node)
+        for graph in graphs_of(model.graph)
+        for node in [one for one in graph if one.op_type in _SCALING]
+    )
 
 
 def _merge(model: ir.Model, node: ir.Node) -> int:

@@ -23,7 +23,7 @@ from batch_export.legalise import (
     random_numbers,
     schema_dtypes,
 )
-from batch_export.legalise.nested import nodes_of
+from batch_export.legalise.nested import has, nodes_of
 from batch_export.legalise.versions import ir_version_for
 
 
@@ -70,7 +70,8 @@ def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> No
             schema_dtypes.fit(node, opset_version, _source)
     padded_pools.keep_apart(model, opset_version)
     moved_batches.keep_apart(model)
-    common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    if has(model.graph, "Constant"):
+        common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     model.ir_version = ir_version_for(opset_version)
 
 

@@ -156,9 +156,10 @@ def optimise(
     """
     reports: list[PassReport] = []
     count = node_count(model)
+    has_bodies = count != len(model.graph)
 
     def run(name: str, function: Callable[[ir.Model], int]) -> int:
-        nonlocal count
+        nonlocal count, has_bodies
         before, begun = count, time.perf_counter()
         known = [(value.type, value.shape, dict(value.metadata_props)) for value in model.graph.outputs]
         try:
@@ -169,7 +170,10 @@ def optimise(
                 next_step="export with optimize=False and report this model",
             ) from error
         _keep_known(model.graph.outputs, known)
-        seconds, count = time.perf_counter() - begun, node_count(model)
+        seconds = time.perf_counter() - begun
+        if changes or has_bodies or len(model.graph) != before:
+            count = node_count(model)
+            has_bodies = count != len(model.graph)
         reports.append(PassReport(name, before, count, changes, seconds))
         return changes
 

@@ -8,6 +8,7 @@ meanwhile, so that what a rule does holds for any weights applied later.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
@@ -50,6 +51,12 @@ def downstream(values: Iterable[ir.Value]) -> dict[ir.Node, int]:
     return found
 
 
+@functools.cache
+def _reach(rule: RewriteRule) -> int:
+    """How many nodes a rule's pattern has."""
+    return len(list(rule._target_pattern))
+
+
 def apply(model: ir.Model, index: Mapping[str, Sequence[RewriteRule]], near: dict[ir.Node, int] | None = None) -> int:
     """Applies the rules of an index, operator -> rules; see `_rewrite_graph`."""
     for rule in {id(rule): rule for found in index.values() for rule in found}.values():
@@ -73,7 +80,8 @@ def _rewrite_graph(
     for node in graph:
         candidates = index.get(node.op_type, ()) if node.domain == "" else ()
         if near is not None:
-            candidates = [rule for rule in candidates if len(list(rule._target_pattern)) >= near.get(node, _FAR)]
+            distance = near.get(node)
+            candidates = [] if distance is None else [one for one in candidates if _reach(one) >= distance]
         if candidates and not any(value.uses() or value.is_graph_output() for value in node.outputs):
             continue  # a rule that leaves its root in place would fit again and again
         for rule in candidates:

@@ -19,6 +19,7 @@ from onnx_ir import tensor_adapters
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from batch_export.exporter.graph.copies import model_like
 from batch_export.exporter.graph.weights import size
 from batch_export.exporter.optimise import (
     dead_code,
@@ -52,7 +53,7 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
         The copy, which shares all tensors that are not folded, and what was done.
     """
     begun = time.perf_counter()
-    copy = model.clone()
+    copy = model_like(model)
     before = passes.node_count(copy)
     own = sum(value.const_value.nbytes for value in copy.graph.initializers.values() if value.const_value is not None)
     budget = max(_LEAST_GROWTH, int(growth * own))
@@ -293,9 +294,9 @@ def _decide(model: ir.Model) -> int:
     gone = 0
     for graph in graphs_of(model.graph):
         for node in list(graph):
-            if node.domain or node.outputs[0].is_graph_output():
+            if node.op_type not in ("Where", "Mul") or node.domain or node.outputs[0].is_graph_output():
                 continue
-            remains = _branch(node) if node.op_type == "Where" else _multiplied(node) if node.op_type == "Mul" else None
+            remains = _branch(node) if node.op_type == "Where" else _multiplied(node)
             if remains is None or not same_sizes(remains.shape, node.outputs[0].shape):
                 continue
             ir.convenience.replace_all_uses_with(node.outputs[0], remains)
