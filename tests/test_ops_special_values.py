@@ -211,6 +211,11 @@ def test_ldexp_rounds_once(dtype: torch.dtype) -> None:
     check({"ldexp": torch.ldexp}, (x, exponents))
 
 
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, torch.int64])
+def test_ldexp_of_whole_numbers(dtype: torch.dtype) -> None:
+    check({"ldexp": torch.ldexp}, (torch.tensor([3, 0, 5], dtype=dtype), torch.tensor([2, 7, 1], dtype=dtype)))
+
+
 def test_logsigmoid_far_above_zero_is_no_negative_zero() -> None:
     program = export(Calls({"logsigmoid": F.logsigmoid}), (torch.tensor([200.0, INF]),), None)
     assert not torch.signbit(program(torch.tensor([200.0, INF]))[0]).any()

@@ -80,7 +80,8 @@ def ldexp(self: ir.Value, other: ir.Value) -> RecordedValue:
     wide = ir.DataType.DOUBLE
     if not axes.is_float(self) or axes.is_float(other):  # torch multiplies by the power
         base = self if axes.is_float(self) else op.Cast(self, to=ir.DataType.FLOAT)
-        return op.Mul(base, op.Pow(axes.like(2.0, other if axes.is_float(other) else base), other))
+        power = other if axes.is_float(other) else op.CastLike(other, base)
+        return op.Mul(base, op.Pow(axes.like(2.0, power), power))
     data = op.Cast(self, to=wide)
     power = op.Cast(other, to=wide)
     if self.dtype != wide:  # beyond these, no float32 is left
