@@ -67,6 +67,31 @@ def test_reflection_reaches_what_the_other_end_loses(amounts: tuple[int, ...]) -
     export_and_compare(call, (x,), (x.repeat_interleave(2, -1),), dynamic_shapes=({x.dim() - 1: "n"},))
 
 
+LARGE_INTEGERS: dict[str, Callable[..., Any]] = {
+    "convolution": lambda x: torch.nn.functional.conv2d(x, x[:, :, :3, :3] % 9, padding=1, stride=2),
+    "convolution of int32": lambda x: torch.nn.functional.conv2d((x % 2**26).int(), (x[:, :, :3, :2] % 3).int()),
+    "transposed convolution": lambda x: torch.nn.functional.conv_transpose2d(x, x[:, :, :3, :3] % 9, stride=2),
+    "volumes": lambda x: torch.nn.functional.conv3d(x[None], x[:, :2, None, :3, :2].repeat(1, 1, 2, 1, 1) % 5),
+    "means": lambda x: torch.nn.functional.avg_pool2d(x, (3, 2), padding=1),
+    "means at the edges": lambda x: torch.nn.functional.avg_pool2d(x, 3, ceil_mode=True, count_include_pad=False),
+    "a divisor": lambda x: torch.nn.functional.avg_pool2d(x, 2, divisor_override=3),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_INTEGERS)
+def test_sums_of_large_integers_keep_their_digits(name: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randint(-(2**44), 2**44, (2, 2, 7, 6))
+    export_and_compare(Call(LARGE_INTEGERS[name]), (x,), tolerance=0)
+
+
+def test_a_convolution_of_volumes_without_a_bias_has_none() -> None:
+    volume = torch.nn.Conv3d(2, 3, 2, bias=False)
+    program = export_and_compare(volume, (torch.randn(2, 2, 3, 4, 5),))
+    assert [len(node.inputs) for node in program.model.graph] == [2]
+    export_and_compare(volume.double(), (torch.randn(2, 3, 4, 5, dtype=torch.float64),))
+
+
 POLYNOMIALS = (
     *(f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
     "hermite_polynomial_h",

@@ -101,6 +101,9 @@ _INTEGRAL = frozenset(
 )
 """Operators of floating point whose results torch gives back as integers when the inputs are integers."""
 
+_SUMS = frozenset({"Conv", "ConvTranspose"})
+"""Operators that add up products: of integers in float64, which holds them up to 2^53, since float32 loses them."""
+
 _FLOAT_KERNEL_ONLY = frozenset({"AveragePool", "Conv", "ConvTranspose", "Erf", "GlobalMaxPool", "GridSample", "Col2Im"})
 
 
@@ -121,6 +124,12 @@ def _has_kernel(name: str, dtype: ir.DataType, attributes: Mapping[str, object])
     if dtype in _FEWER_KERNELS.get(name, ()) or (dtype == DOUBLE and name in _FLOAT_KERNEL_ONLY):
         return False
     return not (attributes.get("reduction", "none") != "none" and dtype in _WITHOUT_REDUCTION_KERNEL.get(name, ()))
+
+
+def is_written_out(name: str, first: ir.Value | None) -> bool:
+    """Whether an operator that has another form for float64 is recorded in that form."""
+    dtype = None if first is None else first.dtype
+    return dtype is not None and (dtype == DOUBLE or (name in _SUMS and dtype.is_integer()))
 
 
 def does_nothing(name: str, first: ir.Value | None) -> bool:

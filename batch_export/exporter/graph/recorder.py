@@ -111,7 +111,7 @@ class Recorder(NodeWriter, evaluator.Evaluator):
                 return folded
         if op.domain == "" and inputs:
             first = inputs[0]
-            if op.name in self._double_forms and first is not None and first.dtype == ir.DataType.DOUBLE:
+            if op.name in self._double_forms and kernel_dtypes.is_written_out(op.name, first):
                 written_out = self._double_forms[op.name](*inputs, **attributes)
                 if written_out is not None:
                     return written_out

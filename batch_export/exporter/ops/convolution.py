@@ -1,4 +1,6 @@
-"""Transposed convolution with every output padding that torch allows.
+"""Convolution of volumes, and transposed convolution with every output padding that torch allows.
+
+torchlib gives volumes without a bias one of two axes, which ONNX does not define.
 
 ONNX Runtime wants the output padding below the stride, and torch below the stride or the dilation. The padding
 lengthens the output at its end: first by what `padding` cuts off there, then by positions that no input reaches, which
@@ -20,6 +22,24 @@ from batch_export.exporter.ops.marking import lowering
 def _per_axis(given: Sequence[int] | int, count: int) -> list[int]:
     listed = [given] if isinstance(given, int) else list(given)
     return listed * count if len(listed) == 1 else listed
+
+
+@lowering("aten::conv3d")
+def conv3d(
+    input: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: int = 1,
+) -> RecordedValue:
+    """`[batch, channels, depth, height, width]`, or without a batch."""
+    strides, pads, dilations = (_per_axis(given, 3) for given in (stride, padding, dilation))
+    is_single = axes.rank(input) == 4
+    data = op.Unsqueeze(input, [0]) if is_single else input
+    result = op.Conv(data, weight, bias, strides=strides, pads=[*pads, *pads], dilations=dilations, group=groups)
+    return op.Squeeze(result, [0]) if is_single else result
 
 
 @lowering("aten::conv_transpose1d", "aten::conv_transpose2d.input", "aten::conv_transpose3d.input")

@@ -1,12 +1,14 @@
 """ONNX operators of float64 that onnxruntime has no kernels for, written out in operators that it has.
 
-Arrives: the inputs and attributes of an operator about to be recorded for float64, by whichever translation. Leaves:
-its result, computed in float64 throughout. Operators that torch itself takes apart are named in `TAKEN_APART`.
+Arrives: the inputs and attributes of an operator about to be recorded for float64 (convolutions: or for integers, of
+whose sums float32 loses digits), by whichever translation. Leaves: its result, computed in float64 throughout.
+Operators that torch itself takes apart are named in `TAKEN_APART`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -51,6 +53,19 @@ def _normalised(x: ir.Value, scale: ir.Value, bias: ir.Value, epsilon: float = 1
     normal = op.Div(centred, op.Sqrt(op.Add(variance, axes.like(epsilon, x))))
     behind = [-1, *[1] * len(spatial)]
     return op.Add(op.Mul(normal, op.Reshape(scale, behind)), op.Reshape(bias, behind))
+
+
+def _also_of_integers(form: Callable[..., RecordedValue]) -> Callable[..., RecordedValue]:
+    """A form for float64 that takes integers, too: exact while every sum is below 2^53."""
+
+    def result(x: ir.Value, *others: ir.Value | None, **given: Any) -> RecordedValue:
+        if x.dtype == ir.DataType.DOUBLE or x.dtype is None:
+            return form(x, *others, **given)
+        wide = [None if one is None else op.Cast(one, to=ir.DataType.DOUBLE) for one in (x, *others)]
+        whole = op.Cast(form(*wide, **given), to=ir.DataType.INT64)
+        return whole if x.dtype == ir.DataType.INT64 else op.Cast(whole, to=x.dtype)
+
+    return result
 
 
 def _is_single(value: float) -> bool:
@@ -133,8 +148,8 @@ FORMS: Mapping[str, Callable[..., RecordedValue | tuple[RecordedValue, ...] | No
     "AveragePool": windows.average_pool,
     "BatchNormalization": _by_running_statistics,
     "Celu": doubles.celu,
-    "Conv": windows.convolution,
-    "ConvTranspose": windows.transposed_convolution,
+    "Conv": _also_of_integers(windows.convolution),
+    "ConvTranspose": _also_of_integers(windows.transposed_convolution),
     "Cosh": doubles.cosh,
     "Elu": doubles.elu,
     "Erf": error_function.error_function,

@@ -55,12 +55,11 @@ def _average_pool(
         kernel = [size if one is None else min(size, max(one, 1)) for size, one in zip(kernel, reach, strict=True)]
     data = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())]) if unbatched else self
     if not axes.is_float(self):
-        data = op.Cast(data, to=ir.DataType.FLOAT)
+        data = op.Cast(data, to=ir.DataType.DOUBLE)  # sums of integers are exact there up to 2^53
     pool = {"kernel_shape": kernel, "strides": strides}
     is_free = any(axes.fixed_size(data, 2 + place) is None for place in range(count))
-    if ceil_mode and is_free and math.prod(kernel) > _WIDE:
+    if ceil_mode and is_free and math.prod(kernel) > _WIDE and axes.is_float(self):
         result = wide_windows.means(data, kernel, strides, pads, count_include_pad, divisor_override)
-        result = result if axes.is_float(self) else op.Cast(op.Round(result), to=ir.DataType.INT64)
         return op.Squeeze(result, [0]) if unbatched else result
     along = _only_axis(data, kernel, strides, pads)
     if along is not None and not ceil_mode and axes.is_float(self):
