@@ -125,10 +125,9 @@ def test_covariances_over_a_free_number_of_observations() -> None:
     export_and_compare(module, (torch.randn(3, 6),), (torch.randn(3, 2),), dynamic_shapes=(({1: "n"},),))
 
 
-def test_a_choice_by_equality_is_refused_as_a_decision_by_data() -> None:
+def test_a_choice_by_equality_has_both_ways() -> None:
     module = Call(lambda x, y: x + 1.0 if torch.equal(x, y) else x)
-    with pytest.raises(OnnxExporterError, match=r"torch\.equal"):
-        export(module, (torch.ones(3), torch.zeros(3)))
+    export_and_compare(module, (torch.ones(3), torch.zeros(3)), (torch.ones(3), torch.ones(3)))
 
 
 @pytest.mark.parametrize("count", [5, 1, 0])

@@ -6,13 +6,16 @@ model agree at the example inputs and at others of the same sizes; an error that
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
 from batch_export.errors import CaptureError
-from batch_export.exporter.capture.other_inputs import other_values
+from batch_export.exporter.capture.captured import Attempt
+from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
+from batch_export.exporter.capture.other_inputs import extreme_values, other_values
 from batch_export.exporter.capture.strategies import Assumption
 from batch_export.exporter.capture.trial import Outcome, is_fake, tried
 
@@ -21,10 +24,12 @@ _OTHERS = 8
 _ADVICE = "compute with torch.where or torch.cond in place of Python's if, and with tensors in place of .item()"
 
 
-def refused(assumptions: Sequence[Assumption], attempts: Sequence[object] = ()) -> CaptureError:
+def refused(assumptions: Sequence[Assumption], attempts: Sequence[Attempt] = ()) -> CaptureError:
     """The error for a program that nobody said may take something for granted."""
     first = assumptions[0]
     more = "".join(f"; also {one.text}" for one in assumptions[1:3])
+    why = next(filter(None, (_one_way_only(one.exception) for one in attempts)), None)
+    more += f"; it cannot be captured both ways: {why}" if why else ""
     return CaptureError(
         "the model could not be captured for all data: a data-dependent decision would stay as it is in the example: "
         f"{first.condition}{more}",
@@ -33,6 +38,13 @@ def refused(assumptions: Sequence[Assumption], attempts: Sequence[object] = ()) 
         next_step=f"{_ADVICE}, or pass guards='allow' (guards: allow in the model's config) to keep what the "
         "example inputs decide, in the model's metadata",
     )
+
+
+def _one_way_only(error: BaseException | None) -> str:
+    """Why decisions were not captured both ways, where that is known."""
+    while error is not None and not isinstance(error, OneWayOnlyError):
+        error = error.__cause__ or error.__context__
+    return str(error or "")
 
 
 def check(
@@ -79,6 +91,32 @@ def _inputs_to_try(
     yield "the example inputs", args, dict(kwargs)
     for turn, (given, keywords) in enumerate(other_values(args, kwargs, _OTHERS), 1):
         yield f"random inputs like the example's (number {turn})", given, keywords
+
+
+def check_both_ways(
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    decisions: Sequence[str],
+) -> None:
+    """Runs a program that chooses by data, and the model, at inputs that may lead either way.
+
+    Raises:
+        CaptureError: where the model runs, and the program does not or gives something else.
+    """
+    if is_fake(module, args, kwargs):
+        return
+    as_module = program.module(check_guards=False)
+    extremes = (("inputs at their extremes", *one) for one in extreme_values(args, kwargs))
+    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), extremes):
+        trial = tried(as_module, module, given, keywords)
+        if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):
+            raise CaptureError(
+                f"the program with both ways of a decision by data is not the model: at {where} {trial.problem}; it "
+                f"chooses by {' and '.join(decisions[:3]) or 'nothing'}",
+                next_step=_ADVICE,
+            )
 
 
 def of_assertions(program: torch.export.ExportedProgram) -> Assumption | None:

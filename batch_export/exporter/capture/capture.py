@@ -30,6 +30,7 @@ from batch_export.exporter.capture.course import Course
 from batch_export.exporter.capture.drawn_numbers import drawn_numbers
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.finished import GUARD_MODES, GuardMode, finished
+from batch_export.exporter.capture.forced_decisions import decisions_returned
 from batch_export.exporter.capture.from_example import Request
 from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
@@ -191,6 +192,7 @@ def _capture(
     with (
         dataclasses_of_tensors.outputs_of(module),
         outputs_refused(module),
+        decisions_returned(module),
         young_only(),
         other_seeds(module) as generators,
         watching as changed,

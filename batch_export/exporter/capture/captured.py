@@ -43,6 +43,8 @@ class Captured:
         guards: conditions under which the program holds; those that restrict an axis first.
         attempts: every strategy tried, the successful one last.
         assumptions: what the program takes for granted about the data.
+        both_ways: decisions by data that were captured both ways: the line, and its place.
+        raising: decisions by data after which the model raises an error, and the program goes on the other way.
         not_one: sizes at which eager would drop an axis that the file keeps.
         fixed: guards because of which axes left to the exporter are fixed.
         blocks: kinds of repeated blocks, and for which of them one's nodes were written again for another.
@@ -69,6 +71,8 @@ class Captured:
     read: list[str] = field(default_factory=list)
     seeded: list[str] = field(default_factory=list)
     tied: list[str] = field(default_factory=list)
+    both_ways: list[str] = field(default_factory=list)
+    raising: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
     fixed: list[Guard] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
@@ -160,6 +164,12 @@ def warn(captured: Captured) -> None:
     for one in captured.assumptions:
         warnings.warn(
             f"the file holds as long as the data decide as in the example: {one.text}", ExportWarning, users_level()
+        )
+    for line in captured.raising:
+        warnings.warn(
+            f"the model raises an error by {line}, and a file cannot: at such data it computes what follows",
+            ExportWarning,
+            stacklevel=users_level(),
         )
     if captured.strategy == TRACE and not captured.assumptions:
         warnings.warn(

@@ -119,7 +119,12 @@ def _parsed(file: str) -> ast.AST | None:
         return None
 
 
-def _handled(file: str, line: int, kinds: frozenset[str]) -> bool:
+def is_caught(frames: Sequence[tuple[str, int]]) -> bool:
+    """Whether some error, of whatever kind, that was raised at the first of these lines would be caught."""
+    return any(_handled(file, line, None) for file, line in frames)
+
+
+def _handled(file: str, line: int, kinds: frozenset[str] | None) -> bool:
     parsed = _parsed(file)
     around: list[ast.AST] = [] if parsed is None else [parsed]
     tries: list[_Try] = []
@@ -140,13 +145,13 @@ def _covers(node: ast.AST, line: int) -> bool:
     return bool(first <= line <= (last or first))
 
 
-def _goes_on(node: _Try, kinds: frozenset[str]) -> bool:
-    """Whether something of these kinds is caught, and not only told otherwise."""
+def _goes_on(node: _Try, kinds: frozenset[str] | None) -> bool:
+    """Whether something of these kinds (None: of any) is caught, and not only told otherwise."""
     if isinstance(node, (ast.With, ast.AsyncWith)):
         calls = [one.context_expr for one in node.items if isinstance(one.context_expr, ast.Call)]
-        return any(_name(one.func) == _SUPPRESS and _names(one.args) & kinds for one in calls)
+        return any(_name(one.func) == _SUPPRESS and (kinds is None or _names(one.args) & kinds) for one in calls)
     for handler in node.handlers:
-        if handler.type is None or _names([handler.type]) & kinds:
+        if handler.type is None or kinds is None or _names([handler.type]) & kinds:
             return not isinstance(handler.body[-1], ast.Raise)
     return False
 

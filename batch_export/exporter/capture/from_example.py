@@ -21,7 +21,7 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
-from batch_export.exporter.capture.caught_failures import caught_failures, refuse_caught_assertions
+from batch_export.exporter.capture.caught_failures import caught_failures
 from batch_export.exporter.capture.causal_hints import causal_hints
 from batch_export.exporter.capture.conversions import conversions
 from batch_export.exporter.capture.data_functions import data_functions
@@ -43,27 +43,32 @@ from batch_export.exporter.capture.known_expressions import known_expressions
 from batch_export.exporter.capture.numbers_of_sizes import numbers_of_sizes
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.outside_numbers import outside_noted
-from batch_export.exporter.capture.overlapping_writes import refuse_overlapping_writes
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis
-from batch_export.exporter.capture.returned_operands import refuse_returned_operands
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.seeded_numbers import seeded, seeds_noted
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
-from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRICT, assumed, decision_on_data
+from batch_export.exporter.capture.strategies import (
+    ASSUMING,
+    BOTH_WAYS,
+    NON_STRICT,
+    STRICT,
+    assumed,
+    decision_on_data,
+)
 from batch_export.exporter.capture.swallowed import swallowed
 from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.symbolic_quotients import symbolic_quotients
 from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.transforms import own_levels
-from batch_export.exporter.capture.truth_values import refuse_what_eager_refuses
 from batch_export.exporter.capture.unchecked_distributions import unchecked_distributions
+from batch_export.exporter.capture.unfaithful import refuse_unfaithful
 from batch_export.exporter.capture.unfit_outputs import refuse_nothing
 from batch_export.exporter.capture.unsolved_equalities import unsolved_equalities
 from batch_export.exporter.capture.whole_numbers import is_followed, whole_numbers
-from batch_export.exporter.capture.written_constants import refuse_unfollowed_writes, written_constant
+from batch_export.exporter.capture.written_constants import written_constant
 from batch_export.words import class_and_line
 
 Strategies = Sequence[tuple[str, Callable[..., object]]]
@@ -110,6 +115,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         if held is not None and name != STRICT:
             break
         decision = decision_on_data(attempts[0].exception) if attempts else None
+        if name == BOTH_WAYS and attempts and (decision is None or allow_assumptions):
+            continue
         if name in ASSUMING and decision is not None and not allow_assumptions:
             raise assumptions.refused([decision], attempts) from attempts[0].exception
         begun = time.perf_counter()
@@ -148,12 +155,16 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         if name == NON_STRICT and seen.made_plain and is_bound and len(strategies) > 1:
             held = _Held(captured)
             continue
+        captured.both_ways = getattr(program, "_both_ways", [])
+        captured.raising = getattr(program, "_raising", [])
         if name in ASSUMING:
             captured.assumptions = taken
             try:
                 assumptions.check(name, program, module, args, kwargs, captured.assumptions)
             except CaptureError as error:
                 raise unfollowed(attempts) or error from attempts[0].exception
+        elif captured.both_ways or captured.raising:
+            assumptions.check_both_ways(program, module, args, kwargs, captured.both_ways)
         elif (asserted := assumptions.of_assertions(program)) is not None:
             assumptions.check_assertion(name, program, module, args, kwargs, asserted)
         elif (written := written_constant(program)) is not None:
@@ -183,7 +194,7 @@ def _by(
     try:
         return _taking(name, strategy, request, inputs)
     except Exception as error:
-        if name != NON_STRICT or not hangs_on_zero(error):
+        if name not in (NON_STRICT, BOTH_WAYS) or not hangs_on_zero(error):
             raise
         with contextlib.suppress(Exception):
             return _taking(name, strategy, request, inputs, may_be_zero=False)
@@ -193,9 +204,9 @@ def _by(
 def _taking(
     name: str, strategy: Callable[..., Any], request: Request, inputs: Inputs, *, may_be_zero: bool = True
 ) -> tuple[torch.export.ExportedProgram, bool]:
-    is_first, asked = name == NON_STRICT, request.asked
+    is_first, asked = name in (NON_STRICT, BOTH_WAYS), request.asked
     sides = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious(may_be_zero=may_be_zero)
-    lengths = free_lengths() if is_first and asked.axes else contextlib.nullcontext()
+    lengths = free_lengths() if is_first and (asked.axes or name == BOTH_WAYS) else contextlib.nullcontext()
     scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
     data = data_functions() if is_first else contextlib.nullcontext()
@@ -204,7 +215,7 @@ def _taking(
         numbers: list[object] = []
         if is_first:
             try:
-                with whole_numbers(request.module) as numbers:
+                with whole_numbers(request.module, with_lengths=name == BOTH_WAYS) as numbers:
                     return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
             except Exception:
                 if not is_followed(numbers):
@@ -281,11 +292,7 @@ def _run(
     if caught:
         raise caught[0]
     refuse_nothing(program, module)
-    refuse_returned_operands(program)
-    refuse_caught_assertions(program)
-    refuse_overlapping_writes(program)
-    refuse_what_eager_refuses(program)
-    refuse_unfollowed_writes(program, module)
+    refuse_unfaithful(program, module)
     program._seeded = seeded(program, seeds)  # type: ignore[attr-defined]
     return program
 
@@ -296,23 +303,35 @@ def _run_again(
     """As `_run`, and where torch's first way meets a decision by data once more: with what factories make known, and
     loops over what is not zero as loops over every place.
     """
+    if name == BOTH_WAYS:  # which is tried where the first way failed of a decision
+        return _knowing(name, strategy, module, inputs, form)
     try:
         return _run(name, strategy, module, inputs, form)
     except Exception as error:
         if name != NON_STRICT or decision_on_data(error) is None:
             raise
-        impossible: set[Place] = set()
-        while True:
-            known = len(impossible)
-            try:
-                with known_factories(), known_buffers() as held, numbers_of_sizes(), hit_loops(impossible):
-                    program = _run(name, strategy, module, inputs, form, constants_are_known=True)
-                if are_written(held):
-                    raise error
-                return program
-            except Exception:
-                if len(impossible) == known:
-                    raise error from error.__cause__
+        try:
+            return _knowing(name, strategy, module, inputs, form)
+        except Exception:
+            raise error from error.__cause__
+
+
+def _knowing(
+    name: str, strategy: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, form: Any
+) -> torch.export.ExportedProgram:
+    impossible: set[Place] = set()
+    while True:
+        known = len(impossible)
+        try:
+            with known_factories(), known_buffers() as held, numbers_of_sizes(), hit_loops(impossible):
+                program = _run(name, strategy, module, inputs, form, constants_are_known=True)
+        except Exception:
+            if len(impossible) == known:
+                raise
+            continue
+        if are_written(held):
+            raise RuntimeError("forward writes to a buffer whose numbers were taken as they are")
+        return program
 
 
 def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:

@@ -31,6 +31,28 @@ def other_values(args: Sequence[object], kwargs: Mapping[str, object], count: in
         yield pytree.tree_map_only(torch.Tensor, like, (tuple(args), dict(kwargs)))
 
 
+def extreme_values(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[Inputs]:
+    """Inputs of the example's sizes that decide otherwise by data: the least, the largest and the negative numbers."""
+    for of in (_least, _largest, _negative):
+        yield pytree.tree_map_only(torch.Tensor, of, (tuple(args), dict(kwargs)))
+
+
+def _least(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype == torch.bool or not tensor.numel() or tensor.is_complex():
+        return torch.zeros_like(tensor)
+    return torch.full_like(tensor, tensor.min().item())
+
+
+def _largest(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype == torch.bool or not tensor.numel() or tensor.is_complex():
+        return torch.ones_like(tensor)
+    return torch.full_like(tensor, tensor.max().item())
+
+
+def _negative(tensor: torch.Tensor) -> torch.Tensor:
+    return ~tensor if tensor.dtype == torch.bool else -tensor if tensor.is_floating_point() else tensor.clone()
+
+
 def _like(tensor: torch.Tensor, generator: torch.Generator, widened: tuple[int, int]) -> torch.Tensor:
     return within(tensor, tensor.shape, generator, widened)
 

@@ -1,7 +1,7 @@
 """The ways in which a module is captured, and what each of them took for granted about the data.
 
 Arrives: a module, its example inputs and torch's form of the dynamic shapes. Leaves: torch's exported program, or
-torch's error. The last two ways may assume what holds for the example inputs only; `assumed` says what.
+torch's error. The last two strategies may assume what holds for the example inputs only; `assumed` says what.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from torch.utils import _pytree as pytree
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import grad_modes, torchscript, transforms
 from batch_export.exporter.capture.assigned_buffers import assigned_buffers
+from batch_export.exporter.capture.both_ways import captured_both_ways
 from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import OWN_SOURCES, is_users
 from batch_export.exporter.capture.kept_state import trace_undone
+from batch_export.exporter.capture.unfaithful import refuse_unfaithful
 from batch_export.exporter.capture.written_constants import refuse_fake_constants
 
-NON_STRICT, STRICT, DRAFT, TRACE = (
+NON_STRICT, STRICT, BOTH_WAYS, DRAFT, TRACE = (
     "torch.export(strict=False)",
     "torch.export(strict=True)",
+    "torch.export(strict=False), decisions both ways",
     "draft_export",
     "torch.jit.trace",
 )
@@ -131,6 +134,7 @@ def _tracer_warnings() -> Iterator[list[Assumption]]:
 STRATEGIES: tuple[tuple[str, Callable[..., object]], ...] = (
     (NON_STRICT, _torch_export(strict=False)),
     (STRICT, _torch_export(strict=True)),
+    (BOTH_WAYS, captured_both_ways(_torch_export(strict=False), refuse_unfaithful)),
     (DRAFT, draft_export),
     (TRACE, _jit_trace),
 )

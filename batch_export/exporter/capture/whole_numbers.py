@@ -18,6 +18,7 @@ from types import CodeType
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from batch_export.exporter.capture import free_sequences, joined_sequences
 from batch_export.exporter.capture.kinds import reached
@@ -66,11 +67,25 @@ def is_followed(made: Iterable[object]) -> bool:
     return any(not isinstance(one, free_sequences.FreeSequence) or not one.is_plain for one in made)
 
 
+def _length(of: Any) -> Any:
+    """The number of elements of a tensor where it goes by the data, and what `free_sequences.py` knows; or None."""
+    if isinstance(of, torch.Tensor) and of.dim() and free_unbacked_symbols(of.shape[0]):
+        return of.shape[0]
+    return free_sequences.length_of(of)
+
+
 @contextlib.contextmanager
-def whole_numbers(module: torch.nn.Module) -> Iterator[list[object]]:
-    """While open, such calls in a model's functions keep sizes free; gives what came of them."""
+def whole_numbers(module: torch.nn.Module, *, with_lengths: bool = False) -> Iterator[list[object]]:
+    """While open, such calls in a model's functions keep sizes free; gives what came of them.
+
+    Args:
+        module: the model.
+        with_lengths: whether `len` of a tensor is no plain number where it goes by the data.
+    """
     made: list[object] = []
     told = {name: _conversion(plain, symbolic, made) for name, plain, symbolic in _CALLED.values()}
+    if with_lengths:
+        told[_CALLED["len"][0]] = _conversion(builtins.len, _length, made)
     before = [(one, one.__code__, one.__globals__) for one in reached(module)]
     changed = [(one, code, names) for one, code, names in before if _with_calls(code, names) is not code]
     for one, code, names in changed:
@@ -87,12 +102,12 @@ def whole_numbers(module: torch.nn.Module) -> Iterator[list[object]]:
 
 
 _MADE: dict[tuple[int, frozenset[str]], tuple[CodeType, CodeType]] = {}
-"""By a code's identity and the names that its file has for itself: that code, which has to live on, and the new one."""
+"""By a code's identity and the names that are Python's own in it: that code, which has to live on, and the new one."""
 
 
 def _with_calls(code: CodeType, own: Mapping[str, object]) -> CodeType:
     """The same code with these calls in place of Python's; the code itself where there are none."""
-    key = id(code), frozenset(name for name in _CALLED if name in own)
+    key = id(code), frozenset(_CALLED.keys() - own.keys())
     if key not in _MADE:
         _MADE[key] = code, _made(code, own)
     return _MADE[key][1]

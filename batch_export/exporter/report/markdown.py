@@ -84,8 +84,16 @@ def _attempt_lines(attempts: Sequence[Any]) -> list[str]:
     return lines
 
 
+def _decision_lines(captured: Captured) -> list[str]:
+    if not captured.both_ways and not captured.raising:
+        return []
+    lines = ["", "Decisions by data, of which the file has both ways:", ""]
+    lines += [f"- {line}" for line in captured.both_ways] or ["- none"]
+    return [*lines, *(f"- {line} raises an error, and the file does not" for line in captured.raising)]
+
+
 def _capture_lines(captured: Captured) -> list[str]:
-    lines = [*_attempt_lines(captured.attempts), *_block_lines(captured.blocks)]
+    lines = [*_attempt_lines(captured.attempts), *_decision_lines(captured), *_block_lines(captured.blocks)]
     lines += ["", "## Dynamic axes and guards", ""]
     lines += [f"- {name} (torch's {symbol})" for symbol, name in captured.axis_names.items()] or ["- no named axes"]
     lines += [

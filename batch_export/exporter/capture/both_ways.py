@@ -1,0 +1,120 @@
+"""A Python `if` on data, captured both ways: every way through the model by itself, then all of them as one program.
+
+Arrives: a strategy of one capture, a module and its inputs. Leaves: one exported program with a `cond` for each
+decision, and the decisions. A way on which the model raises an error by its own `raise` has none: a file has no errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from batch_export.exporter.capture.begun_anew import begun_anew
+from batch_export.exporter.capture.branch_knowledge import knowledge_of_branches
+from batch_export.exporter.capture.forced_decisions import Decision, forced_decisions
+from batch_export.exporter.capture.merged_paths import MergedPaths
+from batch_export.exporter.capture.path_tree import Choice, Tree, Way
+from batch_export.exporter.capture.raising_lines import raised_at
+
+_MOST_DECISIONS = 3
+"""On one way: with as many again on each, a model is captured eight times."""
+
+Strategy = Callable[..., torch.export.ExportedProgram]
+Check = Callable[[torch.export.ExportedProgram, torch.nn.Module], None]
+
+
+@dataclass(slots=True)
+class _Ways:
+    """The ways through a model that were found so far.
+
+    Attributes:
+        decided: the decisions that were captured both ways, in words.
+        raising: those of which one way is an error of the model's own, in words.
+    """
+
+    strategy: Strategy
+    module: torch.nn.Module
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+    form: object
+    check: Check
+    decided: dict[str, None] = field(default_factory=dict)
+    raising: dict[str, None] = field(default_factory=dict)
+
+    def tree(self, ways: tuple[bool, ...]) -> tuple[Tree | Exception, tuple[Decision, ...]]:
+        """All ways that begin so, and the decisions of the first of them."""
+        first, decisions = self._way(ways)
+        found: Tree | Exception = first
+        for decision in reversed(decisions[len(ways) :]):
+            before = (*ways, *(one.taken for one in decisions[len(ways) : decision.place]))
+            other, _ = self.tree((*before, False))
+            if isinstance(found, Exception) or isinstance(other, Exception):
+                self.raising[decision.text] = None
+                found = other if isinstance(found, Exception) else found
+            else:
+                self.decided[decision.text] = None
+                found = Choice(decision, found, other)
+        return found, decisions
+
+    def _way(self, ways: Sequence[bool]) -> tuple[Way | Exception, tuple[Decision, ...]]:
+        """One way, or the error that the model itself raises on it."""
+        with (
+            begun_anew(self.module, self.args, self.kwargs),
+            forced_decisions(ways, _MOST_DECISIONS, self.raising) as decisions,
+        ):
+            try:
+                program = self.strategy(self.module, self.args, self.kwargs, self.form)
+            except Exception as error:
+                if not any(raised_at(error, *one.place_in_file) for one in decisions):
+                    raise
+                return error, tuple(decisions)
+        if decisions:
+            self.check(program, self.module)
+        return Way(program), tuple(decisions)
+
+
+def captured_both_ways(strategy: Strategy, check: Check) -> Strategy:
+    """A strategy that captures decisions by data both ways.
+
+    Args:
+        strategy: that of one capture.
+        check: refuses a program that is not the model.
+    """
+
+    def run(
+        module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], form: object
+    ) -> torch.export.ExportedProgram:
+        ways = _Ways(strategy, module, args, kwargs, form, check)
+        tree, _ = ways.tree(())
+        if isinstance(tree, Exception):
+            raise tree
+        with _without_modes(), knowledge_of_branches():
+            merged = MergedPaths(module, _without_writes(tree))
+            program = strategy(merged, args, kwargs, form)
+        program._both_ways = list(ways.decided)  # type: ignore[attr-defined]
+        program._raising = list(ways.raising)  # type: ignore[attr-defined]
+        return program
+
+    return run
+
+
+@contextlib.contextmanager
+def _without_modes() -> Iterator[None]:
+    """Within, no mode looks at functions of torch: what is run again are operators, for which none has a form."""
+    stack: Any = torch.overrides
+    modes = [stack._pop_mode() for _ in range(stack._len_torch_function_stack())]
+    try:
+        yield
+    finally:
+        for mode in reversed(modes):
+            stack._push_mode(mode)
+
+
+def _without_writes(tree: Tree) -> Tree:
+    if isinstance(tree, Choice):
+        return Choice(tree.decision, _without_writes(tree.if_true), _without_writes(tree.if_false))
+    return Way(tree.program.run_decompositions({}))

@@ -1,0 +1,196 @@
+"""Decisions by data that a capture is told how to take: which way, in the order in which the model asks.
+
+Arrives: the ways to take. Leaves: a context in which a Python `if` on data goes the given way, with what was asked and
+at which line. A decision beyond those given goes the way of truth. What torch asks for itself while it works out shapes
+is no decision of the model's, and fails as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import sympy
+import torch
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from batch_export.exporter.capture.caught_failures import is_caught
+from batch_export.exporter.capture.guard_sources import is_users, users_frames
+from batch_export.exporter.capture.raising_lines import passing
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_WORKING_OUT_SHAPES = tuple(
+    _TORCH + room
+    for room in ("_refs", "_prims", "_meta_registrations", "_decomp", "_subclasses", "_higher_order_ops", "_inductor")
+)
+
+_INEQUALITIES = (sympy.StrictGreaterThan, sympy.GreaterThan, sympy.StrictLessThan, sympy.LessThan)
+_TAKEN: ContextVar[list[Decision]] = ContextVar("_TAKEN")
+
+
+class OneWayOnlyError(RuntimeError):
+    """Why decisions by data are not captured both ways, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision by data.
+
+    Attributes:
+        asked: what is asked, as a symbolic truth value of the capture.
+        taken: which way the capture went.
+        source: `file:line` in the model.
+        place: how many were taken before it.
+    """
+
+    asked: torch.SymBool
+    taken: bool
+    source: str
+    place: int
+
+    @property
+    def place_in_file(self) -> tuple[str, int]:
+        """The file and the line."""
+        file, _, line = self.source.rpartition(":")
+        return file, int(line)
+
+    @property
+    def text(self) -> str:
+        """The line itself, with its place."""
+        return _text(*self.place_in_file)
+
+
+def _text(file: str, line: int) -> str:
+    return f"`{linecache.getline(file, line).strip() or '?'}` (at {file}:{line})"
+
+
+@dataclass(slots=True)
+class _Path:
+    """What was decided so far.
+
+    Attributes:
+        ways: how to decide, in order.
+        raising: lines that only raise an error, which were passed by.
+        decisions: those that were taken.
+        answers: a condition in torch's symbols -> what was decided of it.
+    """
+
+    ways: Sequence[bool]
+    most: int
+    raising: dict[str, None]
+    decisions: list[Decision] = field(default_factory=list)
+    answers: dict[sympy.Basic, bool] = field(default_factory=dict)
+
+    def answer(self, node: SymNode, frames: Sequence[tuple[str, int]]) -> bool:
+        """What a condition is, which is asked for the first time."""
+        file, line = frames[0]
+        passed = None if is_caught(frames) else passing(file, line)
+        if passed is not None:
+            if not passed.is_assertion:
+                self.raising[_text(file, line)] = None
+            is_equality = isinstance(node.expr, sympy.Eq) and not _is_of_truth(node)
+            taken = passed.answer != (passed.differs and is_equality)
+        else:
+            if len(self.decisions) == self.most:
+                raise OneWayOnlyError(
+                    f"one way through the model takes more than {self.most} such decisions (the next one is "
+                    f"{_text(file, line)})"
+                )
+            place = len(self.decisions)
+            taken = self.ways[place] if place < len(self.ways) else True
+            self.decisions.append(Decision(torch.SymBool(node), taken, f"{file}:{line}", place))
+        self.answers[node.expr] = taken
+        self.answers[sympy.Not(node.expr)] = not taken
+        held = node.expr if taken else sympy.Not(node.expr)
+        is_asserted = passed is not None and passed.is_certain and not _is_of_truth(node)
+        is_known = is_asserted or (passed is None and isinstance(held, _INEQUALITIES))
+        if is_known and all(symbol.is_integer for symbol in held.free_symbols):
+            known: Any = node if taken else node.sym_not()
+            known.expect_true("", 0)  # shapes on this way may hang on it
+        return taken
+
+
+def _is_of_truth(node: SymNode) -> bool:
+    """Whether a truth value of a tensor is asked, which torch has as a number of 0 and 1."""
+    expression: Any = node.expr
+    ranges: Any = node.shape_env.var_to_range if node.shape_env is not None else {}
+    found = [ranges.get(symbol) for symbol in expression.free_symbols]
+    return len(found) == 1 and found[0] is not None and (found[0].lower, found[0].upper) == (0, 1)
+
+
+@contextlib.contextmanager
+def forced_decisions(ways: Sequence[bool], most: int, raising: dict[str, None]) -> Iterator[list[Decision]]:
+    """Within, decisions by data go these ways; gives a list of them, which grows.
+
+    Args:
+        ways: how to decide, in order.
+        most: how many decisions there may be.
+        raising: gets lines that do nothing but raise an error by what is asked; they are passed by.
+
+    Raises:
+        OneWayOnlyError: from within, where there are more.
+
+    What they went by is given beside the results while `decisions_returned` is open.
+
+    NOTE: this wraps a private method of torch's symbolic numbers, by which Python's `if` asks them.
+    """
+    path = _Path(ways, most, raising)
+    own: Any = SymNode.guard_bool
+
+    def guard_bool(self: SymNode, file: str, line: int) -> bool:
+        if path.answers and self.expr in path.answers:
+            return path.answers[self.expr]
+        try:
+            return bool(own(self, file, line))
+        except GuardOnDataDependentSymNode:
+            if _torch_asks_itself():
+                raise
+            frames = list(users_frames())
+            if not frames:
+                raise
+            return path.answer(self, frames)
+
+    SymNode.guard_bool = guard_bool  # type: ignore[method-assign]
+    earlier = _TAKEN.set(path.decisions)
+    try:
+        yield path.decisions
+    finally:
+        _TAKEN.reset(earlier)
+        SymNode.guard_bool = own  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def decisions_returned(module: torch.nn.Module) -> Iterator[None]:
+    """While open, a call of the module for which decisions are forced gives what they went by beside its results.
+
+    It is a hook of its own, and there before anybody looks at which hooks a model has.
+    """
+
+    def returned(_module: torch.nn.Module, _given: object, outputs: object) -> object:
+        if torch.compiler.is_dynamo_compiling() or (taken := _TAKEN.get(None)) is None:
+            return outputs
+        return outputs, [one.asked for one in taken]
+
+    hook = module.register_forward_hook(returned)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _torch_asks_itself() -> bool:
+    """Whether the innermost lines are those of torch's working out of shapes, and not the model's."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        if frame.f_code.co_filename.startswith(_WORKING_OUT_SHAPES):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,130 @@
+"""Several ways through one model as one module that chooses between them by `cond`, to be captured like any other.
+
+Arrives: the levels of a tree of ways (see `path_tree.py`), and the model. Leaves: a module with the model's parameters
+of forward and its weights by their names. When it is captured, sizes are held to what held when the ways were.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.fx import traceback as fx_traceback
+from torch.utils import _pytree as pytree
+
+from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
+from batch_export.exporter.capture.held_sizes import hold_sizes
+from batch_export.exporter.capture.path_tree import Constant, Level, Planner, Tree
+
+
+class MergedPaths(torch.nn.Module):
+    """All ways through a model as one module.
+
+    Args:
+        module: the model.
+        tree: its ways.
+
+    Raises:
+        OneWayOnlyError: they do not fit together.
+    """
+
+    def __init__(self, module: torch.nn.Module, tree: Tree) -> None:
+        super().__init__()
+        self._planner = Planner(tree)
+        self._ways = tree.ways
+        self._hold(module)
+
+        def forward(*args: object, **kwargs: object) -> object:
+            return self._called(args, kwargs)
+
+        vars(forward)["__signature__"] = inspect.signature(module.forward)
+        self.forward = forward
+
+    def _hold(self, module: torch.nn.Module) -> None:
+        """Makes the model's weights this module's, each in a place of its name."""
+        persistent = module.state_dict(keep_vars=True).keys()
+        names = [str(what) for kind, what in self._planner.numbers.given.values() if kind == "weight"]
+        for name in names:
+            path, _, own = name.rpartition(".")
+            holder: torch.nn.Module = self
+            for part in path.split(".") if path else ():
+                if part not in holder._modules:
+                    holder.add_module(part, torch.nn.Module())
+                holder = holder.get_submodule(part)
+            held = module.get_submodule(path)
+            if own in held._parameters:
+                holder.register_parameter(own, held._parameters[own])
+            else:
+                holder.register_buffer(own, held._buffers[own], persistent=name in persistent)
+
+    def _called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if spec != self._ways[0].program.call_spec.in_spec:
+            raise OneWayOnlyError("the inputs are nested otherwise than in the model's own capture")
+        mode = detect_fake_mode(leaves)
+        if mode is not None and mode.shape_env is not None:
+            for way in self._ways:
+                hold_sizes(way.program, mode.shape_env)
+        planner = self._planner
+        values = {number: self._given(*what, leaves) for number, what in planner.numbers.given.items()}
+        with fx_traceback.preserve_node_meta():
+            results = self._run(planner.level, values)
+        for place, new in zip(planner.written, results, strict=False):
+            held: Any = self._given(*place, leaves)
+            if new is not held:
+                held.copy_(new)
+        return pytree.tree_unflatten(results[len(planner.written) :], planner.out_spec)
+
+    def _given(self, kind: str, what: Any, leaves: Sequence[object]) -> object:
+        if kind == "input":
+            return leaves[what]
+        if kind == "constant":
+            return what
+        path, _, name = str(what).rpartition(".")
+        return getattr(self.get_submodule(path), name)
+
+    def _run(self, level: Level, values: dict[int, object]) -> list[object]:
+        for number in level.computed:
+            node = self._planner.numbers.nodes[number]
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda one: self._value(one, values))
+            operator: Any = node.target
+            with fx_traceback.set_current_meta(node):
+                values[number] = operator(*args, **kwargs)
+        chosen = iter(self._chosen(level, values) if level.branches else ())
+        return [
+            next(chosen) if one is None else one.value if isinstance(one, Constant) else values[one]
+            for one in level.results
+        ]
+
+    def _value(self, node: torch.fx.Node, values: Mapping[int, object]) -> Any:
+        number = self._planner.numbers.of[node]
+        return values[number] if number in values else self._planner.numbers.submodules[number]
+
+    def _chosen(self, level: Level, values: Mapping[int, object]) -> Sequence[object]:
+        def branch(of: Level) -> Callable[..., object]:
+            def run(*operands: object) -> tuple[object, ...]:
+                results = self._run(of, {**plain, **dict(zip(given, operands, strict=True))})
+                return tuple(_own_copy(one) for one in results)
+
+            return run
+
+        asked: Any = values[level.asked]
+        given = [one for one in level.operands if isinstance(values[one], (torch.Tensor, torch.SymInt))]
+        plain = {one: values[one] for one in level.operands if one not in given}
+        if isinstance(asked, bool):
+            return self._run(level.branches[0 if asked else 1], {one: values[one] for one in level.operands})
+        operands = [self._operand(one, values[one]) for one in given]
+        results: Sequence[object] = torch.ops.higher_order.cond(asked, *map(branch, level.branches), tuple(operands))
+        return results
+
+    def _operand(self, number: int, value: Any) -> object:
+        """A constant becomes a value of the graph around: a branch's own graph holds none."""
+        kind, _ = self._planner.numbers.given.get(number, ("", None))
+        return torch.ops.aten.lift_fresh_copy.default(value) if kind == "constant" else value
+
+
+def _own_copy(result: Any) -> object:
+    return torch.ops.aten.clone.default(result, memory_format=torch.contiguous_format)

@@ -1,0 +1,225 @@
+"""A Python `if` on data: the file has both ways, and each is what eager does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+
+from batch_export.errors import CaptureError, ExportWarning
+from batch_export.exporter import export
+from batch_export.exporter.capture.capture import capture
+from tests.exporting import export_and_compare
+
+X = torch.linspace(-1, 1.2, 12).reshape(3, 4)
+SAME_SIZES = [(one,) for one in (X + 0.5, X - 0.5, 4 * X, -4 * X, 0 * X, X + 4, X - 4)]
+OTHER_SIZES = [(torch.cat([one, 2 * one])[:rows],) for (one,) in SAME_SIZES for rows in (2, 5)]
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    x, mask = x.clone(), x > 0.9
+    if mask.any():
+        x[mask] = 0
+    return x * 2
+
+
+def early(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x * 2
+    return x - 1
+
+
+def nested(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        y = x * 2
+        if y.max() > 3:
+            y = y.sin()
+    elif x.min() < -2:
+        y = x.cos()
+    else:
+        y = x.exp()
+    return y + 1
+
+
+def _chosen(x: torch.Tensor) -> torch.Tensor:
+    return x.relu() if (x.mean() > 0).item() else x.abs()
+
+
+def in_a_function(x: torch.Tensor) -> torch.Tensor:
+    return _chosen(x) + _chosen(x - 1)
+
+
+def combined(x: torch.Tensor) -> torch.Tensor:
+    return x * 3 if (x.sum() > 0 and x.max() > 1) or not (x.min() < -1) else x / 2
+
+
+def of_numbers(x: torch.Tensor) -> torch.Tensor:
+    if x.max().item() > 1:
+        x = x.exp()
+    return x.sum(1) if int((x > 0).sum()) > 3 else x[:, :2].sum(1)
+
+
+def of_other_sizes(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return torch.cat([x, x])
+    return x
+
+
+def of_sizes_by_data(x: torch.Tensor) -> torch.Tensor:
+    count = int((x[:, 0] > 0).sum())
+    return x[:count].sum(0) if count > 0 else x.new_zeros(4)
+
+
+def known_otherwise(x: torch.Tensor) -> torch.Tensor:
+    """What one way knows of the number is false on the other one."""
+    count = int(x.sum())
+    y = torch.zeros(count) if count >= 0 else torch.ones(-count)
+    return y.sum() + count
+
+
+def caught(x: torch.Tensor) -> torch.Tensor:
+    try:
+        if x.sum() > 0:
+            raise ValueError("too much")
+        return x * 2
+    except ValueError:
+        return x - 1
+
+
+def asked_again(x: torch.Tensor) -> torch.Tensor:
+    is_positive = (x.sum() > 0).item()
+    for scale in range(1, 6):
+        x = x * scale if is_positive else x - scale
+    return x
+
+
+def asserted(x: torch.Tensor) -> torch.Tensor:
+    assert len(x[x > 9]) < 7, "too many"
+    return x * 2 if x.sum() > 0 else x
+
+
+class Part(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.other = torch.nn.Linear(4, 4)
+        self.register_buffer("seen", torch.zeros(4))
+        self.seen: torch.Tensor
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            self.seen += x.sum(0)
+            return self.other(self.linear(x))
+        return self.linear(x) * 2
+
+
+class Whole(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.part, self.last = Part(), torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.part(x)) + self.part.seen.sum()
+
+
+FUNCTIONS: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    *(written, early, nested, in_a_function, combined, of_numbers, of_other_sizes, of_sizes_by_data, known_otherwise),
+    *(caught, asked_again, asserted),
+]
+
+
+class Called(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("is_free", [False, True], ids=["static", "free"])
+def test_both_ways_are_in_the_file(function: Callable[[torch.Tensor], torch.Tensor], is_free: bool) -> None:
+    options: dict[str, Any] = {"dynamic_shapes": ({0: "rows"},)} if is_free else {}
+    program = export_and_compare(Called(function), *SAME_SIZES, *(OTHER_SIZES if is_free else []), **options)
+    assert program.captured is not None
+    assert program.captured.both_ways
+    assert all(Path(__file__).name in line for line in program.captured.both_ways)
+
+
+def test_weights_are_there_once_and_buffers_are_written_on_one_way_only(tmp_path: Path) -> None:
+    module = Whole().eval()
+    program = export_and_compare(module, *SAME_SIZES, dynamic_shapes=({0: "rows"},))
+    model = program.model_proto
+    held = {one.name: list(one.dims) for one in model.graph.initializer}
+    assert held.keys() >= {"part.linear.weight", "part.other.weight", "last.weight", "last.bias"}
+    assert sum(dims == [4, 4] for dims in held.values()) == 2
+    assert [node.op_type for node in model.graph.node].count("If") == 1
+    assert module.part.calls == 0
+    assert not module.part.seen.any()
+
+
+def test_a_verified_export_says_which_lines_have_both_ways(tmp_path: Path) -> None:
+    program = export(Called(early), (X + 0.5,), verify=True, report=True, artifacts_dir=tmp_path)
+    assert program.captured is not None
+    (report,) = tmp_path.glob("*.md")
+    assert "- `if x.sum() > 0:` (at " in report.read_text()
+    onnx.checker.check_model(program.model_proto, full_check=True)
+
+
+def guarded(x: torch.Tensor) -> torch.Tensor:
+    if torch.isnan(x).any():
+        raise ValueError("no number")
+    return x * 2
+
+
+def test_an_error_of_the_models_own_is_left_out_and_told() -> None:
+    with pytest.warns(ExportWarning, match=r"raises an error by `if torch\.isnan\(x\)\.any\(\):` \(at .*, and a file"):
+        export_and_compare(Called(guarded), *SAME_SIZES)
+
+
+class Sized(torch.nn.Module):
+    """Decides by a size behind a decision by data: what it holds to is said all the same."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x * 2 if x.shape[0] > 4 else x * 3
+        return x
+
+
+def test_what_one_way_holds_to_of_sizes_is_held_to_by_the_program() -> None:
+    captured = capture(Sized(), (X,), dynamic_shapes=({0: "rows"},), guards="allow", allow_assumptions=False)
+    (guard,) = captured.restrictions
+    assert guard.condition == "rows <= 4"
+    assert Path(__file__).name in guard.source
+
+
+def unlike_dtypes(x: torch.Tensor) -> torch.Tensor:
+    return x if x.sum() > 0 else x.long()
+
+
+def unlike_structure(x: torch.Tensor) -> Any:
+    return x if x.sum() > 0 else (x, x)
+
+
+def unlike_numbers(x: torch.Tensor) -> Any:
+    return (x, 1) if x.sum() > 0 else (x, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (unlike_dtypes, r"`.*` \(at .*\) chooses between a tensor of float32 with 2 axes and a tensor of int64 with 2"),
+        (unlike_structure, "chooses between results of another structure"),
+        (unlike_numbers, "chooses between 1 and 2"),
+    ],
+)
+def test_ways_that_do_not_fit_together_are_refused_with_the_line(function: Any, told: str) -> None:
+    with pytest.raises(CaptureError, match=rf"cannot be captured both ways: .*{told}"):
+        export(Called(function), (X,))
