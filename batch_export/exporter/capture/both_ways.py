@@ -117,4 +117,11 @@ def _without_modes() -> Iterator[None]:
 def _without_writes(tree: Tree) -> Tree:
     if isinstance(tree, Choice):
         return Choice(tree.decision, _without_writes(tree.if_true), _without_writes(tree.if_false))
-    return Way(tree.program.run_decompositions({}))
+    return Way(tree.program.run_decompositions({}) if _writes(tree.program) else tree.program)
+
+
+def _writes(program: torch.export.ExportedProgram) -> bool:
+    """Whether something is written to; an operator that is not torch's own may write unseen."""
+    graphs = [one for one in program.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    called = [node.target for graph in graphs for node in graph.graph.nodes if node.op == "call_function"]
+    return any(isinstance(one, torch._ops.OpOverload) and one._schema.is_mutable for one in called)
