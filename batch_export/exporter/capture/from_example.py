@@ -304,7 +304,10 @@ def _run_again(
     loops over what is not zero as loops over every place.
     """
     if name == BOTH_WAYS:  # which is tried where the first way failed of a decision
-        return _knowing(name, strategy, module, inputs, form)
+        try:
+            return _knowing(name, strategy, module, inputs, form)
+        except _WrittenBufferError:
+            return _run(name, strategy, module, inputs, form)
     try:
         return _run(name, strategy, module, inputs, form)
     except Exception as error:
@@ -314,6 +317,10 @@ def _run_again(
             return _knowing(name, strategy, module, inputs, form)
         except Exception:
             raise error from error.__cause__
+
+
+class _WrittenBufferError(RuntimeError):
+    """What was known of a buffer does not hold: forward writes to it."""
 
 
 def _knowing(
@@ -330,7 +337,7 @@ def _knowing(
                 raise
             continue
         if are_written(held):
-            raise RuntimeError("forward writes to a buffer whose numbers were taken as they are")
+            raise _WrittenBufferError("forward writes to a buffer whose numbers were taken as they are")
         return program
 
 
