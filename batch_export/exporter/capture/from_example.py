@@ -215,7 +215,8 @@ def _taking(
         numbers: list[object] = []
         if is_first:
             try:
-                with whole_numbers(request.module, with_lengths=name == BOTH_WAYS) as numbers:
+                lengths_too = name == BOTH_WAYS
+                with whole_numbers(request.module, with_lengths=lengths_too, are_free=bool(asked.axes)) as numbers:
                     return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
             except Exception:
                 if not is_followed(numbers):

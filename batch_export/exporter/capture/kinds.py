@@ -136,14 +136,14 @@ def eager_kinds(module: torch.nn.Module) -> Iterator[None]:
 
     try:
         tell()
-        with _left_to_dynamo(tell_nothing, tell):
+        with left_to_dynamo(tell_nothing, tell):
             yield
     finally:
         tell_nothing()
 
 
 @contextlib.contextmanager
-def _left_to_dynamo(before: Callable[[], None], after: Callable[[], None]) -> Iterator[None]:
+def left_to_dynamo(before: Callable[[], None], after: Callable[[], None]) -> Iterator[None]:
     """Within, dynamo reads the code of a branch (`torch.cond`) with Python's own names, of which it knows the answers.
 
     NOTE: a private method of dynamo is wrapped; without it such a model is captured strictly.

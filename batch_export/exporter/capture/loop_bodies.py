@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import re
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 
 _BEGINS, _NEXT = "GET_ITER", "FOR_ITER"
 _ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
@@ -28,6 +28,21 @@ def carried_names(frame: FrameType) -> frozenset[str] | None:
     begins = next((index for index, one in enumerate(instructions) if one.offset == frame.f_lasti), None)
     if begins is None or instructions[begins].opname != _BEGINS or frame.f_code.co_name.startswith("<"):
         return None
+    return _carried(instructions, begins)
+
+
+def carried_from(code: CodeType, first: int, last: int) -> frozenset[str] | None:
+    """The same of the one loop of a function that begins within some lines; None where there are others."""
+    instructions = list(dis.get_instructions(code))
+    found = [
+        index
+        for index, one in enumerate(instructions)
+        if one.opname == _BEGINS and one.positions is not None and first <= (one.positions.lineno or 0) <= last
+    ]
+    return _carried(instructions, found[0]) if len(found) == 1 else None
+
+
+def _carried(instructions: list[dis.Instruction], begins: int) -> frozenset[str] | None:
     start = _for(instructions, begins)
     if start is None:
         return None

@@ -7,12 +7,15 @@ has no generator that could be seeded when it runs: its random operators draw ot
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 
-from batch_export.exporter.capture.guard_sources import users_location
+from batch_export.exporter.capture.guard_sources import is_torchs, users_location
 from batch_export.exporter.graph.metadata import source_location
 
 _OTHER_SEED = 0x5EED5EED
@@ -35,11 +38,24 @@ class _Noticing:
         return self._generator.set_state(state)
 
     def _note(self) -> None:
-        if (line := users_location(3)) and f"at {line}" not in self._lines:
+        if not _is_compiling() and (line := users_location(3)) and f"at {line}" not in self._lines:
             self._lines.append(f"at {line}")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._generator, name)
+
+
+def _is_compiling() -> bool:
+    """Whether dynamo, which compiles a part of the model, puts the state back that it found."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_torchs(frame.f_code.co_filename):
+        if frame.f_code.co_filename.endswith(_COMPILES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_COMPILES = os.path.join("_dynamo", "convert_frame.py")
 
 
 @contextlib.contextmanager

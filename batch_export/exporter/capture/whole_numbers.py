@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from batch_export.exporter.capture import free_sequences, joined_sequences
-from batch_export.exporter.capture.kinds import reached
+from batch_export.exporter.capture import free_loops, free_sequences, joined_sequences, loop_rewriting
+from batch_export.exporter.capture.kinds import left_to_dynamo, reached
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _WIDE = 128
@@ -75,24 +75,37 @@ def _length(of: Any) -> Any:
 
 
 @contextlib.contextmanager
-def whole_numbers(module: torch.nn.Module, *, with_lengths: bool = False) -> Iterator[list[object]]:
+def whole_numbers(
+    module: torch.nn.Module, *, with_lengths: bool = False, are_free: bool = True
+) -> Iterator[list[object]]:
     """While open, such calls in a model's functions keep sizes free; gives what came of them.
 
     Args:
         module: the model.
         with_lengths: whether `len` of a tensor is no plain number where it goes by the data.
+        are_free: whether there are free sizes at all, over which loops may go.
     """
     made: list[object] = []
-    told = {name: _conversion(plain, symbolic, made) for name, plain, symbolic in _CALLED.values()}
+    told = {name: _conversion(plain, free, made) for name, plain, free in _CALLED.values()}
+    told.update({loop_rewriting.IS_FREE: free_loops.is_free, loop_rewriting.RUN: free_loops.run})
     if with_lengths:
         told[_CALLED["len"][0]] = _conversion(builtins.len, _length, made)
+    plainly = {name: plain for name, plain, _ in _CALLED.values()}
     before = [(one, one.__code__, one.__globals__) for one in reached(module)]
-    changed = [(one, code, names) for one, code, names in before if _with_calls(code, names) is not code]
-    for one, code, names in changed:
-        one.__code__ = _with_calls(code, names)
+    codes = [(one, code, names, _with_calls(code, names, are_free)) for one, code, names in before]
+    changed = [(one, code, names) for one, code, names, other in codes if other is not code]
+    for one, code, names, other in codes:
+        if other is code:
+            continue
+        one.__code__ = other
         names.update(told)
+
+    def tell(answers: Mapping[str, Callable[..., Any]]) -> None:
+        for _, _, names in changed:
+            names.update(answers)
+
     try:
-        with joined_sequences.joining():
+        with joined_sequences.joining(), left_to_dynamo(lambda: tell(plainly), lambda: tell(told)):
             yield made
     finally:
         for one, code, names in changed:
@@ -101,19 +114,23 @@ def whole_numbers(module: torch.nn.Module, *, with_lengths: bool = False) -> Ite
                 names.pop(name, None)
 
 
-_MADE: dict[tuple[int, frozenset[str]], tuple[CodeType, CodeType]] = {}
-"""By a code's identity and the names that are Python's own in it: that code, which has to live on, and the new one."""
+_MADE: dict[tuple[int, frozenset[str], bool], tuple[CodeType, CodeType]] = {}
+"""By a code's identity, the names that its file has for itself and whether sizes are free: that code, which has to live
+on, and the new one."""
 
 
-def _with_calls(code: CodeType, own: Mapping[str, object]) -> CodeType:
+def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType:
     """The same code with these calls in place of Python's; the code itself where there are none."""
-    key = id(code), frozenset(_CALLED.keys() - own.keys())
+    key = id(code), frozenset(name for name in _CALLED if name in own), are_free
     if key not in _MADE:
-        _MADE[key] = code, _made(code, own)
+        rounds = loop_rewriting.with_rounds(code) if are_free and "range" not in own else code
+        _MADE[key] = code, _made(rounds, own, are_free)
     return _MADE[key][1]
 
 
-def _made(code: CodeType, own: Mapping[str, object]) -> CodeType:
+def _made(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType:
+    if code.co_name.startswith(loop_rewriting.BODY):  # dynamo reads it
+        return code
     wanted = {name: other for name, (other, *_) in _CALLED.items() if name in code.co_names and name not in own}
     places = {code.co_names.index(name): other for name, other in wanted.items()}
     names, words = list(code.co_names), bytearray(code.co_code)
@@ -127,6 +144,6 @@ def _made(code: CodeType, own: Mapping[str, object]) -> CodeType:
         new = names.index(places[place])
         if new < _WIDE:
             words[at + 1] = new * 2 + 1
-    constants = tuple(_with_calls(one, own) if isinstance(one, CodeType) else one for one in code.co_consts)
+    constants = tuple(_with_calls(one, own, are_free) if isinstance(one, CodeType) else one for one in code.co_consts)
     is_same = bytes(words) == code.co_code and all(map(lambda one, other: one is other, constants, code.co_consts))
     return code if is_same else code.replace(co_names=tuple(names), co_code=bytes(words), co_consts=constants)

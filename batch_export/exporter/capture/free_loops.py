@@ -1,0 +1,103 @@
+"""Loops over a free size that go on from tensors to tensors, run as one operator while torch captures a model.
+
+Arrives: what the code of `loop_rewriting.py` hands over: a loop's length, one round as a function, the names that go
+on, the tensors that are read along an axis, the lists and tensors that are filled. Leaves: the operator's results in
+their places. A round that no operator takes (shapes that change, a decision by data) is torch's error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._higher_order_ops.scan import scan
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils import _pytree as pytree
+
+from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows
+
+_OWN_REFERENCES = 4
+"""To a list that only its function knows: its name, the arguments of a call, and who counts."""
+Along = tuple[Any, int]
+"""A tensor, and the axis along which the loop goes."""
+
+
+def is_free(
+    over: Any,
+    carried: Sequence[Any],
+    slices: Sequence[Along],
+    lists: Sequence[Any],
+    written: Sequence[Along],
+    others: Sequence[Any],
+) -> bool:
+    """Whether a loop goes over a free size, from tensors to tensors, and what it fills is seen nowhere else meanwhile.
+
+    Args:
+        over: what the loop goes over.
+        carried: what the names that go on stand for.
+        slices: what is read at the step's place.
+        lists: lists that get one element each round.
+        written: what is written to at the step's place.
+        others: whatever else a round reads.
+    """
+    if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
+        return False
+    filled, read = [one for one, _ in written], [*carried, *(one for one, _ in slices)]
+    if not all(isinstance(one, Tensor) for one in (*filled, *read)):
+        return False
+    if not all(type(one) is list and not one and sys.getrefcount(one) <= _OWN_REFERENCES for one in lists):
+        return False
+    memory = [StorageWeakRef(one.untyped_storage()) for one in filled]
+    tensors = pytree.tree_leaves((read, [_content(one) for one in others]))
+    seen = [StorageWeakRef(one.untyped_storage()) for one in tensors if isinstance(one, Tensor)]
+    if any(one in seen for one in memory) or len(set(memory)) < len(memory):
+        return False
+    return all(axis < one.dim() for one, axis in (*slices, *written))
+
+
+def _content(one: Any) -> Any:
+    """Something that a round reads; of a module its tensors."""
+    return [*one.parameters(), *one.buffers(), *vars(one).values()] if isinstance(one, torch.nn.Module) else one
+
+
+def run(
+    body: Callable[..., Any],
+    over: FreeNumbers,
+    carried: Sequence[Tensor],
+    slices: Sequence[Along],
+    lists: Sequence[Any],
+    written: Sequence[Along],
+) -> tuple[tuple[Tensor, ...], tuple[FreeRows, ...]]:
+    """All rounds: the names that go on as the last round leaves them, and the lists; tensors are written to.
+
+    Args:
+        body: a round; takes the names that go on and the slices, gives these names, and what it appends and writes.
+        over: the steps.
+        carried: what the first round begins with.
+        slices: what is read at the step's place.
+        lists: lists that get one element each round, empty so far.
+        written: what is written to at the step's place.
+    """
+    length = over.free_length()
+    parts = [_plain(one.narrow(axis, 0, length).movedim(axis, 0)) for one, axis in slices]
+    shapes = [one.select(axis, 0) for one, axis in written]
+    count = len(lists)
+
+    def combine(state: list[Tensor], given: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        now, made = body(tuple(state), tuple(given[1:]))
+        rest = [one.to(like.dtype).expand(like.shape) for one, like in zip(made[count:], shapes, strict=True)]
+        return [_plain(one) for one in now], [_plain(one) for one in (*made[:count], *rest)]
+
+    steps = torch.arange(length)
+    last, found = scan(combine, [_plain(one) for one in carried], [steps, *parts], dim=0)
+    for (one, axis), rows in zip(written, found[count:], strict=True):
+        one.narrow(axis, 0, length).copy_(rows.movedim(0, axis))
+    return tuple(last), tuple(FreeRows(rows, list) for rows in found[:count])
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """A copy whose memory is in order: what goes on has to look alike in every round."""
+    return tensor.clone(memory_format=torch.contiguous_format)

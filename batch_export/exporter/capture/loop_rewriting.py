@@ -1,0 +1,314 @@
+"""Loops of a model's code over a size (`for step in range(n):`), written so that one round of them is a function.
+
+Arrives: a function's code. Leaves: code that does the same, in which a loop over a free size may be run as one operator
+(`free_loops.py`): a round takes the names that go on from round to round, and of each tensor that it reads at the
+step's place the slice there; it gives these names anew, and what it appends to lists or writes at the step's place.
+Loops that use the step for anything else, or reach further than their function's names, stay as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dis
+import inspect
+import re
+import textwrap
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+
+from batch_export.exporter.capture import loop_bodies
+
+IS_FREE, RUN = "__is_a_free_loop__", "__run_a_free_loop__"
+"""What the new code calls: whether a loop can be run as one operator now, and that operator."""
+BODY = "__round_of_a_loop__"
+_FUTURE = 0x1FF0000
+"""The flags of a code by which its file's `from __future__` are known."""
+
+
+def with_rounds(code: CodeType) -> CodeType:
+    """The same function, with rounds of loops as functions; the code itself where it has no such loop."""
+    if "range" not in code.co_names or code.co_name.startswith("<") or not _is_looping(code):
+        return code
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError):
+        return code
+    made = tree.body[0] if tree.body else None
+    if not isinstance(made, ast.FunctionDef) or made.name != code.co_name or _is_mangled(made):
+        return code
+    ast.increment_lineno(tree, code.co_firstlineno - 1)
+    changing = _Loops(code, made)
+    made.body = [one for statement in made.body for one in changing.changed(statement)]
+    if not changing.count:
+        return code
+    return _compiled(made, code) or code
+
+
+def _is_looping(code: CodeType) -> bool:
+    """Whether there is a loop without branches, which is quickly told: few functions are read."""
+    if _NEXT not in code.co_code[::2]:
+        return False
+    instructions = list(dis.get_instructions(code))
+    loops = [one for one in instructions if one.opcode == _NEXT]
+    for loop in loops:
+        inside = [one for one in instructions if loop.offset < one.offset < loop.argval - 2]
+        if not any(one.opcode in dis.hasjrel for one in inside):
+            return True
+    return False
+
+
+_NEXT = dis.opmap["FOR_ITER"]
+
+
+def _is_mangled(function: ast.FunctionDef) -> bool:
+    names = [one.id if isinstance(one, ast.Name) else one.attr for one in ast.walk(function) if _is_named(one)]  # type: ignore[attr-defined]
+    return any(name.startswith("__") and not name.endswith("__") for name in names)
+
+
+def _is_named(one: ast.AST) -> bool:
+    return isinstance(one, (ast.Name, ast.Attribute))
+
+
+def _compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
+    function.decorator_list, function.returns = [], None
+    for one in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs):
+        one.annotation = None
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    outer_arguments = copy.deepcopy(nothing)
+    outer_arguments.args = [ast.arg(arg=name) for name in code.co_freevars]
+    outer = ast.FunctionDef(name="__outer__", args=outer_arguments, body=[function], decorator_list=[])
+    tree = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
+    try:
+        whole = compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return None
+    for part in _codes(whole):
+        if part.co_name == code.co_name and part.co_freevars == code.co_freevars:
+            return part.replace(co_qualname=code.co_qualname)
+    return None
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            if one.co_name != "__outer__":
+                yield one
+            else:
+                yield from _codes(one)
+
+
+@dataclass(slots=True)
+class _Loops:
+    """Changes the loops of one function."""
+
+    code: CodeType
+    function: ast.FunctionDef
+    count: int = 0
+
+    def changed(self, statement: ast.stmt) -> list[ast.stmt]:
+        """A statement with its loops changed."""
+        if isinstance(statement, ast.For) and (made := self._loop(statement)) is not None:
+            return made
+        for name in ("body", "orelse", "finalbody"):
+            inner = getattr(statement, name, None)
+            if isinstance(inner, list) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                setattr(statement, name, [one for each in inner for one in self.changed(each)])
+        return [statement]
+
+    def _loop(self, loop: ast.For) -> list[ast.stmt] | None:
+        step, over = loop.target, loop.iter
+        is_range = isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range"
+        if not isinstance(step, ast.Name) or not is_range or loop.orelse or len(over.args) != 1 or over.keywords:  # type: ignore[attr-defined]
+            return None
+        carried = loop_bodies.carried_from(self.code, over.lineno, over.end_lineno or over.lineno)
+        if carried is None or step.id in carried or self._is_written_later(carried, loop):
+            return None
+        body = _Round(step.id, frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars)))
+        statements = [body.visit(copy.deepcopy(one)) for one in loop.body]
+        if not body.is_followed or any(not isinstance(one, _STRAIGHT) for one in loop.body):
+            return None
+        stored = {
+            one.id for each in loop.body for one in ast.walk(each) if isinstance(one, ast.Name) and _is_store(one)
+        }
+        read = {one.of for one in body.read}
+        if stored & (read | body.lists.keys() | body.written.keys()) or body.touches(statements):
+            return None
+        self.count += 1
+        return body.written_out(loop, sorted(carried), statements, self.count)
+
+    def _is_written_later(self, names: Collection[str], loop: ast.For) -> bool:
+        """Whether what a name stands for is written to behind the loop: a list may have the same tensor."""
+        for one in ast.walk(self.function):
+            if getattr(one, "lineno", 0) <= (loop.end_lineno or 0):
+                continue
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and _WRITES.search(one.func.attr):
+                of: ast.AST = one.func.value
+            elif isinstance(one, ast.AugAssign) or (
+                isinstance(one, ast.Subscript) and not isinstance(one.ctx, ast.Load)
+            ):
+                of = one.target if isinstance(one, ast.AugAssign) else one.value
+            else:
+                continue
+            if any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(of)):
+                return True
+        return False
+
+
+_WRITES = re.compile(r"[^_]_$")
+"""Methods of tensors that write to them: `add_`."""
+_STRAIGHT = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass)
+
+
+def _is_store(name: ast.Name) -> bool:
+    return isinstance(name.ctx, (ast.Store, ast.Del))
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """A tensor that is read at the step's place along one of its axes."""
+
+    of: str
+    axis: int
+    name: str
+
+
+@dataclass(slots=True)
+class _Round(ast.NodeTransformer):
+    """One round: what it reads at the step's place, and what it gives besides the names that go on.
+
+    Attributes:
+        step: the loop's name for the step.
+        known: the names of the loop's function.
+        read: tensors that are read at the step's place.
+        lists: lists that get one element, and the name of that element.
+        written: tensors that are written at the step's place: the name of what is written, and the axis.
+        is_followed: whether nothing else is done with the step or the lists.
+    """
+
+    step: str
+    known: frozenset[str]
+    read: list[_Slice] = field(default_factory=list)
+    lists: dict[str, str] = field(default_factory=dict)
+    written: dict[str, tuple[str, int]] = field(default_factory=dict)
+    is_followed: bool = True
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """The step by itself."""
+        self.is_followed = self.is_followed and node.id != self.step
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """A slice at the step's place."""
+        axis = self._axis(node)
+        if axis is None or not isinstance(node.ctx, ast.Load):
+            return self.generic_visit(node)
+        of = node.value.id  # type: ignore[attr-defined]
+        known = next((one for one in self.read if (one.of, one.axis) == (of, axis)), None)
+        if known is None:
+            known = _Slice(of, axis, f"__slice_{len(self.read)}__")
+            self.read.append(known)
+        listed = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        rest = [self.visit(one) for place, one in enumerate(listed) if place != axis]
+        taken = ast.Name(known.name, ast.Load())
+        if not rest:
+            return taken
+        return ast.Subscript(taken, ast.Tuple(rest, ast.Load()), ast.Load())
+
+    def _axis(self, node: ast.Subscript) -> int | None:
+        """Which axis of a named tensor the step is an index of; None for any other index."""
+        if not isinstance(node.value, ast.Name):
+            return None
+        listed = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for axis, one in enumerate(listed):
+            if isinstance(one, ast.Name) and one.id == self.step:
+                return axis
+            if not isinstance(one, ast.Slice) or one.lower or one.upper or one.step:
+                return None
+        return None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """A write at the step's place."""
+        target = node.targets[0]
+        if len(node.targets) > 1 or not isinstance(target, ast.Subscript):
+            return self.generic_visit(node)
+        axis = self._axis(target)
+        listed = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        if axis is None or len(listed) != axis + 1 or target.value.id in self.written:  # type: ignore[attr-defined]
+            self.is_followed = False
+            return node
+        name = f"__written_{len(self.written)}__"
+        self.written[target.value.id] = name, axis  # type: ignore[attr-defined]
+        return ast.Assign([ast.Name(name, ast.Store())], self.visit(node.value))
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """An element of a list."""
+        call = node.value
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "append":
+            self.is_followed = False
+            return node
+        of = call.func.value
+        if not isinstance(of, ast.Name) or of.id in self.lists or len(call.args) != 1 or call.keywords:
+            self.is_followed = False
+            return node
+        self.lists[of.id] = f"__element_{len(self.lists)}__"
+        return ast.Assign([ast.Name(self.lists[of.id], ast.Store())], self.visit(call.args[0]))
+
+    def _others(self, rounds: ast.FunctionDef, carried: Sequence[str]) -> list[str]:
+        """What a round reads of the function's names besides."""
+        names = [one for each in rounds.body for one in ast.walk(each) if isinstance(one, ast.Name)]
+        stored = {one.id for one in names if _is_store(one)} | {"__carried__", "__slices__"}
+        return sorted({one.id for one in names if one.id in self.known} - stored - {*carried})
+
+    def touches(self, statements: Sequence[ast.stmt]) -> bool:
+        """Whether a round does more with a list or a tensor that it writes to."""
+        names = {one.id for each in statements for one in ast.walk(each) if isinstance(one, ast.Name)}
+        return bool(names & {*self.lists, *self.written}) or bool({one.of for one in self.read} & {*self.written})
+
+    def written_out(
+        self, loop: ast.For, carried: Sequence[str], statements: Sequence[ast.stmt], number: int
+    ) -> list[ast.stmt]:
+        """The loop, as a choice between one operator and what was there."""
+        over, body = f"__over_{number}__", f"{BODY}{number}"
+        rounds = ast.parse(
+            f"def {body}(__carried__, __slices__):\n"
+            f"    {_listed(carried)} = __carried__\n"
+            f"    {_listed(one.name for one in self.read)} = __slices__\n"
+            f"    return {_listed(carried)}, "
+            f"{_listed((*self.lists.values(), *(name for name, _ in self.written.values())))}\n"
+        ).body[0]
+        assert isinstance(rounds, ast.FunctionDef)
+        rounds.body[2:2] = list(statements)
+        others = self._others(rounds, carried)
+        slices = ", ".join(f"({one.of}, {one.axis})" for one in self.read)
+        written = ", ".join(f"({name}, {axis})" for name, (_, axis) in self.written.items())
+        parts = f"{over}, {_listed(carried)}, [{slices}], {_listed(self.lists)}, [{written}]"
+        chosen = ast.parse(
+            f"try:\n    {over}_free = {IS_FREE}({parts}, {_listed(others)})\n"
+            f"except NameError:\n    {over}_free = False\n"
+            f"if {over}_free:\n    {_listed(carried)}, {_listed(self.lists)} = {RUN}({body}, {parts})\n"
+        ).body
+        first = ast.Assign([ast.Name(over, ast.Store())], loop.iter)
+        loop.iter = ast.Name(over, ast.Load())
+        choice = chosen[1]
+        assert isinstance(choice, ast.If)
+        choice.body.insert(0, rounds)
+        choice.orelse = [loop]
+        made = [first, *chosen]
+        for one in (first, chosen[0], choice.body[1], choice.test):
+            _at(one, loop.lineno)
+        _at(rounds.args, loop.lineno)
+        return [ast.fix_missing_locations(ast.copy_location(one, loop)) for one in made]
+
+
+def _listed(names: Mapping[str, str] | Sequence[str] | Iterator[str]) -> str:
+    """Names as a tuple, on both sides of an assignment."""
+    listed = list(names)
+    return f"({', '.join(listed)},)" if listed else "()"
+
+
+def _at(node: ast.AST, line: int) -> None:
+    for one in ast.walk(node):
+        if hasattr(one, "lineno"):
+            one.lineno = one.end_lineno = line  # type: ignore[attr-defined]

@@ -1,0 +1,168 @@
+"""Loops over a free size that go on from tensors to tensors are one operator; others count with the example's size."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from exporting import export_and_compare
+
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter import export
+from batch_export.exporter.capture.loop_rewriting import with_rounds
+
+
+class Cells(torch.nn.Module):
+    """Cells of two layers, each over all steps, as one writes them by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = torch.nn.ModuleList([torch.nn.LSTMCell(3, 4), torch.nn.LSTMCell(4, 4)])
+        self.out = torch.nn.Linear(4, 2)
+        self.dropped = torch.nn.Dropout(0.5)
+
+    def step(self, cell: torch.nn.Module, x: torch.Tensor, state: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        made: torch.Tensor = cell(x, state)
+        return made
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        h = x
+        for cell in self.cells:
+            outputs = []
+            state, c = x.new_zeros(x.shape[0], 4), x.new_zeros(x.shape[0], 4)
+            for t in range(x.shape[1]):
+                state, c = self.step(cell, h[:, t], (state, c))
+                outputs.append(state)
+            h = torch.stack(outputs, dim=1)
+        return self.out(self.dropped(h)), state
+
+
+class StateSpace(torch.nn.Module):
+    """Decays, inputs and readings of each step, and a name that is used again behind the loop."""
+
+    def forward(self, decay: torch.Tensor, x: torch.Tensor, reading: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros(decay.shape[0], decay.shape[1], decay.shape[3])
+        found = []
+        for index in range(decay.shape[2]):
+            state = decay[:, :, index] * state + x[:, :, index]
+            out = torch.matmul(state, reading[:, index, :].unsqueeze(-1))
+            found.append(out[:, :, 0])
+        out = torch.stack(found, dim=-1)
+        return out + 1
+
+
+class Filled(torch.nn.Module):
+    """A tensor that gets a slice at each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.rand(4))
+
+    def forward(self, x: torch.Tensor, gates: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        out = torch.zeros(x.shape[0], x.shape[1] + 1, 4, dtype=torch.float64)
+        state = x[:, 0] * 0
+        for t in range(x.shape[1]):
+            gate = torch.sigmoid(gates[:, t, None])
+            state = state * gate + x[:, t, :] * self.scale
+            out[:, t] = state * 2
+        gate = state.sum()
+        return out, gate
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 9), (4, 2)])
+def test_loops_over_a_free_size(sizes: tuple[int, int]) -> None:
+    b, n = sizes
+    axes = {0: "b", 1: "n"}
+    places = {0: "b", 2: "n"}
+    given = (torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4), torch.randn(2, 5, 4))
+    other = (torch.randn(b, 3, n, 4), torch.randn(b, 3, n, 4), torch.randn(b, n, 4))
+    program = export_and_compare(StateSpace(), given, other, dynamic_shapes=(places, places, axes))
+    assert [node.op_type for node in program.model.graph].count("Scan") == 1
+    filled = (torch.randn(3, 5, 4), torch.randn(3, 5))
+    export_and_compare(Filled(), filled, (torch.randn(b, n, 4), torch.randn(b, n)), dynamic_shapes=(axes, axes))
+
+
+def test_cells_of_layers_and_no_seeds_of_their_own() -> None:
+    shapes = ({0: "b", 1: "n"},)
+    others = [(torch.randn(1, 1, 3),), (torch.randn(2, 9, 3),)]
+    export_and_compare(Cells().eval(), (torch.randn(3, 5, 3),), *others, dynamic_shapes=shapes)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        export(Cells().train(), (torch.randn(3, 5, 3),), dynamic_shapes=shapes)
+    assert not [one for one in heard if "seeds random numbers" in str(one.message)]
+
+
+def _branch(x: torch.Tensor) -> torch.Tensor:
+    h = torch.zeros(x.shape[0], 3)
+    for t in range(x.shape[1]):
+        if t > 2:
+            h = h + 1
+        h = h + x[:, t]
+    return h
+
+
+def _written_behind(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    h = torch.zeros(x.shape[0], 3)
+    found = []
+    for t in range(x.shape[1]):
+        h = h + x[:, t]
+        found.append(h)
+    h.add_(1)
+    return torch.stack(found), h
+
+
+def _known_elsewhere(x: torch.Tensor) -> torch.Tensor:
+    h = torch.zeros(x.shape[0], 3)
+    found: list[torch.Tensor] = []
+    other = found
+    for t in range(x.shape[1]):
+        h = h + x[:, t]
+        found.append(h)
+    return torch.stack(other)
+
+
+def _read_by_a_view(x: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros_like(x)
+    view = out[:, 0]
+    for t in range(x.shape[1]):
+        out[:, t] = x[:, t] + view
+    return out
+
+
+def _growing(x: torch.Tensor) -> torch.Tensor:
+    h = torch.zeros(x.shape[0], 3)
+    for t in range(x.shape[1]):
+        h = torch.cat([h, x[:, t]], 1)
+    return h
+
+
+def _counting(x: torch.Tensor) -> torch.Tensor:
+    h, k = torch.zeros(x.shape[0], 3), 0
+    for t in range(x.shape[1]):
+        h = h + x[:, t] * k
+        k = k + 1
+    return h
+
+
+class Looping(torch.nn.Module):
+    def __init__(self, loop: Callable[[torch.Tensor], object]) -> None:
+        super().__init__()
+        self.loop = loop
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.loop(x)
+
+
+@pytest.mark.parametrize("loop", [_branch, _written_behind, _known_elsewhere, _read_by_a_view, _growing, _counting])
+def test_other_loops_count_with_the_examples_size(loop: Callable[[torch.Tensor], object]) -> None:
+    given = (torch.randn(2, 4, 3),)
+    with pytest.raises(DynamicShapeError, match=r"the model makes it 4 \(at .*test_exporter_free_loops\.py:\d+"):
+        export(Looping(loop), given, dynamic_shapes=({0: "b", 1: "n"},))
+    export_and_compare(Looping(loop), given, (torch.randn(3, 4, 3),), dynamic_shapes=({0: "b"},))
+
+
+def test_code_without_such_a_loop_is_the_code_itself() -> None:
+    assert with_rounds(_branch.__code__) is _branch.__code__
+    assert with_rounds(_growing.__code__) is not _growing.__code__
