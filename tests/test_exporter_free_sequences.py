@@ -86,6 +86,20 @@ def test_slices_are_joined() -> None:
     export_and_compare(Rows(), (torch.randn(4, 2, 3),), *others, dynamic_shapes=({0: "rows", 1: "size"},))
 
 
+class Written(torch.nn.Module):
+    """What slices are joined to is a copy of them."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        stacked, joined = torch.stack(list(x)), torch.cat(list(x))
+        stacked.add_(1)
+        joined.mul_(2)
+        return x * 3, stacked, joined
+
+
+def test_a_write_to_joined_slices_leaves_them() -> None:
+    export_and_compare(Written(), (torch.randn(4, 2, 3),), (torch.randn(1, 2, 3),), dynamic_shapes=({0: "rows"},))
+
+
 class Looping(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = list(x)

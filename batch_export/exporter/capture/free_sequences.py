@@ -221,12 +221,12 @@ class FreeRows(FreeSequence):
 
     def stacked(self, dim: int = 0) -> Tensor:
         """Beside one another, along an axis of their own."""
-        return self.rows.movedim(0, dim).contiguous()
+        return self.rows.movedim(0, dim).clone(memory_format=torch.contiguous_format)
 
     def joined(self, dim: int = 0) -> Tensor:
         """Behind one another along one of their axes."""
         dim %= self.rows.dim() - 1
-        return self.rows.movedim(0, dim).flatten(dim, dim + 1)
+        return self.rows.movedim(0, dim).flatten(dim, dim + 1).clone(memory_format=torch.contiguous_format)
 
 
 def _plain_range(run: Run) -> range:
