@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -113,6 +116,15 @@ def _written_behind(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.stack(found), h
 
 
+def _kept_slices(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    x = x * 1
+    found = []
+    for t in range(x.shape[1]):
+        found.append(x[:, t])
+    torch.nn.functional.relu(x, inplace=True)
+    return torch.stack(found), x
+
+
 def _known_elsewhere(x: torch.Tensor) -> torch.Tensor:
     h = torch.zeros(x.shape[0], 3)
     found: list[torch.Tensor] = []
@@ -155,7 +167,9 @@ class Looping(torch.nn.Module):
         return self.loop(x)
 
 
-@pytest.mark.parametrize("loop", [_branch, _written_behind, _known_elsewhere, _read_by_a_view, _growing, _counting])
+@pytest.mark.parametrize(
+    "loop", [_branch, _written_behind, _kept_slices, _known_elsewhere, _read_by_a_view, _growing, _counting]
+)
 def test_other_loops_count_with_the_examples_size(loop: Callable[[torch.Tensor], object]) -> None:
     given = (torch.randn(2, 4, 3),)
     with pytest.raises(DynamicShapeError, match=r"the model makes it 4 \(at .*test_exporter_free_loops\.py:\d+"):
@@ -166,3 +180,17 @@ def test_other_loops_count_with_the_examples_size(loop: Callable[[torch.Tensor],
 def test_code_without_such_a_loop_is_the_code_itself() -> None:
     assert with_rounds(_branch.__code__) is _branch.__code__
     assert with_rounds(_growing.__code__) is not _growing.__code__
+
+
+def test_a_file_that_changed_since_it_was_read_is_not_read_again(tmp_path: Path) -> None:
+    text = "def f(x, h):\n    for t in range(x.shape[0]):\n        h = h + x[t] * 2\n    return h\n"
+    file = tmp_path / "loop.py"
+    file.write_text(text)
+    names: dict[str, Any] = {}
+    exec(compile(text, str(file), "exec"), names)
+    code = names["f"].__code__
+    assert with_rounds(code) is not code
+    for other in (text.replace("h + x", "h - x"), text.replace("* 2", "* 3"), text.replace("x[t]", "x[t] * h")):
+        file.write_text(other)
+        linecache.clearcache()
+        assert with_rounds(code) is code

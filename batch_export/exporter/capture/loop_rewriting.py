@@ -13,7 +13,6 @@ import copy
 import dis
 import inspect
 import re
-import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
@@ -31,19 +30,50 @@ def with_rounds(code: CodeType) -> CodeType:
     """The same function, with rounds of loops as functions; the code itself where it has no such loop."""
     if "range" not in code.co_names or code.co_name.startswith("<") or not _is_looping(code):
         return code
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
-    except (OSError, TypeError, SyntaxError):
+    made = _source(code)
+    if made is None or _is_mangled(made) or not _is_same(_compiled(copy.deepcopy(made), code), code):
         return code
-    made = tree.body[0] if tree.body else None
-    if not isinstance(made, ast.FunctionDef) or made.name != code.co_name or _is_mangled(made):
-        return code
-    ast.increment_lineno(tree, code.co_firstlineno - 1)
     changing = _Loops(code, made)
     made.body = [one for statement in made.body for one in changing.changed(statement)]
     if not changing.count:
         return code
     return _compiled(made, code) or code
+
+
+def _source(code: CodeType) -> ast.FunctionDef | None:
+    """A function as it is written, with the lines that it has in its file."""
+    try:
+        text = inspect.getsource(code)
+        is_inside = text[:1].isspace()
+        tree = ast.parse(f"if True:\n{text}" if is_inside else text)  # strings over several lines stay as they are
+    except (OSError, TypeError, SyntaxError):
+        return None
+    ast.increment_lineno(tree, code.co_firstlineno - 1 - is_inside)
+    found = next((one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)), None)
+    return found if found is not None and found.name == code.co_name else None
+
+
+def _is_same(made: CodeType | None, code: CodeType) -> bool:
+    """Whether a code does what another one does: a file may have changed since it was imported."""
+    if made is None or made.co_varnames != code.co_varnames:
+        return False
+    steps, others = list(_steps(made)), list(_steps(code))
+    return len(steps) == len(others) and all(map(_is_equal, steps, others))
+
+
+def _steps(code: CodeType) -> Iterator[tuple[str, object]]:
+    """What a code does, without what goes by how its file imports a name that it calls functions of."""
+    for one in dis.get_instructions(code):
+        if one.opname not in ("PUSH_NULL", "PRECALL"):
+            name = "LOAD_ATTR" if one.opname == "LOAD_METHOD" else one.opname
+            yield name, None if one.opcode in dis.hasjrel else one.argval
+
+
+def _is_equal(one: tuple[str, object], other: tuple[str, object]) -> bool:
+    left, right = one[1], other[1]
+    if isinstance(left, CodeType) and isinstance(right, CodeType):
+        return _is_same(left, right)
+    return one[0] == other[0] and type(left) is type(right) and repr(left) == repr(right)
 
 
 def _is_looping(code: CodeType) -> bool:
@@ -123,7 +153,7 @@ class _Loops:
         if not isinstance(step, ast.Name) or not is_range or loop.orelse or len(over.args) != 1 or over.keywords:  # type: ignore[attr-defined]
             return None
         carried = loop_bodies.carried_from(self.code, over.lineno, over.end_lineno or over.lineno)
-        if carried is None or step.id in carried or self._is_written_later(carried, loop):
+        if carried is None or step.id in carried:
             return None
         body = _Round(step.id, frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars)))
         statements = [body.visit(copy.deepcopy(one)) for one in loop.body]
@@ -133,27 +163,26 @@ class _Loops:
             one.id for each in loop.body for one in ast.walk(each) if isinstance(one, ast.Name) and _is_store(one)
         }
         read = {one.of for one in body.read}
+        if self._is_written_later({*carried, *read, *body.lists}, loop):  # what is in a list may be the same tensor
+            return None
         if stored & (read | body.lists.keys() | body.written.keys()) or body.touches(statements):
             return None
         self.count += 1
         return body.written_out(loop, sorted(carried), statements, self.count)
 
     def _is_written_later(self, names: Collection[str], loop: ast.For) -> bool:
-        """Whether what a name stands for is written to behind the loop: a list may have the same tensor."""
-        for one in ast.walk(self.function):
-            if getattr(one, "lineno", 0) <= (loop.end_lineno or 0):
-                continue
-            if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and _WRITES.search(one.func.attr):
-                of: ast.AST = one.func.value
-            elif isinstance(one, ast.AugAssign) or (
-                isinstance(one, ast.Subscript) and not isinstance(one.ctx, ast.Load)
-            ):
-                of = one.target if isinstance(one, ast.AugAssign) else one.value
-            else:
-                continue
-            if any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(of)):
-                return True
-        return False
+        """Whether what one of some names stands for, or is part of, is written to behind the loop."""
+        later = (one for one in ast.walk(self.function) if getattr(one, "lineno", 0) > (loop.end_lineno or 0))
+        written = (one for one in later if _writes(one))
+        return any(isinstance(each, ast.Name) and each.id in names for one in written for each in ast.walk(one))
+
+
+def _writes(one: ast.AST) -> bool:
+    """Whether something writes to a tensor: `h += 1`, `h[0] = 1`, `h.add_(1)`, `relu(h, inplace=True)`."""
+    if isinstance(one, ast.Call):
+        called = getattr(one.func, "attr", getattr(one.func, "id", ""))
+        return bool(_WRITES.search(called)) or any(keyword.arg in ("out", "inplace") for keyword in one.keywords)
+    return isinstance(one, ast.AugAssign) or (isinstance(one, ast.Subscript) and not isinstance(one.ctx, ast.Load))
 
 
 _WRITES = re.compile(r"[^_]_$")
