@@ -11,69 +11,30 @@ from __future__ import annotations
 import ast
 import copy
 import dis
-import inspect
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 
-from batch_export.exporter.capture import loop_bodies
+from batch_export.exporter.capture import function_sources, loop_bodies
 
 IS_FREE, RUN = "__is_a_free_loop__", "__run_a_free_loop__"
 """What the new code calls: whether a loop can be run as one operator now, and that operator."""
 BODY = "__round_of_a_loop__"
-_FUTURE = 0x1FF0000
-"""The flags of a code by which its file's `from __future__` are known."""
 
 
 def with_rounds(code: CodeType) -> CodeType:
     """The same function, with rounds of loops as functions; the code itself where it has no such loop."""
     if "range" not in code.co_names or code.co_name.startswith("<") or not _is_looping(code):
         return code
-    made = _source(code)
-    if made is None or _is_mangled(made) or not _is_same(_compiled(copy.deepcopy(made), code), code):
+    made = function_sources.tree_of(code)
+    if made is None:
         return code
     changing = _Loops(code, made)
     made.body = [one for statement in made.body for one in changing.changed(statement)]
     if not changing.count:
         return code
-    return _compiled(made, code) or code
-
-
-def _source(code: CodeType) -> ast.FunctionDef | None:
-    """A function as it is written, with the lines that it has in its file."""
-    try:
-        text = inspect.getsource(code)
-        is_inside = text[:1].isspace()
-        tree = ast.parse(f"if True:\n{text}" if is_inside else text)  # strings over several lines stay as they are
-    except (OSError, TypeError, SyntaxError):
-        return None
-    ast.increment_lineno(tree, code.co_firstlineno - 1 - is_inside)
-    found = next((one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)), None)
-    return found if found is not None and found.name == code.co_name else None
-
-
-def _is_same(made: CodeType | None, code: CodeType) -> bool:
-    """Whether a code does what another one does: a file may have changed since it was imported."""
-    if made is None or made.co_varnames != code.co_varnames:
-        return False
-    steps, others = list(_steps(made)), list(_steps(code))
-    return len(steps) == len(others) and all(map(_is_equal, steps, others))
-
-
-def _steps(code: CodeType) -> Iterator[tuple[str, object]]:
-    """What a code does, without what goes by how its file imports a name that it calls functions of."""
-    for one in dis.get_instructions(code):
-        if one.opname not in ("PUSH_NULL", "PRECALL"):
-            name = "LOAD_ATTR" if one.opname == "LOAD_METHOD" else one.opname
-            yield name, None if one.opcode in dis.hasjrel else one.argval
-
-
-def _is_equal(one: tuple[str, object], other: tuple[str, object]) -> bool:
-    left, right = one[1], other[1]
-    if isinstance(left, CodeType) and isinstance(right, CodeType):
-        return _is_same(left, right)
-    return one[0] == other[0] and type(left) is type(right) and repr(left) == repr(right)
+    return function_sources.compiled(made, code) or code
 
 
 def _is_looping(code: CodeType) -> bool:
@@ -90,43 +51,6 @@ def _is_looping(code: CodeType) -> bool:
 
 
 _NEXT = dis.opmap["FOR_ITER"]
-
-
-def _is_mangled(function: ast.FunctionDef) -> bool:
-    names = [one.id if isinstance(one, ast.Name) else one.attr for one in ast.walk(function) if _is_named(one)]  # type: ignore[attr-defined]
-    return any(name.startswith("__") and not name.endswith("__") for name in names)
-
-
-def _is_named(one: ast.AST) -> bool:
-    return isinstance(one, (ast.Name, ast.Attribute))
-
-
-def _compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
-    function.decorator_list, function.returns = [], None
-    for one in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs):
-        one.annotation = None
-    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    outer_arguments = copy.deepcopy(nothing)
-    outer_arguments.args = [ast.arg(arg=name) for name in code.co_freevars]
-    outer = ast.FunctionDef(name="__outer__", args=outer_arguments, body=[function], decorator_list=[])
-    tree = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
-    try:
-        whole = compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return None
-    for part in _codes(whole):
-        if part.co_name == code.co_name and part.co_freevars == code.co_freevars:
-            return part.replace(co_qualname=code.co_qualname)
-    return None
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            if one.co_name != "__outer__":
-                yield one
-            else:
-                yield from _codes(one)
 
 
 @dataclass(slots=True)
