@@ -613,3 +613,17 @@ def test_threads_export_at_once() -> None:
     for number, result in enumerate(results):
         assert torch.equal(result, ONES * number)
     assert torch.Tensor.__setitem__ is written
+
+
+class Stepping(torch.nn.Module):
+    def forward(self, x: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
+        result = x * 2 if flags.sum() > 3 else x.clone()
+        for step in range(x.shape[0]):
+            result[step] = result[step].exp()
+        return result
+
+
+def test_an_axis_that_a_draft_fixes_is_refused_as_any_other() -> None:
+    given = (torch.randn(5, 1), torch.tensor([1, 0]))
+    with pytest.raises(DynamicShapeError, match="axis 0 .n. of the input x was asked for as dynamic"):
+        export(Stepping(), given, dynamic_shapes=({0: "n"}, {}), allow_guards=True)

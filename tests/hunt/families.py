@@ -642,6 +642,24 @@ CONTROL = [
     "{f} * 2 if {0}.sum() > 0 else {0} - 1",
     "torch._higher_order_ops.map(lambda a: a * 2 + 1, {t2})",
 ]
+PYTHON = [
+    "({f} * 2 if {0}.mean() > 0 else {0} * 3) if bool(({i} > 0).any()) else -{0}",
+    "{f}.relu() if {0}.max().item() > 1 else {0}.abs()",
+    "{f}.sum(0) if not ({0} > 0).all() else {0}.amax(0)",
+    "{f} / max(1, int(({0} > 0).sum()))",
+    "{t}.clone();!{r}.zero_() if bool(({n} > 0).any()) else {r}.add_(1)",
+    "{t}.clone();!{r}[0].mul_(2) if {i}.sum() > 3 else None",
+    "{t}[: len({0})] * len({0})",
+    "torch.stack([one * 2 for one in {t}])",
+    "torch.stack(list({t}))",
+    "torch.stack([one + 1 for one in reversed(list({t}))])",
+    "torch.cat([{t2}[place : place + 1] for place in range({0}.shape[0])])",
+    "torch.tensor(list(range({t}.shape[0]))) + 1",
+    "torch.tensor([len({t}), 2])",
+    "sum(range({t}.shape[0])) + {0}",
+    "torch.zeros_like({f2});!for t in range({0}.shape[1]): {r}[:, t] = {0}[:, t] * 2 - 1",
+    "{f2}.clone();!for t in range({0}.shape[0]): {r}[t] = {0}[t].exp()",
+]
 LOSSES = [
     *_each("F.OP({f}, {x})", "mse_loss l1_loss smooth_l1_loss huber_loss"),
     'F.mse_loss({f}, {x}, reduction="none")',
@@ -697,6 +715,7 @@ _WEIGHTED = {
     "creation": (CREATION, 9),
     "writes": (WRITES, 10),
     "control": (CONTROL, 1.0),
+    "python": (PYTHON, 2),
     "losses": (LOSSES, 2),
     "complex": (COMPLEX, 1),
 }

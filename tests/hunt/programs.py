@@ -22,6 +22,19 @@ _WIDER = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "co
 _FLOATS = re.compile(r"torch\.(float16|bfloat16|float32|complex64)\b")
 
 
+_KEPT = 64
+_FILES: list[str] = []
+"""Names of the latest programs' files, whose lines Python knows: exporters name lines, and read functions."""
+
+
+def _remember(filename: str) -> None:
+    _FILES.append(filename)
+    while len(_FILES) > _KEPT:
+        oldest = _FILES.pop(0)
+        if oldest not in _FILES:
+            linecache.cache.pop(oldest, None)
+
+
 @dataclass(frozen=True)
 class Leaf:
     """A tensor that the program starts from.
@@ -131,7 +144,8 @@ def module(program: Program, values: Mapping[str, torch.Tensor], *, float64: boo
     text = source(program)
     if float64:
         text = _FLOATS.sub(lambda found: f"torch.{_WIDER[found.group(1)]}", text)
-    filename = f"<program {zlib.crc32(text.encode()):08x}>"
+    filename = f"program_{zlib.crc32(text.encode()):08x}.py"
+    _remember(filename)
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": __import__("math")}
     exec(compile(text, filename, "exec"), namespace)
@@ -140,7 +154,6 @@ def module(program: Program, values: Mapping[str, torch.Tensor], *, float64: boo
         lies = buffers[leaf.within].view(values[leaf.name].shape) if leaf.within in buffers else None
         buffers[leaf.name] = fresh(values[leaf.name], float64) if lies is None else lies
     made: torch.nn.Module = namespace["Model"](**buffers)
-    linecache.cache.pop(filename, None)
     return made.eval()
 
 

@@ -195,11 +195,11 @@ def axis_names(program: torch.export.ExportedProgram, asked: DynamicShapes) -> d
     for (input_name, fake), wanted, required in zip(user_tensors(program), asked.names, asked.required, strict=False):
         for axis, name in wanted.items():
             size: Any = fake.shape[axis]
-            if not isinstance(size, torch.SymInt):
+            if (fixed := _fixed(size)) is not None:
                 if axis in required:
                     raise DynamicShapeError(
                         f"axis {axis} ({name or 'dynamic'}) of the input {input_name} was asked for as dynamic, "
-                        f"but the model makes it {int(size)}",
+                        f"but the model makes it {fixed}",
                         next_step="remove it from dynamic_shapes, or change the model so that this size is not fixed",
                     )
                 continue
@@ -207,6 +207,15 @@ def axis_names(program: torch.export.ExportedProgram, asked: DynamicShapes) -> d
             if name and expr.is_Symbol and expr.name not in names:
                 names[expr.name] = name
     return names
+
+
+def _fixed(size: Any) -> int | None:
+    """The number that a size is in a program, also where torch found that out after it made a symbol for it."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    environment = size.node.shape_env
+    known = size.node.expr if environment is None else environment.replace(size.node.expr)
+    return int(known) if known.is_number else None
 
 
 def other_names(

@@ -25,6 +25,8 @@ OWN_SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
 _CAPTURING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "from_example.py")
+_TYPED = ("<stdin>", "<console>", "<ipython-input")
+"""Files without a place, whose lines somebody typed; others of the kind are generated."""
 COUNTED = "__index__"
 """What stands for torch's own line in a guard that Python made by counting with a size."""
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
@@ -55,7 +57,7 @@ class Observation:
 def is_users(file: str) -> bool:
     """Whether a source file belongs to the user's model or a library of models, not to torch or this exporter."""
     if file.startswith(("<", _TORCH, OWN_SOURCES)):
-        return False
+        return file.startswith(_TYPED)
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 
 
