@@ -25,13 +25,17 @@ SCHEMAS = {
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 RARER = (
+    "tests/test_environments.py",
     "tests/test_exporter_architectures.py",
     "tests/test_exporter_flex_attention.py",
     "tests/test_exporter_pipeline.py",
     "tests/test_exporter_texts.py",
+    "tests/test_failing_cells.py",
+    "tests/test_layers.py",
     "tests/test_own_model.py",
     "tests/test_ops_resampling.py",
     "tests/test_repro.py",
+    "tests/test_workflow_steps.py",
 )
 """The files with tests marked `ops`."""
 

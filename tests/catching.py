@@ -25,7 +25,7 @@ def caught_suppressed_assertion(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def caught_number(x: torch.Tensor) -> torch.Tensor:
+def followed_number(x: torch.Tensor) -> torch.Tensor:
     try:
         assert int(x.sum()) > -100
         return x * 2

@@ -154,6 +154,7 @@ def test_latency_is_what_the_runtime_took_and_not_the_asking(provider: ProviderS
 
 
 @pytest.mark.slow
+@pytest.mark.ops
 def test_a_sweep_says_which_runtime_is_alone(
     doubling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,6 +72,14 @@ def test_a_failure_by_data_that_forward_catches_is_refused_with_its_line(name: s
         export(function, (torch.eye(2) + 1,))
 
 
+def test_an_assertion_on_a_number_that_forward_catches_goes_both_ways() -> None:
+    class Following(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return catching.followed_number(x)
+
+    export_and_compare(Following(), (torch.eye(2),), (-100 * torch.eye(2),))
+
+
 @pytest.mark.parametrize("name", [name for name in vars(catching) if name.startswith("not_caught_")])
 def test_what_nobody_catches_or_sizes_decide_is_exported(name: str) -> None:
     function, x = getattr(catching, name), torch.eye(2) + 1
@@ -625,5 +633,5 @@ class Stepping(torch.nn.Module):
 
 def test_an_axis_that_a_draft_fixes_is_refused_as_any_other() -> None:
     given = (torch.randn(5, 1), torch.tensor([1, 0]))
-    with pytest.raises(DynamicShapeError, match="axis 0 .n. of the input x was asked for as dynamic"):
+    with pytest.raises(DynamicShapeError, match=r"axis 0 .n. of the input x was asked for as dynamic"):
         export(Stepping(), given, dynamic_shapes=({0: "n"}, {}), allow_guards=True)

@@ -153,6 +153,60 @@ def test_both_ways_are_in_the_file(function: Callable[[torch.Tensor], torch.Tens
     assert all(Path(__file__).name in line for line in program.captured.both_ways)
 
 
+def less_or_more(x: torch.Tensor) -> torch.Tensor:
+    value = x[0].item()
+    if value > 0:
+        return x + 1
+    return x + 2 if value <= 0 else x + 3
+
+
+def two_numbers(x: torch.Tensor) -> torch.Tensor:
+    one, other = x[0].item(), x[1].item()
+    if one >= other:
+        return x + 1
+    return x + 2 if one < other else x + 3
+
+
+def is_itself(x: torch.Tensor) -> torch.Tensor:
+    value = x[0].item()
+    return torch.zeros(3) if value != value else x
+
+
+def square(x: torch.Tensor) -> torch.Tensor:
+    value = x[0].item()
+    return x + 1 if value * value >= 0 else torch.zeros(3)
+
+
+def plain_truth(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x[0].item() else x * 2
+
+
+@pytest.mark.parametrize(
+    "function", [less_or_more, two_numbers, is_itself, square, plain_truth], ids=lambda one: one.__name__
+)
+def test_nan_is_neither_more_nor_less_nor_itself(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    firsts = (0.5, -1.0, 0.0, float("nan"), float("inf"))
+    first, *more = [(torch.tensor([one, 1.0, -2.0]),) for one in firsts]
+    export_and_compare(Called(function), first, *more)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda value: value - value, lambda value: value * 0, lambda value: (value + 1e-9) - value]
+)
+def test_what_is_a_constant_in_algebra_only_is_refused(function: Callable[[float], float]) -> None:
+    with pytest.raises(CaptureError, match=r"for all data.*test_exporter_both_ways"):
+        export(Called(lambda x: x + function(x[0].item())), (torch.ones(3),))
+
+
+def test_what_cancels_in_algebra_only_is_refused() -> None:
+    def sums(x: torch.Tensor) -> torch.Tensor:
+        one, other = x[0].item(), x[1].item()
+        return x + (one + other - one)
+
+    with pytest.raises(CaptureError, match=r"for all data.*test_exporter_both_ways"):
+        export(Called(sums), (torch.ones(3),))
+
+
 def test_weights_are_there_once_and_buffers_are_written_on_one_way_only(tmp_path: Path) -> None:
     module = Whole().eval()
     program = export_and_compare(module, *SAME_SIZES, dynamic_shapes=({0: "rows"},))

@@ -87,6 +87,23 @@ def test_loops_over_a_free_size(sizes: tuple[int, int]) -> None:
     export_and_compare(Filled(), filled, (torch.randn(b, n, 4), torch.randn(b, n)), dynamic_shapes=(axes, axes))
 
 
+class FilledAlike(torch.nn.Module):
+    """Tensors made like others, of which one gets slices of fewer axes, with nothing that goes on."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        out, wide = torch.zeros_like(x), x.new_zeros(3, *x.shape, dtype=torch.float64)
+        for t in range(x.shape[1]):
+            out[:, t] = x[:, t] * 2
+        for t in range(x.shape[1]):
+            wide[:, :, t] = x[:, t] - 1
+        return out, wide
+
+
+def test_slices_are_written_to_tensors_made_like_others() -> None:
+    more = [(torch.randn(1, 1, 2),), (torch.randn(2, 7, 2),)]
+    export_and_compare(FilledAlike(), (torch.randn(2, 5, 2),), *more, dynamic_shapes=({0: "b", 1: "n"},))
+
+
 def test_cells_of_layers_and_no_seeds_of_their_own() -> None:
     shapes = ({0: "b", 1: "n"},)
     others = [(torch.randn(1, 1, 3),), (torch.randn(2, 9, 3),)]

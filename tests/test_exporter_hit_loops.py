@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -167,3 +169,63 @@ def test_text_of_a_constant_is_the_number() -> None:
             return x * factors[f"a{torch.tensor([1, 2])[1]}"]
 
     export_and_compare(Named(), (torch.randn(3),))
+
+
+def _set_number(x: torch.Tensor, out: torch.Tensor) -> None:
+    for place in x.nonzero():
+        out[place] = 7.0
+
+
+def _set_beside(x: torch.Tensor, out: torch.Tensor) -> None:
+    for place in x.nonzero():
+        out[(place + 1) % 4] = out[place] * 3
+        out[int(place)] = out[int(place) - 1] + 1
+
+
+def _set_slices(x: torch.Tensor, out: torch.Tensor) -> None:
+    for place in x.nonzero().flatten():
+        out[place : place + 2] = 5.0
+
+
+def _set_where(x: torch.Tensor, out: torch.Tensor) -> None:
+    for place in x.nonzero():
+        out[x == x[place]] = 3.0
+        out[torch.where(x == x[place])[0]] += 1
+
+
+def _set_all(x: torch.Tensor, out: torch.Tensor) -> None:
+    for place in x.nonzero():
+        out[:] = x * place
+
+
+def _set_by_torchs_own(x: torch.Tensor, out: torch.Tensor) -> None:
+    for _ in x.nonzero():
+        torch.nn.init.constant_(out[1:], 3.0)
+
+
+class Setting(torch.nn.Module):
+    def __init__(self, write: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
+        super().__init__()
+        self.write = write
+        self.register_buffer("kept", torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x, out = x.clone(), torch.ones(4)
+        self.write(x, out)
+        self.write(x, self.kept)
+        self.write(x, x)
+        return out, x, self.kept + 0
+
+
+@pytest.mark.parametrize(
+    "write",
+    [_set_number, _set_beside, _set_slices, _set_where, _set_all, _set_by_torchs_own],
+    ids=lambda one: one.__name__.removeprefix("_set_"),
+)
+def test_what_is_set_stays_where_no_round_is(write: Callable[[torch.Tensor, torch.Tensor], None]) -> None:
+    first, *more = (torch.tensor(numbers) for numbers in ([1.0, 0, 2, 0], [0.0, 0, 0, 0], [0.0, 0, 0, 5]))
+    program = export(Setting(write), (first,))
+    for x in (first, *more):
+        expected = Setting(write)(x.clone())
+        for one, other in zip(program(x.clone()), expected, strict=False):
+            torch.testing.assert_close(one, other)

@@ -120,6 +120,7 @@ def test_a_wrong_node_is_named_with_its_line_and_reaches_the_report(swept: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.ops
 def test_a_lost_guard_is_blamed_on_the_capture(swept: Path) -> None:
     cell = "branch/full/opset18/cpu/core"
     found = command(swept, "bisect", cell, "--json", "found.json")

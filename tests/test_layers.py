@@ -365,6 +365,7 @@ def test_the_change_is_found_between_two_neighbours(
 # The verb
 
 
+@pytest.mark.ops
 def test_the_release_that_broke_a_cell_is_found_and_a_repeated_search_runs_nothing(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -192,6 +192,7 @@ def hunting(runner: Runner, script: str, **number: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ops
 def test_the_hunt_of_the_nightly_workflow_runs(tmp_path: Path) -> None:
     steps = loaded(".github/workflows/nightly.yml")["jobs"]["hunt"]["steps"]
     (findings,) = (step["with"]["path"] for step in steps if step.get("name") == "Findings")

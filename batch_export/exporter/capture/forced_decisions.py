@@ -107,8 +107,10 @@ class _Path:
             place = len(self.decisions)
             taken = self.ways[place] if place < len(self.ways) else True
             self.decisions.append(Decision(torch.SymBool(node), taken, f"{file}:{line}", place))
-        self.answers[node.expr] = taken
-        self.answers[sympy.Not(node.expr)] = not taken
+        if _is_of_whole_numbers(node.expr):
+            self.answers[sympy.Not(node.expr)] = not taken
+        if _is_asked_the_same(node.expr):
+            self.answers[node.expr] = taken
         held = node.expr if taken else sympy.Not(node.expr)
         is_asserted = passed is not None and passed.is_certain and not _is_of_truth(node)
         is_known = is_asserted or (passed is None and isinstance(held, _INEQUALITIES))
@@ -116,6 +118,27 @@ class _Path:
             known: Any = node if taken else node.sym_not()
             known.expect_true("", 0)  # shapes on this way may hang on it
         return taken
+
+
+def _truth(node: SymNode) -> SymNode:
+    """What is asked of a number that stands where a truth value is wanted: whether it is not 0."""
+    if node.pytype is bool:
+        return node
+    number: Any = torch.SymInt(node) if node.pytype is int else torch.SymFloat(node)
+    asked: Any = number != 0
+    truth: SymNode = asked.node
+    return truth
+
+
+def _is_of_whole_numbers(condition: Any) -> bool:
+    """Whether a condition or its opposite is true; of fractions neither `v > 0` nor `v <= 0` may be."""
+    return all(symbol.is_integer for symbol in condition.free_symbols)
+
+
+def _is_asked_the_same(condition: Any) -> bool:
+    """Whether an equal condition is the same question: of fractions torch's algebra may have changed how it is made."""
+    plain = all(one.is_Symbol or one.is_number for one in condition.args)
+    return condition.free_symbols != set() and (plain or _is_of_whole_numbers(condition))
 
 
 def _is_of_truth(node: SymNode) -> bool:
@@ -156,7 +179,7 @@ def forced_decisions(ways: Sequence[bool], most: int, raising: dict[str, None]) 
             frames = list(users_frames())
             if not frames:
                 raise
-            return path.answer(self, frames)
+            return path.answer(_truth(self), frames)
 
     SymNode.guard_bool = guard_bool  # type: ignore[method-assign]
     earlier = _TAKEN.set(path.decisions)

@@ -83,19 +83,19 @@ def run(
     """
     length = over.free_length()
     parts = [_plain(one.narrow(axis, 0, length).movedim(axis, 0)) for one, axis in slices]
-    shapes = [one.select(axis, 0) for one, axis in written]
     count = len(lists)
 
     def combine(state: list[Tensor], given: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        now, made = body(tuple(state), tuple(given[1:]))
-        rest = [one.to(like.dtype).expand(like.shape) for one, like in zip(made[count:], shapes, strict=True)]
-        return [_plain(one) for one in now], [_plain(one) for one in (*made[:count], *rest)]
+        now, made = body(tuple(state[: len(carried)]), tuple(given[1:]))
+        return [_plain(one) for one in now or state], [_plain(one) for one in made]
 
     steps = torch.arange(length)
-    last, found = scan(combine, [_plain(one) for one in carried], [steps, *parts], dim=0)
+    begun = [_plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
+    last, found = scan(combine, begun, [steps, *parts], dim=0)
     for (one, axis), rows in zip(written, found[count:], strict=True):
-        one.narrow(axis, 0, length).copy_(rows.movedim(0, axis))
-    return tuple(last), tuple(FreeRows(rows, list) for rows in found[:count])
+        broadcast = rows.reshape(length, *[1] * (one.dim() - rows.dim()), *rows.shape[1:])
+        one.narrow(axis, 0, length).copy_(broadcast.movedim(0, axis))
+    return tuple(last)[: len(carried)], tuple(FreeRows(rows, list) for rows in found[:count])
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -1,10 +1,12 @@
 """Decisions by fractions made of sizes that torch's algebra makes otherwise than Python's numbers.
 
 torch writes sums and products of such fractions as sympy does, which puts numbers together: `n * 0.1 * 10` is `n`
-there, and Python's is 3.0000000000000004 for 3. A comparison that is decided so leaves no guard, or another one.
+there, and Python's is 3.0000000000000004 for 3. A comparison that is decided so leaves no guard, or another one. Of
+fractions of the data it has `v == v` and `v - v == 0` for true, which they are not of NaN.
 
 Arrives: a capture that is about to run. Leaves: the comparisons that come out otherwise at some size that the axes may
-have, with their lines. What is computed, and not decided, is recorded step by step and needs nothing of this.
+have, with their lines; those of data are torch's error for decisions by data. What is computed, and not decided, is
+recorded step by step and needs nothing of this.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import sympy
 from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from batch_export.exporter.capture.guard_sources import users_location
 
@@ -37,6 +41,7 @@ _STEPS: Mapping[str, Callable[..., Any]] = {
     "round": round,
 }
 """Method of torch's symbolic numbers -> what Python computes with plain ones."""
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _DECISION = "guard_bool"
 _SIZES: tuple[int, ...] = (*range(1, 20), 25, 33, 49, 64, 99, 127, 300, 777, 1023, 10007, 65537, 1000003, 16777217)
 
@@ -64,6 +69,7 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
     """
     seen: list[RoundedDecision] = []
     steps: WeakKeyDictionary[SymNode, Any] = WeakKeyDictionary()
+    answered: WeakSet[SymNode] = WeakSet()
     judged: dict[tuple[object, object], int | None] = {}
     originals = {name: getattr(SymNode, name) for name in (*_STEPS, _DECISION) if hasattr(SymNode, name)}
 
@@ -77,11 +83,20 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
                 made.pytype is float or (steps and any(isinstance(one, SymNode) and one in steps for one in given))
             ):
                 steps[made] = (compute, *(_written(one, steps) for one in given))
+            if (
+                isinstance(made, SymNode)
+                and _of_data(*(_written(one, steps) for one in given)) - made.expr.free_symbols
+            ):
+                if name not in _COMPARISONS:  # `v - v`, which is NaN of infinity; `v + w - v`, which is 0 of a large v
+                    raise _answered_by_algebra(made)
+                answered.add(made)
             return made
 
         return _compute_exactly
 
     def _decide_exactly(self: SymNode, *place: Any) -> bool:
+        if self in answered or _is_decided_by_ranges(self):
+            raise _answered_by_algebra(self)
         written = steps.get(self)
         condition = None if written is None else self.expr
         answer: bool = originals[_DECISION](self, *place)
@@ -125,6 +140,22 @@ def _differs(written: Any, condition: Any, ranges: Mapping[Any, Any]) -> int | N
         except (ArithmeticError, TypeError, ValueError):
             continue  # Python refuses it there, or sympy cannot tell
     return None
+
+
+def _is_decided_by_ranges(node: SymNode) -> bool:
+    """Whether torch decides a condition on fractions of the data (`v * v >= 0`) by ranges, which have no NaN."""
+    environment: Any = node.shape_env
+    return bool(_of_data(node.expr)) and environment._maybe_evaluate_static(node.expr) is not None
+
+
+def _answered_by_algebra(node: SymNode) -> GuardOnDataDependentSymNode:
+    return GuardOnDataDependentSymNode(node.expr, f"{node.expr} goes by the data, and NaN is neither more nor less")
+
+
+def _of_data(*written: Any) -> set[sympy.Symbol]:
+    """The fractions of the data among what numbers were made of."""
+    found = {symbol for one in written for symbol in _symbols(one)}
+    return {symbol for symbol in found if symbol_is_type(symbol, SymT.UNBACKED_FLOAT)}
 
 
 def _symbols(written: Any) -> list[sympy.Symbol]:

@@ -9,6 +9,7 @@ where such an index is read it does not.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ def scalar_indices() -> Iterator[None]:
     tensors: Any = Tensor
     write = tensors.__setitem__
 
+    @functools.wraps(write)  # modes of torch get this function, and go by its name
     def written(self: Tensor, index: Any, value: Any) -> None:
         if _is_one(index, (torch.bool,)) and not (isinstance(value, Tensor) and value.dim() > self.dim()):
             new = torch.as_tensor(value, dtype=self.dtype, device=self.device)

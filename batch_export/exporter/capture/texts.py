@@ -8,6 +8,7 @@ printed, logged or raised; whether it decides anything is found out where progra
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -96,6 +97,7 @@ def texts_noted() -> Iterator[Texts]:
         return format(str(self) if number is None else number, spec)
 
     def of_tensor(original: Callable[..., str]) -> Callable[..., str]:
+        @functools.wraps(original)
         def noting(self: torch.Tensor, *given: Any, **options: Any) -> str:
             known = _known(self)
             if known is not None and _line():

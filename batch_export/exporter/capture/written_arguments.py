@@ -48,17 +48,20 @@ def written_arguments(
     name = getattr(function, "__name__", "")
     if name in _MORE_THAN_NUMBERS:
         return None
+    is_in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__") and name not in _NO_NUMBERS)
+    if is_in_place:  # `__setitem__` among them may be a function of Python's while a model is captured
+        first = [*args, *kwargs.values()][:1]  # `torch.nn.init` gives names
+        targets = first[0] if first and isinstance(first[0], (list, tuple)) else first
+        tensors = [one for one in targets if isinstance(one, Tensor)]
+        return [*written, *tensors] if tensors else None
     if inspect.isfunction(function):
+        if (function.__module__ or "").partition(".")[0] != "torch":  # nobody knows what another one does
+            return None
         bound = _bound(function, args, kwargs)
         if bound is None or (function in _TRAINED and (bound.get("training") or bound.get("use_input_stats"))):
             return None
         if bound.get("inplace"):
             return [*written, next(iter(bound.values()))]
-        return written
-    is_in_place = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__") and name not in _NO_NUMBERS)
-    if is_in_place and args:
-        targets = args[0] if isinstance(args[0], (list, tuple)) else [args[0]]
-        written += [one for one in targets if isinstance(one, Tensor)]
     return written
 
 
