@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -109,3 +111,40 @@ def test_a_loop_over_a_size_is_captured_once(monkeypatch: pytest.MonkeyPatch) ->
     assert any(guard.counts for guard in captured.harmful)
     with pytest.raises(DynamicShapeError, match=r"holds only while .*== 1`.*whole_numbers\.py:\d+"):
         capture(Chunked(), (torch.rand(5, 3),), dynamic_shapes=({0: "n"},))
+
+
+def _rows_of(x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(x.shape[:2].numel(), -1)
+
+
+class Products(torch.nn.Module):
+    """Sizes multiplied by the shape itself, beside numbers of elements of a tensor."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        whole = (x == 0).sum(dim=(1, 2)) != x.shape[1:].numel()
+        counts = [part.size().numel() for part in (x, x[:, :2])]
+        return x[whole], _rows_of(x), x * sum(counts) / x.numel(), x + torch.Size([2, 3]).numel()
+
+
+def test_the_product_of_a_shape_stays_free() -> None:
+    given = (torch.randn(2, 9, 4),)
+    others = [(torch.randn(*sizes),) for sizes in ((1, 7, 4), (3, 8, 2), (5, 3, 6))]
+    others.append((torch.cat([torch.zeros(1, 4, 5), torch.ones(1, 4, 5)]),))
+    axes = ({0: "rows", 1: "size", 2: "width"},)
+    export_and_compare(Products(), given, *others, dynamic_shapes=axes)
+    captured = capture(Products(), given, dynamic_shapes=axes)
+    assert [one.strategy for one in captured.attempts] == ["torch.export(strict=False)"]
+
+
+class Roots(torch.nn.Module):
+    """A square grid whose side is a root of a size, as NumPy and Python work it out."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        side = int(np.sqrt(x.shape[0]))
+        return x[: side * side].reshape(side, -1), x[: math.isqrt(x.shape[0])], x / np.sqrt(x.shape[0])
+
+
+def test_roots_of_sizes_by_numpy_stay_free() -> None:
+    others = [(torch.randn(size),) for size in (1, 4, 15, 16, 17, 99, 100)]
+    export_and_compare(Roots(), (torch.randn(9),), *others, dynamic_shapes=({0: "size"},))
+    assert not hasattr(torch.SymInt, "isqrt")

@@ -1,9 +1,9 @@
 """During capture, functions of a free size that torch would compute with the example's size stay functions of it.
 
-Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp` and `sqrt` give symbolic
-numbers, and in which `torch.linspace` and `torch.logspace` over a free number of steps, `tensor_split`, `diff`,
-`vander`, `pad_sequence`, `multi_dot`, `chain_matmul` and norms of matrices of free axes are made of operators that take
-them. Numbers that are plain take the functions' own way.
+Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp`, `sqrt` and `isqrt` give
+symbolic numbers, NumPy's functions of these names too, and in which `torch.linspace` and `torch.logspace` over a free
+number of steps, `tensor_split`, `diff`, `vander`, `pad_sequence`, `multi_dot`, `chain_matmul` and norms of matrices of
+free axes are made of operators that take them. Numbers that are plain take the functions' own way.
 """
 
 from __future__ import annotations
@@ -34,10 +34,15 @@ def _log(number: Any, *base: Any) -> object:
 
 _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "sqrt": lambda number: torch._sym_sqrt(number),  # type: ignore[attr-defined]
+    "isqrt": lambda number: torch.sym_int(torch._sym_sqrt(number)),  # type: ignore[attr-defined]
     "log": _log,
     "log2": _by_tensor(torch.log2),
     "log10": _by_tensor(torch.log10),
     "exp": _by_tensor(torch.exp),
+}
+
+_METHODS = {
+    name: functools.partialmethod(lambda number, of: of(number), of=function) for name, function in _FUNCTIONS.items()
 }
 
 
@@ -171,6 +176,19 @@ class _FreeSteps(TorchFunctionMode):
 
 
 @contextlib.contextmanager
+def _numpy_functions() -> Iterator[None]:
+    """Within, `np.sqrt(size)` is followed: NumPy calls the method `sqrt` of what is no number to it."""
+    lacking = [(kind, name) for kind in _SYMBOLIC for name in _METHODS if not hasattr(kind, name)]
+    for kind, name in lacking:
+        setattr(kind, name, _METHODS[name])
+    try:
+        yield
+    finally:
+        for kind, name in lacking:
+            delattr(kind, name)
+
+
+@contextlib.contextmanager
 def free_lengths() -> Iterator[None]:
     """Within, Python's functions take symbolic sizes as they are.
 
@@ -187,7 +205,7 @@ def free_lengths() -> Iterator[None]:
     for name, symbolic in _FUNCTIONS.items():
         setattr(math, name, either(kept[name], symbolic))
     try:
-        with _FreeSteps():
+        with _numpy_functions(), _FreeSteps():
             yield
     finally:
         for name, plain in kept.items():

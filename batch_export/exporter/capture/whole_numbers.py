@@ -3,8 +3,8 @@
 Arrives: a module, before torch captures it. Leaves: a context within which calls of some of Python's own functions in
 the model's functions give symbolic numbers for symbolic ones, for tensors what `item()` gives, and lists of free length
 for free sizes and tensors of them (`free_sequences.py`). Python itself would ask a size for the example's, and data for
-what they say, before torch hears of it. Only calls are changed: what a function does with the types `int`, `list` and
-the others besides (`isinstance`, `dtype=int`) stays as it is.
+what they say, before torch hears of it; so would some methods (`method_calls.py`). Only calls are changed: what a
+function does with the types `int`, `list` and the others besides (`isinstance`, `dtype=int`) stays as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from batch_export.exporter.capture import free_loops, free_sequences, joined_sequences, loop_rewriting
+from batch_export.exporter.capture import free_loops, free_sequences, joined_sequences, loop_rewriting, method_calls
 from batch_export.exporter.capture.kinds import left_to_dynamo, reached
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -87,10 +87,12 @@ def whole_numbers(
     """
     made: list[object] = []
     told = {name: _conversion(plain, free, made) for name, plain, free in _CALLED.values()}
+    told.update({other: method_calls.told(name, made) for name, other in method_calls.NAMES.items()})
     told.update({loop_rewriting.IS_FREE: free_loops.is_free, loop_rewriting.RUN: free_loops.run})
     if with_lengths:
         told[_CALLED["len"][0]] = _conversion(builtins.len, _length, made)
     plainly = {name: plain for name, plain, _ in _CALLED.values()}
+    plainly.update({other: method_calls.plainly(name) for name, other in method_calls.NAMES.items()})
     before = [(one, one.__code__, one.__globals__) for one in reached(module)]
     codes = [(one, code, names, _with_calls(code, names, are_free)) for one, code, names in before]
     changed = [(one, code, names) for one, code, names, other in codes if other is not code]
@@ -144,6 +146,8 @@ def _made(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType
         new = names.index(places[place])
         if new < _WIDE:
             words[at + 1] = new * 2 + 1
+    if are_free:
+        method_calls.redirected(words, names)
     constants = tuple(_with_calls(one, own, are_free) if isinstance(one, CodeType) else one for one in code.co_consts)
     is_same = bytes(words) == code.co_code and all(map(lambda one, other: one is other, constants, code.co_consts))
     return code if is_same else code.replace(co_names=tuple(names), co_code=bytes(words), co_consts=constants)
