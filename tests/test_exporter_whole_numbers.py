@@ -148,3 +148,18 @@ def test_roots_of_sizes_by_numpy_stay_free() -> None:
     others = [(torch.randn(size),) for size in (1, 4, 15, 16, 17, 99, 100)]
     export_and_compare(Roots(), (torch.randn(9),), *others, dynamic_shapes=({0: "size"},))
     assert not hasattr(torch.SymInt, "isqrt")
+
+
+class Parts(torch.nn.Module):
+    """Rows in parts whose number is the batch, behind a product of sizes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kept = (x == 0).sum(dim=(1, 2)) != x.shape[1:].numel()
+        parts = x.split(kept.long().tolist())
+        return torch.cat([part.flatten(1) for part in parts])
+
+
+def test_a_refusal_names_the_axis_that_the_model_fixes() -> None:
+    given, line = (torch.randn(3, 4, 5),), Parts.forward.__code__.co_firstlineno + 2
+    with pytest.raises(DynamicShapeError, match=rf"axis 0 \(batch\) .* makes it 3 .*whole_numbers\.py:{line}\)"):
+        export(Parts(), given, dynamic_shapes=({0: "batch", 1: "height", 2: "width"},))

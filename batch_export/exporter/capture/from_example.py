@@ -32,7 +32,7 @@ from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.finished import Called, GuardMode, finished
 from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
-from batch_export.exporter.capture.guard_sources import observing
+from batch_export.exporter.capture.guard_sources import Observation, observing
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.hit_loops import Place, hit_loops
 from batch_export.exporter.capture.kept_settings import settings_kept
@@ -46,7 +46,7 @@ from batch_export.exporter.capture.outside_numbers import outside_noted
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
-from batch_export.exporter.capture.refusals import fixed_axis
+from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.seeded_numbers import seeded, seeds_noted
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
@@ -122,7 +122,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         begun = time.perf_counter()
         with observing() as seen, texts_noted() as texts:
             try:
-                program, is_oblivious = _by(name, strategy, request, inputs)
+                program, is_oblivious = _by(name, strategy, request, inputs, seen)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 if (refusal := refused(error)) is not None:
@@ -188,21 +188,27 @@ def _holds_beside(captured: Captured | None, request: Request, inputs: Inputs) -
 
 
 def _by(
-    name: str, strategy: Callable[..., Any], request: Request, inputs: Inputs
+    name: str, strategy: Callable[..., Any], request: Request, inputs: Inputs, seen: Observation
 ) -> tuple[torch.export.ExportedProgram, bool]:
     """One strategy's program, and whether torch took no side on sizes of 0 and 1."""
     try:
-        return _taking(name, strategy, request, inputs)
+        return _taking(name, strategy, request, inputs, seen)
     except Exception as error:
         if name not in (NON_STRICT, BOTH_WAYS) or not hangs_on_zero(error):
             raise
         with contextlib.suppress(Exception):
-            return _taking(name, strategy, request, inputs, may_be_zero=False)
+            return _taking(name, strategy, request, inputs, seen, may_be_zero=False)
         raise
 
 
 def _taking(
-    name: str, strategy: Callable[..., Any], request: Request, inputs: Inputs, *, may_be_zero: bool = True
+    name: str,
+    strategy: Callable[..., Any],
+    request: Request,
+    inputs: Inputs,
+    seen: Observation,
+    *,
+    may_be_zero: bool = True,
 ) -> tuple[torch.export.ExportedProgram, bool]:
     is_first, asked = name in (NON_STRICT, BOTH_WAYS), request.asked
     sides = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious(may_be_zero=may_be_zero)
@@ -212,16 +218,24 @@ def _taking(
     data = data_functions() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
     with sides as is_oblivious, lengths, scans, checks, data, kinds, known_constants(), scalar_indices():
+        if not is_first:
+            return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
         numbers: list[object] = []
-        if is_first:
-            try:
-                lengths_too = name == BOTH_WAYS
-                with whole_numbers(request.module, with_lengths=lengths_too, are_free=bool(asked.axes)) as numbers:
-                    return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
-            except Exception:
-                if not is_followed(numbers):
-                    raise
-        return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
+        try:
+            lengths_too = name == BOTH_WAYS
+            with whole_numbers(request.module, with_lengths=lengths_too, are_free=bool(asked.axes)) as numbers:
+                return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
+        except Exception as error:
+            if not is_followed(numbers):
+                raise
+            followed, environment = error, seen.environment
+        try:
+            return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
+        except Exception as error:
+            if not fixes_fewer((followed, environment), (error, seen.environment), asked):
+                raise
+            seen.environment = environment
+            raise followed from followed.__cause__
 
 
 @dataclass(slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Captured
@@ -16,6 +18,9 @@ from batch_export.exporter.capture.guard_symbols import readable
 from batch_export.exporter.capture.guards import Guard, fixed_sizes
 from batch_export.exporter.capture.rounded_decisions import RoundedDecision
 from batch_export.exporter.capture.trial import Outcome, Trial
+
+Failure = tuple[Exception, ShapeEnv | None]
+"""What a capture failed of, and torch's environment of sizes then."""
 
 
 def one_only(asked: shapes.DynamicShapes, given: Mapping[str, int], axes: Sequence[str]) -> DynamicShapeError:
@@ -66,12 +71,14 @@ def rounded_otherwise(decision: RoundedDecision) -> DynamicShapeError:
     )
 
 
+def _is_of_axes(text: str) -> bool:
+    return "data-dependent" not in text and ("specialized" in text or "Constraints violated" in text)
+
+
 def fixed_axis(error: Exception, seen: Observation, asked: shapes.DynamicShapes) -> DynamicShapeError | None:
     """The error, with axis, input, size and line, when a strategy failed because the model fixes a dynamic axis."""
     text = str(error)
-    if not asked.axes or "data-dependent" in text:
-        return None
-    if "specialized" not in text and "Constraints violated" not in text:
+    if not asked.axes or not _is_of_axes(text):
         return None
     refusal: DynamicShapeError
     for axis, size, source in fixed_sizes(seen.environment, asked.axes, asked.aliases):
@@ -91,6 +98,16 @@ def fixed_axis(error: Exception, seen: Observation, asked: shapes.DynamicShapes)
     )
     refusal.__cause__ = error
     return refusal
+
+
+def fixes_fewer(one: Failure, other: Failure, asked: shapes.DynamicShapes) -> bool:
+    """Whether of two captures that failed at axes which the model fixes the one names fewer: the rest it keeps free."""
+    counts: list[int] = []
+    for error, environment in (one, other):
+        if not asked.axes or not _is_of_axes(str(error)):
+            return False
+        counts.append(len(list(fixed_sizes(environment, asked.axes, asked.aliases))))
+    return 0 < counts[0] < counts[1]
 
 
 def hold_against_given(captured: Captured, asked: shapes.DynamicShapes, trial: Trial) -> None:
