@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from batch_export.errors import TranslationError
 from batch_export.exporter import export
+from tests.exporting import export_and_compare
 
 LAST = torch.channels_last
 
@@ -150,3 +151,17 @@ def test_a_write_to_a_flat_form_reaches_the_input_as_in_eager(name: str, kind: s
     assert torch.equal(outputs[0], expected)
     changed = outputs.mutated.values()
     assert [torch.equal(one, eager) for one in changed] == [True] * (not torch.equal(eager, made()))
+
+
+class Blocks(torch.nn.Module):
+    """Blocks of a sequence, whose widths are what remains: of a sequence shorter than a block there are none."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count = x.shape[0] * (x.shape[1] // 4)
+        blocks = x.reshape(count, 4, 4, -1).transpose(1, 2)
+        return blocks.permute(2, 0, 1, 3).reshape(4, -1, 2) * 2
+
+
+def test_a_copy_whose_sizes_divide_by_a_number_that_may_be_none() -> None:
+    others = [(torch.randn(*sizes),) for sizes in ((1, 8, 8), (3, 4, 8), (1, 4, 8), (5, 16, 8))]
+    export_and_compare(Blocks(), (torch.randn(2, 8, 8),), *others, dynamic_shapes=({0: "batch", 1: "size"},))

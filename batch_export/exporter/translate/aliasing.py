@@ -186,10 +186,17 @@ def _is_dense_at_one(tensor: torch.Tensor, may_be_one: Callable[[sympy.Symbol], 
     symbols = sorted({symbol for size in sizes for symbol in getattr(size, "free_symbols", ())}, key=str)
     small = [symbol for symbol in symbols if may_be_one(symbol)][:_SMALL]
     return any(
-        _is_dense([_at(size, ones) for size in sizes], [_at(stride, ones) for stride in strides])
+        _is_dense_at(sizes, strides, ones)
         for count in (1, 2)
         for ones in (dict.fromkeys(chosen, 1) for chosen in itertools.combinations(small, count))
     )
+
+
+def _is_dense_at(sizes: Sequence[Any], strides: Sequence[Any], values: dict[Any, int]) -> bool:
+    try:
+        return _is_dense([_at(size, values) for size in sizes], [_at(stride, values) for stride in strides])
+    except ZeroDivisionError:  # no tensor has these sizes there: one of them was left to be worked out of no elements
+        return False
 
 
 def _expressions(numbers: Sequence[object]) -> list[Any]:
