@@ -188,7 +188,7 @@ def warn(captured: Captured) -> None:
         verb = "is" if len(guard.axes) == 1 else "are"
         warnings.warn(
             f"{' and '.join(guard.axes)} {verb} fixed in the file: the program holds only while {_with_place(guard)}, "
-            "and the model beyond that too; pass guards='allow' to keep the axis free within that limit",
+            "though the model runs at other sizes, too; pass guards='allow' to keep the axis free within that limit",
             ExportWarning,
             stacklevel=users_level(),
         )
@@ -211,7 +211,7 @@ def warn(captured: Captured) -> None:
     for guard in captured.restrictions:
         if guard.narrows or guard.is_limit:
             warnings.warn(
-                f"the file holds only while {_with_place(guard)}, and the model beyond that too",
+                f"the file holds only while {_with_place(guard)}, though the model runs at other sizes, too",
                 ExportWarning,
                 stacklevel=users_level(),
             )
