@@ -37,7 +37,7 @@ class Net(torch.nn.Module):
 def net() -> torch.nn.Module:
     return Net()
 """
-BAD = GOOD.replace("        return self.inner(x)", "        return self.inner(x) if x.sum() > 0 else x[:, :3]")
+BAD = GOOD.replace("        return self.inner(x)", "        return self.inner(x) if x.sum() > 0 else x.sum()")
 ROWS = 40
 _ESCAPE = re.compile(rb"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|\][^\x07]*\x07|[=>])")
 

@@ -37,7 +37,7 @@ from batch_export.sweeps.planned import installed
 from batch_export.sweeps.release_search import Tried, search
 
 SOUND = "def scaled(x):\n    return x * 2\n"
-BROKEN = "def scaled(x):\n    return x * 2 if x.sum() > 0 else x\n"
+BROKEN = "def scaled(x):\n    return x * 2 if x.sum() > 0 else x.sum()\n"
 RELEASES = {"1.0": SOUND, "1.1": SOUND, "1.2": BROKEN, "1.3": BROKEN, "2.0rc1": SOUND}
 BUILDER = """
 import torch
