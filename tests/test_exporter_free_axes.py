@@ -327,5 +327,7 @@ def _largest(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_branch_for_nothing_is_a_limit_that_is_told() -> None:
     line = _largest.__code__.co_firstlineno + 1
-    with pytest.warns(UserWarning, match=rf"holds only while `rows != 0` \(at .*:{line}\), though the model runs at other sizes"):
+    with pytest.warns(
+        UserWarning, match=rf"holds only while `rows != 0` \(at .*:{line}\), though the model runs at other sizes"
+    ):
         export(_largest, (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},))
