@@ -139,13 +139,16 @@ def test_a_runs_memory_hardly_grows_with_its_cells(tmp_path: Path, monkeypatch: 
         work = cells([model(f"m{index}") for index in range(models)], range(1, 31), provider=provider)
         first = sweep(tmp_path / f"{models}", work, listener=Listener(remembers=False), run="cold")
         assert {record.verdict for record in first.records} == {"pass"}
-        tracemalloc.start()
-        try:
-            warm = sweep(tmp_path / f"{models}", work, listener=Listener(remembers=False), run="warm")
-            assert warm.counts["cached"] == models * (2 + 3 * 30)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+        peaks = []  # what is imported once, or allocated by a thread that another test left, is not the sweep's
+        for run in ("warm", "again"):
+            tracemalloc.start()
+            try:
+                warm = sweep(tmp_path / f"{models}", work, listener=Listener(remembers=False), run=run)
+                assert warm.counts["cached"] == models * (2 + 3 * 30)
+                peaks.append(tracemalloc.get_traced_memory()[1])
+            finally:
+                tracemalloc.stop()
+        return min(peaks)
 
     small, large = grown(1), grown(7)
     record = len(
