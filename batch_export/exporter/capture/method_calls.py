@@ -18,7 +18,7 @@ _CACHE, _GLOBAL, _EXTENDED = dis.opmap["CACHE"], dis.opmap["LOAD_GLOBAL"], dis.o
 _METHOD = dis.opmap.get("LOAD_METHOD")
 """Python 3.11 has an instruction of its own; later ones have one bit in that of attributes."""
 _ATTRIBUTE, _SWAP, _NOP = dis.opmap["LOAD_ATTR"], dis.opmap["SWAP"], dis.opmap["NOP"]
-_WIDE = 128
+WIDE = 128
 """Names beyond this place take an instruction of two words."""
 
 
@@ -81,7 +81,7 @@ def redirected(words: bytearray, names: list[str]) -> None:
             names.append(wanted[place])
         new = names.index(wanted[place])
         room = _room(words, at)
-        if new >= _WIDE or room < _ROOM + 1:
+        if new >= WIDE or room < _ROOM + 1:
             continue
         given = [_GLOBAL, new * 2, *[_CACHE, 0] * _ROOM, _SWAP, 2, *[_NOP, 0] * (room - _ROOM - 1)]
         words[at : at + len(given)] = bytes(given)

@@ -70,6 +70,7 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
     seen: list[RoundedDecision] = []
     steps: WeakKeyDictionary[SymNode, Any] = WeakKeyDictionary()
     answered: WeakSet[SymNode] = WeakSet()
+    of_data: set[sympy.Symbol] = set()
     judged: dict[tuple[object, object], int | None] = {}
     originals = {name: getattr(SymNode, name) for name in (*_STEPS, _DECISION) if hasattr(SymNode, name)}
 
@@ -83,19 +84,20 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
                 made.pytype is float or (steps and any(isinstance(one, SymNode) and one in steps for one in given))
             ):
                 steps[made] = (compute, *(_written(one, steps) for one in given))
-            if (
-                isinstance(made, SymNode)
-                and _of_data(*(_written(one, steps) for one in given)) - made.expr.free_symbols
-            ):
-                if name not in _COMPARISONS:  # `v - v`, which is NaN of infinity; `v + w - v`, which is 0 of a large v
-                    raise _answered_by_algebra(made)
-                answered.add(made)
+            is_of_fractions = any(isinstance(one, SymNode) and one.pytype is float for one in given)
+            if is_of_fractions and isinstance(made, SymNode):  # among sizes alone there are none of the data
+                fractions = _of_data(*(_written(one, steps) for one in given))
+                of_data.update(fractions)
+                if fractions - made.expr.free_symbols:
+                    if name not in _COMPARISONS:  # `v - v`, NaN of infinity; `v + w - v`, which is 0 of a large v
+                        raise _answered_by_algebra(made)
+                    answered.add(made)
             return made
 
         return _compute_exactly
 
     def _decide_exactly(self: SymNode, *place: Any) -> bool:
-        if self in answered or _is_decided_by_ranges(self):
+        if self in answered or (of_data and _is_decided_by_ranges(self)):
             raise _answered_by_algebra(self)
         written = steps.get(self)
         condition = None if written is None else self.expr

@@ -24,8 +24,6 @@ from batch_export.exporter.capture import free_loops, free_sequences, joined_seq
 from batch_export.exporter.capture.kinds import left_to_dynamo, reached
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
-_WIDE = 128
-"""Names beyond this place take an instruction of two words."""
 _LOAD, _EXTENDED = dis.opmap["LOAD_GLOBAL"], dis.opmap["EXTENDED_ARG"]
 
 
@@ -144,7 +142,7 @@ def _made(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType
         if places[place] not in names:
             names.append(places[place])
         new = names.index(places[place])
-        if new < _WIDE:
+        if new < method_calls.WIDE:
             words[at + 1] = new * 2 + 1
     if are_free:
         method_calls.redirected(words, names)
