@@ -20,7 +20,7 @@ from hunt.judge import OURS, Case, allowances_of, judge
 from hunt.known import SPECIAL_ON_THE_WAY, declared
 from hunt.pool import Pool
 from hunt.programs import Leaf, Program, Step, source
-from hunt.reference import Reference
+from hunt.reference import Reference, widened
 from hunt.script import literal, script
 from hunt.sensitivity import _Moving
 from hunt.shrink import shrunk
@@ -334,3 +334,14 @@ def test_a_branch_that_hangs_on_the_order_of_a_sum_is_open() -> None:
         allowances = allowances_of(one, case, runs.eager(one, case.values))
         assert allowances is not None
         assert bool((allowances[0].slack > 0.5).any()) is is_open
+
+
+def test_the_mended_logarithm_of_a_softmax_is_finite() -> None:
+    model = parsed("g (float[2] x) => (float[2] y) { y = LogSoftmax(x) }")
+    assert Reference(model).run({"x": np.array([0.0, -1000.0], np.float32)})[0].tolist() == [0.0, -1000.0]
+
+
+def test_zeros_of_a_shape_are_widened_with_the_rest() -> None:
+    model = parsed("g (float[2] x, int64[1] n) => (float[2] y) { z = ConstantOfShape(n)  y = Mul(x, z) }")
+    feeds = {"x": np.array([1.0, 2.0]), "n": np.array([2])}
+    assert Reference(widened(model)).run(feeds)[0].tolist() == [0.0, 0.0]

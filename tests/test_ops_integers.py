@@ -197,3 +197,12 @@ def operands_of(*sizes: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(11)
     a, b = (torch.randint(-(2**62), 2**62, sizes, generator=generator) for _ in range(2))
     return a, b
+
+
+def test_truth_values_are_added_with_a_factor_of_their_own_kind() -> None:
+    truths = torch.tensor([[True, False], [False, True]])
+    places = torch.tensor([0, 0])
+    check(
+        {f"times {factor}": lambda a, factor=factor: a.index_add(0, places, a, alpha=factor) for factor in (-1, 0, 2)},
+        (truths,),
+    )

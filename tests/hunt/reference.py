@@ -7,6 +7,7 @@ A model and feeds arrive, arrays leave. What is mended, each against the operato
 | AveragePool | leaves NaN out of the average |
 | GatherElements | refuses a negative axis, and an axis of more than 32 elements |
 | GridSample | has the words of opset 20 for its modes only, not those before |
+| LogSoftmax | is the logarithm of a softmax that has become 0, which is -inf |
 | MaxPool | NaN gives the largest of the rest, unlike ReduceMax and Max; padding at a stride of 1 fails |
 
 `widened` gives the model in float64: the same formulas without the limits of float32, float16 and bfloat16.
@@ -25,13 +26,14 @@ import onnx.reference
 import torch
 from onnx import TensorProto, numpy_helper
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops import op_average_pool, op_grid_sample, op_max_pool
+from onnx.reference.ops import op_average_pool, op_grid_sample, op_log_softmax, op_max_pool
 from torch.nn import functional as F  # noqa: N812
 
 from batch_export.numbers.values import RawTensor
 
 _OnnxAveragePool: Any = op_average_pool.AveragePool_19  # without types of its own
 _OnnxGridSample: Any = op_grid_sample.GridSample
+_OnnxLogSoftmax: Any = op_log_softmax.LogSoftmax
 _OnnxMaxPool: Any = op_max_pool.MaxPool
 
 _NARROW = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -60,6 +62,17 @@ class GatherElements(OpRun):
             raise IndexError("an index of GatherElements is out of range")
         cut = tuple(slice(None) if one == axis % data.ndim else slice(0, n) for one, n in enumerate(indices.shape))
         return (np.take_along_axis(data[cut], indices % max(size, 1), axis),)
+
+
+class LogSoftmax(_OnnxLogSoftmax):  # type: ignore[misc]
+    """The distance to the largest, less the logarithm of the sum of all distances' powers."""
+
+    op_domain = ""
+
+    def _run(self, X: Any, axis: int | None = None) -> tuple[Any]:  # noqa: N803
+        axis = -1 if axis is None else axis
+        below = X - X.max(axis=axis, keepdims=True)
+        return ((below - np.log(np.exp(below).sum(axis=axis, keepdims=True))).astype(X.dtype),)
 
 
 class MaxPool(_OnnxMaxPool):  # type: ignore[misc]
@@ -96,7 +109,7 @@ class GridSample(_OnnxGridSample):  # type: ignore[misc]
         return result
 
 
-MENDED: tuple[type[OpRun], ...] = (AveragePool, GatherElements, GridSample, MaxPool)
+MENDED: tuple[type[OpRun], ...] = (AveragePool, GatherElements, GridSample, LogSoftmax, MaxPool)
 """Operators in place of the evaluator's own."""
 
 
@@ -153,6 +166,8 @@ def _widen_graph(graph: onnx.GraphProto) -> None:
     for tensor in graph.initializer:
         _widen_tensor(tensor)
     for node in graph.node:
+        if node.op_type == "ConstantOfShape" and not node.attribute:  # a zero of float32
+            node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(np.zeros(1, np.float32))))
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 _widen_tensor(attribute.t)

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from batch_export.errors import DecompositionError, MissingOperatorError
 from batch_export.exporter.graph import metadata
-from batch_export.exporter.translate import fourier_lengths
+from batch_export.exporter.translate import fourier_lengths, truth_sums
 from batch_export.exporter.translate.free_sizes import sizes_stay_free
 
 Decomposition = Callable[..., object]
@@ -33,6 +33,7 @@ def decompositions() -> Mapping[Any, Decomposition]:
         table.setdefault(target, function)
     table.update(torch.onnx.ops.aten_decompositions())
     table.update(fourier_lengths.decompositions())
+    table.update(truth_sums.decompositions())
     return table
 
 
