@@ -195,3 +195,19 @@ def test_axes_that_broadcast_are_never_taken_for_equally_large() -> None:
         given = (torch.randn(first, 4), torch.randn(second, 4))
         assert_same(program(*given), eager(module, given))
     program.release()
+
+
+class PickedTogether(torch.nn.Module):
+    def forward(self, w: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+        row, column = torch.where(which == 0)
+        return w[row, column, None]
+
+
+def test_indices_of_one_length_of_the_data_are_not_repeated_to_each_other() -> None:
+    module = PickedTogether().eval()
+    program = export(module, (torch.randn(4, 2), torch.tensor([[0, 1], [1, 0], [0, 0], [2, 1]])))
+    assert not {node.op_type for node in program.model.graph} & {"Max", "Expand", "Shape"}
+    for which in (torch.zeros(4, 2, dtype=torch.int64), torch.ones(4, 2, dtype=torch.int64)):
+        given = (torch.randn(4, 2), which)
+        assert_same(program(*given), eager(module, given))
+    program.release()

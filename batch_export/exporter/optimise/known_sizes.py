@@ -16,7 +16,15 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.optimise.edits import constant, known
-from batch_export.exporter.optimise.needless_sizes import Content, Shape, Size, negated, repeats_for_nothing, takes_all
+from batch_export.exporter.optimise.needless_sizes import (
+    BROADCASTING,
+    Content,
+    Shape,
+    Size,
+    negated,
+    repeats_for_nothing,
+    takes_all,
+)
 from batch_export.legalise.nested import graphs_of
 
 _MOST = 64
@@ -49,6 +57,8 @@ class _Sizes:
                 continue
             if node.op_type in ("Unsqueeze", "Squeeze"):
                 self._follow(node)
+            elif node.op_type in BROADCASTING:
+                self._join(node)
             if node.op_type == "Reshape":
                 changes += self._reshape(node)
             elif node.op_type == "Expand":
@@ -83,6 +93,19 @@ class _Sizes:
         else:
             left = [size for place, size in enumerate(left) if place not in places]
         self._shapes[node.outputs[0]] = tuple(left)
+
+    def _join(self, node: ir.Node) -> None:
+        """Remembers the shape to which the inputs are repeated, of an output that says nothing of itself."""
+        if self._shape(node.outputs[0]) is not None:
+            return
+        shapes = [shape for value in node.inputs if (shape := self._shape(value)) is not None]
+        if len(shapes) != len(node.inputs):
+            return
+        joined: Shape | None = ()
+        for shape in sorted(shapes, key=len):
+            joined = None if joined is None else _expanded(joined, shape)
+        if joined is not None:
+            self._shapes[node.outputs[0]] = joined
 
     # What a value holds.
 

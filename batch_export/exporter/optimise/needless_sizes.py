@@ -15,7 +15,7 @@ Content = tuple[bool, tuple[Size, ...]]
 
 _END = 2**31 - 1
 """An end that says "to the last one": larger than any axis."""
-_BROADCASTING = frozenset(
+BROADCASTING = frozenset(
     (
         *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Min", "Max", "Where", "And", "Or", "Xor"),
         *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
@@ -76,7 +76,7 @@ def repeats_for_nothing(expand: ir.Node, shapes: dict[ir.Value, Shape | None]) -
         return wanted is not None and None not in wanted and shapes.get(value) == wanted
 
     return all(
-        user.op_type in _BROADCASTING
+        user.op_type in BROADCASTING
         and not user.domain
         and user.graph is expand.graph
         and any(reaches(value) for value in user.inputs)
