@@ -247,6 +247,10 @@ def test_numbers_beside_half_precision_are_rounded_where_torch_rounds_them(dtype
     check(functions, (x,))
 
 
+def test_sines_of_halves_count_their_turns_by_an_exact_pi() -> None:
+    check({"sinc": torch.sinc}, (torch.tensor([0.0, 0.25, -2.5, 341.0, 30000.0], dtype=torch.float16),))
+
+
 def test_the_smallest_integer_has_a_greatest_common_divisor() -> None:
     for dtype in (torch.int32, torch.int64):
         least = torch.iinfo(dtype).min

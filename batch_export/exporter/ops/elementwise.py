@@ -97,7 +97,10 @@ def frexp(self: ir.Value) -> tuple[RecordedValue, ...]:
 
 @lowering("aten::sinc", "aten::special_sinc")
 def sinc(self: ir.Value) -> RecordedValue:
-    """sin(pi x) / (pi x), 1 at 0."""
+    """sin(pi x) / (pi x), 1 at 0; of halves in float32, since a rounded pi is wrong by many turns at a large x."""
+    if self.dtype == ir.DataType.FLOAT16:
+        wide = axes.shaped(op.Cast(self, to=ir.DataType.FLOAT), self.shape)
+        return op.Cast(sinc(wide), to=ir.DataType.FLOAT16)
     data = as_float(self)
     scaled = op.Mul(data, axes.like(math.pi, data))
     is_zero = op.Equal(data, op.CastLike(0.0, data))
