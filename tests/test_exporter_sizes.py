@@ -406,7 +406,7 @@ def lone(x: torch.Tensor) -> torch.Tensor:
 def test_a_limit_of_the_program_is_a_warning_with_its_line_and_in_the_metadata() -> None:
     place = f"{__file__}:{line_of('this line gives one piece at one row')}"
     with pytest.warns(
-        ExportWarning, match=r"the file holds only while `.*n.* == 2` .*though the model runs at other sizes, too"
+        ExportWarning, match=r"the file holds only while `n >= 2` .*though the model runs at other sizes, too"
     ) as told:
         program = export(Function(lone), rows(6), dynamic_shapes=({0: "n"},))
     assert place in str(told[0].message)

@@ -9,6 +9,8 @@ import torch
 from exporting import export_and_compare
 from torch.export import Dim
 
+from batch_export import export
+
 WAYS: dict[str, dict[str, Any]] = {
     "size": {"size": (5, 8)},
     "scale": {"scale_factor": 1.7},
@@ -158,3 +160,12 @@ def test_points_half_way_are_reflected_before_they_are_rounded(axes: int) -> Non
 def test_points_far_beyond_the_border_are_the_last_elements(mode: str) -> None:
     grid = torch.tensor([[[[1e30, 0.0], [-1e30, 1e20], [float("inf"), 0.5]]]])
     export_and_compare(Sampling(mode=mode, padding_mode="border"), (torch.randn(1, 2, 4, 5), grid), tolerance=1e-6)
+
+
+def test_points_that_are_no_numbers_are_reflected_to_some_element() -> None:
+    points = torch.tensor([[[[float("nan"), 0.0], [float("inf"), 0.5], [0.3, float("-inf")]]]])
+    x = torch.randn(1, 2, 4, 5)
+    program = export(Sampling(mode="nearest", padding_mode="reflection"), (x, torch.zeros_like(points)))
+    found = program(x, points)[0]
+    assert all(one in x[0, channel] for channel in range(2) for one in found[0, channel].flatten())
+    program.release()

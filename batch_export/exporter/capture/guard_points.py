@@ -166,16 +166,28 @@ def _holds(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str
         return False
 
 
-def is_one_sided(points: Sequence[Point], expression: object, symbols: Symbols) -> bool:
-    """Whether a guard of one axis is false below a size only, or above one only, whatever form it has."""
+def limit(points: Sequence[Point], expression: object, symbols: Symbols) -> str | None:
+    """The limit that a guard of one axis is, `n >= 3`: false below a size only, or above one only, whatever its form.
+
+    Empty where it is such a limit between two sizes of which none in between was looked at; None where it is no limit.
+
+    Args:
+        points: sizes at which it is false.
+        expression: its condition.
+        symbols: what the condition's symbols are.
+    """
     variables = {variable for name in symbol_names(expression) for variable in symbols.variables(name)}
     if len(variables) != 1 or not points:
-        return False
+        return None
     (variable,) = variables
     false = {point[variable] for point in points}
     tried = [one[0] for one in _candidates([symbols.bounds(variable)], [None]) if one[0] > 0]
-    truth = [size not in false for size in tried]
-    return sum(one != other for one, other in itertools.pairwise(truth)) == 1
+    turns = [(one, other) for one, other in itertools.pairwise(tried) if (one in false) != (other in false)]
+    if len(turns) != 1:
+        return None
+    ((one, other),) = turns
+    name = symbols.text(variable)
+    return "" if other != one + 1 else f"{name} >= {other}" if one in false else f"{name} <= {one}"
 
 
 def fixes_number(expression: object) -> bool:

@@ -301,7 +301,7 @@ def _judged(
         failing = [point for point, outcome in filled if outcome is Outcome.FAILS]
         if united and all(1 in point.values() for point in failing):
             return replace(guard, is_limit=True, unites=united)
-        return replace(guard, is_limit=_is_limit(guard, points, symbols))
+        return _limited(guard, points, symbols)
     differing = [point for point, trial in made if trial.outcome in (Outcome.DIFFERS, Outcome.FAILS)]
     example = trials.resizing.example
     if not all(guard_points.one_is_false(limits, symbols, {**example, **point}) for point in differing):
@@ -311,13 +311,15 @@ def _judged(
     return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & _AGREEING))
 
 
-def _is_limit(guard: Guard, points: Sequence[Point], symbols: Symbols) -> bool:
-    """Whether a guard is false beyond some size only."""
-    if guard_points.is_one_sided(points, guard.expression, symbols):
-        return True
+def _limited(guard: Guard, points: Sequence[Point], symbols: Symbols) -> Guard:
+    """A guard beyond which the program fails: a limit where it is false beyond some size only, and said as one."""
+    limit = guard_points.limit(points, guard.expression, symbols)
+    if limit is not None:
+        is_plain = isinstance(guard.expression, _RELATIONS) and any(side.is_Symbol for side in guard.expression.args)
+        return replace(guard, is_limit=True, condition=guard.condition if is_plain or not limit else limit)
     parts = guard.expression.args if isinstance(guard.expression, sympy.And) else (guard.expression,)
     variables = {variable for one in guard.expression.free_symbols for variable in symbols.variables(str(one))}
-    return len(variables) > 1 and all(isinstance(part, _RELATIONS) for part in parts)
+    return replace(guard, is_limit=len(variables) > 1 and all(isinstance(part, _RELATIONS) for part in parts))
 
 
 def _united(guard: Guard, symbols: Symbols, kept: Collection[str]) -> tuple[str, ...]:

@@ -51,8 +51,9 @@ def _nearest_reflected(input: ir.Value, grid: ir.Value) -> RecordedValue:
         rest = op.Sub(away, op.Mul(op.Floor(op.Div(away, twice)), twice))
         reflected = op.Sub(op.Min(rest, op.Sub(twice, rest)), op.CastLike(0.5, grid))
         last = op.Sub(size, op.CastLike(1.0, grid))
-        nearest = op.Round(op.Max(op.Min(reflected, last), op.CastLike(0.0, grid)))
-        index = op.Cast(nearest, to=ir.DataType.INT64)
+        zero = op.CastLike(0.0, grid)
+        inside = op.Where(op.Greater(reflected, zero), op.Min(reflected, last), zero)  # NaN is not greater
+        index = op.Cast(op.Round(inside), to=ir.DataType.INT64)
         place = index if place is None else op.Add(op.Mul(place, length), index)
         all_of_them = length if all_of_them is None else op.Mul(all_of_them, length)
     assert place is not None
