@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import math
 
 import torch
 
@@ -27,7 +29,7 @@ def caught_suppressed_assertion(x: torch.Tensor) -> torch.Tensor:
 
 def followed_number(x: torch.Tensor) -> torch.Tensor:
     try:
-        assert int(x.sum()) > -100
+        assert int(x.sum().long()) > -100
         return x * 2
     except Exception:
         return x - 1
@@ -52,6 +54,49 @@ def caught_index(x: torch.Tensor) -> torch.Tensor:
     try:
         return x[x[0].long()]
     except IndexError:
+        return x
+
+
+def caught_division(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * (1 / x.sum().item())
+    except ZeroDivisionError:
+        return x
+
+
+def caught_logarithm(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * math.log(x.sum().item())
+    except ValueError:
+        return x
+
+
+def swallowed_numbers(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * float(x.numpy().sum())
+    except Exception:
+        return x
+
+
+def swallowed_copy(x: torch.Tensor) -> torch.Tensor:
+    try:
+        y = copy.deepcopy(x)
+    except RuntimeError:
+        y = x * 3
+    return y + 1
+
+
+def not_caught_in_eager_too(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.view(-1, 7)
+    except RuntimeError:
+        return x * 2
+
+
+def not_caught_product(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * (x.sum().item() * 2)
+    except ValueError:
         return x
 
 

@@ -72,6 +72,14 @@ def test_a_failure_by_data_that_forward_catches_is_refused_with_its_line(name: s
         export(function, (torch.eye(2) + 1,))
 
 
+@pytest.mark.parametrize("function", [catching.swallowed_numbers, catching.swallowed_copy])
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
+def test_what_fails_in_a_capture_only_is_no_part_of_the_model(function: Any, shapes: Any) -> None:
+    line = function.__code__.co_firstlineno + 2
+    with pytest.raises(CaptureError, match=rf"what this line finds in a capture.*catching\.py:{line}\)"):
+        export(function, (torch.eye(2) + 1,), dynamic_shapes=shapes)
+
+
 def test_an_assertion_on_a_number_that_forward_catches_goes_both_ways() -> None:
     class Following(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

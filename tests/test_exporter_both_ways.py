@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -102,6 +103,14 @@ def asserted(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.sum() > 0 else x
 
 
+def at_other_places(x: torch.Tensor) -> torch.Tensor:
+    kept = x.exp()
+    first, second = (kept, x * 3) if x.sum() > 0 else (x * 2, kept)
+    if x.max() > 2:
+        return kept.clone()
+    return first - second if x.min() > -2 else kept
+
+
 class Part(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +139,7 @@ class Whole(torch.nn.Module):
 
 FUNCTIONS: list[Callable[[torch.Tensor], torch.Tensor]] = [
     *(written, early, nested, in_a_function, combined, of_numbers, of_other_sizes, of_sizes_by_data, known_otherwise),
-    *(caught, asked_again, asserted),
+    *(caught, asked_again, asserted, at_other_places),
 ]
 
 
@@ -277,3 +286,13 @@ def unlike_numbers(x: torch.Tensor) -> Any:
 def test_ways_that_do_not_fit_together_are_refused_with_the_line(function: Any, told: str) -> None:
     with pytest.raises(CaptureError, match=rf"cannot be captured both ways: .*{told}"):
         export(Called(function), (X,))
+
+
+@pytest.mark.parametrize("clipped", [np.clip, np.minimum, np.nan_to_num], ids=lambda one: one.__name__)
+def test_what_numpy_makes_of_a_number_of_the_data_is_refused_with_the_line(clipped: Any) -> None:
+    def limited(x: torch.Tensor) -> torch.Tensor:
+        number = x.sum().item()  # which NumPy compares in its own way
+        return x * float(clipped(number, 0.5, 1.0) if clipped is np.clip else clipped(number, 0.5))
+
+    with pytest.raises(CaptureError, match=r"what `return x \* float\(clipped.*test_exporter_both_ways\.py:\d+"):
+        export(Called(limited), (X,))

@@ -94,6 +94,17 @@ def test_text_of_data_that_decides_is_refused_with_its_line(name: str, shapes: t
         export(Calling(OF_DATA[name]).eval(), (torch.rand(3, 4),), dynamic_shapes=shapes)
 
 
+@pytest.mark.parametrize(
+    "decided", [lambda text: text.startswith("-"), lambda text: text == "1", lambda text: text.isdigit()]
+)
+def test_text_is_tried_at_numbers_that_look_otherwise(decided: Callable[[str], bool]) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x * 0 if decided(f"{x[0].item()}") else x
+
+    with pytest.raises(CaptureError, match="text that the model's code makes of data"):
+        export(Calling(forward).eval(), (torch.tensor([5, 7]),))
+
+
 def test_text_of_data_that_is_only_shown_stays(capsys: pytest.CaptureFixture[str]) -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         print(x.sum(), f"{x.mean()}", x[0, 0].item())

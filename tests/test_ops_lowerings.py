@@ -207,3 +207,15 @@ def test_a_transposed_convolution_to_the_size_of_another_tensor(stride: int) -> 
     free = ({0: "batch", 2: "height", 3: "width"},)
     program = export_and_compare(Back(), (torch.randn(2, 3, 8, 7),), *others, dynamic_shapes=free)
     assert [str(size) for size in program.model.graph.outputs[0].shape] == ["batch", "3", "height", "width"]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_the_last_offset_of_a_bag_is_where_eager_takes_it_for(mode: str) -> None:
+    weight, indices = torch.arange(30.0).view(10, 3), torch.tensor([1, 2, 3, 4, 5, 6])
+
+    class Bags(torch.nn.Module):
+        def forward(self, offsets: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.embedding_bag(indices, weight, offsets, mode=mode, include_last_offset=True)
+
+    ends = ([0, 3, 5], [0, 2, 2], [0, 0, 6])
+    export_and_compare(Bags(), (torch.tensor([0, 1, 6]),), *((torch.tensor(end),) for end in ends), tolerance=1e-6)

@@ -15,7 +15,7 @@ import torch
 from batch_export.errors import CaptureError
 from batch_export.exporter.capture.captured import Attempt
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
-from batch_export.exporter.capture.other_inputs import extreme_values, other_values
+from batch_export.exporter.capture.other_inputs import extreme_values, other_digits, other_values
 from batch_export.exporter.capture.strategies import Assumption
 from batch_export.exporter.capture.trial import Outcome, is_fake, tried
 
@@ -143,7 +143,13 @@ def of_text(line: str) -> Assumption:
     return Assumption(_TEXT, line)
 
 
+def of_swallowed(line: str) -> Assumption:
+    """What fails in a capture, or is answered otherwise there: a tensor has no numbers and no memory."""
+    return Assumption(_SWALLOWED, line)
+
+
 _TEXT = "text that the model's code makes of data"
+_SWALLOWED = "what this line finds in a capture, where tensors have no numbers"
 _OF_TORCH = re.compile(r"Runtime assertion failed for expression (.+) on node ")
 _EQUALITY = re.compile(r"(Eq|Ne)\([^,]+, \d+\)$")
 """Between two such sizes runtimes repeat a tensor of one element as torch does."""
@@ -165,7 +171,11 @@ def check_assertion(
     if is_fake(module, args, kwargs):
         return
     as_module = program.module(check_guards=False)
-    for where, given, keywords in _inputs_to_try(args, kwargs):
+    as_module.graph.eliminate_dead_code()  # a call that failed is still there
+    as_module.recompile()
+    digits = other_digits(args, kwargs) if taken.condition == _TEXT else ()
+    others = (("inputs of one number", *one) for one in digits)
+    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), others):
         trial = tried(as_module, module, given, keywords)
         if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):
             raise CaptureError(
@@ -174,6 +184,8 @@ def check_assertion(
                 source=taken.source or None,
                 next_step="compute with numbers in place of their text; a file has no text of them"
                 if taken.condition == _TEXT
+                else "keep what needs a tensor's numbers or memory out of forward"
+                if taken.condition == _SWALLOWED
                 else "name the size by torch._check, or give the tensor a size that does not go by the data"
                 if taken.condition.endswith("the data decide")
                 else "write to a copy (`.clone()`) of that tensor, or make it a buffer",

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from batch_export.exporter.capture.guard_sources import is_users, users_frames
@@ -28,9 +29,18 @@ _CHECKS = frozenset({torch.ops.aten._linalg_check_errors.default})
 _BY_ASSERTION = frozenset({"AssertionError", "RuntimeError", "Exception", "BaseException"})
 _BY_MATRICES = frozenset({"LinAlgError", "_LinAlgError", "RuntimeError", "Exception", "BaseException"})
 _SELECT = torch.ops.aten.select.int
+_SCALAR = torch.ops.aten.scalar_tensor.default
 _LOOKUPS = frozenset({torch.ops.aten.index.Tensor, torch.ops.aten.embedding.default, _SELECT})
 _BY_LOOKUP = frozenset({"IndexError", "LookupError"})
 """Whoever names these expects them; of others a file fails where the model goes on, which is no wrong number."""
+_BY_NUMBER = frozenset(
+    {"ZeroDivisionError", "ArithmeticError", "OverflowError", "ValueError", "Exception", "BaseException"}
+)
+_OF_NUMBERS = (
+    *("truediv", "float_truediv", "int_truediv", "floordiv", "int_floordiv", "mod", "pow", "float_pow"),
+    *("pow_by_natural", "trunc", "floor", "ceil", "round", "sym_sqrt", "sym_log2", "sym_exp", "sym_float"),
+)
+"""Methods of torch's symbolic numbers for what Python raises an error for at some numbers: `1 / 0.0`, `int(nan)`."""
 _SUPPRESS = "suppress"
 _CATCHES = re.compile(r"^\s*try\s*:|\bsuppress\(", re.MULTILINE)
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
@@ -68,6 +78,8 @@ def caught_failures() -> Iterator[None]:
             found.extend(_caught(_BY_ASSERTION, list(users_frames())))
         elif func in _CHECKS:
             found.extend(_caught(_BY_MATRICES, list(users_frames())))
+        elif func is _SCALAR and _is_data(getattr(args[0], "node", None)):  # a function of `math`
+            found.extend(_caught(_BY_NUMBER, list(users_frames())))
         elif func in _LOOKUPS and not (func is _SELECT and isinstance(args[2], int)):
             found.extend(_caught(_BY_LOOKUP, list(users_frames())))
         return dispatch(self, func, types, args, kwargs or {})
@@ -77,13 +89,28 @@ def caught_failures() -> Iterator[None]:
             found.extend(_caught(_BY_ASSERTION, list(users_frames())))
         return log_guard(self, prefix, condition, *args, **kwargs)
 
+    def computed(original: Any) -> Any:
+        def compute(self: SymNode, *others: Any) -> Any:
+            if any(_is_data(one) for one in (self, *others)):
+                found.extend(_caught(_BY_NUMBER, list(users_frames())))
+            return original(self, *others)
+
+        return compute
+
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(FakeTensorMode, "dispatch", dispatched))
+        for name in filter(functools.partial(hasattr, SymNode), _OF_NUMBERS):
+            stack.enter_context(patch.object(SymNode, name, computed(getattr(SymNode, name))))
         if log_guard is not None:
             stack.enter_context(patch.object(ShapeEnv, "_log_guard", logged))
         yield
     if found:
         raise CaughtFailureError(found[0])
+
+
+def _is_data(node: object) -> bool:
+    """Whether a number is one of the data, whose value nobody knows during a capture."""
+    return isinstance(node, SymNode) and node._hint is None and bool(free_unbacked_symbols(node.expr))
 
 
 def refuse_caught_assertions(program: torch.export.ExportedProgram) -> None:

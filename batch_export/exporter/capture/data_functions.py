@@ -19,6 +19,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from batch_export.exporter.capture.swallowed_failures import ANSWERED_OTHERWISE, note
+
 _MOST_PLACES = 1 << 16
 """Larger lists of combinations are not written into a file."""
 
@@ -139,7 +141,13 @@ class _DataFunctions(TorchFunctionMode):
             made = form(*args, **given)
             if made is not None:
                 return made
-        return func(*args, **given)
+        if func in ANSWERED_OTHERWISE:
+            note(failed=False)
+        try:
+            return func(*args, **given)
+        except Exception:
+            note(failed=True)
+            raise
 
 
 def _unchecked(args: Sequence[Any], given: Mapping[str, Any]) -> Any:

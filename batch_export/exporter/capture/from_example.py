@@ -19,6 +19,7 @@ from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import assumptions
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.alike_branches import alike_branches
+from batch_export.exporter.capture.array_numbers import array_numbers
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.caught_failures import caught_failures
@@ -59,6 +60,7 @@ from batch_export.exporter.capture.strategies import (
     decision_on_data,
 )
 from batch_export.exporter.capture.swallowed import swallowed
+from batch_export.exporter.capture.swallowed_failures import swallowed_failures
 from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.symbolic_quotients import symbolic_quotients
 from batch_export.exporter.capture.texts import texts_noted
@@ -120,7 +122,7 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         if name in ASSUMING and decision is not None and not allow_assumptions:
             raise assumptions.refused([decision], attempts) from attempts[0].exception
         begun = time.perf_counter()
-        with observing() as seen, texts_noted() as texts:
+        with observing() as seen, texts_noted() as texts, swallowed_failures() as swallowed:
             try:
                 program, is_oblivious = _by(name, strategy, request, inputs, seen)
             except Exception as error:
@@ -171,6 +173,8 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_reading(written))
         elif texts.data:
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_text(texts.data))
+        elif swallowed:
+            assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_swallowed(swallowed[0]))
         return captured
     if held is not None:
         return held.result()
@@ -216,8 +220,9 @@ def _taking(
     scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
     data = data_functions() if is_first else contextlib.nullcontext()
+    arrays = array_numbers() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
-    with sides as is_oblivious, lengths, scans, checks, data, kinds, known_constants(), scalar_indices():
+    with sides as is_oblivious, lengths, scans, checks, data, arrays, kinds, known_constants(), scalar_indices():
         if not is_first:
             return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
         numbers: list[object] = []

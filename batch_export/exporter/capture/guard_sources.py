@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 OWN_SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder of this exporter."""
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_NUMPY = os.path.dirname(np.__file__) + os.sep
 _HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
 _CAPTURING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "from_example.py")
 _TYPED = ("<stdin>", "<console>", "<ipython-input")
@@ -55,8 +57,8 @@ class Observation:
 
 
 def is_users(file: str) -> bool:
-    """Whether a source file belongs to the user's model or a library of models, not to torch or this exporter."""
-    if file.startswith(("<", _TORCH, OWN_SOURCES)):
+    """Whether a source file belongs to the model or a library of models, not to torch, NumPy or this exporter."""
+    if file.startswith(("<", _TORCH, _NUMPY, OWN_SOURCES)):
         return file.startswith(_TYPED)
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 

@@ -37,6 +37,19 @@ def extreme_values(args: Sequence[object], kwargs: Mapping[str, object]) -> Iter
         yield pytree.tree_map_only(torch.Tensor, of, (tuple(args), dict(kwargs)))
 
 
+_DIGITS = (0, 1, -1, 8, -35, 1234567)
+
+
+def other_digits(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[Inputs]:
+    """Inputs of the example's sizes and of one number each, whose text differs in sign, digits and length."""
+    for number in _DIGITS:
+        yield pytree.tree_map_only(torch.Tensor, functools.partial(_all_of, number=number), (tuple(args), dict(kwargs)))
+
+
+def _all_of(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    return torch.zeros_like(tensor) + torch.tensor(number, device=tensor.device).to(tensor.dtype)
+
+
 def _least(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype == torch.bool or not tensor.numel() or tensor.is_complex():
         return torch.zeros_like(tensor)

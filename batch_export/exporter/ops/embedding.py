@@ -10,6 +10,8 @@ from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops.marking import lowering
 
 _SUM, _MEAN, _MAX = 0, 1, 2
+_ENDING = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+"""Dtypes for which eager's sums and means end the last bag at a last offset; its other kernels go on to the end."""
 
 
 @lowering(
@@ -37,13 +39,17 @@ def embedding_bag(
         raise TranslationError("embedding_bag needs a weight of known dtype", operator="aten::embedding_bag")
     positions = op.Range(0, op.Squeeze(op.Shape(indices), [0]), 1)
     starts = op.Cast(offsets, to=ir.DataType.INT64)
+    padded = padding_idx is not None and padding_idx != -1
+    end = None
     if include_last_offset:
+        if mode != _MAX and not padded and weight.dtype in _ENDING:
+            end = op.Slice(starts, [-1], [2**31 - 1], [0])
         starts = op.Slice(starts, [0], [-1], [0])
     begun = op.Cast(op.LessOrEqual(op.Unsqueeze(starts, [1]), op.Unsqueeze(positions, [0])), to=ir.DataType.INT64)
     bag_of_position = op.Sub(op.ReduceSum(begun, [0], keepdims=0), 1)
     bags = op.Range(0, op.Squeeze(op.Shape(starts), [0]), 1)
     member = op.Equal(op.Unsqueeze(bags, [1]), op.Unsqueeze(bag_of_position, [0]))
-    if padding_idx is not None and padding_idx != -1:
+    if padded:
         member = op.And(
             member, op.Unsqueeze(op.Not(op.Equal(op.Cast(indices, to=ir.DataType.INT64), padding_idx)), [0])
         )
@@ -59,7 +65,10 @@ def embedding_bag(
         )
         return [op.Where(filled, largest, op.CastLike(0.0, rows))]
     matrix = op.Cast(member, to=weight.dtype)
-    total = op.MatMul(matrix, rows)
+    summed = matrix
+    if end is not None:  # a mean is divided by the number of all of them nonetheless
+        summed = op.Cast(op.And(member, op.Unsqueeze(op.Less(positions, end), [0])), to=weight.dtype)
+    total = op.MatMul(summed, rows)
     if mode == _SUM:
         return [total]
     count = op.ReduceSum(matrix, [1], keepdims=1)

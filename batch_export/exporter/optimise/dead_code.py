@@ -15,7 +15,21 @@ def remove_identities(model: ir.Model) -> int:
     """Readers of an Identity read its input."""
     if not model.functions and not has(model.graph, "Identity"):
         return 0
-    return int(common_passes.IdentityEliminationPass()(model).modified)
+    return int(_WithinOneGraph()(model).modified)
+
+
+class _WithinOneGraph(common_passes.IdentityEliminationPass):
+    """What a body gives of a value from outside stays an Identity: a body's outputs are made in it.
+
+    onnx-ir (1.1) puts the outer value in the output's place, and fails where that is an output of its own graph.
+    """
+
+    def _try_eliminate_identity_node(self, node: ir.Node) -> bool:
+        given = node.inputs[0] if node.inputs else None
+        producer = None if given is None else given.producer()
+        if producer is not None and producer.graph is not node.graph and node.outputs[0].is_graph_output():
+            return False
+        return super()._try_eliminate_identity_node(node)
 
 
 def remove_dead_code(model: ir.Model) -> int:
