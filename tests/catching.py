@@ -29,9 +29,9 @@ def caught_suppressed_assertion(x: torch.Tensor) -> torch.Tensor:
 
 def followed_number(x: torch.Tensor) -> torch.Tensor:
     try:
-        assert int(x.sum().long()) > -100
+        assert int(x.sum()) > -100
         return x * 2
-    except Exception:
+    except AssertionError:
         return x - 1
 
 
@@ -61,6 +61,13 @@ def caught_division(x: torch.Tensor) -> torch.Tensor:
     try:
         return x * (1 / x.sum().item())
     except ZeroDivisionError:
+        return x
+
+
+def caught_whole_number(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * int(x.sum())
+    except Exception:
         return x
 
 

@@ -38,8 +38,9 @@ _BY_NUMBER = frozenset(
 )
 _OF_NUMBERS = (
     *("truediv", "float_truediv", "int_truediv", "floordiv", "int_floordiv", "mod", "pow", "float_pow"),
-    *("pow_by_natural", "trunc", "floor", "ceil", "round", "sym_sqrt", "sym_log2", "sym_exp", "sym_float"),
+    *("pow_by_natural", "sym_sqrt", "sym_log2"),
 )
+_OF_FRACTIONS = ("trunc", "floor", "ceil", "round")
 """Methods of torch's symbolic numbers for what Python raises an error for at some numbers: `1 / 0.0`, `int(nan)`."""
 _SUPPRESS = "suppress"
 _CATCHES = re.compile(r"^\s*try\s*:|\bsuppress\(", re.MULTILINE)
@@ -89,9 +90,12 @@ def caught_failures() -> Iterator[None]:
             found.extend(_caught(_BY_ASSERTION, list(users_frames())))
         return log_guard(self, prefix, condition, *args, **kwargs)
 
-    def computed(original: Any) -> Any:
+    def computed(name: str) -> Any:
+        original = getattr(SymNode, name)
+
         def compute(self: SymNode, *others: Any) -> Any:
-            if any(_is_data(one) for one in (self, *others)):
+            may_fail = self.pytype is float or name not in _OF_FRACTIONS
+            if may_fail and any(_is_data(one) for one in (self, *others)):
                 found.extend(_caught(_BY_NUMBER, list(users_frames())))
             return original(self, *others)
 
@@ -99,8 +103,8 @@ def caught_failures() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.object(FakeTensorMode, "dispatch", dispatched))
-        for name in filter(functools.partial(hasattr, SymNode), _OF_NUMBERS):
-            stack.enter_context(patch.object(SymNode, name, computed(getattr(SymNode, name))))
+        for name in filter(functools.partial(hasattr, SymNode), (*_OF_NUMBERS, *_OF_FRACTIONS)):
+            stack.enter_context(patch.object(SymNode, name, computed(name)))
         if log_guard is not None:
             stack.enter_context(patch.object(ShapeEnv, "_log_guard", logged))
         yield

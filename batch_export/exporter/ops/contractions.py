@@ -73,11 +73,25 @@ def einsum(equation: str, tensors: Sequence[ir.Value], path: Number | None = Non
 
 
 def may_stay(tensors: Sequence[object]) -> bool:
-    """Whether ONNX's operator is written: nothing that it takes is ever empty."""
+    """Whether ONNX's operator may be written: nothing that it takes is ever empty."""
     return all(
         isinstance(one, ir.Value) and one.shape is not None and all(never_empty(one, axis) for axis in range(rank(one)))
         for one in tensors
     )
+
+
+def is_unlike(equation: object, shapes: Sequence[Sequence[object]]) -> bool:
+    """Whether `...` stands for other axes in one factor than in another, which torch repeats.
+
+    NOTE: onnxruntime (1.31) refuses such a file, or ends the process where the first factor has fewer of them.
+    """
+    terms = str(equation).replace(" ", "").partition("->")[0].split(",")
+    unnamed = [
+        tuple(shape)[term.index(".") : len(shape) - len(term) + term.index(".") + len("...")]
+        for term, shape in zip(terms, shapes, strict=False)
+        if "..." in term
+    ]
+    return any(one != unnamed[0] for one in unnamed)
 
 
 def is_product(equation: object, tensors: Sequence[object]) -> bool:

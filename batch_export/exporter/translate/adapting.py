@@ -66,7 +66,8 @@ def as_scalar(result: object) -> object:
 def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bool:
     """Whether torch's decomposition is taken in place of a translation.
 
-    That is so where onnxruntime has no kernel for float64, or one that divides by a size of 0 (Einsum).
+    That is so where onnxruntime has no kernel for float64, or one that divides by a size of 0 or
+    does not repeat what `...` stands for (Einsum).
     """
     name = promote.base_name(qualified)
     if function.origin == "custom" or (name not in double_forms.TAKEN_APART and name != "einsum"):
@@ -74,6 +75,8 @@ def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bo
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
     if name == "einsum":
         may_be_empty = any(not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ())
+        if contractions.is_unlike(arguments[0][0], [tuple(one.shape or ()) for one in tensors]):
+            return True
         return may_be_empty and not contractions.is_product(*arguments[0][:2]) and not contractions.may_stay(tensors)
     return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
 
