@@ -219,3 +219,13 @@ def test_the_last_offset_of_a_bag_is_where_eager_takes_it_for(mode: str) -> None
 
     ends = ([0, 3, 5], [0, 2, 2], [0, 0, 6])
     export_and_compare(Bags(), (torch.tensor([0, 1, 6]),), *((torch.tensor(end),) for end in ends), tolerance=1e-6)
+
+
+@pytest.mark.parametrize("shapes", [((4, 8), (2, 6, 8)), ((2, 4, 8), (6, 8)), ((1, 4, 8), (2, 6, 8))], ids=str)
+def test_unnamed_axes_of_one_factor_are_repeated_to_those_of_another(shapes: tuple[tuple[int, ...], ...]) -> None:
+    class Products(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.einsum("...id,...jd->...ij", x, y)
+
+    torch.manual_seed(0)
+    export_and_compare(Products(), tuple(torch.randn(shape) for shape in shapes))

@@ -17,6 +17,7 @@ from batch_export.exporter.graph.bodies import around, body, fresh_value
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.translate import decompose
+from batch_export.exporter.translate.autocast import with_conversions
 from batch_export.exporter.translate.operator import OperatorTranslator
 from batch_export.exporter.translate.registry import qualified_name
 
@@ -79,13 +80,15 @@ def translate(
 def _inline(
     translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object], position: int
 ) -> list[object]:
-    """Wrappers change how torch runs a submodule, not what it computes."""
+    """Wrappers change how torch runs a submodule, not what it computes; but for autocast."""
     arguments = [translator.convert(argument, env) for argument in node.args]
     if node.target.name() == "invoke_subgraph":  # type: ignore[union-attr]
         position = 0
         operands = arguments[2:]
     else:
         operands = arguments[position + 1 :]
+    if node.target.name() == "wrap_with_autocast" and arguments[2]:  # type: ignore[union-attr]
+        arguments[position] = with_conversions(arguments[position])
     results: list[object] = translator.run_nodes(arguments[position], _bind(arguments[position], operands))
     return results
 
