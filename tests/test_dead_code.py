@@ -6,7 +6,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 import pytest
 
-from batch_export.exporter.optimise.dead_code import remove_unused_nodes
+from batch_export.exporter.optimise.dead_code import remove_identities, remove_unused_nodes
 
 CASES = {
     "a chain that nobody reads": """
@@ -48,3 +48,22 @@ def test_what_nothing_reads_goes(case: str) -> None:
     changed = remove_unused_nodes(ours)
     assert changed == common_passes.RemoveUnusedNodesPass()(theirs).modified
     assert ir.to_proto(ours) == ir.to_proto(theirs)
+
+
+def test_a_bodys_result_is_made_within_the_body() -> None:
+    model = ir.from_onnx_text("""
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[4] x, bool c) => (float[4] y) {
+            a = Sin(x)
+            b = Identity(a)
+            z, w = If(c) <
+                then_branch = one () => (float[4] t, float[4] u) { t = Identity(b) k = Cos(b) u = Identity(k) },
+                else_branch = other () => (float[4] e, float[4] f) { e = Neg(b) f = Identity(b) }
+            >
+            y = Add(z, w)
+        }
+    """)
+    assert remove_identities(model)
+    (node,) = [one for one in model.graph if one.op_type == "If"]
+    bodies = [[one.op_type for one in node.attributes[name].as_graph()] for name in ("then_branch", "else_branch")]
+    assert bodies == [["Identity", "Cos"], ["Neg", "Identity"]]

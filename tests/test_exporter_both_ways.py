@@ -111,6 +111,30 @@ def at_other_places(x: torch.Tensor) -> torch.Tensor:
     return first - second if x.min() > -2 else kept
 
 
+def in_sequence(x: torch.Tensor) -> torch.Tensor:
+    """Behind each decision both ways do the same, with other operands; the last one reads what is behind the others."""
+    for limit in (0.0, 1.0, -3.0):
+        x = x * 2 - 1 if x.sum() > limit else x.cos()
+    if x.min() < 0:
+        x = x + x.sigmoid()
+    return x.tanh()
+
+
+def done_alike_at_several_places(x: torch.Tensor) -> torch.Tensor:
+    """A value that only some branches read, choices that read choices, and an operator that both ways have within."""
+    y, shared = x.abs(), x.exp()
+    if x.sum() > 0:
+        y = (y + shared).sin()
+        if y.max() > 0.5:
+            y = (y * shared).erf()
+    else:
+        y = (y - 1).sin()
+    z = y.erf()
+    if x.max() > 2:
+        z, y = z + shared, z
+    return torch.cat([z.tanh(), y.tanh()])
+
+
 class Part(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +163,7 @@ class Whole(torch.nn.Module):
 
 FUNCTIONS: list[Callable[[torch.Tensor], torch.Tensor]] = [
     *(written, early, nested, in_a_function, combined, of_numbers, of_other_sizes, of_sizes_by_data, known_otherwise),
-    *(caught, asked_again, asserted, at_other_places),
+    *(caught, asked_again, asserted, at_other_places, in_sequence, done_alike_at_several_places),
 ]
 
 
@@ -226,6 +250,26 @@ def test_weights_are_there_once_and_buffers_are_written_on_one_way_only(tmp_path
     assert [node.op_type for node in model.graph.node].count("If") == 1
     assert module.part.calls == 0
     assert not module.part.seen.any()
+
+
+def _operators(graph: onnx.GraphProto) -> list[str]:
+    inner = (one.g for node in graph.node for one in node.attribute if one.type == onnx.AttributeProto.GRAPH)
+    return [*(node.op_type for node in graph.node), *(name for one in inner for name in _operators(one))]
+
+
+def test_what_follows_decisions_is_in_the_file_once() -> None:
+    program = export(Called(in_sequence), (X,))
+    outer = [node.op_type for node in program.model_proto.graph.node]
+    every = _operators(program.model_proto.graph)
+    assert outer.count("If") == every.count("If") == 4
+    assert every.count("Cos") == 3
+    assert every.count("Sigmoid") == every.count("Tanh") == outer.count("Tanh") == 1
+
+
+def test_many_decisions_of_a_large_model_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("batch_export.exporter.capture.both_ways._MOST_CALLS", 100)
+    with pytest.raises(CaptureError, match=r"takes 4 such decisions, and 16 captures of \d+ operators are too many"):
+        export(Called(in_sequence), (X,))
 
 
 def test_a_verified_export_says_which_lines_have_both_ways(tmp_path: Path) -> None:

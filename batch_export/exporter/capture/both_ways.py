@@ -15,13 +15,16 @@ import torch
 
 from batch_export.exporter.capture.begun_anew import begun_anew
 from batch_export.exporter.capture.branch_knowledge import knowledge_of_branches
-from batch_export.exporter.capture.forced_decisions import Decision, forced_decisions
+from batch_export.exporter.capture.forced_decisions import Decision, OneWayOnlyError, forced_decisions
 from batch_export.exporter.capture.merged_paths import MergedPaths
 from batch_export.exporter.capture.path_tree import Choice, Tree, Way
 from batch_export.exporter.capture.raising_lines import raised_at
 
-_MOST_DECISIONS = 3
-"""On one way: with as many again on each, a model is captured eight times."""
+_MOST_DECISIONS = 5
+"""On one way: with as many again on each, a model is captured 32 times."""
+_FEW_DECISIONS = 3
+_MOST_CALLS = 60_000
+"""In the programs of all ways together, where there are more decisions than a few: so many take minutes."""
 
 Strategy = Callable[..., torch.export.ExportedProgram]
 Check = Callable[[torch.export.ExportedProgram, torch.nn.Module], None]
@@ -74,6 +77,13 @@ class _Ways:
                 return error, tuple(decisions)
         if decisions:
             self.check(program, self.module)
+        if len(decisions) > _FEW_DECISIONS and not ways:
+            calls, several = len(program.graph.nodes), 2 ** len(decisions)
+            if calls * several > _MOST_CALLS:
+                raise OneWayOnlyError(
+                    f"one way through the model takes {len(decisions)} such decisions, and {several} captures of "
+                    f"{calls} operators are too many (the last one is {decisions[-1].text})"
+                )
         return Way(program), tuple(decisions)
 
 
@@ -92,9 +102,12 @@ def captured_both_ways(strategy: Strategy, check: Check) -> Strategy:
         tree, _ = ways.tree(())
         if isinstance(tree, Exception):
             raise tree
+        tree = _without_writes(tree)
         with _without_modes(), knowledge_of_branches():
-            merged = MergedPaths(module, _without_writes(tree))
-            program = strategy(merged, args, kwargs, form)
+            try:
+                program = strategy(MergedPaths(module, tree, shares=True), args, kwargs, form)
+            except Exception:  # torch may fail at a size that is free behind a choice, and is not on each way
+                program = strategy(MergedPaths(module, tree, shares=False), args, kwargs, form)
         program._both_ways = list(ways.decided)  # type: ignore[attr-defined]
         program._raising = list(ways.raising)  # type: ignore[attr-defined]
         return program

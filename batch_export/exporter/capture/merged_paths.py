@@ -17,7 +17,9 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.held_sizes import hold_sizes
-from batch_export.exporter.capture.path_tree import Constant, Level, Planner, Tree
+from batch_export.exporter.capture.levels import Fork, Level, Planner
+from batch_export.exporter.capture.numbered_values import with_others
+from batch_export.exporter.capture.path_tree import Constant, Tree
 
 
 class MergedPaths(torch.nn.Module):
@@ -26,14 +28,15 @@ class MergedPaths(torch.nn.Module):
     Args:
         module: the model.
         tree: its ways.
+        shares: whether what both ways of a decision do alike behind it is done once.
 
     Raises:
         OneWayOnlyError: they do not fit together.
     """
 
-    def __init__(self, module: torch.nn.Module, tree: Tree) -> None:
+    def __init__(self, module: torch.nn.Module, tree: Tree, *, shares: bool) -> None:
         super().__init__()
-        self._planner = Planner(tree)
+        self._planner = Planner(tree, shares=shares)
         self._ways = tree.ways
         self._hold(module)
 
@@ -87,23 +90,20 @@ class MergedPaths(torch.nn.Module):
         return getattr(self.get_submodule(path), name)
 
     def _run(self, level: Level, values: dict[int, object]) -> list[object]:
-        for number in level.computed:
-            node = self._planner.numbers.nodes[number]
-            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda one: self._value(one, values))
-            operator: Any = node.target
-            with fx_traceback.set_current_meta(node):
-                values[number] = operator(*args, **kwargs)
-        chosen = iter(self._chosen(level, values) if level.branches else ())
-        return [
-            next(chosen) if one is None else one.value if isinstance(one, Constant) else values[one]
-            for one in level.results
-        ]
+        for step in level.steps:
+            if isinstance(step, Fork):
+                values.update(zip(step.gives, self._chosen(step, values), strict=True))
+                continue
+            call = self._planner.numbers.calls[step]
+            args, kwargs = with_others((call.args, call.kwargs), lambda one: self._value(one, values))
+            with fx_traceback.set_current_meta(call.node):
+                values[step] = call.target(*args, **kwargs)
+        return [one.value if isinstance(one, Constant) else values[one] for one in level.results]
 
-    def _value(self, node: torch.fx.Node, values: Mapping[int, object]) -> Any:
-        number = self._planner.numbers.of[node]
+    def _value(self, number: int, values: Mapping[int, object]) -> object:
         return values[number] if number in values else self._planner.numbers.submodules[number]
 
-    def _chosen(self, level: Level, values: Mapping[int, object]) -> Sequence[object]:
+    def _chosen(self, fork: Fork, values: Mapping[int, object]) -> Sequence[object]:
         def branch(of: Level) -> Callable[..., object]:
             def run(*operands: object) -> tuple[object, ...]:
                 results = self._run(of, {**plain, **dict(zip(given, operands, strict=True))})
@@ -111,13 +111,13 @@ class MergedPaths(torch.nn.Module):
 
             return run
 
-        asked: Any = values[level.asked]
-        given = [one for one in level.operands if isinstance(values[one], (torch.Tensor, torch.SymInt))]
-        plain = {one: values[one] for one in level.operands if one not in given}
+        asked: Any = values[fork.asked]
+        given = [one for one in fork.operands if isinstance(values[one], (torch.Tensor, torch.SymInt))]
+        plain = {one: values[one] for one in fork.operands if one not in given}
         if isinstance(asked, bool):
-            return self._run(level.branches[0 if asked else 1], {one: values[one] for one in level.operands})
+            return self._run(fork.branches[0 if asked else 1], {one: values[one] for one in fork.operands})
         operands = [self._operand(one, values[one]) for one in given]
-        results: Sequence[object] = torch.ops.higher_order.cond(asked, *map(branch, level.branches), tuple(operands))
+        results: Sequence[object] = torch.ops.higher_order.cond(asked, *map(branch, fork.branches), tuple(operands))
         return results
 
     def _operand(self, number: int, value: Any) -> object:

@@ -6,7 +6,7 @@ Arrives: programs without writes, captured from one module. Leaves: for each of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,21 +17,69 @@ from torch.export.graph_signature import InputKind
 _OF_MODULE = {InputKind.PARAMETER, InputKind.BUFFER}
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Stands for a value among the arguments of a call."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator and its arguments, in which every value is a `Value`.
+
+    Attributes:
+        node: one that is such a call in some program, for what torch knows of its result, and for its line.
+    """
+
+    target: Any
+    args: Any
+    kwargs: Any
+    node: torch.fx.Node
+
+    @property
+    def operands(self) -> list[int]:
+        """The numbers of the values that it reads, each once."""
+        return list(dict.fromkeys(values_in((self.args, self.kwargs))))
+
+    @property
+    def known(self) -> Any:
+        """What torch knows of its result: a tensor without content, or a symbolic number."""
+        return self.node.meta.get("val")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One of two values, by a truth value: the numbers of all three."""
+
+    asked: int
+    if_true: int
+    if_false: int
+
+    @property
+    def operands(self) -> list[int]:
+        """All three, each once."""
+        return list(dict.fromkeys((self.asked, self.if_true, self.if_false)))
+
+
 @dataclass(slots=True)
 class Numbers:
     """Numbers of values.
 
     Attributes:
-        nodes: a number -> a node that computes the value.
+        calls: a number -> the call that computes the value.
+        choices: a number -> what the value is chosen from.
         of: a node -> its number.
         given: numbers of what is computed by no node: weights, inputs, constants; with what they are.
         submodules: numbers of graphs that operators take, with the graphs.
     """
 
-    nodes: dict[int, torch.fx.Node] = field(default_factory=dict)
+    calls: dict[int, Call] = field(default_factory=dict)
+    choices: dict[int, Chosen] = field(default_factory=dict)
     of: dict[torch.fx.Node, int] = field(default_factory=dict)
     given: dict[int, tuple[str, Any]] = field(default_factory=dict)
     submodules: dict[int, torch.nn.Module] = field(default_factory=dict)
+    _met: dict[int, Any] = field(default_factory=dict)
     _known: dict[object, int] = field(default_factory=dict)
 
     def add(self, program: torch.export.ExportedProgram) -> list[int]:
@@ -58,18 +106,51 @@ class Numbers:
                 number = self._numbered(node, ("graph", _text(module)))
                 self.submodules.setdefault(number, module)
             elif node.op == "call_function":
-                key: tuple[object, ...] = (node.target, _frozen(node.args, self.of), _frozen(node.kwargs, self.of))
+                args, kwargs = (_with_values(one, self.of) for one in (node.args, node.kwargs))
+                key: tuple[object, ...] = (node.target, _frozen(args), _frozen(kwargs))
                 if draws(node):  # each draw is another one
                     drawn[key] = drawn.get(key, 0) + 1
                     key = (*key, drawn[key])
-                order[self._numbered(node, key)] = None
+                number = self._numbered(node, key)
+                self.calls.setdefault(number, Call(node.target, args, kwargs, node))
+                order[number] = None
         return list(order)
 
+    def call(self, like: Call, args: Any, kwargs: Any) -> int:
+        """The number of a call with other arguments than one that is there, which draws nothing."""
+        number = self._new((like.target, _frozen(args), _frozen(kwargs)))
+        self.calls.setdefault(number, Call(like.target, args, kwargs, like.node))
+        return number
+
+    def chosen(self, asked: int, if_true: int, if_false: int) -> int:
+        """The number of one of two values."""
+        number = self._new(("chosen", asked, if_true, if_false))
+        self.choices.setdefault(number, Chosen(asked, if_true, if_false))
+        return number
+
+    def operands(self, number: int) -> list[int]:
+        """What a value is computed from."""
+        made = self.calls.get(number) or self.choices.get(number)
+        return made.operands if made is not None else []
+
+    def known(self, number: int) -> Any:
+        """What torch knows of a value, in a program that has it."""
+        while number in self.choices:
+            number = self.choices[number].if_true
+        return self.calls[number].known if number in self.calls else self._met.get(number)
+
+    def is_made_again(self, number: int) -> bool:
+        """Whether it is a truth value or a fraction of Python: a branch makes it of tensors by itself."""
+        return number in self.calls and isinstance(self.calls[number].known, (torch.SymBool, torch.SymFloat))
+
     def _numbered(self, node: torch.fx.Node, key: object) -> int:
-        number = self._known.setdefault(key, len(self._known))
-        self.nodes.setdefault(number, node)
+        number = self._new(key)
+        self._met.setdefault(number, node.meta.get("val"))
         self.of[node] = number
         return number
+
+    def _new(self, key: object) -> int:
+        return self._known.setdefault(key, len(self._known))
 
     def _note(self, node: torch.fx.Node, what: tuple[str, Any], key: object) -> None:
         self.given.setdefault(self._numbered(node, key), what)
@@ -81,16 +162,58 @@ def draws(node: torch.fx.Node) -> bool:
     return torch.Tag.nondeterministic_seeded in tags
 
 
-def _frozen(argument: Any, of: Mapping[torch.fx.Node, int]) -> object:
-    """An argument by its content; numbers of several types that Python calls equal are several."""
-    if isinstance(argument, torch.fx.Node):
-        return ("value", of[argument])
+def values_in(argument: Any) -> Iterator[int]:
+    """The numbers of the values in an argument."""
+    if isinstance(argument, Value):
+        yield argument.number
+    else:
+        for part in _parts(argument):
+            yield from values_in(part)
+
+
+def with_others(argument: Any, given: Callable[[int], Any]) -> Any:
+    """An argument with something else for each value."""
+    if isinstance(argument, Value):
+        return given(argument.number)
     if isinstance(argument, (list, tuple)):
-        return ("several", *(_frozen(one, of) for one in argument))
+        return type(argument)(with_others(one, given) for one in argument)
     if isinstance(argument, dict):
-        return ("named", *((name, _frozen(one, of)) for name, one in sorted(argument.items())))
+        return {name: with_others(one, given) for name, one in argument.items()}
     if isinstance(argument, slice):
-        return ("slice", *(_frozen(one, of) for one in (argument.start, argument.stop, argument.step)))
+        return slice(*(with_others(one, given) for one in _parts(argument)))
+    return argument
+
+
+def _parts(argument: Any) -> Iterable[Any]:
+    if isinstance(argument, (list, tuple)):
+        return argument
+    if isinstance(argument, dict):
+        return argument.values()
+    return (argument.start, argument.stop, argument.step) if isinstance(argument, slice) else ()
+
+
+def _with_values(argument: Any, of: Mapping[torch.fx.Node, int]) -> Any:
+    if isinstance(argument, torch.fx.Node):
+        return Value(of[argument])
+    if isinstance(argument, (list, tuple)):
+        return (list if isinstance(argument, list) else tuple)(_with_values(one, of) for one in argument)
+    if isinstance(argument, dict):
+        return {name: _with_values(one, of) for name, one in argument.items()}
+    if isinstance(argument, slice):
+        return slice(*(_with_values(one, of) for one in _parts(argument)))
+    return argument
+
+
+def _frozen(argument: Any) -> object:
+    """An argument by its content; numbers of several types that Python calls equal are several."""
+    if isinstance(argument, Value):
+        return ("value", argument.number)
+    if isinstance(argument, (list, tuple)):
+        return ("several", *map(_frozen, argument))
+    if isinstance(argument, dict):
+        return ("named", *((name, _frozen(one)) for name, one in sorted(argument.items())))
+    if isinstance(argument, slice):
+        return ("slice", *map(_frozen, _parts(argument)))
     return (type(argument).__name__, repr(argument))
 
 

@@ -15,21 +15,27 @@ def remove_identities(model: ir.Model) -> int:
     """Readers of an Identity read its input."""
     if not model.functions and not has(model.graph, "Identity"):
         return 0
-    return int(_WithinOneGraph()(model).modified)
+    return int(_IdentityEliminationPass()(model).modified)
 
 
-class _WithinOneGraph(common_passes.IdentityEliminationPass):
-    """What a body gives of a value from outside stays an Identity: a body's outputs are made in it.
+class _IdentityEliminationPass(common_passes.IdentityEliminationPass):
+    """As onnx-ir's, where a body's result is made within the body.
 
-    onnx-ir (1.1) puts the outer value in the output's place, and fails where that is an output of its own graph.
+    NOTE: onnx-ir (1.1.0) gives a body the value of a graph around it as its result, which ONNX does not allow; two
+    bodies with one such value end in an error.
     """
 
     def _try_eliminate_identity_node(self, node: ir.Node) -> bool:
-        given = node.inputs[0] if node.inputs else None
-        producer = None if given is None else given.producer()
-        if producer is not None and producer.graph is not node.graph and node.outputs[0].is_graph_output():
+        (given,) = node.inputs if len(node.inputs) == 1 else (None,)
+        if given is not None and any(one.is_graph_output() for one in node.outputs) and _is_elsewhere(given, node):
             return False
-        return super()._try_eliminate_identity_node(node)
+        return bool(super()._try_eliminate_identity_node(node))
+
+
+def _is_elsewhere(value: ir.Value, node: ir.Node) -> bool:
+    """Whether another graph than a node's makes a value."""
+    producer = value.producer()
+    return producer is not None and producer.graph is not node.graph
 
 
 def remove_dead_code(model: ir.Model) -> int:
