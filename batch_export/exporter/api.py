@@ -26,6 +26,7 @@ from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.finished import GUARD_MODES, GuardMode
+from batch_export.exporter.capture.traced_questions import refuse_other_answers
 from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.diagnostics import verify as verification
 from batch_export.exporter.functions import calls
@@ -198,6 +199,10 @@ def export(
                 capture_blocks=capture_blocks,
             )
             journal.captured = captured
+            if captured.asked_if_captured and not verify:
+                module = capturing.as_module(model)
+                allows = guard_mode == "allow"
+                refuse_other_answers(captured.asked_if_captured, module, arguments, keywords, only_warns=allows)
         if opset_version is None and registry is None:
             nodes = captured.traced.graph.nodes
             target_opset = journal.opset_version = default_for(node.meta.get("val") for node in nodes)

@@ -40,6 +40,7 @@ from batch_export.exporter.capture.outside_numbers import outside_numbers, read_
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
 from batch_export.exporter.capture.seeded_numbers import other_seeds
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
+from batch_export.exporter.capture.traced_questions import traced_questions
 from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.capture.unfit_outputs import outputs_refused
 from batch_export.exporter.capture.written_constants import written_tensors
@@ -200,6 +201,7 @@ def _capture(
         drawn_numbers() as drawn,
         outside_numbers() as outside,
         rounded_decisions() as rounded,
+        traced_questions() as questions,
     ):
         captured = course.from_examples()
         if rounded and asked.axes and guards != "allow":
@@ -221,6 +223,7 @@ def _capture(
     captured.lost_assignments = list(dict.fromkeys(lost))
     captured.drawn = [f"{one} (at {outside[one]})" if one in outside else one for one in sorted(drawn)]
     captured.read = read_outside(outside, module, arguments, keywords)
+    captured.asked_if_captured = dict(questions)
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
     captured.traced.example_inputs = (arguments, keywords)
     warn(captured)

@@ -56,6 +56,7 @@ class Captured:
         tied: axes left to the exporter that are one in the program and not in the model, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
         other_names: a name that the file does not have -> that of the axis which it is in the program.
+        asked_if_captured: lines at which the model was told that it is being captured, with who told it.
         prepared: what translation keeps of it for further opsets.
     """
 
@@ -78,6 +79,7 @@ class Captured:
     blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
     other_names: dict[str, str] = field(default_factory=dict)
+    asked_if_captured: dict[str, str] = field(default_factory=dict)
     prepared: dict[Hashable, list[object]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
