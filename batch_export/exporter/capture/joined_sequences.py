@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from batch_export.exporter.capture import free_pieces
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, FreeSequence
 
 _JOINS: Mapping[str, Callable[..., Tensor]] = {
@@ -22,6 +23,7 @@ _JOINS: Mapping[str, Callable[..., Tensor]] = {
     "stack": FreeRows.stacked,
 }
 """Functions of torch that take a list of tensors, which has to be one of Python's before any mode hears of the call."""
+_CATS = ("cat", "concat", "concatenate")
 _FEWEST_AXES = {"stack": 1, "vstack": 3, "row_stack": 3}
 _TENSORS = frozenset({torch.tensor, torch.as_tensor})
 
@@ -42,6 +44,13 @@ def joining() -> Iterator[None]:
                 return own(*args, **given)
             rest = {**dict(zip(("dim",), args[1:], strict=False)), **given}
             rest.pop("tensors", None)
+            if (
+                name in _CATS
+                and len(args) <= 2
+                and isinstance(first, free_pieces.FreePieces)
+                and first.are_joined(rest)
+            ):
+                return first.joined()
             is_free = isinstance(first, FreeRows) and not first.is_plain
             if is_free and len(args) <= 2 and rest.keys() <= {"dim"} and _has_axes(name, first):
                 return _JOINS[name](first, **rest)
@@ -67,6 +76,9 @@ def by_tensors(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> 
     if not any(_is_inside(one) for one in (*args, *given.values())):
         return False, None
     first = args[0] if args else None
+    pieces = free_pieces.split(function, args, given)
+    if pieces is not None:
+        return True, pieces
     if function in _TENSORS and isinstance(first, FreeNumbers) and len(args) == 1 and given.keys() <= _KINDS:
         return True, first.as_tensor(**given)
     if function is Tensor.new_tensor and not given and len(args) == 2 and isinstance(args[1], FreeNumbers):

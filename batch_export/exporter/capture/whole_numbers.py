@@ -20,7 +20,15 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from batch_export.exporter.capture import free_loops, free_sequences, joined_sequences, loop_rewriting, method_calls
+from batch_export.exporter.capture import (
+    comprehension_rewriting,
+    free_loops,
+    free_pieces,
+    free_sequences,
+    joined_sequences,
+    loop_rewriting,
+    method_calls,
+)
 from batch_export.exporter.capture.kinds import left_to_dynamo, reached
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -36,13 +44,19 @@ def _number(convert: Callable[[Any], Any]) -> Callable[..., Any]:
     return converted
 
 
+def _sequence_of(kind: type, one: Any) -> free_sequences.FreeSequence | None:
+    if isinstance(one, free_pieces.FreePieces) and not one.is_plain:
+        return one.as_other(kind)
+    return free_sequences.sequence_of(kind, one)
+
+
 _CALLED: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "int": ("__int_of_a_size__", builtins.int, _number(torch.sym_int)),
     "float": ("__float_of_a_size__", builtins.float, _number(torch.sym_float)),
     "len": ("__len_of_a_size__", builtins.len, free_sequences.length_of),
-    "list": ("__list_of_a_size__", builtins.list, functools.partial(free_sequences.sequence_of, builtins.list)),
+    "list": ("__list_of_a_size__", builtins.list, functools.partial(_sequence_of, builtins.list)),
     "range": ("__range_of_a_size__", builtins.range, free_sequences.range_of),
-    "tuple": ("__tuple_of_a_size__", builtins.tuple, functools.partial(free_sequences.sequence_of, builtins.tuple)),
+    "tuple": ("__tuple_of_a_size__", builtins.tuple, functools.partial(_sequence_of, builtins.tuple)),
 }
 """Python's name -> its name here, Python's own function, and what gives something else than that one, or None."""
 
@@ -87,6 +101,7 @@ def whole_numbers(
     told = {name: _conversion(plain, free, made) for name, plain, free in _CALLED.values()}
     told.update({other: method_calls.told(name, made) for name, other in method_calls.NAMES.items()})
     told.update({loop_rewriting.IS_FREE: free_loops.is_free, loop_rewriting.RUN: free_loops.run})
+    told[comprehension_rewriting.MAPPED] = free_pieces.mapped
     if with_lengths:
         told[_CALLED["len"][0]] = _conversion(builtins.len, _length, made)
     plainly = {name: plain for name, plain, _ in _CALLED.values()}
@@ -105,7 +120,8 @@ def whole_numbers(
             names.update(answers)
 
     try:
-        with joined_sequences.joining(), left_to_dynamo(lambda: tell(plainly), lambda: tell(told)):
+        lists = free_pieces.lists_of_data(made) if are_free else contextlib.nullcontext()
+        with joined_sequences.joining(), lists, left_to_dynamo(lambda: tell(plainly), lambda: tell(told)):
             yield made
     finally:
         for one, code, names in changed:
@@ -123,7 +139,9 @@ def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool) -> Co
     """The same code with these calls in place of Python's; the code itself where there are none."""
     key = id(code), frozenset(name for name in _CALLED if name in own), are_free
     if key not in _MADE:
-        rounds = loop_rewriting.with_rounds(code) if are_free and "range" not in own else code
+        mapped = comprehension_rewriting.with_maps(code) if are_free else code
+        is_looked_through = mapped is code and are_free and "range" not in own
+        rounds = loop_rewriting.with_rounds(code) if is_looked_through else mapped
         _MADE[key] = code, _made(rounds, own, are_free)
     return _MADE[key][1]
 

@@ -1,0 +1,96 @@
+"""`split` by as many lengths as the batch is long, over a free batch: the pieces behind one another again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from batch_export.errors import DynamicShapeError, OnnxExporterError
+from batch_export.exporter import export
+from tests.exporting import export_and_compare
+
+
+class Images(torch.nn.Module):
+    """What is zero is no image; each element of the batch has some."""
+
+    def __init__(self, joined: Callable[[torch.Tensor, torch.Tensor, torch.nn.Module], torch.Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.joined, self.linear = joined, torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, images = x.shape[:2]
+        real = (x.reshape(batch * images, -1) != 0).any(1)
+        rows = x.reshape(batch * images, *x.shape[2:])[real]
+        counts = real.view(batch, images).sum(1)
+        return self.joined(rows, counts, self.linear)
+
+
+def reshaped(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    pieces = [one.reshape(-1, one.shape[-1]) for one in rows.split(counts.tolist())]
+    return torch.cat(pieces, dim=0) * 2
+
+
+def plainly(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    lengths = counts.tolist()
+    return torch.cat(list(torch.split(rows, lengths, dim=0)))
+
+
+def by_a_layer(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    pieces = torch.split(rows, counts.tolist())
+    made = [linear(one.flatten(0, 1)).tanh() * 3 + 1 for one in pieces]
+    return torch.cat([one for one in made] if isinstance(made, list) else made[:1])
+
+
+def at_once(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([one.float() for one in rows.split(counts.tolist())]).sum(0)
+
+
+def _given(batch: int, images: int, seed: int) -> tuple[torch.Tensor]:
+    x = torch.randn(batch, images, 3, 4, generator=torch.Generator().manual_seed(seed))
+    x[0, -1] = 0
+    x[-1, 0] = 0
+    return (x,)
+
+
+@pytest.mark.parametrize("joined", [reshaped, plainly, by_a_layer, at_once])
+def test_pieces_of_a_free_number(joined: Callable[..., torch.Tensor]) -> None:
+    others = [_given(batch, images, batch) for batch, images in ((3, 2), (1, 3), (5, 3), (2, 2))]
+    nothing = (torch.zeros(2, 2, 3, 4),)
+    not_a_number = (torch.full((2, 3, 3, 4), torch.nan),)
+    shapes = ({0: "batch", 1: "images"},)
+    export_and_compare(Images(joined), _given(2, 3, 0), *others, nothing, not_a_number, dynamic_shapes=shapes)
+
+
+def means(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([one - one.mean(0) for one in rows.split(counts.tolist())])
+
+
+def of_lengths(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([one / one.shape[0] for one in rows.split(counts.tolist())])
+
+
+def torn(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([one.reshape(4, -1) for one in rows.split(counts.tolist())], 0)
+
+
+def beside(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    return torch.stack([one for one in rows.split(counts.tolist())])
+
+
+def picked(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+    pieces = [one * 2 for one in rows.split(counts.tolist())]
+    return torch.cat([pieces[0], pieces[1]])
+
+
+@pytest.mark.parametrize("joined", [means, of_lengths, torn, beside, picked])
+def test_what_does_not_go_row_by_row_is_refused(joined: Callable[..., torch.Tensor]) -> None:
+    with pytest.raises(OnnxExporterError):
+        export(Images(joined), _given(2, 3, 0), dynamic_shapes=({0: "batch", 1: "images"},))
+
+
+def test_the_refusal_names_the_axis_and_the_line() -> None:
+    with pytest.raises(DynamicShapeError, match=r"batch.*test_exporter_free_pieces\.py"):
+        export(Images(means), _given(2, 3, 0), dynamic_shapes=({0: "batch"},))
