@@ -15,7 +15,7 @@ from tests.exporting import export_and_compare
 class Images(torch.nn.Module):
     """What is zero is no image; each element of the batch has some."""
 
-    def __init__(self, joined: Callable[[torch.Tensor, torch.Tensor, torch.nn.Module], torch.Tensor]) -> None:
+    def __init__(self, joined: Callable[[torch.Tensor, torch.Tensor, torch.nn.Linear], torch.Tensor]) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.joined, self.linear = joined, torch.nn.Linear(4, 4)
@@ -28,23 +28,23 @@ class Images(torch.nn.Module):
         return self.joined(rows, counts, self.linear)
 
 
-def reshaped(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def reshaped(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     pieces = [one.reshape(-1, one.shape[-1]) for one in rows.split(counts.tolist())]
     return torch.cat(pieces, dim=0) * 2
 
 
-def plainly(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def plainly(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     lengths = counts.tolist()
     return torch.cat(list(torch.split(rows, lengths, dim=0)))
 
 
-def by_a_layer(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def by_a_layer(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     pieces = torch.split(rows, counts.tolist())
-    made = [linear(one.flatten(0, 1)).tanh() * 3 + 1 for one in pieces]
+    made = [torch.nn.functional.linear(one.flatten(0, 1), linear.weight).tanh() * 3 + 1 for one in pieces]
     return torch.cat([one for one in made] if isinstance(made, list) else made[:1])
 
 
-def at_once(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def at_once(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     return torch.cat([one.float() for one in rows.split(counts.tolist())]).sum(0)
 
 
@@ -64,28 +64,50 @@ def test_pieces_of_a_free_number(joined: Callable[..., torch.Tensor]) -> None:
     export_and_compare(Images(joined), _given(2, 3, 0), *others, nothing, not_a_number, dynamic_shapes=shapes)
 
 
-def means(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def means(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     return torch.cat([one - one.mean(0) for one in rows.split(counts.tolist())])
 
 
-def of_lengths(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def of_lengths(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     return torch.cat([one / one.shape[0] for one in rows.split(counts.tolist())])
 
 
-def torn(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def torn(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     return torch.cat([one.reshape(4, -1) for one in rows.split(counts.tolist())], 0)
 
 
-def beside(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def beside(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     return torch.stack([one for one in rows.split(counts.tolist())])
 
 
-def picked(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Module) -> torch.Tensor:
+def picked(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     pieces = [one * 2 for one in rows.split(counts.tolist())]
     return torch.cat([pieces[0], pieces[1]])
 
 
-@pytest.mark.parametrize("joined", [means, of_lengths, torn, beside, picked])
+def counted(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
+    numbers = iter(range(1, 100))
+    return torch.cat([one * next(numbers) for one in rows.split(counts.tolist())])
+
+
+def kept(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
+    scales = [3.0, 2.0, 1.0]
+    return torch.cat([one * scales.pop() for one in rows.split(counts.tolist())])
+
+
+def backwards(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
+    pieces = [one * 2 for one in rows.split(counts.tolist())]
+    pieces.reverse()
+    return torch.cat(pieces)
+
+
+def in_other_order(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
+    lengths = counts.tolist()
+    lengths[0], lengths[1] = lengths[1], lengths[0]
+    return torch.cat([one - one.sum() for one in rows.split(lengths)])
+
+
+@pytest.mark.parametrize("joined", [means, of_lengths, torn, beside, picked, counted, kept, backwards, in_other_order])
 def test_what_does_not_go_row_by_row_is_refused(joined: Callable[..., torch.Tensor]) -> None:
     with pytest.raises(OnnxExporterError):
         export(Images(joined), _given(2, 3, 0), dynamic_shapes=({0: "batch", 1: "images"},))
@@ -94,3 +116,19 @@ def test_what_does_not_go_row_by_row_is_refused(joined: Callable[..., torch.Tens
 def test_the_refusal_names_the_axis_and_the_line() -> None:
     with pytest.raises(DynamicShapeError, match=r"batch.*test_exporter_free_pieces\.py"):
         export(Images(means), _given(2, 3, 0), dynamic_shapes=({0: "batch"},))
+
+
+class WrittenLater(torch.nn.Module):
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y, lengths = x.clone(), lengths.clone()
+        listed = lengths.tolist()
+        pieces = [one + 0 for one in y.split(listed)]
+        lengths.mul_(0)
+        y.mul_(3)
+        return torch.stack(pieces), torch.cat([one - one.sum() for one in y.split(listed)])
+
+
+def test_what_is_written_later_is_not_in_the_pieces() -> None:
+    auto = torch.export.Dim.AUTO
+    given = (torch.randn(6, 4), torch.tensor([2, 2, 2]))
+    export_and_compare(WrittenLater(), given, dynamic_shapes=({0: auto}, {0: auto}))

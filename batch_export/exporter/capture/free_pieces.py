@@ -81,7 +81,12 @@ class FreePieces(FreeSequence):
             return None
         if not isinstance(made, _Rows):
             return None
-        return FreePieces(made._tensor, self._count, lambda: [function(one) for one in self.plain()], list)
+        return FreePieces(made._tensor, self._count, _too_late, list)
+
+
+def _too_late() -> list[Any]:
+    """What was computed of each piece may be something else by now; a capture without lists of free length knows it."""
+    raise _NotByRowsError("pieces as many as a free size says, by lengths that the data say, are used one by one")
 
 
 def mapped(function: Callable[[Any], Any], over: Any) -> Any:
@@ -117,7 +122,7 @@ def lists_of_data(made: list[object]) -> Iterator[None]:
             length: Any = self.shape[0] if self.dim() == 1 else 0
             if self.dtype not in _WHOLE or not isinstance(length, torch.SymInt):
                 return own(self)
-            lengths = FreeLengths(self, own)
+            lengths = FreeLengths(self.clone(), own)  # what is written to it later is not in the list
             made.append(lengths)
             return lengths
 
