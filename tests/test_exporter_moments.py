@@ -17,7 +17,7 @@ from batch_export.exporter.capture.kept_contents import Contents
 
 def frozen_twice(config: SimpleNamespace, change: object) -> bool:
     """Whether a later moment, which knows what was found earlier, finds a config as it was."""
-    earlier: block_state.Earlier = {}
+    earlier = block_state.Earlier()
     before = Moment(earlier).frozen(config)
     change(config)  # type: ignore[operator]
     return Moment(earlier).frozen(config) == before and Moment().frozen(config) == before

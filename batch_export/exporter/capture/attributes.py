@@ -11,8 +11,9 @@ import contextlib
 import functools
 import importlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -22,21 +23,31 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from batch_export.exporter.capture import code_state
 from batch_export.exporter.capture.block_state import globals_of
 from batch_export.exporter.capture.held_values import class_values, held_by_hooks, is_without_state, object_values
+from batch_export.exporter.capture.own_attributes import OwnAttributes, modules_of
 from batch_export.exporter.capture.watched_iterators import WatchedIterator
 
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _DEPTH = 3
 """Containers in containers are compared down to here."""
+_HOOKS = "hooks of forward"
 _MISSING: Final = object()
 """In place of what is not there."""
 
 
 def _attributes(module: torch.nn.Module) -> dict[str, dict[str, object]]:
     """By path, what a module has itself, its classes' values, its submodules, and what its hooks keep."""
-    modules = list(module.named_modules())
-    kinds = dict.fromkeys(type(one) for _, one in modules)
-    of_kind = {kind: {**_of_globals(kind), **class_values(kind)} for kind in kinds}
-    return {path: {**of_kind[type(one)], **_plain(one), **one._modules, **_of_hooks(one)} for path, one in modules}
+    modules = modules_of(module)
+    of_kinds = _of_kinds(type(one) for _, one in modules)
+    return {path: _all_of(one, of_kinds[type(one)]) for path, one in modules}
+
+
+def _of_kinds(kinds: Iterable[type]) -> dict[type, dict[str, object]]:
+    """The values of modules' classes and of the globals that they name."""
+    return {kind: {**_of_globals(kind), **class_values(kind)} for kind in dict.fromkeys(kinds)}
+
+
+def _all_of(module: torch.nn.Module, of_kind: dict[str, object]) -> dict[str, object]:
+    return {**of_kind, **_plain(module), **module._modules, **_of_hooks(module)}
 
 
 def _plain(module: torch.nn.Module) -> dict[str, object]:
@@ -45,10 +56,10 @@ def _plain(module: torch.nn.Module) -> dict[str, object]:
 
 def _of_hooks(module: torch.nn.Module) -> dict[str, object]:
     if not module._forward_pre_hooks and not module._forward_hooks:
-        return {"hooks of forward": []}
+        return {_HOOKS: []}
     found = {getattr(hook, "__name__", type(hook).__name__): held for hook, held in held_by_hooks(module)}
     hooks = [hook for hook, _ in held_by_hooks(module)]
-    return {"hooks of forward": hooks, **{f"hook {name}": held for name, held in found.items() if held}}
+    return {_HOOKS: hooks, **{f"hook {name}": held for name, held in found.items() if held}}
 
 
 def _of_globals(kind: type) -> dict[str, object]:
@@ -58,12 +69,11 @@ def _of_globals(kind: type) -> dict[str, object]:
     return {f"global {name}": one for name, one in numbers.items() if not isinstance(one, bool)}
 
 
-def _named_tensors(module: torch.nn.Module) -> dict[str, set[str]]:
-    """By path, the names of buffers and parameters that have a tensor: which one it is, a capture changes itself."""
-    return {
-        path: {name for name, held in (*one._buffers.items(), *one._parameters.items()) if held is not None}
-        for path, one in module.named_modules()
-    }
+def _named_tensors(module: torch.nn.Module) -> frozenset[str]:
+    """The names of buffers and parameters that have a tensor: which one it is, a capture changes itself."""
+    return frozenset(
+        name for held in (module._buffers, module._parameters) for name, one in held.items() if one is not None
+    )
 
 
 class _Freezing:
@@ -76,6 +86,8 @@ class _Freezing:
     def __call__(self, value: object, depth: int = _DEPTH) -> object:
         if type(value) in self._themselves:
             return value
+        if (id(value), depth) in self._known:
+            return self._known[id(value), depth]
         if depth and isinstance(value, (list, tuple)):
             return [self(item, depth - 1) for item in value]
         if isinstance(value, set):
@@ -89,10 +101,9 @@ class _Freezing:
             if is_without_state(value):
                 self._themselves.add(type(value))
             return value
-        if (id(value), depth) not in self._known:
-            self._known[id(value), depth] = value  # while it is looked into: it may hold itself
-            found: dict[object, object] = {_Freezing: type(value)}
-            self._known[id(value), depth] = found | {name: self(held, depth - 1) for name, held in inner.items()}
+        self._known[id(value), depth] = value  # while it is looked into: it may hold itself
+        found: dict[object, object] = {_Freezing: type(value)}
+        self._known[id(value), depth] = found | {name: self(held, depth - 1) for name, held in inner.items()}
         return self._known[id(value), depth]
 
 
@@ -152,44 +163,98 @@ def _is_remembered(module: torch.nn.Module, name: str) -> bool:
     return name in {getattr(one, key, None) for one in own for key in ("name", "_tensor_name")}
 
 
+@dataclass(slots=True)
+class _Held:
+    """What a module held: all that is compared by name, and what tells at a glance that nothing of it has changed.
+
+    Attributes:
+        module: the module.
+        values: by name, its own, its class's, its submodules and what its hooks keep, as they were.
+        own: its plain attributes.
+        deep: those of them that may change in place, as they are and as they were.
+        modules: its submodules.
+        tensors: names of buffers and parameters that have a tensor.
+    """
+
+    module: torch.nn.Module
+    values: dict[str, object]
+    own: OwnAttributes
+    deep: Sequence[tuple[object, object]]
+    modules: OwnAttributes
+    tensors: frozenset[str]
+
+    def is_same(self, frozen: _Freezing) -> bool:
+        """Whether nothing of the module itself has changed; what its class holds is not looked at.
+
+        Args:
+            frozen: of this moment.
+        """
+        one = self.module
+        return (
+            not one._forward_pre_hooks
+            and not one._forward_hooks
+            and not self.values[_HOOKS]
+            and self.own.are_same()
+            and self.modules.are_same()
+            and all(_equal(before, frozen(value)) for value, before in self.deep)
+        )
+
+
+def _held_by(module: torch.nn.Module, of_kind: dict[str, object], frozen: _Freezing) -> _Held:
+    values = {name: frozen(value) for name, value in _all_of(module, of_kind).items()}
+    own = OwnAttributes(vars(module), _OF_EVERY_MODULE)
+    deep = [(value, now) for name, value in own.values if (now := values[name]) is not value]
+    return _Held(module, values, own, deep, OwnAttributes(module._modules), _named_tensors(module))
+
+
 class _Before:
     """What a module held before forward."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module = module
         frozen = _Freezing()
-        self._modules = dict(module.named_modules())
-        self._attributes = {
-            path: {k: frozen(v) for k, v in found.items()} for path, found in _attributes(module).items()
+        modules = modules_of(module)
+        of_kinds = _of_kinds(type(one) for _, one in modules)
+        self._of_kinds = {
+            kind: {name: frozen(value) for name, value in found.items()} for kind, found in of_kinds.items()
         }
-        self._tensors = _named_tensors(module)
+        self._held = {path: _held_by(one, of_kinds[type(one)], frozen) for path, one in modules}
         self._places = code_state.places(module)
         self._contents = code_state.contents(self._places)
 
     def changed(self) -> Iterator[str]:
         """The dotted names of what is another one now."""
         frozen = _Freezing()
-        tensors = _named_tensors(self._module)
-        modules = dict(self._module.named_modules())
-        for path, now in _attributes(self._module).items():
-            owner: torch.nn.Module = modules[path]
-            if owner is not self._modules.get(path):  # a module that is new itself
+        modules = modules_of(self._module)
+        of_kinds = _of_kinds(type(one) for _, one in modules)
+        same_kinds = {
+            kind
+            for kind, now in of_kinds.items()
+            if kind in self._of_kinds
+            and _equal(self._of_kinds[kind], {name: frozen(value) for name, value in now.items()})
+        }
+        for path, owner in modules:
+            held = self._held.get(path)
+            if held is None or owner is not held.module:  # a module that is new itself
                 continue
-            earlier = self._attributes[path]
-            for name in earlier | now:
-                old, new = earlier.get(name, _MISSING), now.get(name, _MISSING)
-                if not _equal(old, frozen(new)) and not _is_remembered(owner, name):
-                    line = f" (at {new.line})" if isinstance(new, WatchedIterator) and new.line else ""
-                    yield f"{path}.{name}{line}" if path else f"{name}{line}"
-            for name in sorted(tensors[path] - self._tensors[path] - earlier.keys()):
+            if type(owner) not in same_kinds or not held.is_same(frozen):
+                yield from self._differing(path, held, _all_of(owner, of_kinds[type(owner)]), frozen)
+            for name in sorted(_named_tensors(owner) - held.tensors - held.values.keys()):
                 yield f"{path}.{name}" if path else name
-        known = {name for found in self._attributes.values() for name in found}
+        known = {name for held in self._held.values() for name in held.values}
         outside = code_state.changed(self._contents, code_state.contents(self._places))
         yield from (name for name in outside if name not in known)
 
+    def _differing(self, path: str, held: _Held, now: dict[str, object], frozen: _Freezing) -> Iterator[str]:
+        for name in held.values | now:
+            old, new = held.values.get(name, _MISSING), now.get(name, _MISSING)
+            if not _equal(old, frozen(new)) and not _is_remembered(held.module, name):
+                line = f" (at {new.line})" if isinstance(new, WatchedIterator) and new.line else ""
+                yield f"{path}.{name}{line}" if path else f"{name}{line}"
+
     def noting(self, changed: list[str]) -> Callable[[torch.nn.Module, str, object], None]:
         """What notes that forward gives a module another parameter, which a capture does as well, by another way."""
-        paths = {id(one): path for path, one in self._modules.items()}
+        paths = {id(held.module): path for path, held in self._held.items()}
 
         def note(module: torch.nn.Module, name: str, _: object) -> None:
             if id(module) in paths:

@@ -14,10 +14,12 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
+from batch_export.exporter.capture.own_attributes import OwnAttributes, modules_of
 
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN = frozenset(_SIMPLE) - {float, complex}
@@ -25,8 +27,8 @@ _FLAT = frozenset({*_SIMPLE, torch.Tensor, torch.nn.Parameter})
 _OWN = frozenset(vars(torch.nn.Module())) - {"training"}
 _DEPTH = 3
 
-State = Mapping[tuple[str, str], object]
-"""Path in the block and name -> what stands there."""
+State = Mapping[str, Mapping[str, object]]
+"""Path in the block -> name -> what stands there."""
 
 
 def settings(block: torch.nn.Module, moment: Moment | None = None) -> State:
@@ -37,25 +39,16 @@ def settings(block: torch.nn.Module, moment: Moment | None = None) -> State:
         moment: what is known of objects and globals at this moment, which several blocks may have.
     """
     moment = moment or Moment()
-    found: dict[tuple[str, str], object] = {}
-    for path, module in block.named_modules():
-        for name, value in vars(module).items():
-            if name not in _OWN:
-                found[path, name] = moment.frozen(value)
-        for name, held in moment.of_globals(type(module)):
-            found[path, name] = held
-    return found
+    return {path: moment.of_module(module) for path, module in modules_of(block)}
 
 
 def tensors(block: torch.nn.Module) -> State:
     """Which tensor each buffer and each plain attribute is, while forward runs."""
-    found: dict[tuple[str, str], object] = {}
-    for path, module in block.named_modules():
-        plain = (
-            (name, one) for name, one in vars(module).items() if name not in _OWN and isinstance(one, torch.Tensor)
-        )
-        for name, value in (*module._buffers.items(), *plain):
-            found[path, name] = id(value)
+    found: dict[str, dict[str, object]] = {}
+    for path, module in modules_of(block):
+        own = {name: id(one) for name, one in vars(module).items() if issubclass(type(one), torch.Tensor)}
+        if module._buffers or own:
+            found[path] = {**{name: id(one) for name, one in module._buffers.items()}, **own}
     return found
 
 
@@ -63,9 +56,12 @@ def changed(before: State, after: State) -> str:
     """The name of something that is not as it was; empty where all is."""
     if before == after:
         return ""
-    places = (place for place in {**before, **after} if before.get(place) != after.get(place))
-    path, name = next(places, ("", ""))
-    return f"{path}.{name}" if path else name
+    for path in {**before, **after}:
+        one, other = before.get(path, {}), after.get(path, {})
+        for name in {**one, **other} if one != other else ():
+            if (name in one, one.get(name)) != (name in other, other.get(name)):
+                return f"{path}.{name}" if path else name
+    return ""
 
 
 @dataclass(slots=True)
@@ -78,8 +74,28 @@ class _Looked:
     frozen: object
 
 
-Earlier = dict[tuple[int, int], _Looked]
-"""What objects were at earlier moments: what is the same in all parts is not made anew."""
+@dataclass(slots=True)
+class _Module:
+    """A module as it was: its attributes, its globals, what those were that may change in place, and all of that."""
+
+    module: torch.nn.Module
+    attributes: OwnAttributes
+    of_globals: Sequence[tuple[str, object]]
+    deep: Sequence[tuple[object, object]]
+    settings: dict[str, object]
+
+
+@dataclass(slots=True)
+class Earlier:
+    """What was found at earlier moments: what is the same in all parts is not made anew.
+
+    Attributes:
+        objects: by identity and depth.
+        modules: by identity.
+    """
+
+    objects: dict[tuple[int, int], _Looked] = field(default_factory=dict)
+    modules: dict[int, _Module] = field(default_factory=dict)
 
 
 class Moment:
@@ -92,7 +108,35 @@ class Moment:
     def __init__(self, earlier: Earlier | None = None) -> None:
         self._objects: dict[tuple[int, int], object] = {}
         self._globals: dict[type, list[tuple[str, object]]] = {}
-        self._earlier = {} if earlier is None else earlier
+        self._earlier = Earlier() if earlier is None else earlier
+        self._modules: dict[int, dict[str, object]] = {}
+
+    def of_module(self, module: torch.nn.Module) -> dict[str, object]:
+        """What one module holds itself but for tensors, and the globals that its class names."""
+        found = self._modules.get(id(module))
+        if found is None:
+            of_globals = self.of_globals(type(module))
+            looked = self._earlier.modules.get(id(module))
+            if (
+                looked is not None
+                and looked.module is module
+                and looked.of_globals == of_globals
+                and looked.attributes.are_same()
+                and all(self.frozen(value) == before for value, before in looked.deep)
+            ):
+                found = looked.settings
+            else:
+                found = self._module_anew(module, of_globals)
+            self._modules[id(module)] = found
+        return found
+
+    def _module_anew(self, module: torch.nn.Module, of_globals: Sequence[tuple[str, object]]) -> dict[str, object]:
+        attributes = OwnAttributes(vars(module), _OWN)
+        found = {name: self.frozen(value) for name, value in attributes.values}
+        deep = [(value, found[name]) for name, value in attributes.values if type(value) not in _FLAT]
+        found.update(of_globals)
+        self._earlier.modules[id(module)] = _Module(module, attributes, of_globals, deep, found)
+        return found
 
     def of_globals(self, kind: type) -> list[tuple[str, object]]:
         """What the globals are that the methods of a class name."""
@@ -112,7 +156,7 @@ class Moment:
         key = (id(value), depth)
         if key in self._objects:
             return self._objects[key]
-        looked = self._earlier.get(key)
+        looked = self._earlier.objects.get(key)
         if looked is not None and looked.value is value:
             return self._again(key, looked, depth)
         if isinstance(value, torch.Tensor):
@@ -154,7 +198,7 @@ class Moment:
         listed = tuple((name, self.frozen(one, depth - 1)) for name, one in inner.items())
         deep = [(name, held) for name, held in listed if type(inner[name]) not in _FLAT]
         found = id(value), listed
-        self._earlier[key] = _Looked(value, dict(inner), deep, found)
+        self._earlier.objects[key] = _Looked(value, dict(inner), deep, found)
         return found
 
 

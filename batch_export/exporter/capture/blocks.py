@@ -84,7 +84,7 @@ class _Sharing:
         self._groups = alike.groups(model)
         self.hidden = hidden_weights(model, self._groups) if hides else HiddenWeights()
         self.reads = alike.Reads(model, self._groups)
-        self._earlier: block_state.Earlier = {}
+        self._earlier = block_state.Earlier()
         moment = block_state.Moment(self._earlier)
         self._settings = {at: block_state.settings(one, moment) for at, one in self._members().items()}
         self._tensors: dict[int, block_state.State] = {}

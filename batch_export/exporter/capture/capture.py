@@ -37,6 +37,7 @@ from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.outside_numbers import outside_numbers, read_outside
+from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
 from batch_export.exporter.capture.seeded_numbers import other_seeds
 from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
@@ -259,8 +260,9 @@ def _one_tensor_each(
     module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
     """Inputs none of which is another one or a weight: torch takes one object for one tensor in every call."""
-    attributes_of = [value for one in module.modules() for value in vars(one).values()]
-    seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers(), *attributes_of)}
+    seen: set[int] = set()
+    for _, one in modules_of(module):
+        seen.update(map(id, (*one._parameters.values(), *one._buffers.values(), *vars(one).values())))
 
     def own(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) in seen:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 
 from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.watched_iterators import ITERATORS, place
 
 _CALLS = 1
@@ -85,10 +86,11 @@ def _is_users(kind: type) -> bool:
 
 def _functions(module: torch.nn.Module) -> list[FunctionType]:
     waiting: deque[tuple[object, int]] = deque()
-    kinds = dict.fromkeys(type(one) for one in module.modules())
+    modules = [one for _, one in modules_of(module)]
+    kinds = dict.fromkeys(map(type, modules))
     for kind in dict.fromkeys(base for one in kinds for base in one.__mro__):
         waiting.extend((one, _CALLS) for one in vars(kind).values())
-    for owner in module.modules():
+    for owner in modules:
         waiting.extend((one, _CALLS) for one in vars(owner).values() if callable(one))
     found: dict[int, FunctionType] = {}
     while waiting and len(found) < _FUNCTIONS:

@@ -20,6 +20,7 @@ import torch
 
 from batch_export.exporter.capture.free_sequences import FreeSequence
 from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.own_attributes import modules_of
 
 _PLAIN: tuple[tuple[Any, object], ...] = ((torch.SymInt, 0), (torch.SymFloat, 0.0), (torch.SymBool, False))
 
@@ -80,14 +81,19 @@ def reached(module: torch.nn.Module) -> Iterator[FunctionType]:
     of files that are not installed also classes and modules.
     """
     pending: list[object] = []
-    for owner in module.modules():
+    modules = modules_of(module)
+    for _, owner in modules:
         pending += vars(owner).values()
-    for kind in dict.fromkeys(base for owner in module.modules() for base in type(owner).__mro__):
+    for kind in dict.fromkeys(base for _, owner in modules for base in type(owner).__mro__):
         pending += vars(kind).values()
     seen: set[int] = set()
+    lead_nowhere: set[type] = set()
     while pending:
-        one = pending.pop()
-        if isinstance(one, FunctionType):
+        one: Any = pending.pop()
+        kind = type(one)
+        if kind in lead_nowhere:
+            continue
+        if kind is FunctionType:
             if id(one) in seen or not is_users(one.__code__.co_filename):
                 continue
             seen.add(id(one))
@@ -96,14 +102,16 @@ def reached(module: torch.nn.Module) -> Iterator[FunctionType]:
             if id(one.__globals__) not in seen:
                 seen.add(id(one.__globals__))
                 pending += one.__globals__.values()
-        elif isinstance(one, (type, ModuleType)):
-            if id(one) not in seen and _is_own(one.__module__ if isinstance(one, type) else one.__name__):
+        elif issubclass(kind, (type, ModuleType)):
+            if id(one) not in seen and _is_own(one.__module__ if issubclass(kind, type) else one.__name__):
                 pending += vars(one).values()
             seen.add(id(one))
-        elif isinstance(one, (classmethod, staticmethod, MethodType)):
+        elif issubclass(kind, (classmethod, staticmethod, MethodType)):
             pending.append(one.__func__)
-        elif isinstance(one, functools.partial):
+        elif issubclass(kind, functools.partial):
             pending.append(one.func)
+        else:
+            lead_nowhere.add(kind)
 
 
 def _cells(function: FunctionType) -> list[object]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any
@@ -16,8 +17,11 @@ from typing import Any
 import torch
 
 from batch_export.exporter.capture.guard_sources import is_torchs, users_location
+from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.graph.metadata import source_location
 
+_NONE = frozenset({bool, int, float, str, type(None), dict, list, tuple, OrderedDict, torch.Tensor, torch.nn.Parameter})
+"""What is no generator: most of what modules hold. torch's class of generators takes its time when it is asked."""
 _OTHER_SEED = 0x5EED5EED
 """What an own generator is seeded with during a capture, so that another seed is seen."""
 
@@ -87,9 +91,9 @@ def other_seeds(module: torch.nn.Module) -> Iterator[frozenset[str]]:
     """
     own = {
         f"{path}.{name}".removeprefix("."): value
-        for path, owner in module.named_modules()
+        for path, owner in modules_of(module)
         for name, value in vars(owner).items()
-        if isinstance(value, torch.Generator)
+        if type(value) not in _NONE and isinstance(value, torch.Generator)
     }
     for one in own.values():
         one.manual_seed(_OTHER_SEED)
