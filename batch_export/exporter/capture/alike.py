@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from batch_export.exporter.capture.own_attributes import OwnAttributes, modules_of
+
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, type)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -46,8 +48,8 @@ def groups(model: torch.nn.Module) -> dict[int, Alike]:
     """id of a module -> its group, for all modules with children of which a model has at least three calls' worth."""
     signatures: dict[int, Hashable] = {}
     found: dict[Hashable, Alike] = defaultdict(Alike)
-    for path, module in model.named_modules():
-        if path and any(True for _ in module.children()):
+    for path, module in modules_of(model):
+        if path and any(one is not None for one in module._modules.values()):
             found[_signature(module, signatures)].members[path] = module
     result: dict[int, Alike] = {}
     for one in found.values():
@@ -82,25 +84,29 @@ def _facts(tensor: torch.Tensor) -> Hashable:
 
 def changed_call(block: torch.nn.Module) -> str:
     """Why calling a block is more than calling its class's forward; empty when it is not."""
-    for path, module in block.named_modules():
-        where = f"{type(module).__name__} {path}".strip()
-        if any(getattr(module, hooks, None) for hooks in _HOOKS):
-            return f"{where} has hooks"
-        if "forward" in vars(module) or "__call__" in vars(module):
-            return f"{where} has a forward of its own"
+    for path, module in modules_of(block):
+        found = _changed(module)
+        if found:
+            return f"{type(module).__name__} {path}".strip() + f" has {found}"
     return ""
 
 
-def _plain(module: torch.nn.Module) -> dict[str, object]:
-    return {name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
+def _changed(module: torch.nn.Module) -> str:
+    """What a module has of its own that is called with it."""
+    if any(getattr(module, hooks, None) for hooks in _HOOKS):
+        return "hooks"
+    own = vars(module)
+    return "a forward of its own" if "forward" in own or "__call__" in own else ""
 
 
 def _differing(modules: Sequence[torch.nn.Module]) -> frozenset[Place]:
-    first = {path: _plain(one) for path, one in modules[0].named_modules(remove_duplicate=False)}
+    first = {path: OwnAttributes(vars(one), _OF_EVERY_MODULE) for path, one in _under_every_path(modules[0])}
     places: set[Place] = set()
     for other in modules[1:]:
-        for path, one in other.named_modules(remove_duplicate=False):
-            mine, its = first[path], _plain(one)
+        for path, one in _under_every_path(other):
+            if first[path].are_in(vars(one)):
+                continue
+            mine, its = dict(first[path].values), _plain(one)
             places.update(
                 (path, name)
                 for name in mine.keys() | its.keys()
@@ -108,6 +114,17 @@ def _differing(modules: Sequence[torch.nn.Module]) -> frozenset[Place]:
                 and not same(mine.get(name, _MISSING), its.get(name, _MISSING), modules[0], other)
             )
     return frozenset(places)
+
+
+def _under_every_path(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Path and module; one that is in several places under each of their paths."""
+    found = modules_of(root)
+    places = sum(child is not None for _, one in found for child in one._modules.values())
+    return iter(found) if places == len(found) - 1 else root.named_modules(remove_duplicate=False)
+
+
+def _plain(module: torch.nn.Module) -> dict[str, object]:
+    return {name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
 
 
 def same(one: Any, other: Any, owner: torch.nn.Module, others: torch.nn.Module, depth: int = _DEPTH) -> bool:

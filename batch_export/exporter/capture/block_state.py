@@ -42,13 +42,22 @@ def settings(block: torch.nn.Module, moment: Moment | None = None) -> State:
     return {path: moment.of_module(module) for path, module in modules_of(block)}
 
 
-def tensors(block: torch.nn.Module) -> State:
-    """Which tensor each buffer and each plain attribute is, while forward runs."""
-    found: dict[str, dict[str, object]] = {}
+def tensors(block: torch.nn.Module, known: dict[int, Mapping[str, object]] | None = None) -> State:
+    """Which tensor each buffer and each plain attribute is, while forward runs.
+
+    Args:
+        block: the module.
+        known: what was found of modules at this moment, which several blocks may have, by identity.
+    """
+    known = {} if known is None else known
+    found: dict[str, Mapping[str, object]] = {}
     for path, module in modules_of(block):
-        own = {name: id(one) for name, one in vars(module).items() if issubclass(type(one), torch.Tensor)}
-        if module._buffers or own:
-            found[path] = {**{name: id(one) for name, one in module._buffers.items()}, **own}
+        of_module = known.get(id(module))
+        if of_module is None:
+            own = [(name, one) for name, one in vars(module).items() if issubclass(type(one), torch.Tensor)]
+            of_module = known[id(module)] = {name: id(one) for name, one in (*module._buffers.items(), *own)}
+        if of_module:
+            found[path] = of_module
     return found
 
 

@@ -103,7 +103,8 @@ class _Sharing:
             NotSharedError: forward, or what it calls, has changed it.
         """
         if not self._tensors:
-            self._tensors = {at: block_state.tensors(one) for at, one in self._members().items()}
+            known: dict[int, Mapping[str, object]] = {}
+            self._tensors = {at: block_state.tensors(one, known) for at, one in self._members().items()}
         now = block_state.settings(base, block_state.Moment(self._earlier))
         name = block_state.changed(self._settings.get(id(base), {}), now)
         name = name or block_state.changed(self._tensors.get(id(base), {}), block_state.tensors(base))

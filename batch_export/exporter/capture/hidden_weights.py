@@ -21,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import track_tensor
 from batch_export.exporter.capture.alike import Alike, Place, agree
 from batch_export.exporter.capture.block_agreement import without_modes
 from batch_export.exporter.capture.block_operator import NAME, WEIGHT
+from batch_export.exporter.capture.own_attributes import modules_of
 
 if TYPE_CHECKING:  # the tracer is a private name, which another torch may not have
     from torch.fx.experimental.proxy_tensor import _ModuleStackTracer as Tracer
@@ -190,17 +191,18 @@ def hidden_weights(model: torch.nn.Module, groups: Mapping[int, Alike]) -> Hidde
     copies = _copies(model, groups)
     if not copies:
         return found
-    tensors = [tensor for one in model.modules() for own in (one._parameters, one._buffers) for tensor in own.values()]
-    attributes = [value for one in model.modules() for value in vars(one).values() if isinstance(value, torch.Tensor)]
+    modules = [one for _, one in modules_of(model)]
+    tensors = [tensor for one in modules for own in (one._parameters, one._buffers) for tensor in own.values()]
+    attributes = [value for one in modules for value in vars(one).values() if issubclass(type(value), torch.Tensor)]
     objects = Counter(map(id, [*tensors, *attributes]))
     storages = Counter(map(_memory, tensors))
     for path, block in copies.items():
         of_block: dict[str, str] = {}
-        for inner, module in block.named_modules():
+        for inner, module in modules_of(block):
             names = {
                 name: _below(_below(path, inner), name)
                 for name, tensor in module._parameters.items()
-                if _memory(tensor) is not None and objects[id(tensor)] == 1 and storages[_memory(tensor)] == 1
+                if objects[id(tensor)] == 1 and (memory := _memory(tensor)) is not None and storages[memory] == 1
             }
             if names:
                 found.away.append(_Away(module, names, module._parameters))

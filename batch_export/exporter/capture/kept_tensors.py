@@ -32,9 +32,24 @@ class KeptTensor:
             self._memory = tensor.data
             self._values = tensor.detach().clone() if with_values else None
 
+    def _is_same(self) -> bool:
+        """Whether nothing of it but its numbers can have changed."""
+        tensor = self._tensor
+        try:
+            return (
+                (tensor.grad_fn is None or self._has_function)
+                and (self._memory is None or _same_memory(tensor, self._memory))
+                and tensor.requires_grad == self._requires_grad
+                and (not tensor.is_leaf or tensor.grad is self._grad)
+            )
+        except (RuntimeError, NotImplementedError):
+            return False
+
     def put_back(self) -> None:
         """Makes the tensor what it was; torch writes to none of those that it refuses to here."""
         tensor = self._tensor
+        if self._values is None and self._is_same():
+            return
         with contextlib.suppress(RuntimeError, NotImplementedError):
             if tensor.grad_fn is not None and not self._has_function:
                 tensor.detach_()

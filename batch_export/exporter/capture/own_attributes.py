@@ -58,7 +58,10 @@ class OwnAttributes:
 
     def are_same(self) -> bool:
         """Whether the dict has the same names now, in their order, and for each the same object."""
-        own = self._own
+        return self.are_in(self._own)
+
+    def are_in(self, own: dict[str, Any]) -> bool:
+        """Whether another dict has the same names, in their order, and for each of these the same object."""
         if len(own) != len(self._names) or not all(map(operator.eq, own, self._names)):
             return False
         return all(own[name] is value for name, value in self.values)

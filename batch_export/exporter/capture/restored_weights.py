@@ -113,13 +113,13 @@ def _described(
     tensor: torch.Tensor, mode: FakeTensorMode, known: dict[object, TensorMetadata]
 ) -> dict[str, FakeTensor | TensorMetadata]:
     """What a graph knows of a weight; the second part is one object for all that are alike."""
-    with torch.no_grad():
+    with torch.no_grad(), torch._C.DisableTorchFunction():
         content = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-    value = FakeTensor(mode, content, tensor.device)
-    value.requires_grad = tensor.requires_grad
-    alike = (tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad)
-    if alike not in known:
-        known[alike] = _extract_tensor_metadata(value)
+        value = FakeTensor(mode, content, tensor.device)
+        value.requires_grad = tensor.requires_grad
+        alike = (tensor.shape, tensor.stride(), tensor.dtype, tensor.requires_grad)
+        if alike not in known:
+            known[alike] = _extract_tensor_metadata(value)
     return {"val": value, "tensor_meta": known[alike]}
 
 

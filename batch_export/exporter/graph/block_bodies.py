@@ -195,6 +195,7 @@ class _Text:
 
     def __init__(self, text: str, pattern: re.Pattern[str]) -> None:
         self._parts = pattern.split(text)  # every second one is a name
+        self.names_something = len(self._parts) > 1
 
     def at(self, site: Site, path: str) -> str:
         parts = self._parts
@@ -251,9 +252,10 @@ def _templates(body: Body) -> list[_Template]:
 
         def named(text: str | None, origin: str = origin) -> _Text:
             found = text_of(text or origin, in_name)
-            return found if len(found._parts) > 1 else text_of(f"{origin}_{text}", in_name)
+            return found if found.names_something else text_of(f"{origin}_{text}", in_name)
 
-        texts = {key: text_of(text, in_text) for key, text in node.metadata_props.items() if key in _PLACES}
+        told = {key: text_of(text, in_text) for key, text in node.metadata_props.items() if key in _PLACES}
+        texts = {key: text for key, text in told.items() if text.names_something}
         made.append(_Template(node, named(node.name), [named(one.name) for one in node.outputs], texts))
     return made
 

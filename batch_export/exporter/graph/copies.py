@@ -30,17 +30,18 @@ def node_like(
     properties: Mapping[str, str],
 ) -> ir.Node:
     """A node that does the same with other values; notes that are not for the file stay behind."""
-    return ir.Node(
+    made = ir.Node(
         node.domain,
         node.op_type,
         inputs,
-        node.attributes.data.values(),
         overload=node.overload,
         outputs=outputs,
         version=node.version,
         name=name,
         metadata_props={**node.metadata_props, **properties} if properties else dict(node.metadata_props),
     )
+    made.attributes.data.update(node.attributes.data)  # they were looked at one by one when the first node was made
+    return made
 
 
 def model_like(model: ir.Model) -> ir.Model:

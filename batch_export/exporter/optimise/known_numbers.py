@@ -24,6 +24,7 @@ _ARITHMETIC: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "Sub": torch.sub,
     "Mul": torch.mul,
 }
+_FOLLOWED = frozenset((*MOVES, *_EXTREMES, *_ARITHMETIC, "Equal"))
 
 
 def content(value: ir.Value | None) -> torch.Tensor | None:
@@ -49,11 +50,19 @@ def everywhere(value: ir.Value | None, depth: int = _DEPTH) -> torch.Tensor | No
         found = everywhere(node.inputs[0], depth - 1)
         return found if found is None or node.op_type != "Cast" else _cast(found, value)
     if node.op_type in _ARITHMETIC:
+        if any(map(_leads_nowhere, node.inputs)):
+            return None
         one, other = (everywhere(one, depth - 1) for one in node.inputs)
         return None if one is None or other is None else _ARITHMETIC[node.op_type](one, other)
     if node.op_type == "Equal":
         return _never_equal(node, depth)
     return None
+
+
+def _leads_nowhere(value: ir.Value | None) -> bool:
+    """Whether an operator makes a value of which nothing is known: the other side of a sum need not be looked at."""
+    node = None if value is None else value.producer()
+    return node is not None and (bool(node.domain) or node.op_type not in _FOLLOWED)
 
 
 def _cast(number: torch.Tensor, value: ir.Value) -> torch.Tensor | None:

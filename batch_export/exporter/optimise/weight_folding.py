@@ -159,17 +159,23 @@ class _Folding:
         for node in graph:
             for body in _bodies(node):
                 self._walk(body)
-            if not node.inputs or any(value.is_graph_output() for value in node.outputs):
-                continue
-            inputs = [None if value is None else self._tensor(value) for value in node.inputs]
-            if any(tensor is None and value is not None for tensor, value in zip(inputs, node.inputs, strict=True)):
-                continue
-            if self._too_large(node):
+            inputs = self._inputs(node)
+            if not inputs or any(value.is_graph_output() for value in node.outputs) or self._too_large(node):
                 continue
             outputs = weight_values.compute(node, inputs, self._opset)
             if outputs is not None and sum(map(size, outputs)) <= self._most(inputs):
                 self._known.update(zip(node.outputs, outputs, strict=True))
                 self._foldable[node] = None
+
+    def _inputs(self, node: ir.Node) -> list[Tensor | None]:
+        """What a node reads, where all of it is known; nothing where it is not."""
+        found: list[Tensor | None] = []
+        for value in node.inputs:
+            tensor = None if value is None else self._tensor(value)
+            if tensor is None and value is not None:
+                return []
+            found.append(tensor)
+        return found
 
     def _most(self, inputs: Iterable[Tensor | None]) -> int:
         """How large a result may be that is looked at; what of it is written is decided afterwards."""
