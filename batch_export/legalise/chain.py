@@ -8,6 +8,7 @@ Nodes of other domains are left as they are.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import onnx
@@ -122,21 +123,35 @@ def _require(node: ir.Node, level: int, left: int) -> None:
     Raises:
         NoForm: it does not.
     """
+    attributes, read = node.attributes.data, node.inputs
+    inputs, outputs = len(read), len(node.outputs)
+    while inputs and read[inputs - 1] is None:
+        inputs -= 1
+    if _is_known_to_fit(node.op_type, level, tuple(attributes), inputs, outputs):
+        return
     schema = schema_of(node.op_type, level)
     if schema is None:
         raise NoForm(node.op_type)
-    attributes = node.attributes.data
     for name in [name for name in attributes if name not in schema.attributes] if attributes else ():
         later = schema_of(node.op_type, left) or schema
         default = later.attributes.get(name)
         if default is None or onnx.helper.get_attribute_value(default) != _plain(node, name):
             raise NoForm(f"{node.op_type} with the attribute {name}")
         del node.attributes[name]
-    inputs = len(node.inputs)
-    while inputs and node.inputs[inputs - 1] is None:
-        inputs -= 1
-    if inputs > schema.max_input or len(node.outputs) > schema.max_output:
-        raise NoForm(f"{node.op_type} with {inputs} inputs and {len(node.outputs)} outputs")
+    if inputs > schema.max_input or outputs > schema.max_output:
+        raise NoForm(f"{node.op_type} with {inputs} inputs and {outputs} outputs")
+
+
+@functools.cache
+def _is_known_to_fit(op_type: str, level: int, attributes: tuple[str, ...], inputs: int, outputs: int) -> bool:
+    """Whether the operator's schema at an opset has all of this; the numbers of inputs and outputs are those in use."""
+    schema = schema_of(op_type, level)
+    return (
+        schema is not None
+        and all(name in schema.attributes for name in attributes)
+        and inputs <= schema.max_input
+        and outputs <= schema.max_output
+    )
 
 
 def _plain(node: ir.Node, name: str) -> Any:

@@ -75,7 +75,8 @@ def _without_readers(graph: ir.Graph) -> tuple[bool, bool]:
     changed = may_lack = False
     for node in reversed(graph):
         outputs, inputs = node.outputs, node.inputs
-        unread = [one for one in outputs if not one.uses() and not one.is_graph_output()]
+        is_read = len(outputs) == 1 and bool(outputs[0].uses())  # most nodes
+        unread = [] if is_read else [one for one in outputs if not one.uses() and not one.is_graph_output()]
         if len(unread) == len(outputs):
             graph.remove(node, safe=True)
             changed = True

@@ -27,7 +27,10 @@ def move(model: ir.Model) -> int:
     dead_code.remove_unused_nodes(model)  # what nothing reads counts as a reader
     changes = 0
     for graph in graphs_of(model.graph):
+        kinds, before = {node.op_type for node in graph}, changes
         for root, form in _FORMS:
+            if root not in kinds and changes == before:
+                continue
             nodes = [node for node in graph if node.op_type == root and node.domain == ""]
             changes += sum(form(model, node) for node in nodes if node.graph is graph)
     return changes
