@@ -150,6 +150,22 @@ def test_roots_of_sizes_by_numpy_stay_free() -> None:
     assert not hasattr(torch.SymInt, "isqrt")
 
 
+class Tensors(torch.nn.Module):
+    """Tensors of sizes beside other numbers, by functions that copy the example's."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows = x.shape[0]
+        total = x.sum()
+        mixed = torch.as_tensor([rows, 2.5]) * total, torch.asarray([[rows / 3, 2], [True, x.shape[1]]]) * total
+        whole = torch.as_tensor(data=x.shape, dtype=torch.int32), torch.asarray(rows, copy=True)
+        return *mixed, *whole, torch.as_tensor((rows, 1.5), dtype=torch.float16), torch.as_tensor(rows / 7) * x
+
+
+def test_tensors_made_of_sizes_keep_them_free() -> None:
+    others = [(torch.randn(size, 3),) for size in (1, 2, 7, 30)]
+    export_and_compare(Tensors(), (torch.randn(4, 3),), *others, dynamic_shapes=({0: "size"},))
+
+
 class Parts(torch.nn.Module):
     """Rows in parts whose number is the batch, behind a product of sizes."""
 

@@ -3,7 +3,8 @@
 Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp`, `sqrt` and `isqrt` give
 symbolic numbers, NumPy's functions of these names too, and in which `torch.linspace` and `torch.logspace` over a free
 number of steps, `tensor_split`, `diff`, `vander`, `pad_sequence`, `multi_dot`, `chain_matmul` and norms of matrices of
-free axes are made of operators that take them. Numbers that are plain take the functions' own way.
+free axes are made of operators that take them; `torch.as_tensor` of free sizes is `torch.tensor` of them. Numbers that
+are plain take the functions' own way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import free_forms, free_matrix_norms, joined_sequences
 
@@ -115,6 +117,12 @@ def _is_symbol(size: object) -> bool:
 
 def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
     """What torch's own form of a function would fix a size for; None for every other call."""
+    if func in _AS_TENSORS and given.keys() <= {"dtype", "device", "copy", "data", "obj"}:
+        kinds = dict(zip(("dtype", "device"), args[1:], strict=False))
+        kinds |= {name: one for name, one in given.items() if name in ("dtype", "device")}
+        numbers = [*args, *(given[name] for name in ("data", "obj") if name in given)][0]
+        if any(isinstance(one, _SYMBOLIC) for one in pytree.tree_leaves(numbers)):  # torch copies the example's
+            return torch._refs.tensor(numbers, **kinds)
     if func in _SPLITS:
         bound = {**dict(zip(("self", "pieces", "dim"), args, strict=False)), **given}
         pieces = bound.get("pieces", bound.get("indices_or_sections", bound.get("sections")))
@@ -145,6 +153,7 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
     return free_forms.of_free_sizes(func, args, given)
 
 
+_AS_TENSORS = (torch.as_tensor, torch.asarray)
 _CHAINS = (torch.linalg.multi_dot, torch.chain_matmul)
 _MEANS = (torch.mean, torch.Tensor.mean)
 _DIFFS = (torch.diff, torch.Tensor.diff)
