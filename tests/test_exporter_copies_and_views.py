@@ -165,3 +165,54 @@ class Blocks(torch.nn.Module):
 def test_a_copy_whose_sizes_divide_by_a_number_that_may_be_none() -> None:
     others = [(torch.randn(*sizes),) for sizes in ((1, 8, 8), (3, 4, 8), (1, 4, 8), (5, 16, 8))]
     export_and_compare(Blocks(), (torch.randn(2, 8, 8),), *others, dynamic_shapes=({0: "batch", 1: "size"},))
+
+
+VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "detach": lambda y: y.detach(),
+    "view": lambda y: y.view(-1, 1, 3),
+    "rows": lambda y: y[1:3],
+    "a column": lambda y: y[:, 0],
+    "transposed": lambda y: y.t(),
+}
+AXES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "unsqueeze_": lambda v: v.unsqueeze_(0),
+    "transpose_": lambda v: v.transpose_(0, -1),
+    "squeeze_": lambda v: v.squeeze_(),
+    "both": lambda v: v.unsqueeze_(1).swapaxes_(0, 1),
+}
+
+
+def _changed_axes(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], list[torch.Tensor]]:
+    def forward(x: torch.Tensor) -> list[torch.Tensor]:
+        found = []
+        for view in VIEWS.values():
+            y = x * 1
+            before, v = y[0], view(y)
+            change(v)
+            v.mul_(2)
+            y.add_(1)
+            found += [v, y, before]
+        return found
+
+    return forward
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["fixed", "free"])
+@pytest.mark.parametrize("change", AXES)
+def test_a_view_whose_axes_change_in_place_leaves_those_of_the_others(change: str, free: bool) -> None:
+    shapes = {"inputs": ({0: torch.export.Dim("rows", min=3)},)} if free else None
+    more = [(torch.randn(7, 3),)] if free else []
+    export_and_compare(Calls(_changed_axes(AXES[change])), (torch.randn(4, 3),), *more, dynamic_shapes=shapes)
+
+
+def _resized(x: torch.Tensor, *, is_read: bool) -> tuple[torch.Tensor, ...]:
+    y = x * 1
+    v = y.view(-1)
+    v.resize_(6)
+    return (v, y) if is_read else (v,)
+
+
+def test_a_size_that_changes_in_place_is_refused_where_another_has_the_memory() -> None:
+    export_and_compare(Calls(lambda x: _resized(x, is_read=False)), (torch.randn(4, 3),))
+    with pytest.raises(TranslationError, match=r"another size while mul has its memory.*`\.clone\(\)`"):
+        export(Calls(lambda x: _resized(x, is_read=True)), (torch.randn(4, 3),))

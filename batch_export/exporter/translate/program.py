@@ -28,6 +28,7 @@ from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate import decompose
 from batch_export.exporter.translate.aliasing import dropouts_as_views
 from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
+from batch_export.exporter.translate.changed_axes import changed_axes_as_views
 from batch_export.exporter.translate.free_sizes import numbers_of_sizes, sizes_put_back, sizes_stay_free
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.exporter.translate.walk import Translator
@@ -192,7 +193,12 @@ def _translate(
 ) -> Translated:
     translator = Translator(program, registry, axis_names, lowest=lowest, fold=fold)
     environment = environment_of(program)
-    with translator.recorder.recording(), size_oblivious(), sizes_stay_free(environment, "the program"):
+    with (
+        translator.recorder.recording(),
+        size_oblivious(),
+        sizes_stay_free(environment, "the program"),
+        changed_axes_as_views(program),
+    ):
         env = bind_inputs(translator)
         translator.run_nodes(program.graph_module, env)
         if translator.missing:

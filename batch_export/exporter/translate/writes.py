@@ -20,7 +20,7 @@ from batch_export.errors import TranslationError
 from batch_export.exporter.graph import metadata, promote
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import copying
-from batch_export.exporter.translate import adapting, aliasing, decompose, memory_layout
+from batch_export.exporter.translate import adapting, aliasing, changed_axes, decompose, memory_layout
 from batch_export.exporter.translate.call import Call, given_fakes
 from batch_export.exporter.translate.operator import OperatorTranslator
 from batch_export.exporter.translate.registry import qualified_name
@@ -81,6 +81,7 @@ class Writes:
         if node.target in _OTHER_MEMORY:
             self._refuse_other_memory(node)
             raise FunctionalisationNeededError(str(node.target))
+        changed_axes.refuse_other_size(node, self._views, env)
         functional = _OWN_FORMS.get(node.target) or decompose.functional_variant(node.target)
         if functional is None and self._translator.registry.lookup(node.target) is not None:
             return self._translate_custom(node, env, written)
