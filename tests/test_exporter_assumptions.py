@@ -520,11 +520,33 @@ def test_what_python_reads_of_a_tensor_after_a_write_is_refused() -> None:
     assert torch.equal(torch.as_tensor(program(X)[0]), X[:, [2, 1, 2]])
 
 
-class Hidden(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        written = torch.zeros(2)
+class ThroughData(torch.nn.Module):
+    """Reads and writes numbers by way of `.data`, of what the model is given, has and makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.register_buffer("kept", torch.ones(4))
+        self.plain = torch.ones(4)
+        self.kept: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        written, scale, made = torch.zeros(2), torch.tensor([2.0, 3.0, 4.0, 5.0]), x * 3
         written.data[0] = x.sum()
-        return x * written[0]
+        scale.data.mul_(2)
+        made[:, 1:].data.clamp_(max=1)
+        self.kept.data.add_(x.data[0])
+        self.weight.data.mul_(self.plain.data * 2)
+        x.data.mul_(2)
+        alias = made.data
+        made.add_(1)
+        return x * written[0], x * scale, made, alias, self.kept + self.weight.data
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["fixed", "free"])
+def test_what_is_read_and_written_by_way_of_data_is_the_tensor_itself(free: bool) -> None:
+    shapes = ({0: "rows"},) if free else None
+    export_and_compare(ThroughData(), (X.clone(),), *([(torch.randn(7, 4),)] if free else []), dynamic_shapes=shapes)
 
 
 class Replaced(torch.nn.Module):
@@ -535,9 +557,8 @@ class Replaced(torch.nn.Module):
 
 
 def test_a_write_that_torch_does_not_follow_is_refused() -> None:
-    for module in (Hidden(), Replaced()):
-        with pytest.raises(CaptureError):
-            export(module, (X,))
+    with pytest.raises(CaptureError, match=r"`\.data` of a tensor of shape"):
+        export(Replaced(), (X,))
 
 
 class Exchanged(torch.nn.Module):

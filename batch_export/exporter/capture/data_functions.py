@@ -1,8 +1,9 @@
 """Functions of torch that look at data while they are computed, in terms of operators that need not.
 
 Nothing arrives. Leaves: a context in which `torch.equal` and `torch.allclose` give a truth value that the program
-computes, `cov`, `corrcoef` and `gaussian_nll_loss` check no data, `narrow` takes a tensor as its start, and
-`combinations` picks places that are known. What a model decides by such a truth value is a decision by data, as before.
+computes, `cov`, `corrcoef` and `gaussian_nll_loss` check no data, `narrow` takes a tensor as its start, `combinations`
+picks places that are known, and `.data` is a view that is followed. What a model decides by such a truth value is a
+decision by data, as before.
 """
 
 from __future__ import annotations
@@ -104,7 +105,13 @@ def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Ten
     return input.index_select(dim, first.reshape(1) + torch.arange(length))
 
 
+def _data(tensor: torch.Tensor) -> torch.Tensor:
+    """A view: torch's capture keeps no track of where `.data` comes from, neither of what is written to it."""
+    return tensor.detach()
+
+
 _REPLACED: Mapping[object, Callable[..., object]] = {
+    torch.Tensor.data.__get__: _data,  # type: ignore[attr-defined]
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
     torch.allclose: _allclose,
