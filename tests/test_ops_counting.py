@@ -163,3 +163,11 @@ def test_tensors_of_free_sizes_are_equal_where_their_sizes_are(example: tuple[in
         assert bool(program(*case)[0]) == torch.equal(*case)
     case = torch.ones(2, 2), torch.eye(2)
     assert not program(*case)[0]
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["fixed", "free"])
+def test_one_hot_of_as_many_classes_as_the_data_have(free: bool) -> None:
+    module = Call(lambda x: (F.one_hot(x), F.one_hot(x, num_classes=-1).float().sum(0)))
+    others = [([1, 2, 1],), ([0, 0, 0],), ([5, 1, 0],), *([([4],), ([4, 1, 2, 3, 9],)] if free else [])]
+    given = [(torch.tensor(one),) for (one,) in others]
+    export_and_compare(module, (torch.tensor([0, 2, 1]),), *given, dynamic_shapes=(({0: "n"},),) if free else None)

@@ -2,8 +2,8 @@
 
 Nothing arrives. Leaves: a context in which `torch.equal` and `torch.allclose` give a truth value that the program
 computes, `cov`, `corrcoef` and `gaussian_nll_loss` check no data, `narrow` takes a tensor as its start, `combinations`
-picks places that are known, and `.data` is a view that is followed. What a model decides by such a truth value is a
-decision by data, as before.
+picks places that are known, `one_hot` has as many classes as the data, and `.data` is a view that is followed. What a
+model decides by such a truth value is a decision by data, as before.
 """
 
 from __future__ import annotations
@@ -105,6 +105,16 @@ def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Ten
     return input.index_select(dim, first.reshape(1) + torch.arange(length))
 
 
+def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None:
+    """Of as many classes as the data have."""
+    if num_classes != -1 or statically_known_true(tensor.numel() == 0):
+        return None
+    classes: Any = tensor.max().item() + 1
+    torch._check(classes >= 1)
+    found: torch.Tensor = tensor.unsqueeze(-1).eq(torch.arange(classes)).to(torch.int64)
+    return found
+
+
 def _data(tensor: torch.Tensor) -> torch.Tensor:
     """A view: torch's capture keeps no track of where `.data` comes from, neither of what is written to it."""
     return tensor.detach()
@@ -120,6 +130,7 @@ _REPLACED: Mapping[object, Callable[..., object]] = {
     torch.Tensor.cov: _cov,
     torch.corrcoef: _corrcoef,
     torch.Tensor.corrcoef: _corrcoef,
+    torch._C._nn.one_hot: _one_hot,
     torch.combinations: _combinations,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
