@@ -49,6 +49,29 @@ def test_transforms_leave_plain_operators_and_free_axes(name: str, example: tupl
         torch.testing.assert_close(program(x)[0], module(x), rtol=1e-4, atol=1e-4)
 
 
+def checking(x: torch.Tensor) -> torch.Tensor:
+    inverse = torch.linalg.inv(x)
+    if x.sum() > 0:
+        inverse[0] = 2
+    return inverse
+
+
+CHECKS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "inv": lambda x: torch.vmap(torch.linalg.inv)(x),
+    "cholesky": lambda x: torch.vmap(torch.linalg.cholesky)(x @ x.mT + torch.eye(3)),
+    "both ways": checking,
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_checks_that_torch_keeps_in_order_are_left_out(name: str) -> None:
+    x = torch.randn(4, 3, 3)
+    shapes = None if name == "both ways" else ({0: "batch"},)
+    program = export(Applied(CHECKS[name]), (x,), dynamic_shapes=shapes)
+    for given in (x, -x, torch.randn(7, 3, 3))[: 2 if shapes is None else 3]:
+        torch.testing.assert_close(program(given)[0], CHECKS[name](given), rtol=1e-3, atol=1e-3)
+
+
 class Descending(torch.nn.Module):
     """A step against the gradient of an energy that its own weights define, read as they are and as views."""
 

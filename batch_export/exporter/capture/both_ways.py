@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from batch_export.exporter.capture import effect_tokens
 from batch_export.exporter.capture.begun_anew import begun_anew
 from batch_export.exporter.capture.branch_knowledge import knowledge_of_branches
 from batch_export.exporter.capture.forced_decisions import Decision, OneWayOnlyError, forced_decisions
@@ -130,7 +131,7 @@ def _without_modes() -> Iterator[None]:
 def _without_writes(tree: Tree) -> Tree:
     if isinstance(tree, Choice):
         return Choice(tree.decision, _without_writes(tree.if_true), _without_writes(tree.if_false))
-    return Way(tree.program.run_decompositions({}) if _writes(tree.program) else tree.program)
+    return Way(effect_tokens.decomposed(tree.program, {}) if _writes(tree.program) else tree.program)
 
 
 def _writes(program: torch.export.ExportedProgram) -> bool:

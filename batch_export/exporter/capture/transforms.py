@@ -18,6 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export._trace import _export
 from torch.export.graph_signature import InputKind
 
+from batch_export.exporter.capture import effect_tokens
+
 _FUNCTORCH = "torch._functorch"
 _SOURCES = os.path.join(os.path.dirname(torch.__file__), "_functorch")
 _ENTRIES = ("apis.py", "eager_transforms.py", "vmap.py", "predispatch.py", "functional_call.py")
@@ -69,7 +71,7 @@ def is_of_transform(tensor: torch.Tensor) -> bool:
 def resolved(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram | None:
     """The program without transforms; None where tracing it once more does not resolve them, or fixes an axis."""
     try:
-        plain = program.run_decompositions({})
+        plain = effect_tokens.decomposed(program, {})
     except Exception:  # a derivative: it needs the model
         return None
     return None if has_transforms(plain) or holds_example(plain) or _free(plain) < _free(program) else plain

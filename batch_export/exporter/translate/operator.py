@@ -35,6 +35,7 @@ IGNORED_NAMES = frozenset(
         "aten::_assert_async.msg",
         "aten::_assert_scalar",
         "aten::_assert_tensor_metadata",
+        "aten::_linalg_check_errors",
         "aten::sym_constrain_range",
         "aten::sym_constrain_range_for_size",
         "torch._C::_set_grad_enabled",

@@ -17,6 +17,7 @@ import onnx_ir as ir
 import torch
 
 from batch_export.errors import DecompositionError, DynamicShapeError, MissingOperatorError, OnnxExporterError
+from batch_export.exporter.capture import effect_tokens
 from batch_export.exporter.capture.block_expansion import expanded, sources
 from batch_export.exporter.capture.guards import environment_of
 from batch_export.exporter.capture.quiet import quiet
@@ -158,7 +159,7 @@ def decomposed(
     free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}  # not after:
     with sizes_put_back(environment_of(program)):  # torch may fix symbols that both programs share
         with recurrent_shapes(), quiet(), size_oblivious(), dropouts_as_views(program), numbers_of_sizes() as numbers:
-            made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
+            made = effect_tokens.decomposed(program, table)
         for node in made.graph.nodes:
             for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():
                 raise DynamicShapeError(

@@ -1,0 +1,29 @@
+"""torch's decompositions of a captured program, without the tokens by which torch keeps checks of data in their order.
+
+Arrives: a captured program and which operators to decompose. Leaves: a program in which what only checks (as
+`torch.linalg.inv` does, below torch's dispatcher) is a plain operator that nothing reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch.export.graph_signature import InputKind
+
+
+def decomposed(
+    program: torch.export.ExportedProgram, table: Mapping[torch._ops.OpOverload, Callable[..., object]]
+) -> torch.export.ExportedProgram:
+    """The program after torch's decompositions.
+
+    Args:
+        program: what was captured.
+        table: how operators are decomposed; others stay.
+    """
+    made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
+    if not any(spec.kind is InputKind.TOKEN for spec in made.graph_signature.input_specs):
+        return made
+    from torch.export._remove_effect_tokens_pass import _remove_effect_tokens  # lazy: few programs have tokens
+
+    return _remove_effect_tokens(made)
