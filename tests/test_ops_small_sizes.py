@@ -143,6 +143,14 @@ def test_fill_diagonal() -> None:
     export_and_compare(Calls(filled), (torch.randn(2, 4), torch.randn(7, 3), torch.randn(3, 3, 3)))
 
 
+def test_a_diagonal_that_begins_anew_in_a_matrix_of_free_size() -> None:
+    def filled(x: Tensor) -> Any:
+        return x.clone().fill_diagonal_(3.0, wrap=True), x.long().fill_diagonal_(2, True)
+
+    others = [(torch.randn(rows, columns),) for rows, columns in ((1, 3), (4, 3), (5, 3), (17, 4), (3, 9), (6, 1))]
+    export_and_compare(Calls(filled), (torch.randn(7, 3),), *others, dynamic_shapes=(({0: "r", 1: "c"},),))
+
+
 def test_fake_quantisation_to_four_bits() -> None:
     def quantised(x: Tensor) -> Any:
         scales, zeros = torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.arange(4, dtype=torch.int32)

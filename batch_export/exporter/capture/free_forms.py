@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import is_contiguous_or_false
 from torch.utils import _pytree as pytree
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -190,6 +191,16 @@ def _frequencies(*, one_sided: bool) -> Callable[[Mapping[str, Any]], torch.Tens
     return frequencies
 
 
+def _fill_diagonal(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """A diagonal that begins anew in the row behind its end: every so many elements of a matrix, in its order."""
+    matrix: torch.Tensor = bound["input"]
+    if not bound.get("wrap") or matrix.dim() != 2 or not is_contiguous_or_false(matrix):
+        return None
+    columns: Any = matrix.shape[1]
+    places = torch.arange(matrix.shape[0]).unsqueeze(1) * columns + torch.arange(columns)
+    return matrix.masked_fill_(places % (columns + 1) == 0, bound["fill_value"])
+
+
 _SIZED = ("window_length", "periodic")
 _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]] = {
     torch.Tensor.new_tensor: (("self", "data"), _new_tensor),
@@ -199,6 +210,7 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.Tensor.take_along_dim: (("input", "indices", "dim"), _along),
     torch.tril_indices: (("row", "col", "offset"), _triangle(torch.tril)),
     torch.triu_indices: (("row", "col", "offset"), _triangle(torch.triu)),
+    torch.Tensor.fill_diagonal_: (("input", "fill_value", "wrap"), _fill_diagonal),
     torch.kron: (("input", "other"), _kron),
     torch.Tensor.kron: (("input", "other"), _kron),
     torch.gradient: (("input",), _gradient),
