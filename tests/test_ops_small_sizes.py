@@ -210,3 +210,36 @@ def test_a_mean_by_a_window_larger_than_an_image_of_free_size(kernel: Any, given
     export_and_compare(
         pool, (torch.randn(2, 2, 45, 70),), *others, dynamic_shapes=({0: "batch", 2: "height", 3: "width"},)
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_norms_that_give_their_statistics(dtype: torch.dtype) -> None:
+    def both(x: Tensor, w: Tensor) -> Any:
+        groups = torch.native_group_norm(x, w, w, x.shape[0], 4, x.shape[2], 2, 1e-5)
+        return *groups, *torch.native_layer_norm(x, x.shape[1:], None, None, 1e-5)
+
+    weight = torch.randn(4, dtype=dtype)
+    given, *others = (
+        (torch.randn(*sizes, dtype=dtype), weight) for sizes in ((2, 4, 9), (1, 4, 3), (3, 4, 0), (0, 4, 2))
+    )
+    tolerance = 1e-2 if dtype == torch.float16 else 1e-4
+    for example in (given, others[1]):
+        export_and_compare(Calls(both), example, tolerance=tolerance)
+    free = (({0: "n", 2: "length"}, None),)
+    export_and_compare(Calls(both), given, *others, dynamic_shapes=free, tolerance=tolerance)
+
+
+def test_an_index_of_nothing_leaves_everything() -> None:
+    def written(x: Tensor, at: Tensor, source: Tensor) -> Any:
+        return (
+            x.scatter(0, at, source),
+            x.scatter(1, at, 2.0),
+            x.scatter_reduce(0, at, source, "amax", include_self=False),
+        )
+
+    export_and_compare(Calls(written), (torch.randn(3, 4), torch.zeros(0, dtype=torch.int64), torch.zeros(0)))
+
+
+def test_counts_of_nothing_are_integers() -> None:
+    given = (torch.zeros(0, dtype=torch.int64), torch.zeros(0))
+    export_and_compare(Calls(lambda x, w: (torch.bincount(x, w), x.bincount(w, minlength=4))), given)

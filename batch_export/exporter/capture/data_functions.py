@@ -115,6 +115,13 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None
     return found
 
 
+def _bincount(input: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor | None:
+    """Of nothing: integers whatever the weights are, of which torch's capture does not know."""
+    if weights is None or not statically_known_true(input.numel() == 0):
+        return None
+    return torch.zeros(minlength, dtype=torch.int64)
+
+
 def _data(tensor: torch.Tensor) -> torch.Tensor:
     """A view: torch's capture keeps no track of where `.data` comes from, neither of what is written to it."""
     return tensor.detach()
@@ -131,6 +138,8 @@ _REPLACED: Mapping[object, Callable[..., object]] = {
     torch.corrcoef: _corrcoef,
     torch.Tensor.corrcoef: _corrcoef,
     torch._C._nn.one_hot: _one_hot,
+    torch.bincount: _bincount,
+    torch.Tensor.bincount: _bincount,
     torch.combinations: _combinations,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,

@@ -36,9 +36,16 @@ def _fitting(src: ir.Value, index: ir.Value) -> ir.Value:
     return op.Slice(src, [0] * count, op.Shape(index), list(range(count)))
 
 
+def _is_nothing(index: ir.Value) -> bool:
+    """Whether an index has no elements at any size, and may have another number of axes then."""
+    return any(axes.fixed_size(index, axis) == 0 for axis in range(axes.rank(index)))
+
+
 def _reduced(
     self: ir.Value, dim: int, index: ir.Value, src: ir.Value, reduce: str, include_self: bool
 ) -> RecordedValue:
+    if _is_nothing(index):
+        return op.Identity(self)
     if axes.rank(self) == 0:
         whole = _reduced(
             axes.at_least_1d(self), 0, axes.at_least_1d(index), axes.at_least_1d(src), reduce, include_self
@@ -83,6 +90,8 @@ def _floor_divided(total: RecordedValue, counts: RecordedValue) -> RecordedValue
 
 
 def _written(self: ir.Value, dim: int, index: ir.Value, src: ir.Value) -> RecordedValue:
+    if _is_nothing(index):
+        return op.Identity(self)
     if axes.rank(self) == 0:
         return op.Reshape(src, op.Shape(self), allowzero=1) if axes.rank(src) else op.Identity(src)
     index, src = axes.at_least_1d(index), axes.at_least_1d(src)
