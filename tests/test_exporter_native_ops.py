@@ -292,14 +292,45 @@ def test_whatever_can_be_called_is_a_translation(function: Any) -> None:
     assert [node.op_type for node in program.model.graph] == ["Relu"]
 
 
-def test_only_operators_that_the_model_calls_are_asked_for() -> None:
-    """What torch would make of an operator has no say: `reshape` is not `view` here."""
-    table = {torch.ops.aten.view.default: lambda x, size: op.Neg(x)}
-    program = export(lambda x: x.reshape(3, 2), (torch.ones(2, 3),), custom_translation_table=table)
-    assert program(torch.ones(2, 3))[0].tolist() == torch.ones(3, 2).tolist()
-    table = {torch.ops.aten.reshape.default: lambda x, size: op.Reshape(op.Neg(x), size)}
+def _cast(x: Any, dtype: int, **_: object) -> Any:
+    return op.Cast(op.Neg(x), to=dtype)
+
+
+PARTS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], dict[Any, Any]]] = {
+    "reshape": (lambda x: x.reshape(-1, 2), {torch.ops.aten.view.default: lambda x, size: op.Reshape(op.Neg(x), size)}),
+    "flatten": (lambda x: x.flatten(), {torch.ops.aten.view.default: lambda x, size: op.Reshape(op.Neg(x), size)}),
+    "to": (lambda x: x.double(), {torch.ops.aten._to_copy.default: _cast}),
+    "T": (lambda x: x.T, {torch.ops.aten.permute.default: lambda x, dims: op.Transpose(op.Neg(x), perm=dims)}),
+    "rows": (lambda x: x.T.reshape(-1), {torch.ops.aten.clone.default: lambda x, **_: op.Neg(x)}),
+    "expand_as": (
+        lambda x: x[:1].expand_as(x),
+        {torch.ops.aten.expand.default: lambda x, size, implicit=False: op.Neg(op.Expand(x, size))},
+    ),
+}
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["fixed", "free"])
+@pytest.mark.parametrize("name", PARTS)
+def test_operators_that_torchs_decomposition_makes_are_asked_for(name: str, free: bool) -> None:
+    """`view` stands in for `reshape` too, as in torch.onnx.export; what torch leaves whole stays so."""
+    function, table = PARTS[name]
+    shapes = ({0: torch.export.Dim("rows", min=2)},) if free else None
+    program = export(function, (torch.ones(2, 3 + 1),), custom_translation_table=table, dynamic_shapes=shapes)
+    for rows in (2, 5) if free else (2,):
+        x = torch.randn(rows, 4)
+        assert torch.equal(torch.as_tensor(program(x)[0]), -function(x))
+
+
+def test_an_operator_of_the_model_itself_comes_before_its_parts() -> None:
+    table = {
+        torch.ops.aten.reshape.default: lambda x, size: op.Reshape(op.Neg(x), size),
+        torch.ops.aten.view.default: lambda x, size: op.Reshape(x, size),
+    }
     program = export(lambda x: x.reshape(3, 2), (torch.ones(2, 3),), custom_translation_table=table)
     assert program(torch.ones(2, 3))[0].tolist() == (-torch.ones(3, 2)).tolist()
+    table = {torch.ops.aten.mm.default: lambda x, y: op.Neg(op.MatMul(x, y))}
+    program = export(lambda x: x @ x, (torch.ones(2, 2),), custom_translation_table=table)
+    assert program(torch.ones(2, 2))[0].tolist() == (torch.ones(2, 2) * 2).tolist()
 
 
 def test_a_custom_operator_without_a_translation_is_named() -> None:

@@ -7,6 +7,7 @@ decomposed (`decompose.py`). Nothing here walks a graph; that is `walk.py`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,7 @@ from batch_export.exporter.graph.recorded_value import give_name, is_unnamed, le
 from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
 from batch_export.exporter.ops import double_forms, tensors
-from batch_export.exporter.translate import adapting, decompose, memory_layout, of_numbers, symbolic_scalars
+from batch_export.exporter.translate import adapting, decompose, memory_layout, of_numbers, own_parts, symbolic_scalars
 from batch_export.exporter.translate.call import Call, given_fakes
 from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
 
@@ -272,12 +273,20 @@ class OperatorTranslator:
         return op.Cast(op.ConstantOfShape([self.plain(size) for size in fake.shape]), to=dtype)
 
     def decompose(
-        self, target: object, args: Sequence[object], kwargs: Mapping[str, object], values: dict[int, Any], name: str
+        self,
+        target: object,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        values: dict[int, Any],
+        name: str,
+        *,
+        as_torch: bool = False,
     ) -> object:
         """Translates an operator through torch's decomposition of it.
 
         Args:
             values: id of a fake tensor among the arguments -> its ONNX value; what the decomposition makes is added.
+            as_torch: whether what torch itself would take apart further is, although it has a translation here.
         """
         keep: list[object] = []
         steps: dict[int, object] = {}
@@ -299,6 +308,8 @@ class OperatorTranslator:
         def is_translatable(func: object, func_args: Sequence[object], func_kwargs: Mapping[str, object]) -> bool:
             if qualified_name(func) in IGNORED_NAMES:
                 return True
+            if as_torch and own_parts.torch_takes_apart(func) and not self.registry.is_own(func):
+                return False
             fakes = pytree.tree_leaves((list(func_args), dict(func_kwargs)))
             if any(adapting.is_complex(leaf) for leaf in fakes):
                 return self.registry.lookup(func, is_complex=True) is not None or self._has_parts(func)
@@ -370,15 +381,6 @@ class OperatorTranslator:
             target, torch._ops.OpOverload
         ):
             return target(*args, **kwargs)  # plain arithmetic on numbers
-        result = self.call(Call(target, args, kwargs, fake, node.name, fakes))
-        if result is not None:
-            return result
-        if fake is None:
-            return None
-        made = of_numbers.computed(target, node.args, node.kwargs, fake)
-        if made is not None:
-            self._count(qualified_name(target), "torch")
-            return self.conform(self.tensor_constant(made), fake, node.name)
         values = {
             id(argument.meta["val"]): env[argument]
             for argument in node.all_input_nodes
@@ -390,5 +392,23 @@ class OperatorTranslator:
 
         fake_args = torch.fx.map_arg(node.args, fake_of)
         fake_kwargs = torch.fx.map_arg(node.kwargs, fake_of)
+        mode = self._fake_mode
+        if (
+            self.registry.has_custom
+            and mode
+            and own_parts.reaches_own(self.registry, target, fake_args, fake_kwargs, mode)
+        ):
+            with contextlib.suppress(DecompositionError):
+                made = self.decompose(target, fake_args, fake_kwargs, values, node.name, as_torch=True)
+                return self.conform(made, fake, node.name)
+        result = self.call(Call(target, args, kwargs, fake, node.name, fakes))
+        if result is not None:
+            return result
+        if fake is None:
+            return None
+        number = of_numbers.computed(target, node.args, node.kwargs, fake)
+        if number is not None:
+            self._count(qualified_name(target), "torch")
+            return self.conform(self.tensor_constant(number), fake, node.name)
         result = self.decompose(target, fake_args, fake_kwargs, values, node.name)
         return self.conform(result, fake, node.name)

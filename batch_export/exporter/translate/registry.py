@@ -174,6 +174,10 @@ class OnnxRegistry:
         """Whether a caller registered translations."""
         return bool(self._custom)
 
+    def is_own(self, target: object) -> bool:
+        """Whether a caller registered a translation of a node's target."""
+        return qualified_name(target) in self._custom
+
     def own_version(self) -> int:
         """The opset, for what depends on which it is."""
         self._alike = (self._opset_version, self._opset_version)
