@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import re
@@ -168,6 +169,36 @@ def test_training_mode_is_exported_as_it_is_and_moves_statistics() -> None:
     moved = {f"0.{name}_mutated" for name in ("running_mean", "running_var", "num_batches_tracked")}
     assert set(outputs(program)[1:]) == moved
     assert "Dropout" in {node.op_type for node in program.model.graph}
+
+
+class Averaging(torch.nn.Module):
+    """Normalises by each batch, and keeps the mean over all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.BatchNorm1d(3, momentum=None, affine=False)
+        self.second = torch.nn.BatchNorm1d(3, momentum=None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normal: torch.Tensor = self.second(self.first(x) * 2)
+        return normal
+
+
+def test_averages_over_all_batches_go_on_counting() -> None:
+    model = Averaging()
+    for _ in range(3):
+        model(torch.randn(4, 3))
+    before = copy.deepcopy(model.state_dict())
+    program = export(model, (torch.randn(4, 3),), dynamic_shapes=({0: "batch"},))
+    assert all(map(torch.equal, model.state_dict().values(), before.values()))
+    for batch in (4, 9):
+        x = torch.randn(batch, 3)
+        model.load_state_dict(before)
+        outputs = program(x)
+        torch.testing.assert_close(torch.as_tensor(outputs[0]), model(x))
+        assert len(outputs.mutated) == len(before) - 2  # the weights stay
+        for name, value in outputs.mutated.items():
+            torch.testing.assert_close(torch.as_tensor(value), model.state_dict()[name])
 
 
 def test_statistics_in_training_mode_can_be_dropped() -> None:

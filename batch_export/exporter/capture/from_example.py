@@ -21,6 +21,7 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.array_numbers import array_numbers
 from batch_export.exporter.capture.assertions import assertions_on_data
+from batch_export.exporter.capture.averaged_batches import averaged_batches
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.caught_failures import caught_failures
 from batch_export.exporter.capture.causal_hints import causal_hints
@@ -264,6 +265,7 @@ def _followed() -> Iterator[None]:
         for form in (fake_quantisation, recurrent_shapes, packed_sequences, symbolic_products, symbolic_quotients):
             stack.enter_context(form())
         stack.enter_context(unchecked_distributions())
+        stack.enter_context(averaged_batches())
         yield
 
 
