@@ -21,6 +21,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from batch_export.exporter.capture.swallowed_failures import ANSWERED_OTHERWISE, note
+from batch_export.exporter.capture.transforms import is_of_transform
 
 _MOST_PLACES = 1 << 16
 """Larger lists of combinations are not written into a file."""
@@ -122,9 +123,9 @@ def _bincount(input: torch.Tensor, weights: torch.Tensor | None = None, minlengt
     return torch.zeros(minlength, dtype=torch.int64)
 
 
-def _data(tensor: torch.Tensor) -> torch.Tensor:
+def _data(tensor: torch.Tensor) -> torch.Tensor | None:
     """A view: torch's capture keeps no track of where `.data` comes from, neither of what is written to it."""
-    return tensor.detach()
+    return None if is_of_transform(tensor) else tensor.detach()  # which eager refuses
 
 
 _REPLACED: Mapping[object, Callable[..., object]] = {
