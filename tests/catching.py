@@ -14,14 +14,14 @@ def asserted(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def caught_assertion(x: torch.Tensor) -> torch.Tensor:
+def followed_assertion(x: torch.Tensor) -> torch.Tensor:
     try:
         return asserted(x)
     except (AssertionError, KeyError):
         return x - 1
 
 
-def caught_suppressed_assertion(x: torch.Tensor) -> torch.Tensor:
+def followed_suppressed_assertion(x: torch.Tensor) -> torch.Tensor:
     with contextlib.suppress(AssertionError):
         x = asserted(x)
     return x + 1

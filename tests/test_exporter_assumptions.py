@@ -66,8 +66,7 @@ def test_a_decision_whose_failure_forward_catches_is_one(example: torch.Tensor) 
 @pytest.mark.parametrize("name", [name for name in vars(catching) if name.startswith("caught_")])
 def test_a_failure_by_data_that_forward_catches_is_refused_with_its_line(name: str) -> None:
     function = getattr(catching, name)
-    inner = catching.asserted if "assertion" in name else function
-    lines = "|".join(str(inner.__code__.co_firstlineno + after) for after in (1, 2))
+    lines = "|".join(str(function.__code__.co_firstlineno + after) for after in (1, 2))
     with pytest.raises(CaptureError, match=rf"fails here depends on the data.*catching\.py:({lines})\)"):
         export(function, (torch.eye(2) + 1,))
 
@@ -80,12 +79,35 @@ def test_what_fails_in_a_capture_only_is_no_part_of_the_model(function: Any, sha
         export(function, (torch.eye(2) + 1,), dynamic_shapes=shapes)
 
 
-def test_an_assertion_on_a_number_that_forward_catches_goes_both_ways() -> None:
+class OfArrays(torch.nn.Module):
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.function(x.numpy())  # type: ignore[no-any-return]  # this line has an array
+
+
+@pytest.mark.parametrize("function", [lambda x: float(x.sum()), lambda x: torch.from_numpy(np.sin(x))])
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
+def test_arrays_of_tensors_are_followed(function: Callable[[Any], Any], shapes: Any) -> None:
+    export_and_compare(OfArrays(function), (X,), (-X,), (X * float("nan"),), dynamic_shapes=shapes)
+
+
+def test_arrays_that_have_another_dtype_in_torch_are_refused_with_the_line() -> None:
+    line = OfArrays.forward.__code__.co_firstlineno + 1
+    with pytest.raises(CaptureError, match=rf"should be float64.*{Path(__file__).name}:{line}\)"):
+        export(OfArrays(lambda x: torch.from_numpy(np.where(x > 0, 1.0, 0.0))), (X,))
+
+
+@pytest.mark.parametrize("name", [name for name in vars(catching) if name.startswith("followed_")])
+def test_an_assertion_on_data_that_forward_catches_goes_both_ways(name: str) -> None:
     class Following(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return catching.followed_number(x)
+            return getattr(catching, name)(x)  # type: ignore[no-any-return]
 
-    export_and_compare(Following(), (torch.eye(2),), (-100 * torch.eye(2),))
+    others = (-100 * torch.eye(2), -torch.eye(2), torch.eye(2) * 7)
+    export_and_compare(Following(), (torch.eye(2),), *((one,) for one in others))
 
 
 @pytest.mark.parametrize("name", [name for name in vars(catching) if name.startswith("not_caught_")])

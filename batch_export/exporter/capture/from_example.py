@@ -110,10 +110,16 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         CaptureError: if every strategy failed.
         DynamicShapeError: if the program fixes an axis asked for, or does not hold for sizes that the model has.
     """
+    with swallowed_failures() as swallowed:
+        return _by_strategies(request, inputs, strategies, swallowed)
+
+
+def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, swallowed: Sequence[str]) -> Captured:
     module, asked, allow_assumptions = request.module, request.asked, request.allow_assumptions
     args, kwargs = inputs
     attempts: list[Attempt] = []
     held: _Held | None = None
+    strictly: CaptureError | None = None
     for name, strategy in strategies:
         if held is not None and name != STRICT:
             break
@@ -121,15 +127,16 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         if name == BOTH_WAYS and attempts and (decision is None or allow_assumptions):
             continue
         if name in ASSUMING and decision is not None and not allow_assumptions:
-            raise assumptions.refused([decision], attempts) from attempts[0].exception
+            raise strictly or assumptions.refused([decision], attempts) from attempts[0].exception
         begun = time.perf_counter()
-        with observing() as seen, texts_noted() as texts, swallowed_failures() as swallowed:
+        with observing() as seen, texts_noted() as texts:
             try:
                 program, is_oblivious = _by(name, strategy, request, inputs, seen)
             except Exception as error:
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
-                if (refusal := refused(error)) is not None:
+                if (refusal := refused(error)) is not None and (name != STRICT or decision is None):
                     raise refusal from error
+                strictly = strictly or refusal  # both ways may do better
                 fixed = fixed_axis(error, seen, asked)
                 if fixed is not None and held is None:
                     held = _Held(None, fixed)

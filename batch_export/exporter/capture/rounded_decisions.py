@@ -14,12 +14,16 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import sympy
+import torch
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._sympy.symbol import SymT, symbol_is_type
@@ -41,6 +45,9 @@ _STEPS: Mapping[str, Callable[..., Any]] = {
     "round": round,
 }
 """Method of torch's symbolic numbers -> what Python computes with plain ones."""
+_DYNAMOS = os.path.join(os.path.dirname(torch.__file__), "_dynamo", "variables") + os.sep
+_BETWEEN = 4
+"""Calls between what asks and the methods that this replaces."""
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _DECISION = "guard_bool"
 _SIZES: tuple[int, ...] = (*range(1, 20), 25, 33, 49, 64, 99, 127, 300, 777, 1023, 10007, 65537, 1000003, 16777217)
@@ -97,7 +104,7 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
         return _compute_exactly
 
     def _decide_exactly(self: SymNode, *place: Any) -> bool:
-        if self in answered or (of_data and _is_decided_by_ranges(self)):
+        if (self in answered or (of_data and _is_decided_by_ranges(self))) and not _is_dynamos_own():
             raise _answered_by_algebra(self)
         written = steps.get(self)
         condition = None if written is None else self.expr
@@ -148,6 +155,18 @@ def _is_decided_by_ranges(node: SymNode) -> bool:
     """Whether torch decides a condition on fractions of the data (`v * v >= 0`) by ranges, which have no NaN."""
     environment: Any = node.shape_env
     return bool(_of_data(node.expr)) and environment._maybe_evaluate_static(node.expr) is not None
+
+
+def _is_dynamos_own() -> bool:
+    """Whether dynamo asks whether a number that it keeps is the same one, which is no decision of the model."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_BETWEEN):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == "create" and frame.f_code.co_filename.startswith(_DYNAMOS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _answered_by_algebra(node: SymNode) -> GuardOnDataDependentSymNode:

@@ -11,18 +11,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Any
-
-import torch
 
 from batch_export.exporter.capture.caught_failures import is_caught
 from batch_export.exporter.capture.guard_sources import users_frames
 
 _NOTED: ContextVar[list[str] | None] = ContextVar("_NOTED", default=None)
-ANSWERED_OTHERWISE: frozenset[Any] = frozenset(
-    {torch.Tensor.data_ptr, torch.Tensor.untyped_storage, torch.Tensor.storage}
-)
-"""Where a tensor has its numbers: in a capture nowhere."""
+ANSWERED_OTHERWISE = frozenset({"data_ptr", "untyped_storage", "numpy", "__array__"})
+"""Methods for a tensor's numbers: a capture has none, and dynamo has NumPy's functions as torch computes them."""
 
 
 @contextlib.contextmanager

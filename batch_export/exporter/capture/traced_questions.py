@@ -31,6 +31,9 @@ _OWN: Mapping[str, Callable[[], bool]] = {
     "is_exporting": types.FunctionType(_IS_EXPORTING.__code__, _IS_EXPORTING.__globals__),
 }
 
+_LARGE = 1 << 28
+"""Bytes of weights from which on two runs of a model would cost too much of an export: `verify=True` compares."""
+
 _NOTED: ContextVar[dict[str, str] | None] = ContextVar("_NOTED", default=None)
 _TOLD_SO: ContextVar[frozenset[str]] = ContextVar("_TOLD_SO", default=frozenset())
 """Lines that are told that the model is captured, whether it is or not."""
@@ -71,7 +74,7 @@ def refuse_other_answers(
     Raises:
         CaptureError: the two differ.
     """
-    if not noted or is_fake(module, args, kwargs):
+    if not noted or is_fake(module, args, kwargs) or _bytes(module) > _LARGE:
         return
     expected = outputs(module, args, kwargs)
     problem = _difference(expected, _told_so(noted, module, args, kwargs))
@@ -88,6 +91,10 @@ def refuse_other_answers(
     if not only_warns:
         raise refusal
     warnings.warn(str(refusal), ExportWarning, stacklevel=3)
+
+
+def _bytes(module: torch.nn.Module) -> int:
+    return sum(one.numel() * one.element_size() for one in module.parameters())
 
 
 def _told_so(
