@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,8 @@ from batch_export.exporter.capture import block_state
 from batch_export.exporter.capture.block_state import Moment
 from batch_export.exporter.capture.held_values import is_without_state, object_values
 from batch_export.exporter.capture.kept_contents import Contents
+from batch_export.exporter.capture.kinds import reached
+from batch_export.exporter.capture.own_attributes import OwnAttributes, modules_of
 
 
 def frozen_twice(config: SimpleNamespace, change: object) -> bool:
@@ -98,3 +101,56 @@ def test_what_has_no_state(value: object) -> None:
 
 def test_an_object_has_state() -> None:
     assert object_values(SimpleNamespace(a=1)) == {"a": 1}
+
+
+def _tied() -> nn.Module:
+    inner = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    return nn.ModuleDict({"a": inner, "b": nn.Sequential(nn.Tanh(), inner, None), "c": inner[0]})  # type: ignore[arg-type]
+
+
+class Renamed(nn.Module):
+    def named_modules(self, *args: object, **kwargs: object) -> Iterator[tuple[str, nn.Module]]:
+        yield "own", self
+
+
+@pytest.mark.parametrize("make", [_tied, nn.ReLU, lambda: nn.Sequential(nn.ReLU(), Renamed()), Renamed])
+def test_modules_are_those_that_torch_names(make: Callable[[], nn.Module]) -> None:
+    model = make()
+    assert modules_of(model) == list(model.named_modules())
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        (lambda own: None, True),
+        (lambda own: own.update(left_out=3), True),
+        (lambda own: own.update(a=own["a"]), True),
+        (lambda own: own.update(a=[]), False),
+        (lambda own: own.update(new=1), False),
+        (lambda own: own.pop("a"), False),
+        (lambda own: own.update(a=own.pop("a")), False),
+    ],
+)
+def test_attributes_are_compared_by_identity(change: Callable[[dict[str, object]], object], is_same: bool) -> None:
+    own: dict[str, object] = {"a": [], "left_out": 1, "b": 2.5}
+    before = OwnAttributes(own, {"left_out"})
+    change(own)
+    assert before.are_same() == is_same
+
+
+class Asked:
+    """A config that counts how often it is asked for its class, as transformers' answers in Python."""
+
+    asked = 0
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "__class__":
+            Asked.asked += 1
+        return object.__getattribute__(self, name)
+
+
+def test_no_config_is_asked_for_its_class_by_the_walk_through_a_models_code() -> None:
+    model = nn.Sequential(*(Layer(Asked()) for _ in range(3)))
+    Asked.asked = 0
+    assert Layer.forward in list(reached(model))
+    assert Asked.asked == 0

@@ -31,6 +31,7 @@ from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import OWN_SOURCES, is_users
 from batch_export.exporter.capture.kept_state import trace_undone
 from batch_export.exporter.capture.unfaithful import refuse_unfaithful
+from batch_export.exporter.capture.unwritten_code import code_unwritten, write_code
 from batch_export.exporter.capture.written_constants import refuse_fake_constants
 
 NON_STRICT, STRICT, BOTH_WAYS, DRAFT, TRACE = (
@@ -65,8 +66,15 @@ class Assumption:
 def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
         try:
-            with transforms.own_levels(), grad_modes.left_out(), assigned_buffers(), _fake_constants_returned():
+            with (
+                transforms.own_levels(),
+                grad_modes.left_out(),
+                assigned_buffers(),
+                _fake_constants_returned(),
+                contextlib.nullcontext() if strict else code_unwritten(),
+            ):
                 program = torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
+            write_code(program)
         except Exception as error:
             if not transforms.failed_in_transform(error):
                 raise
