@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan
 
+from batch_export.errors import CaptureError
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.transforms import has_transforms, holds_example
@@ -70,6 +71,11 @@ def test_checks_that_torch_keeps_in_order_are_left_out(name: str) -> None:
     program = export(Applied(CHECKS[name]), (x,), dynamic_shapes=shapes)
     for given in (x, -x, torch.randn(7, 3, 3))[: 2 if shapes is None else 3]:
         torch.testing.assert_close(program(given)[0], CHECKS[name](given), rtol=1e-3, atol=1e-3)
+
+
+def test_data_that_eager_refuses_within_a_transform_is_refused() -> None:
+    with pytest.raises(CaptureError, match=r"accessing `data` under vmap"):
+        export(Applied(torch.vmap(lambda one: one.data * 2)), (torch.randn(4, 3),))
 
 
 class Descending(torch.nn.Module):

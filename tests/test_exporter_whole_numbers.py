@@ -113,6 +113,30 @@ def test_a_loop_over_a_size_is_captured_once(monkeypatch: pytest.MonkeyPatch) ->
         capture(Chunked(), (torch.rand(5, 3),), dynamic_shapes=({0: "n"},))
 
 
+def _of_each_row(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([row * 2 for row in x.unbind()])
+
+
+def _of_few_rows(x: torch.Tensor) -> torch.Tensor:
+    return _of_each_row(x) if x.shape[0] == 5 else x * 2
+
+
+def test_a_tensor_taken_apart_along_a_free_axis_is_captured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    own = course.by_strategies
+
+    def noted(request: Any, inputs: Any, strategies: Any) -> Any:
+        sizes.append(next(one for one in inputs[0] if isinstance(one, torch.Tensor)).shape[0])
+        return own(request, inputs, strategies)
+
+    monkeypatch.setattr(course, "by_strategies", noted)
+    with pytest.raises(DynamicShapeError, match=r"axis 0 \(n\) .* makes it 5"):
+        capture(_of_each_row, (torch.rand(5, 3),), dynamic_shapes=({0: "n"},))
+    assert sizes == [5]
+    captured = capture(_of_few_rows, (torch.rand(5, 3),), dynamic_shapes=({0: "n"},))
+    assert captured.free_axes() == 1
+
+
 def _rows_of(x: torch.Tensor) -> torch.Tensor:
     return x.reshape(x.shape[:2].numel(), -1)
 

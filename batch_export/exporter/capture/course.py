@@ -64,7 +64,8 @@ class Course:
     def _from_others(self, examples: Examples, first: Captured | None = None) -> Iterator[Captured]:
         """Programs captured from examples of other sizes that hold for all sizes, the given ones among them.
 
-        There are none where Python counts with a size (`for place in range(n // 64)`): each capture has its own number.
+        There are none where Python counts with a size (`for place in range(n // 64)`), nor where torch takes one as a
+        number on the same way (`x.unbind()`): each capture has its own number.
 
         Args:
             examples: the given one, and others.
@@ -75,7 +76,10 @@ class Course:
         multiples = ((inputs, False) for inputs in examples.others())
         searched = ((inputs, True) for inputs in examples.at_some(self.request.not_held))
         for inputs, is_searched in itertools.chain(multiples, searched):
-            if first is not None and not is_searched and _takes_same_branches(first, examples.sizes_of(inputs)):
+            sizes = examples.sizes_of(inputs)
+            if any(taken.is_taken_at(sizes) for taken in self.request.taken):
+                continue
+            if first is not None and not is_searched and _takes_same_branches(first, sizes):
                 continue
             with contextlib.suppress(CaptureError, DynamicShapeError):
                 captured = self._from(inputs, [one for one in self.strategies if one[0] not in ASSUMING])

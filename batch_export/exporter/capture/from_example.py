@@ -64,6 +64,7 @@ from batch_export.exporter.capture.swallowed import swallowed
 from batch_export.exporter.capture.swallowed_failures import swallowed_failures
 from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.symbolic_quotients import symbolic_quotients
+from batch_export.exporter.capture.taken_sizes import TakenSize, taken_size
 from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.transforms import own_levels
 from batch_export.exporter.capture.unchecked_distributions import unchecked_distributions
@@ -88,6 +89,7 @@ class Request:
         guards: what becomes of a program that holds for some sizes only.
         allow_assumptions: whether it may take something about the data for granted.
         not_held: sizes of the axes at which a program captured so far was seen not to do what the model does.
+        taken: sizes that captures so far took as numbers.
     """
 
     module: torch.nn.Module
@@ -96,6 +98,7 @@ class Request:
     guards: GuardMode
     allow_assumptions: bool
     not_held: list[dict[str, int]] = field(default_factory=list)
+    taken: list[TakenSize] = field(default_factory=list)
 
 
 def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> Captured:
@@ -141,6 +144,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, swa
                 if fixed is not None and held is None:
                     held = _Held(None, fixed)
                     if not seen.is_freer_strictly:
+                        number = taken_size(seen.environment, asked.axes, asked.aliases)
+                        request.taken.extend([] if number is None else [number])
                         break
                 continue
         attempts.append(Attempt(name, time.perf_counter() - begun))

@@ -31,6 +31,8 @@ _TYPED = ("<stdin>", "<console>", "<ipython-input")
 """Files without a place, whose lines somebody typed; others of the kind are generated."""
 COUNTED = "__index__"
 """What stands for torch's own line in a guard that Python made by counting with a size."""
+TAKEN = "guard_int"
+"""The same where torch itself takes a size as a number, as `unbind` does."""
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -134,13 +136,16 @@ def _traced_frames() -> Iterator[tuple[str, int]]:
 
 
 def _conversion() -> str:
-    """The method by which Python is turning a symbolic number into a plain one; empty when it is not."""
+    """The method by which Python, or torch, is turning a symbolic number into a plain one; empty when it is not."""
     frame: FrameType | None = sys._getframe(2)
+    found = ""
     while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
         if frame.f_code.co_name in ("__int__", "__float__", "__index__"):
             return frame.f_code.co_name
+        if frame.f_code.co_name == TAKEN:
+            found = TAKEN
         frame = frame.f_back
-    return ""
+    return found
 
 
 def _is_in_higher_order() -> bool:
@@ -172,8 +177,8 @@ def observing() -> Iterator[Observation]:
         seen.made_plain = seen.made_plain or conversion in ("__int__", "__float__")
         seen.made_index = seen.made_index or conversion == COUNTED
         place = users_location()
-        if conversion == COUNTED:
-            given = dataclasses.replace(given, framework_loc=COUNTED)
+        if conversion in (COUNTED, TAKEN):
+            given = dataclasses.replace(given, framework_loc=conversion)
         return dataclasses.replace(given, maybe_user_loc=place) if place else given
 
     ShapeEnv._get_sloc = located  # type: ignore[method-assign]

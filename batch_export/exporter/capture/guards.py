@@ -201,10 +201,11 @@ def symbols_of(
         aliases: other ways in which torch names an input -> the way that `asked` uses.
     """
     environment = environment_of(program)
-    return None if environment is None else _table(environment, asked, aliases)
+    return None if environment is None else symbol_table(environment, asked, aliases)
 
 
-def _table(environment: ShapeEnv, asked: Sequence[AskedAxis], aliases: Mapping[str, str]) -> Symbols:
+def symbol_table(environment: ShapeEnv, asked: Sequence[AskedAxis], aliases: Mapping[str, str]) -> Symbols:
+    """Which axis each of torch's symbols stands for."""
     by_place = {(axis.where, axis.axis): axis for axis in asked}
     axes = {}
     for symbol, (place, axis) in places(environment).items():
@@ -284,7 +285,7 @@ def axes_of_symbols(
     environment: ShapeEnv, asked: Sequence[AskedAxis], aliases: Mapping[str, str]
 ) -> dict[str, AskedAxis]:
     """Torch's symbol -> the axis of an input that it is the size of, as it was asked for."""
-    return _table(environment, asked, aliases).axes
+    return symbol_table(environment, asked, aliases).axes
 
 
 def fixed_sizes(
@@ -293,7 +294,7 @@ def fixed_sizes(
     """Axes that had to stay dynamic and that a capture made constant: the axis, its size, and where (`file:line`)."""
     if environment is None:
         return []
-    symbols = _table(environment, asked, aliases)
+    symbols = symbol_table(environment, asked, aliases)
     found: dict[str, tuple[AskedAxis, int, str]] = {}
     sizes: dict[str, int] = {}
     for guard in [*environment.guards, *environment.guards]:  # twice: an equality may come before the size it leads to
