@@ -186,6 +186,13 @@ FREE_FORMS: dict[str, Callable[[torch.Tensor], Any]] = {
         for name in ("hann", "hamming", "blackman", "bartlett")
         for periodic in (True, False)
     ),
+    "maxima along one axis": lambda x: (
+        nn_functional.max_pool1d(x.mT, 2),
+        nn_functional.max_pool1d(x.mT[None], kernel_size=3, stride=2, padding=1, dilation=2, ceil_mode=True),
+        torch.max_pool1d(x.mT, 3, 1, 1),
+        torch.ops.aten.max_pool1d(x.mT, [2]),
+        nn_functional.max_pool1d(x.mT, 2, return_indices=True),
+    ),
 }
 
 

@@ -118,6 +118,15 @@ def _gradient(bound: Mapping[str, Any]) -> list[torch.Tensor] | None:
     return found
 
 
+def _max_pool1d(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """The maxima of windows beside their places, of which alone torch asks no plain length."""
+    if bound.get("return_indices"):
+        return None
+    given = {name: bound[name] for name in _POOLED[1:] if bound.get(name) is not None}
+    maxima: torch.Tensor = torch.max_pool1d_with_indices(bound["input"], **given)[0]
+    return maxima
+
+
 def _grid(bound: Mapping[str, Any]) -> torch.Tensor | None:
     """Where an affine map takes each pixel of a picture, or of a volume, of free size."""
     theta: torch.Tensor = bound["theta"]
@@ -201,6 +210,7 @@ def _fill_diagonal(bound: Mapping[str, Any]) -> torch.Tensor | None:
     return matrix.masked_fill_(places % (columns + 1) == 0, bound["fill_value"])
 
 
+_POOLED = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 _SIZED = ("window_length", "periodic")
 _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]] = {
     torch.Tensor.new_tensor: (("self", "data"), _new_tensor),
@@ -214,6 +224,10 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.kron: (("input", "other"), _kron),
     torch.Tensor.kron: (("input", "other"), _kron),
     torch.gradient: (("input",), _gradient),
+    torch.max_pool1d: (_POOLED, _max_pool1d),
+    torch.ops.aten.max_pool1d: (_POOLED, _max_pool1d),
+    torch.ops.aten.max_pool1d.default: (_POOLED, _max_pool1d),
+    torch.nn.functional.max_pool1d: ((*_POOLED, "return_indices"), _max_pool1d),
     torch.affine_grid_generator: (("theta", "size", "align_corners"), _grid),
     torch.nn.functional.affine_grid: (("theta", "size", "align_corners"), _grid),
     torch.hann_window: (_SIZED, _window(0.5, 0.5)),
