@@ -393,6 +393,41 @@ def test_a_squeeze_that_would_drop_a_free_axis_is_refused_or_asked_for(axes: tup
     assert next(iter(program.model.graph.inputs[0].shape or ())) == 3
 
 
+SQUEEZED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "the first": lambda x: x[:, :1].squeeze(1),
+    "the last": lambda x: x[:, -1:].squeeze(dim=-2),
+    "one of the batch": lambda x: torch.squeeze(x[:1], 0),
+    "the middle": lambda x: x.mT[:, :, x.shape[1] // 2 : x.shape[1] // 2 + 1].squeeze(2),
+    "two, and one that is 4": lambda x: x[:1, :1].squeeze((0, 1, 2)) + 1,
+    "by position": lambda x: x[:1, -1:].squeeze(0, 1),
+    "whatever is 1": lambda x: x[:1, :1].squeeze(),
+    "by the operator's name": lambda x: torch.ops.aten.squeeze.dim(x[:, :1], 1),
+}
+
+
+@pytest.mark.parametrize("name", SQUEEZED)
+@pytest.mark.parametrize("length", [1, 6])
+def test_a_squeeze_of_one_element_of_a_free_axis_drops_it_at_every_size(name: str, length: int) -> None:
+    function = SQUEEZED[name]
+    form = ({0: "b", 1: "t"},)
+    with pytest.warns(ExportWarning, match=r"the file holds only while `[bt] != 0`"):
+        program = export(function, (torch.randn(2, length, 4),), dynamic_shapes=form)
+    for rows, size in ((1, 1), (3, 1), (1, 2), (2, 7)):
+        other = torch.randn(rows, size, 4)
+        torch.testing.assert_close(program(other)[0], function(other))
+
+
+def test_a_squeeze_of_what_is_one_element_from_some_size_on_is_a_limit() -> None:
+    def second(x: torch.Tensor) -> torch.Tensor:
+        return x[:, 1:2].squeeze(1)
+
+    with pytest.warns(ExportWarning, match=r"the file holds only while `t >= 2`"):
+        program = export(second, (torch.randn(2, 6, 4),), dynamic_shapes=({1: "t"},))
+    torch.testing.assert_close(program(other := torch.randn(2, 2, 4))[0], second(other))
+    with pytest.raises(DynamicShapeError, match=r"T may be 1, and then the model drops an axis"):
+        export(lambda x: x[:, :2].squeeze(1), (torch.randn(2, 6, 4),), dynamic_shapes=({1: "T"},))
+
+
 LIMITED: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "below": (lambda x: x + 1 if x.shape[0] <= 8 else x - 1, "x.shape[0] <= 8"),
     "above": (lambda x: x + 1 if x.shape[0] > 3 else x - 1, "x.shape[0] > 3"),

@@ -210,13 +210,16 @@ def warn(captured: Captured) -> None:
             ExportWarning,
             stacklevel=users_level(),
         )
+    limits: dict[str, Guard] = {}
     for guard in captured.restrictions:
         if guard.narrows or guard.is_limit:
-            warnings.warn(
-                f"the file holds only while {_with_place(guard)}, though the model runs at other sizes, too",
-                ExportWarning,
-                stacklevel=users_level(),
-            )
+            limits.setdefault(guard.condition, guard)
+    for guard in limits.values():
+        warnings.warn(
+            f"the file holds only while {_with_place(guard)}, though the model runs at other sizes, too",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
     for lost in captured.lost_assignments:
         warnings.warn(
             f"the buffer {lost}: the new values that the file gives may be without it; write to the buffer (copy_), or "

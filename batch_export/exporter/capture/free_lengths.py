@@ -19,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import free_forms, free_matrix_norms, joined_sequences
+from batch_export.exporter.capture import free_forms, free_matrix_norms, joined_sequences, squeezed_ones
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -150,7 +150,8 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         parts = [one for one in (bound.get("prepend"), bound["input"], bound.get("append")) if one is not None]
         if times > 0 and bound.get("out") is None and any(_is_free(one, dim) for one in parts):
             return _diff(torch.cat(parts, dim) if len(parts) > 1 else parts[0], times, dim)
-    return free_forms.of_free_sizes(func, args, given)
+    made = squeezed_ones.squeezed(func, args, given)
+    return made if made is not None else free_forms.of_free_sizes(func, args, given)
 
 
 _AS_TENSORS = (torch.as_tensor, torch.asarray)

@@ -167,7 +167,7 @@ def _holds(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str
 
 
 def limit(points: Sequence[Point], expression: object, symbols: Symbols) -> str | None:
-    """The limit that a guard of one axis is, `n >= 3`: false below a size only, or above one only, whatever its form.
+    """The limit that a guard of one axis is, `n >= 3`: false below a size, above one or at 0 only, whatever its form.
 
     Empty where it is such a limit between two sizes of which none in between was looked at; None where it is no limit.
 
@@ -181,12 +181,14 @@ def limit(points: Sequence[Point], expression: object, symbols: Symbols) -> str 
         return None
     (variable,) = variables
     false = {point[variable] for point in points}
+    name = symbols.text(variable)
+    if false == {0}:
+        return f"{name} != 0"
     tried = [one[0] for one in _candidates([symbols.bounds(variable)], [None]) if one[0] > 0]
     turns = [(one, other) for one, other in itertools.pairwise(tried) if (one in false) != (other in false)]
     if len(turns) != 1:
         return None
     ((one, other),) = turns
-    name = symbols.text(variable)
     return "" if other != one + 1 else f"{name} >= {other}" if one in false else f"{name} <= {one}"
 
 

@@ -41,6 +41,7 @@ _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers, and how many times as long an
 axis is that is left alone once the program has failed at less."""
 _RELATIONS = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
+_PLAIN = (*_RELATIONS, sympy.Ne)
 
 
 class Trials:
@@ -245,12 +246,12 @@ def _untried(guard: Guard, trials: Trials, symbols: Symbols) -> Guard:
     points = guard_points.against(guard.expression, symbols, trials.resizing.example)
     if guard.reason:  # most text is only shown: a warning says that nobody tried
         return replace(guard, is_limit=True)
-    return _limit_where_empty(guard, points or ())
+    return _limit_where_empty(guard, points or (), symbols)
 
 
-def _limit_where_empty(guard: Guard, points: Sequence[Point]) -> Guard:
+def _limit_where_empty(guard: Guard, points: Sequence[Point], symbols: Symbols) -> Guard:
     """A guard of which trials prove nothing: one that is false only where an axis is empty is a limit."""
-    return replace(guard, is_limit=True) if _are_empty(points) else guard
+    return _in_words(guard, points, symbols) if _are_empty(points) else guard
 
 
 def _is_pending(guard: Guard) -> bool:
@@ -292,7 +293,7 @@ def _judged(
         made += trials.at_some(likely)
     made = [(point, trial) for point, trial in made if trial.outcome is not Outcome.NOTHING]
     if points and not made:
-        return _limit_where_empty(guard, points)
+        return _limit_where_empty(guard, points, symbols)
     filled = [(point, trial.outcome) for point, trial in made if 0 not in point.values()]
     outcomes = {outcome for _, outcome in filled}
     if Outcome.DIFFERS in outcomes:
@@ -305,7 +306,7 @@ def _judged(
     differing = [point for point, trial in made if trial.outcome in (Outcome.DIFFERS, Outcome.FAILS)]
     example = trials.resizing.example
     if not all(guard_points.one_is_false(limits, symbols, {**example, **point}) for point in differing):
-        return replace(guard, is_limit=True)  # else another guard says so already, which takes fewer sizes away
+        return _in_words(guard, points, symbols)  # else another guard says so already, which takes fewer sizes away
     if not united and any(trial.outcome is Outcome.SHAPES for _, trial in made):
         return replace(guard, is_limit=True)
     return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & _AGREEING))
@@ -313,13 +314,18 @@ def _judged(
 
 def _limited(guard: Guard, points: Sequence[Point], symbols: Symbols) -> Guard:
     """A guard beyond which the program fails: a limit where it is false beyond some size only, and said as one."""
-    limit = guard_points.limit(points, guard.expression, symbols)
-    if limit is not None:
-        is_plain = isinstance(guard.expression, _RELATIONS) and any(side.is_Symbol for side in guard.expression.args)
-        return replace(guard, is_limit=True, condition=guard.condition if is_plain or not limit else limit)
+    if guard_points.limit(points, guard.expression, symbols) is not None:
+        return _in_words(guard, points, symbols)
     parts = guard.expression.args if isinstance(guard.expression, sympy.And) else (guard.expression,)
     variables = {variable for one in guard.expression.free_symbols for variable in symbols.variables(str(one))}
     return replace(guard, is_limit=len(variables) > 1 and all(isinstance(part, _RELATIONS) for part in parts))
+
+
+def _in_words(guard: Guard, points: Sequence[Point], symbols: Symbols) -> Guard:
+    """A limit in the words of one, `n >= 3`, unless its condition is as plain already."""
+    limit = guard_points.limit(points, guard.expression, symbols)
+    is_plain = isinstance(guard.expression, _PLAIN) and any(side.is_Symbol for side in guard.expression.args)
+    return replace(guard, is_limit=True, condition=guard.condition if is_plain or not limit else limit)
 
 
 def _united(guard: Guard, symbols: Symbols, kept: Collection[str]) -> tuple[str, ...]:
