@@ -614,3 +614,30 @@ def test_what_is_decided_alike_at_every_size_is_exported(name: str) -> None:
 
 def test_one_size_is_decided_as_in_the_example() -> None:
     export_and_compare(Deciding(ROUNDED["products"]), (torch.randn(3, 2),))
+
+
+def test_a_mean_of_nothing_is_a_limit_in_words() -> None:
+    def shifted(scores: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+        kept = scores[:, :-1].reshape(-1, scores.shape[-1])
+        return torch.nn.functional.cross_entropy(kept, words[:, 1:].reshape(-1))
+
+    def inputs(rows: int, length: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(rows, length, 4), torch.randint(0, 4, (rows, length))
+
+    axes = {0: "b", 1: "t"}
+    with pytest.warns(ExportWarning) as told:
+        program = export(shifted, inputs(2, 6), dynamic_shapes=(axes, axes))
+    conditions = [str(one.message).split("`")[1] for one in told if "holds only while" in str(one.message)]
+    assert set(conditions) == {"t != 0", "b != 0 and t >= 2"}
+    assert len(conditions) == 2
+    for given in (inputs(1, 2), inputs(3, 9), inputs(2, 1), inputs(0, 3)):
+        torch.testing.assert_close(program(*given)[0], shifted(*given), equal_nan=True)
+
+
+def test_what_is_not_finite_for_another_reason_proves_nothing() -> None:
+    def other(x: torch.Tensor) -> torch.Tensor:
+        log = x.log()  # of negative numbers
+        return log * 2 if x[:, 1:].numel() > 0 else log * 3
+
+    with pytest.raises(DynamicShapeError, match="holds only while"):
+        export(other, (-torch.rand(2, 6) - 1,), dynamic_shapes=({0: "b", 1: "t"},))

@@ -22,6 +22,7 @@ from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import AskedAxis, Symbols
+from batch_export.exporter.capture.guard_words import RELATIONS, as_limit, counted
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.other_sizes import Resizing
@@ -40,8 +41,6 @@ _AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
 _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers, and how many times as long an
 axis is that is left alone once the program has failed at less."""
-_RELATIONS = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
-_PLAIN = (*_RELATIONS, sympy.Ne)
 
 
 class Trials:
@@ -169,6 +168,15 @@ class Trials:
         trials = [self.at(point) for point in points[:_TRIED]]
         return not any(trial is not None and trial.outcome in (Outcome.DIFFERS, Outcome.FAILS) for trial in trials)
 
+    def agree_beyond(self) -> bool:
+        """Whether program and model give the same numbers, some of them finite, at somewhat larger sizes."""
+        example = self.resizing.example
+        larger = (
+            {axis: size + 1 for axis, size in example.items()},
+            {axis: 2 * size for axis, size in example.items()},
+        )
+        return any(trial is not None and trial.outcome in _AGREEING for trial in map(self.at, larger))
+
     def not_held(self) -> list[dict[str, int]]:
         """The sizes of the axes at which the program does not do what the model does.
 
@@ -251,7 +259,7 @@ def _untried(guard: Guard, trials: Trials, symbols: Symbols) -> Guard:
 
 def _limit_where_empty(guard: Guard, points: Sequence[Point], symbols: Symbols) -> Guard:
     """A guard of which trials prove nothing: one that is false only where an axis is empty is a limit."""
-    return _in_words(guard, points, symbols) if _are_empty(points) else guard
+    return as_limit(guard, points, symbols) if _are_empty(points) else guard
 
 
 def _is_pending(guard: Guard) -> bool:
@@ -291,10 +299,13 @@ def _judged(
     if all(trial.outcome is Outcome.REFUSED for _, trial in made):  # perhaps for another reason: not a multiple, say
         likely = guard_points.likely(points, others, symbols, trials.resizing.example)
         made += trials.at_some(likely)
+    vain = [(point, trial) for point, trial in made if trial.outcome is Outcome.NOTHING]
     made = [(point, trial) for point, trial in made if trial.outcome is not Outcome.NOTHING]
-    if points and not made:
-        return _limit_where_empty(guard, points, symbols)
     filled = [(point, trial.outcome) for point, trial in made if 0 not in point.values()]
+    if points and (not made or (not filled and any(0 not in point.values() for point, _ in vain))):
+        if counted(guard.expression) is not None and not any(one.problem for _, one in vain) and trials.agree_beyond():
+            return as_limit(guard, points, symbols)  # a mean of nothing, in the model as in the program
+        return _limit_where_empty(guard, points, symbols)
     outcomes = {outcome for _, outcome in filled}
     if Outcome.DIFFERS in outcomes:
         return guard
@@ -306,7 +317,7 @@ def _judged(
     differing = [point for point, trial in made if trial.outcome in (Outcome.DIFFERS, Outcome.FAILS)]
     example = trials.resizing.example
     if not all(guard_points.one_is_false(limits, symbols, {**example, **point}) for point in differing):
-        return _in_words(guard, points, symbols)  # else another guard says so already, which takes fewer sizes away
+        return as_limit(guard, points, symbols)  # else another guard says so already, which takes fewer sizes away
     if not united and any(trial.outcome is Outcome.SHAPES for _, trial in made):
         return replace(guard, is_limit=True)
     return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & _AGREEING))
@@ -315,17 +326,10 @@ def _judged(
 def _limited(guard: Guard, points: Sequence[Point], symbols: Symbols) -> Guard:
     """A guard beyond which the program fails: a limit where it is false beyond some size only, and said as one."""
     if guard_points.limit(points, guard.expression, symbols) is not None:
-        return _in_words(guard, points, symbols)
+        return as_limit(guard, points, symbols)
     parts = guard.expression.args if isinstance(guard.expression, sympy.And) else (guard.expression,)
     variables = {variable for one in guard.expression.free_symbols for variable in symbols.variables(str(one))}
-    return replace(guard, is_limit=len(variables) > 1 and all(isinstance(part, _RELATIONS) for part in parts))
-
-
-def _in_words(guard: Guard, points: Sequence[Point], symbols: Symbols) -> Guard:
-    """A limit in the words of one, `n >= 3`, unless its condition is as plain already."""
-    limit = guard_points.limit(points, guard.expression, symbols)
-    is_plain = isinstance(guard.expression, _PLAIN) and any(side.is_Symbol for side in guard.expression.args)
-    return replace(guard, is_limit=True, condition=guard.condition if is_plain or not limit else limit)
+    return replace(guard, is_limit=len(variables) > 1 and all(isinstance(part, RELATIONS) for part in parts))
 
 
 def _united(guard: Guard, symbols: Symbols, kept: Collection[str]) -> tuple[str, ...]:
