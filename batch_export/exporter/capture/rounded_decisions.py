@@ -29,6 +29,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from batch_export.exporter.capture.guard_sources import users_location
+from batch_export.exporter.capture.shorter_sizes import shorten
 
 _STEPS: Mapping[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "neg", "mod")},
@@ -48,6 +49,7 @@ _STEPS: Mapping[str, Callable[..., Any]] = {
 _DYNAMOS = os.path.join(os.path.dirname(torch.__file__), "_dynamo", "variables") + os.sep
 _BETWEEN = 4
 """Calls between what asks and the methods that this replaces."""
+_DIVISIONS = (operator.truediv, float)
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _DECISION = "guard_bool"
 _SIZES: tuple[int, ...] = (*range(1, 20), 25, 33, 49, 64, 99, 127, 300, 777, 1023, 10007, 65537, 1000003, 16777217)
@@ -77,6 +79,7 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
     seen: list[RoundedDecision] = []
     steps: WeakKeyDictionary[SymNode, Any] = WeakKeyDictionary()
     answered: WeakSet[SymNode] = WeakSet()
+    exact: WeakSet[SymNode] = WeakSet()
     of_data: set[sympy.Symbol] = set()
     judged: dict[tuple[object, object], int | None] = {}
     originals = {name: getattr(SymNode, name) for name in (*_STEPS, _DECISION) if hasattr(SymNode, name)}
@@ -87,6 +90,10 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
         def _compute_exactly(self: SymNode, *others: Any) -> Any:
             made = original(self, *others)
             given = (self, *others)
+            if isinstance(made, SymNode) and shorten(made) and _is_quotient(_written(self, steps)):
+                exact.add(made)
+            if made in exact:  # also where torch asks once more, to record it
+                return made
             if isinstance(made, SymNode) and (
                 made.pytype is float or (steps and any(isinstance(one, SymNode) and one in steps for one in given))
             ):
@@ -125,6 +132,11 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
     finally:
         for name, original in originals.items():
             setattr(SymNode, name, original)
+
+
+def _is_quotient(written: Any) -> bool:
+    """Whether a number was made of whole ones by divisions alone."""
+    return not isinstance(written, tuple) or (written[0] in _DIVISIONS and all(map(_is_quotient, written[1:])))
 
 
 def _written(number: Any, steps: Mapping[SymNode, Any]) -> Any:
