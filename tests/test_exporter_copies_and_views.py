@@ -124,6 +124,77 @@ def test_a_copy_that_is_a_view_of_one_row_is_taken_where_nothing_reads_the_other
         torch.testing.assert_close(program(x)[0], forward(x))
 
 
+COPY_WRITTEN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "transpose": lambda x: x.t().contiguous(),
+    "flat transpose": lambda x: x.t().reshape(-1),
+    "first columns": lambda x: x[:, :5].contiguous(),
+    "other columns": lambda x: x[:, 1:].reshape(-1),
+    "a column": lambda x: x[:1, :, None].expand(-1, -1, x.shape[0]).contiguous(),
+    "every other of a column": lambda x: x.view(-1, 3, 2)[:, :2, 0].reshape(-1),
+    "twice": lambda x: x.t().contiguous().t().contiguous(),
+}
+
+
+@pytest.mark.parametrize("copy", COPY_WRITTEN)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_write_to_a_copy_that_is_none_at_one_is_refused_where_the_other_is_read(copy: str, own: bool) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        x = x * 1 if own else x
+        y = COPY_WRITTEN[copy](x)
+        y += 1
+        return x * 2
+
+    with pytest.raises(TranslationError, match=r"n has a size of 1.*test_exporter_copies_and_views.*clone\(\)"):
+        export(Calls(forward), (torch.randn(4, 6),), dynamic_shapes=(({0: "n"},),))
+    for shapes in (None, ({0: torch.export.Dim("n", min=2)},)):
+        program = export(Calls(forward), (torch.randn(4, 6),), dynamic_shapes=None if shapes is None else (shapes,))
+        x = torch.randn(4, 6)
+        torch.testing.assert_close(program(x.clone())[0], forward(x))
+
+
+def test_a_copy_of_the_first_columns_is_refused_where_these_may_be_all() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        y = x[:, :5].contiguous()
+        y += 1
+        return x * 2
+
+    least = torch.export.Dim("n", min=2)
+    with pytest.raises(TranslationError, match=r"t has a size of 5.*min=6"):
+        export(Calls(forward), (torch.randn(4, 7),), dynamic_shapes=(({0: least, 1: torch.export.Dim("t", min=3)},),))
+    free = ({0: least, 1: torch.export.Dim("t", min=6)},)
+    program = export(Calls(forward), (torch.randn(4, 7),), dynamic_shapes=(free,))
+    x = torch.randn(3, 6)
+    torch.testing.assert_close(program(x.clone())[0], forward(x))
+
+
+def test_a_write_to_a_copy_is_taken_where_the_other_gives_sizes_only() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        h = x * 1
+        y = h.t().contiguous()
+        y += 1
+        return y * h.shape[0] + torch.zeros(h.numel()).sum()
+
+    program = export(Calls(forward), (torch.randn(4, 6),), dynamic_shapes=(({0: "n"},),))
+    for size in (1, 3):
+        x = torch.randn(size, 6)
+        torch.testing.assert_close(program(x)[0], forward(x))
+
+
+def test_a_write_to_a_copy_of_part_of_a_buffer_is_refused_as_the_next_call_reads_it() -> None:
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.randn(9, 4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            rows: torch.Tensor = self.get_buffer("table")[: x.shape[0]].contiguous()[:, 1:].reshape(-1)
+            rows += 1
+            return x.sum() + rows.sum()
+
+    with pytest.raises(TranslationError, match="n has a size of 1"):
+        export(Module(), (torch.randn(5),), dynamic_shapes=(({0: "n"},),)[0])
+
+
 FLAT: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "ravel": torch.ravel,
     "reshape": lambda x: x.reshape(-1),

@@ -110,9 +110,9 @@ class Sizes:
         found = sympy.expand(plain.xreplace({above[one]: one - self._lowest[one.name] for one in symbols}))
         return self._emit(found) if found.is_Integer or found in symbols else None
 
-    def may_be_one(self, symbol: sympy.Symbol) -> bool:
-        """Whether an axis may have a size of 1, as far as it was declared."""
-        return self._lowest.get(symbol.name, 0) <= 1
+    def may_be(self, symbol: sympy.Symbol, size: int) -> bool:
+        """Whether an axis may have a size, as far as its least one was declared."""
+        return self._lowest.get(symbol.name, 0) <= size
 
     def learn(self, value: ir.Value, sizes: Sequence[int | torch.SymInt]) -> None:
         """Remembers in which axis of which value each plain symbol can be read."""

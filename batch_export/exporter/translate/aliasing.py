@@ -7,13 +7,11 @@ operator with which a parent takes up the new content of its view. No tensor is 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import sympy
 import torch
 from torch._prims_common import is_contiguous_or_false
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -162,64 +160,17 @@ def dropouts_as_views(program: torch.export.ExportedProgram) -> Iterator[None]:
             node.target, node.args, node.kwargs = target, args, kwargs
 
 
-def may_share(node: torch.fx.Node, may_be_one: Callable[[sympy.Symbol], bool]) -> torch.fx.Node | None:
-    """The tensor whose memory a node's has where some free axis has a size of 1, and only there.
-
-    `x.t().contiguous()` is a copy, but of one row it is the row itself.
-
-    Args:
-        node: what may be a copy.
-        may_be_one: whether the axis of a symbol may have that size.
-    """
+def may_copy(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The tensor that a node has to copy here, and would give back where its elements lie in their own order."""
     if node.target not in _MAYBE_VIEWS or not node.args or not isinstance(node.args[0], torch.fx.Node):
         return None
     source = node.args[0]
     before, after = _tensor(source), _tensor(node)
     if before is None or after is None or before.dtype != after.dtype or view_parent(node) is not None:
         return None
-    return source if _keeps_memory(node, before) and _is_dense_at_one(before, may_be_one) else None
+    return source if _keeps_memory(node, before) else None
 
 
-def _is_dense_at_one(tensor: torch.Tensor, may_be_one: Callable[[sympy.Symbol], bool]) -> bool:
-    """Whether the elements lie in their own order when free axes that may have a size of 1 have it."""
-    sizes, strides = _expressions(tensor.shape), _expressions(tensor.stride())
-    symbols = sorted({symbol for size in sizes for symbol in getattr(size, "free_symbols", ())}, key=str)
-    small = [symbol for symbol in symbols if may_be_one(symbol)][:_SMALL]
-    return any(
-        _is_dense_at(sizes, strides, ones)
-        for count in (1, 2)
-        for ones in (dict.fromkeys(chosen, 1) for chosen in itertools.combinations(small, count))
-    )
-
-
-def _is_dense_at(sizes: Sequence[Any], strides: Sequence[Any], values: dict[Any, int]) -> bool:
-    try:
-        return _is_dense([_at(size, values) for size in sizes], [_at(stride, values) for stride in strides])
-    except ZeroDivisionError:  # no tensor has these sizes there: one of them was left to be worked out of no elements
-        return False
-
-
-def _expressions(numbers: Sequence[object]) -> list[Any]:
-    return [one.node.expr if isinstance(one, torch.SymInt) else one for one in numbers]
-
-
-def _is_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
-    expected: Any = 1
-    for size, stride in reversed(list(zip(sizes, strides, strict=True))):
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected = expected * size
-    return True
-
-
-def _at(size: Any, values: dict[Any, int]) -> Any:
-    return size.xreplace(values) if hasattr(size, "xreplace") else size
-
-
-_SMALL = 4
-"""How many free axes are looked at with a size of 1."""
 _REPEATING = frozenset({"expand", "expand_as", "broadcast_to", "unfold", "as_strided"})
 """Views in which several elements may be one element of what they are a view of."""
 

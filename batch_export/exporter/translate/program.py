@@ -26,7 +26,7 @@ from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
-from batch_export.exporter.translate import decompose
+from batch_export.exporter.translate import decompose, shared_at_sizes
 from batch_export.exporter.translate.aliasing import dropouts_as_views
 from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
 from batch_export.exporter.translate.changed_axes import changed_axes_as_views
@@ -200,6 +200,7 @@ def _translate(
         sizes_stay_free(environment, "the program"),
         changed_axes_as_views(program),
     ):
+        shared_at_sizes.refuse(program, translator.sizes.may_be, axis_names)
         env = bind_inputs(translator)
         translator.run_nodes(program.graph_module, env)
         if translator.missing:

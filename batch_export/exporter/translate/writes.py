@@ -49,15 +49,12 @@ class Writes:
         self._translator = translator
         self.mutated: dict[torch.fx.Node, torch.fx.Node] = {}
         self._views: dict[torch.fx.Node, torch.fx.Node] = {}
-        self._perhaps: dict[torch.fx.Node, torch.fx.Node] = {}
 
     def notice(self, node: torch.fx.Node) -> None:
         """Remembers a node whose result is a view."""
         parent = aliasing.view_parent(node)
         if parent is not None:
             self._views[node] = parent
-        elif (shared := aliasing.may_share(node, self._translator.sizes.may_be_one)) is not None:
-            self._perhaps[node] = shared
 
     @staticmethod
     def moves_statistics(node: torch.fx.Node, qualified: str) -> bool:
@@ -196,30 +193,6 @@ class Writes:
             args = [self._translator.convert(argument, env) for argument in view.args]
             kwargs = {name: self._translator.convert(argument, env) for name, argument in view.kwargs.items()}
             env[view] = self._translator.apply(view, view.target, args, kwargs, view.meta["val"], env)
-        self._refuse_perhaps(stale, env)
-
-    def _refuse_perhaps(self, stale: set[torch.fx.Node], env: Mapping[torch.fx.Node, object]) -> None:
-        """Refuses a write to one of two tensors that share memory at a size of 1 only, if the other is read later."""
-        for node, source in self._perhaps.items():
-            if node not in env or (node in stale) == (source in stale):
-                continue
-            other = node if source in stale else source
-            group = [view for view in (other, *self._views) if view is other or self._root(view) is self._root(other)]
-            if any(user not in env for view in group for user in view.users):
-                raise TranslationError(
-                    f"{node.name} is a copy of {source.name}, but shares its memory where a free axis has a size of 1; "
-                    "one of them is written, and the other is read after it",
-                    node=node.name,
-                    operator=str(node.target),
-                    source=metadata.source_location(node),
-                    next_step="call clone() in its place, or declare the axis from 2 on "
-                    "(torch.export.Dim(name, min=2))",
-                )
-
-    def _root(self, node: torch.fx.Node) -> torch.fx.Node:
-        while (parent := self._views.get(node)) is not None:
-            node = parent
-        return node
 
     def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, object]) -> object:
         before = parent.meta["val"]

@@ -1,0 +1,200 @@
+"""Copies that eager does not make at some sizes: a write to one of the two is then a write to the other.
+
+Arrives: the graph of a captured program that may hold in-place operators. Leaves: nothing, or an error that names the
+copy, the sizes and the line. `x.t().contiguous()` is a copy, but of one row it is the row itself, and so is
+`x[:, :2].contiguous()` of a tensor that has no more columns. A program without writes is not looked through.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+
+from batch_export.errors import TranslationError
+from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph.sizes import expression
+from batch_export.exporter.translate import aliasing, decompose
+from batch_export.exporter.translate.operator import IGNORED_NAMES
+from batch_export.exporter.translate.registry import qualified_name
+
+_RESHAPES = frozenset(
+    {torch.ops.aten.reshape.default, torch.ops.aten.reshape_as.default, torch.ops.aten.flatten.using_ints}
+)
+_FREE_AXES = 4
+"""How many free axes of a tensor are looked at."""
+_LARGEST = 2**16
+"""The largest size that is looked at because an expression names it."""
+_SIZES_ONLY = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset")
+
+Allowed = Callable[[sympy.Symbol, int], bool]
+"""Whether the axis of a symbol may have a size."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy, what it is a copy of, and sizes at which the two are one."""
+
+    node: torch.fx.Node
+    source: torch.fx.Node
+    sizes: Mapping[sympy.Symbol, int]
+
+
+def refuse(program: torch.export.ExportedProgram, allowed: Allowed, axis_names: Mapping[str, str]) -> None:
+    """Refuses a write to one of two tensors that share memory at some sizes only, if the other is read later.
+
+    Args:
+        program: what was captured.
+        allowed: which sizes the free axes may have, as far as they were declared.
+        axis_names: torch's symbol -> axis name.
+
+    Raises:
+        TranslationError: naming the copy.
+    """
+    kept = set(program.graph_signature.inputs_to_parameters) | set(program.graph_signature.inputs_to_buffers)
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            _refuse(module.graph, allowed, axis_names, kept if module is program.graph_module else set())
+
+
+def _refuse(graph: torch.fx.Graph, allowed: Allowed, axis_names: Mapping[str, str], kept: set[str]) -> None:
+    order = {node: at for at, node in enumerate(graph.nodes)}
+    writes = [node for node in order if node.op == "call_function" and _written(node)]
+    if not writes:
+        return
+    parents = {node: parent for node in order if (parent := _parent(node)) is not None}
+    shared = [copy for node in order if node not in parents and (copy := _copy(node, allowed)) is not None]
+    if not shared:
+        return
+
+    def root(node: torch.fx.Node) -> torch.fx.Node:
+        while (parent := parents.get(node)) is not None:
+            node = parent
+        return node
+
+    groups: dict[torch.fx.Node, list[torch.fx.Node]] = defaultdict(list)
+    for node in order:
+        groups[root(node)].append(node)
+    for write in writes:
+        for changed in _written(write):
+            for copy, other in _reached(root(changed), shared, root):
+                is_kept = other.name in kept  # the next call reads it
+                late = (one for member in groups[other] for one in member.users if order[one] > order[write])
+                if order[copy.node] < order[write] and (is_kept or any(_reads(one) for one in late)):
+                    raise _error(copy, axis_names)
+
+
+def _reached(
+    start: torch.fx.Node, shared: Sequence[_Copy], root: Callable[[torch.fx.Node], torch.fx.Node]
+) -> Iterator[tuple[_Copy, torch.fx.Node]]:
+    """The other tensors that have a tensor's memory at some sizes, by one copy or by several."""
+    seen, waiting = {start}, [start]
+    while waiting:
+        here = waiting.pop()
+        for copy in shared:
+            ends = copy.node, root(copy.source)
+            if here not in ends:
+                continue
+            other = ends[1] if here is ends[0] else ends[0]
+            if other not in seen:
+                seen.add(other)
+                waiting.append(other)
+                yield copy, other
+
+
+def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The tensors that a node writes to."""
+    places = decompose.mutated_arguments(node.target)
+    if not places or qualified_name(node.target).startswith("aten::detach"):
+        return []
+    formals = node.target._schema.arguments  # type: ignore[union-attr]
+    given = (node.args[at] if at < len(node.args) else node.kwargs.get(formals[at].name) for at in places)
+    return [one for one in given if isinstance(one, torch.fx.Node)]
+
+
+def _parent(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What a node is a view of; the result of an in-place operator is the tensor itself."""
+    changed = _written(node) if node.op == "call_function" else []
+    return changed[0] if changed else aliasing.view_parent(node)
+
+
+def _reads(node: torch.fx.Node) -> bool:
+    """Whether a node reads numbers of a tensor, and not its sizes alone."""
+    if node.op != "call_function":
+        return True
+    name = qualified_name(node.target)
+    return name not in IGNORED_NAMES and not name.partition("::")[2].startswith(_SIZES_ONLY)
+
+
+def _copy(node: torch.fx.Node, allowed: Allowed) -> _Copy | None:
+    source = aliasing.may_copy(node)
+    if source is None:
+        return None
+    sizes = _in_order_at(source.meta["val"], allowed, spaced=node.target in _RESHAPES)
+    return None if sizes is None else _Copy(node, source, sizes)
+
+
+def _in_order_at(tensor: torch.Tensor, allowed: Allowed, *, spaced: bool) -> Mapping[sympy.Symbol, int] | None:
+    """Sizes of free axes at which a tensor's elements lie in their own order; None where there are none.
+
+    Those of 1 come first, of one axis and of two; then 2 and what the sizes' own expressions name.
+
+    Args:
+        tensor: what is copied.
+        allowed: which sizes the axes may have.
+        spaced: whether there may be the same space between any two elements, which is enough for another shape.
+    """
+    sizes, strides = _expressions(tensor.shape), _expressions(tensor.stride())
+    symbols = sorted({symbol for size in sizes for symbol in getattr(size, "free_symbols", ())}, key=str)
+    named = {int(one) for size in sizes if isinstance(size, sympy.Basic) for one in size.atoms(sympy.Integer)}
+    larger = [2, *sorted(one for one in named if 2 < one <= _LARGEST)]
+    ones = [symbol for symbol in symbols if allowed(symbol, 1)][:_FREE_AXES]
+    tried = [dict.fromkeys(chosen, 1) for count in (1, 2) for chosen in itertools.combinations(ones, count)]
+    tried += [{symbol: size} for symbol in symbols[:_FREE_AXES] for size in larger if allowed(symbol, size)]
+    return next((values for values in tried if _is_in_order_at(sizes, strides, values, spaced)), None)
+
+
+def _is_in_order_at(
+    sizes: Sequence[Any], strides: Sequence[Any], values: Mapping[sympy.Symbol, int], spaced: bool
+) -> bool:
+    try:
+        return _is_in_order([_at(size, values) for size in sizes], [_at(stride, values) for stride in strides], spaced)
+    except ZeroDivisionError:  # no tensor has these sizes there: one of them was left to be worked out of no elements
+        return False
+
+
+def _expressions(numbers: Sequence[Any]) -> list[Any]:
+    return [expression(one) if isinstance(one, torch.SymInt) else one for one in numbers]
+
+
+def _at(size: Any, values: Mapping[sympy.Symbol, int]) -> Any:
+    return size.xreplace(values) if isinstance(size, sympy.Basic) else size
+
+
+def _is_in_order(sizes: Sequence[Any], strides: Sequence[Any], spaced: bool) -> bool:
+    pairs = [(size, stride) for size, stride in zip(sizes, strides, strict=True) if size != 1]
+    expected: Any = pairs[-1][1] if spaced and pairs else 1
+    for size, stride in reversed(pairs):
+        if stride != expected or stride == 0:
+            return False
+        expected = expected * size
+    return 0 not in sizes
+
+
+def _error(copy: _Copy, axis_names: Mapping[str, str]) -> TranslationError:
+    named = [(axis_names.get(symbol.name, symbol.name), size) for symbol, size in copy.sizes.items()]
+    where = " and ".join(f"{name} has a size of {size}" for name, size in named)
+    return TranslationError(
+        f"{copy.node.name} is a copy of {copy.source.name}, but shares its memory where {where}; "
+        "one of them is written, and the other is read after it",
+        node=copy.node.name,
+        operator=str(copy.node.target),
+        source=metadata.source_location(copy.node),
+        next_step="call clone() in its place, or declare the axis without that size "
+        f"(torch.export.Dim({named[0][0]!r}, min={named[0][1] + 1}))",
+    )
