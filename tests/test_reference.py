@@ -6,6 +6,7 @@ from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,12 +17,15 @@ from torch import Tensor, nn
 
 from batch_export.errors import ModelError
 from batch_export.numbers.values import RawTensor
+from batch_export.runner import assemble
 from batch_export.runtime.measuring import LatencyFacts, MeasureSpec
 from batch_export.runtime.tensor_file import TensorFile
 from batch_export.spec import AxisSpec, InputSpec, ModelSpec
 from batch_export.stages import eager, reference
+from batch_export.stages import model as model_room
 from batch_export.stages.built import built
 from batch_export.stages.state import ModuleState, same
+from batch_export.stages.workbench import Workbench
 
 Pair = namedtuple("Pair", ["first", "second"])
 
@@ -52,6 +56,10 @@ class Bench:
         self.module = Calls(function)
         self.scratch = scratch
         self.built = built(self.module)
+        self.again = Calls(function)
+
+    def built_again(self) -> dict[str, str]:
+        return built(self.again)
 
     def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         return {"x": torch.arange(3.0 * sizes["batch"]).reshape(-1, 3)}
@@ -266,3 +274,23 @@ def test_randomness_beyond_the_tolerances_is_a_fact(tmp_path: Path, forward: Cal
 def test_a_model_that_returns_no_tensor_is_told(tmp_path: Path, returned: Any) -> None:
     with pytest.raises(ModelError, match=r"returns no tensor.*Next step"):
         execute(tmp_path, lambda module, x: returned)
+
+
+def test_a_builder_that_makes_other_tensors_when_called_again_is_told(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, lambda module, x: x * module.weight)
+    assert "built_again" not in reference.execute(bench).facts
+    bench.again.weight = nn.Parameter(torch.zeros(3))
+    told = reference.execute(bench).facts
+    assert told["built_again"]["tensors"] != told["built"]["tensors"]
+    steps = [(None, SimpleNamespace(mnemonic="Reference", facts=told))]
+    unlike = assemble._unlike_reference(SimpleNamespace(steps=steps))  # type: ignore[arg-type]
+    assert unlike == {"unlike_reference": {"a second model of it": ["tensors"]}}
+
+
+def test_a_workbench_builds_again_what_is_built_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_room, "build", lambda spec: nn.Linear(2, 2))
+    given: Any = SimpleNamespace(dynamic=None)
+    bench = Workbench(given, given, given, tmp_path)
+    assert bench.built["tensors"] != (bench.built_again() or {})["tensors"]
+    bench.build_seconds = 1.0
+    assert bench.built_again() is None

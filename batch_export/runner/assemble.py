@@ -109,6 +109,10 @@ def _randomness(by_step: dict[Any, ActionResult]) -> dict[str, list[str]]:
     return {"random_operators": drawing}
 
 
+_AGAIN = "a second model of it"
+"""What a sentence calls that which a builder made when it was called once more."""
+
+
 def _unlike_reference(chain: Chain) -> dict[str, dict[str, list[str]]]:
     """Returns which steps had another model than eager's values are of, and in what: what the builder made (see
     `stages.built`), or the values that it computes (see `stages.oracle`).
@@ -117,7 +121,8 @@ def _unlike_reference(chain: Chain) -> dict[str, dict[str, list[str]]]:
     eager = next((facts["built"] for mnemonic, facts in made if mnemonic == "Reference"), None)
     if eager is None:
         return {}
-    unlike: dict[str, list[str]] = {}
+    again = any(mnemonic == "Reference" and "built_again" in facts for mnemonic, facts in made)
+    unlike: dict[str, list[str]] = {_AGAIN: ["tensors"]} if again else {}
     for mnemonic, facts in made:  # a step may be taken for several cases, in several processes
         kinds = [kind for kind in eager if facts["built"].get(kind) != eager[kind]]
         kinds += ["values"] if facts.get("other_values") else []

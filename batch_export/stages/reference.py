@@ -6,9 +6,9 @@ them. The module leaves as it came: its buffers are put back after every run. No
 Facts: `cases` (`sizes`, `example`, `rejected`: "" or eager's words about these sizes, `noise`: the largest difference
 of each output between two runs, `variant` where there is one), `parameters`, `deterministic`,
 `random` (two runs differ by more than the default tolerances at ordinary inputs), `inputs` and `outputs`
-(`name`, `dtype`), `mutations` (names of the buffers and inputs that the model changes), `built` (what
-the builder made, see `built.py`). The same `cases` are the tensor
-file's description. Eager in float64 is a step of its own (`oracle.py`), asked for where it is needed.
+(`name`, `dtype`), `mutations` (names of the buffers and inputs that the model changes), `built` (what the builder made,
+see `built.py`), `built_again` (what it made when called once more, where these are other tensors). The same `cases` are
+the tensor file's description. Eager in float64 is a step of its own (`oracle.py`), asked for where it is needed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,16 @@ def execute(bench: Workbench) -> StageOutput:
     facts, unsure = _written(bench, path, every_twice=False)
     if unsure:
         facts, _ = _written(bench, path, every_twice=True)
-    return StageOutput(facts={**facts, "built": made}, files={"reference": path})
+    return StageOutput(facts={**facts, "built": made, **_unlike(bench)}, files={"reference": path})
+
+
+def _unlike(bench: Workbench) -> dict[str, Any]:
+    """A fact where the builder makes other tensors when it is called again; a builder that fails then does so, too."""
+    try:
+        again = bench.built_again()
+    except Exception:
+        again = {"tensors": ""}
+    return {} if again is None or again["tensors"] == bench.built["tensors"] else {"built_again": again}
 
 
 def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str, Any], bool]:
