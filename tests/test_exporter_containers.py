@@ -139,6 +139,31 @@ def test_names_that_differ_keep_differing() -> None:
 
 
 @dataclasses.dataclass
+class Optional:
+    x: torch.Tensor
+    extra: torch.Tensor | None = None
+    mask: torch.Tensor | None = None
+
+
+class Masked(torch.nn.Module):
+    def forward(self, batch: Optional) -> torch.Tensor:
+        assert batch.mask is not None
+        return batch.x * batch.mask if batch.extra is None else batch.extra
+
+
+def test_a_field_that_is_none_may_be_named_with_none() -> None:
+    example = Optional(torch.randn(4, 3), None, torch.randn(4, 3))
+    form = {"x": {0: "b"}, "mask": {0: "b"}, "extra": None}
+    program = export(Masked(), (example,), dynamic_shapes={"batch": form})
+    other = Optional(torch.randn(7, 3), None, torch.randn(7, 3))
+    torch.testing.assert_close(program(other)[0], Masked()(other))
+    with pytest.raises(DynamicShapeError, match=r"gives axes for batch\.extra, which is None in the example"):
+        export(Masked(), (example,), dynamic_shapes={"batch": {**form, "extra": {0: "b"}}})
+    with pytest.raises(DynamicShapeError, match=r"names \['other'\], which the input batch does not have"):
+        export(Masked(), (example,), dynamic_shapes={"batch": {**form, "other": None}})
+
+
+@dataclasses.dataclass
 class Unregistered:
     first: torch.Tensor
     inner: list[Any]

@@ -6,6 +6,7 @@ top. Leaves: torch's form of the spec, and, per tensor, the axes that were asked
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -173,7 +174,7 @@ class Walk:
         if isinstance(value, Mapping):
             if spec is not None and not isinstance(spec, Mapping):
                 raise DynamicShapeError(f"dynamic_shapes has a {type(spec).__name__} where the input {where} is a dict")
-            of_keys = _by_name(spec, list(value), where)
+            of_keys = _by_name(_of_present(spec, value, list(value), where), list(value), where)
             return {key: self.walk(of_keys[key], item, f"{where}.{key}") for key, item in value.items()}
         if isinstance(value, (list, tuple)):
             return self._sequence(spec, value, where)
@@ -207,7 +208,7 @@ class Walk:
         elif type(spec) is type(value):
             spec = pytree.tree_flatten(spec, is_leaf=lambda item: item is not spec)[0]
         elif fields and isinstance(spec, Mapping):
-            spec = list(_by_name(spec, fields, where).values())
+            spec = list(_by_name(_of_present(spec, value, fields, where), fields, where).values())
         specs = _by_position(spec, len(children), where, f"a {type(value).__name__}")
         return [
             self.walk(one, child, f"{where}.{fields[index]}" if fields else f"{where}[{index}]")
@@ -224,6 +225,21 @@ def _by_name(spec: Mapping[object, Any] | None, names: Sequence[object], where: 
             next_step=f"it has {sorted(map(str, names))}",
         )
     return {name: (spec or {}).get(name) for name in names}
+
+
+def _of_present(
+    spec: Mapping[object, Any] | None, value: object, names: Sequence[object], where: str
+) -> Mapping[object, Any] | None:
+    """A spec by name without the fields of a dataclass that are None in the example, which have no axes."""
+    listed = dataclasses.fields(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else ()
+    absent = {one.name for one in listed if one.name not in names and getattr(value, one.name, None) is None}
+    for name in absent:
+        if (spec or {}).get(name) is not None:
+            raise DynamicShapeError(
+                f"dynamic_shapes gives axes for {where}.{name}, which is None in the example",
+                next_step="give None there, or an example that has the field",
+            )
+    return spec and {name: one for name, one in spec.items() if name not in absent}
 
 
 def _by_position(spec: object, count: int, where: str, kind: str) -> Sequence[object]:
