@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from exporting import export_and_compare
+from torch.utils import _pytree as pytree
 
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
@@ -192,6 +193,56 @@ def test_other_loops_count_with_the_examples_size(loop: Callable[[torch.Tensor],
     with pytest.raises(DynamicShapeError, match=r"the model makes it 4 \(at .*test_exporter_free_loops\.py:\d+"):
         export(Looping(loop), given, dynamic_shapes=({0: "b", 1: "n"},))
     export_and_compare(Looping(loop), given, (torch.randn(3, 4, 3),), dynamic_shapes=({0: "b"},))
+
+
+def _all_but_the_last(x: torch.Tensor) -> torch.Tensor:
+    state = x[:, 0] * 2
+    for t in range(x.shape[1] - 1):
+        state = state * 0.5 + x[:, t]
+    return state
+
+
+def _two_states(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    state, seen = torch.ones(x.shape[0], 3), torch.zeros(x.shape[0], dtype=torch.bool)
+    for t in range(x.shape[1]):
+        seen = seen | (x[:, t, 0] > 0)
+        state = state / x[:, t]
+    return state, seen
+
+
+def _stacked(x: torch.Tensor) -> torch.Tensor:
+    state, rows = torch.ones(x.shape[0], 3), []
+    for t in range(x.shape[1]):
+        state = state / x[:, t]
+        rows.append(state)
+    return torch.stack(rows, 1)
+
+
+def _filled_but_the_last(x: torch.Tensor) -> torch.Tensor:
+    out = torch.full_like(x, 7.0)
+    for t in range(x.shape[1] - 1):
+        out[:, t] = x[:, t] + 1
+    return out
+
+
+@pytest.mark.parametrize("loop", [_all_but_the_last, _two_states, _stacked, _filled_but_the_last])
+def test_a_loop_of_no_rounds_leaves_everything_as_it_was(loop: Callable[[torch.Tensor], Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # no limit is told
+        program = export(loop, (torch.randn(2, 5, 3),), dynamic_shapes=({0: "b", 1: "t"},))
+    assert any(node.op_type == "Scan" for node in program.model.graph)
+    for batch, steps in ((2, 5), (2, 1), (1, 1), (3, 2), (1, 8), (2, 0)):
+        x = torch.randn(batch, steps, 3)
+        if steps or loop in (_two_states, _filled_but_the_last):  # of others eager has no result
+            torch.testing.assert_close(list(program(x)), pytree.tree_leaves(loop(x)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_loop_that_is_declared_to_run_has_no_slice_more() -> None:
+    steps = torch.export.Dim("t", min=1)
+    program = export(_two_states, (torch.randn(2, 5, 3),), dynamic_shapes=({0: "b", 1: steps},))
+    assert not {"Pad", "Max", "Greater"} & {node.op_type for node in program.model.graph}
+    x = torch.randn(3, 1, 3)
+    torch.testing.assert_close(tuple(program(x)), _two_states(x))
 
 
 def test_code_without_such_a_loop_is_the_code_itself() -> None:

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._higher_order_ops.scan import scan
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows
@@ -82,20 +84,34 @@ def run(
         written: what is written to at the step's place.
     """
     length = over.free_length()
-    parts = [_plain(one.narrow(axis, 0, length).movedim(axis, 0)) for one, axis in slices]
+    is_run = statically_known_true(length > 0)
+    rounds = length if is_run else torch.sym_max(length, 1)
+    given = [one.narrow(axis, 0, length).movedim(axis, 0) for one, axis in slices]
+    parts = [_plain(one) if is_run else _lengthened(one, rounds - length) for one in given]
     count = len(lists)
 
-    def combine(state: list[Tensor], given: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        now, made = body(tuple(state[: len(carried)]), tuple(given[1:]))
+    def combine(state: list[Tensor], elements: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]))
         return [_plain(one) for one in now or state], [_plain(one) for one in made]
 
-    steps = torch.arange(length)
+    steps = torch.arange(rounds)
     begun = [_plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
     last, found = scan(combine, begun, [steps, *parts], dim=0)
+    if not is_run:
+        was_run = torch.scalar_tensor(rounds - length, dtype=torch.int64) == 0
+        last = [torch.where(was_run, after, before) for after, before in zip(last, begun, strict=True)]
+        found = [rows.narrow(0, 0, length) for rows in found]
     for (one, axis), rows in zip(written, found[count:], strict=True):
         broadcast = rows.reshape(length, *[1] * (one.dim() - rows.dim()), *rows.shape[1:])
         one.narrow(axis, 0, length).copy_(broadcast.movedim(0, axis))
     return tuple(last)[: len(carried)], tuple(FreeRows(rows, list) for rows in found[:count])
+
+
+def _lengthened(rows: Tensor, more: Any) -> Tensor:
+    """Rows with rows of zeros behind them, in order in memory: no scan takes none, and of the round that there is then
+    in place of none nothing is taken.
+    """
+    return _plain(functional.pad(rows, [0, 0] * (rows.dim() - 1) + [0, more]))
 
 
 def _plain(tensor: Tensor) -> Tensor:
