@@ -160,6 +160,25 @@ def test_a_decision_by_a_free_size_is_told_with_its_line() -> None:
     export_and_compare(torch.jit.script(Deciding()), (torch.randn(5, 3),))
 
 
+class DecidingByData(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 2
+        if bool(x.sum() > 0):
+            y = y.sin()
+            if x.max() > 1:
+                y = y + x
+        elif x.min() < -2:
+            return x
+        return y
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: "rows"},)])
+def test_decisions_by_data_go_both_ways(shapes: Any) -> None:
+    scripted, x = torch.jit.script(DecidingByData()), torch.linspace(-1, 0.9, 15).reshape(5, 3)
+    others = ((x + 1,), (x + 0.1,), (x - 3,), (x * float("nan"),))
+    export_and_compare(scripted, (x,), *others, dynamic_shapes=shapes)
+
+
 class Failing(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         assert x.dim() == 3, "three axes"

@@ -40,7 +40,7 @@ from batch_export.exporter.capture.outside_numbers import outside_numbers, read_
 from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
 from batch_export.exporter.capture.seeded_numbers import other_seeds
-from batch_export.exporter.capture.strategies import ASSUMING, NON_STRICT, STRATEGIES
+from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRATEGIES
 from batch_export.exporter.capture.traced_questions import traced_questions
 from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.capture.unfit_outputs import outputs_refused
@@ -178,7 +178,7 @@ def _capture(
             dynamic_shapes=dynamic_shapes,
             guards=guards,
             capture_blocks=capture_blocks,
-            strategies=strategies[:1],
+            strategies=[one for one in strategies if one[0] in (NON_STRICT, BOTH_WAYS)],
         )
         captured.attempts[0] = Attempt("TorchScript graph", taken + captured.attempts[0].seconds)
         return captured
