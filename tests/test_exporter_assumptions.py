@@ -79,6 +79,17 @@ def test_what_fails_in_a_capture_only_is_no_part_of_the_model(function: Any, sha
         export(function, (torch.eye(2) + 1,), dynamic_shapes=shapes)
 
 
+def test_gradients_within_forward_are_refused_with_the_line_and_what_does_it() -> None:
+    def forces(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_(True)
+            return torch.autograd.grad((x.tanh() ** 2).sum(), x)[0]
+
+    line = forces.__code__.co_firstlineno + 3
+    with pytest.raises(CaptureError, match=rf"made by torch\.autograd.*:{line}\)\. Next step: .*torch\.func\.grad"):
+        export(forces, (X,))
+
+
 class OfArrays(torch.nn.Module):
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()

@@ -63,7 +63,7 @@ def unfollowed(attempts: Sequence[Attempt]) -> CaptureError | None:
     return CaptureError(
         f"{first}, which a capture does not follow",
         source=first.source or None,
-        next_step="write to the tensor itself (`with torch.no_grad(): tensor.copy_(new)`), or assign a buffer anew",
+        next_step=first.next_step,
         attempts=tuple(attempts),
     )
 

@@ -2,7 +2,7 @@
 
 Arrives: a captured program. Leaves: the name of a tensor of the model, neither parameter nor buffer, that the program
 writes to, and an error for one without content. torch (2.13) takes `self.table.tolist()` from the tensor as the model
-has it, whatever forward wrote there, and keeps no track of what is written by way of `.data`.
+has it, whatever forward wrote there, and keeps no track of what autograd and threads make.
 """
 
 from __future__ import annotations
@@ -27,11 +27,18 @@ class UnfollowedWriteError(RuntimeError):
 
     Attributes:
         source: `file:line` in the model, empty where it is not known.
+        next_step: what can be done instead.
     """
 
-    def __init__(self, message: str, source: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        source: str = "",
+        next_step: str = "write to the tensor itself (`with torch.no_grad(): tensor.copy_(new)`), or assign it anew",
+    ) -> None:
         super().__init__(message)
         self.source = source
+        self.next_step = next_step
 
 
 def refuse_unfollowed_writes(program: torch.export.ExportedProgram, module: torch.nn.Module) -> None:
@@ -66,8 +73,9 @@ def refuse_fake_constants(program: torch.export.ExportedProgram) -> None:
             nodes = [one for one in program.graph.find_nodes(op="placeholder") if one.name == spec.arg.name]
             sources = [source_location(user) for node in nodes for user in node.users]
             raise UnfollowedWriteError(
-                f"a tensor of shape {list(held.shape)} is written to by way of `.data`",
+                f"a tensor of shape {list(held.shape)} is made by torch.autograd (`grad`, `backward`) or a thread",
                 next((one for one in sources if one), ""),
+                "compute gradients by torch.func.grad, and keep threads out of forward",
             )
 
 
