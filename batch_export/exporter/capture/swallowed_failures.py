@@ -9,12 +9,19 @@ Arrives: a capture that is about to run. Leaves: the lines of such calls.
 from __future__ import annotations
 
 import contextlib
+import inspect
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
+from types import FrameType
+
+import torch
 
 from batch_export.exporter.capture.caught_failures import is_caught
-from batch_export.exporter.capture.guard_sources import users_frames
+from batch_export.exporter.capture.guard_sources import is_users, users_frames
 
+_METHODS = frozenset(str(inspect.getsourcefile(one)) for one in (torch.Tensor, torch.overrides))
+"""Where torch has methods of tensors that are Python's, and hands them on."""
 _NOTED: ContextVar[list[str] | None] = ContextVar("_NOTED", default=None)
 ANSWERED_OTHERWISE = frozenset({"data_ptr", "untyped_storage", "numpy", "__array__"})
 """Methods for a tensor's numbers: a capture has none, and dynamo has NumPy's functions as torch computes them."""
@@ -37,5 +44,13 @@ def note(*, failed: bool) -> None:
     if noted is None:
         return
     frames = list(users_frames())
-    if frames and (not failed or is_caught(frames)):
+    if frames and (is_caught(frames) if failed else _is_asked_by_model()):
         noted.append(":".join(map(str, frames[0])))
+
+
+def _is_asked_by_model() -> bool:
+    """Whether the model's code calls the method of a tensor that is running, and not torch's or this exporter's."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and (frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename in _METHODS):
+        frame = frame.f_back  # modes hand on what they are called for
+    return frame is not None and is_users(frame.f_code.co_filename)
