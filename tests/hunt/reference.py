@@ -70,7 +70,7 @@ class LogSoftmax(_OnnxLogSoftmax):  # type: ignore[misc]
     op_domain = ""
 
     def _run(self, X: Any, axis: int | None = None) -> tuple[Any]:  # noqa: N803
-        axis = -1 if axis is None else axis
+        axis = self.axis if axis is None else axis
         below = X - X.max(axis=axis, keepdims=True)
         return ((below - np.log(np.exp(below).sum(axis=axis, keepdims=True))).astype(X.dtype),)
 
