@@ -129,27 +129,32 @@ def of_assertions(program: torch.export.ExportedProgram) -> Assumption | None:
             continue
         told = _OF_TORCH.match(str(node.args[1]))
         if told is not None and _EQUALITY.match(told[1]):
-            return Assumption(f"`{told[1]}` of a size that the data decide")
+            step = "name the size by torch._check, or give the tensor a size that does not go by the data"
+            return Assumption(f"`{told[1]}` of a size that the data decide", next_step=step)
     return None
 
 
 def of_reading(name: str) -> Assumption:
     """Numbers that Python read of a tensor that forward writes to: torch may have read them before the write."""
-    return Assumption(f"what Python reads of `{name}`, to which forward writes")
+    step = "write to a copy (`.clone()`) of that tensor, or make it a buffer"
+    return Assumption(f"what Python reads of `{name}`, to which forward writes", next_step=step)
 
 
 def of_text(line: str) -> Assumption:
     """Text that the model's code makes of data: in a capture it is none of them."""
-    return Assumption(_TEXT, line)
+    return Assumption(_TEXT, line, "compute with numbers in place of their text; a file has no text of them")
 
 
-def of_swallowed(line: str) -> Assumption:
+def of_call(line: str) -> Assumption:
     """What fails in a capture, or is answered otherwise there: a tensor has no numbers and no memory."""
-    return Assumption(_SWALLOWED, line)
+    return Assumption(
+        "what this line finds in a capture, where tensors have no numbers",
+        line,
+        "keep what needs a tensor's numbers or memory out of forward",
+    )
 
 
 _TEXT = "text that the model's code makes of data"
-_SWALLOWED = "what this line finds in a capture, where tensors have no numbers"
 _OF_TORCH = re.compile(r"Runtime assertion failed for expression (.+) on node ")
 _EQUALITY = re.compile(r"(Eq|Ne)\([^,]+, \d+\)$")
 """Between two such sizes runtimes repeat a tensor of one element as torch does."""
@@ -182,11 +187,5 @@ def check_assertion(
                 f"the program that {strategy} captured is not the model: at {where} {trial.problem}; it took for "
                 f"granted {taken.condition}",
                 source=taken.source or None,
-                next_step="compute with numbers in place of their text; a file has no text of them"
-                if taken.condition == _TEXT
-                else "keep what needs a tensor's numbers or memory out of forward"
-                if taken.condition == _SWALLOWED
-                else "name the size by torch._check, or give the tensor a size that does not go by the data"
-                if taken.condition.endswith("the data decide")
-                else "write to a copy (`.clone()`) of that tensor, or make it a buffer",
+                next_step=taken.next_step,
             )

@@ -40,8 +40,9 @@ _OF_NUMBERS = (
     *("truediv", "float_truediv", "int_truediv", "floordiv", "int_floordiv", "mod", "pow", "float_pow"),
     *("pow_by_natural", "sym_sqrt", "sym_log2"),
 )
+"""Methods of torch's symbolic numbers for what Python raises an error for at some numbers: `1 / 0.0`."""
 _OF_FRACTIONS = ("trunc", "floor", "ceil", "round")
-"""Methods of torch's symbolic numbers for what Python raises an error for at some numbers: `1 / 0.0`, `int(nan)`."""
+"""The same of fractions alone: `int(nan)`."""
 _SUPPRESS = "suppress"
 _CATCHES = re.compile(r"^\s*try\s*:|\bsuppress\(", re.MULTILINE)
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)

@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from batch_export.exporter.capture.swallowed_failures import ANSWERED_OTHERWISE, note
+from batch_export.exporter.capture.calls_without_numbers import ANSWERED_OTHERWISE, note
 from batch_export.exporter.capture.transforms import is_of_transform
 
 _MOST_PLACES = 1 << 16

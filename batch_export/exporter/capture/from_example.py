@@ -22,6 +22,7 @@ from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.array_numbers import array_numbers
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.averaged_batches import averaged_batches
+from batch_export.exporter.capture.calls_without_numbers import calls_noted
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.caught_failures import caught_failures
 from batch_export.exporter.capture.causal_hints import causal_hints
@@ -61,7 +62,6 @@ from batch_export.exporter.capture.strategies import (
     decision_on_data,
 )
 from batch_export.exporter.capture.swallowed import swallowed
-from batch_export.exporter.capture.swallowed_failures import swallowed_failures
 from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.symbolic_quotients import symbolic_quotients
 from batch_export.exporter.capture.taken_sizes import TakenSize, taken_size
@@ -113,11 +113,11 @@ def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> C
         CaptureError: if every strategy failed.
         DynamicShapeError: if the program fixes an axis asked for, or does not hold for sizes that the model has.
     """
-    with swallowed_failures() as swallowed:
-        return _by_strategies(request, inputs, strategies, swallowed)
+    with calls_noted() as calls:
+        return _by_strategies(request, inputs, strategies, calls)
 
 
-def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, swallowed: Sequence[str]) -> Captured:
+def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, calls: Sequence[str]) -> Captured:
     module, asked, allow_assumptions = request.module, request.asked, request.allow_assumptions
     args, kwargs = inputs
     attempts: list[Attempt] = []
@@ -186,8 +186,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, swa
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_reading(written))
         elif texts.data:
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_text(texts.data))
-        elif swallowed:
-            assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_swallowed(swallowed[0]))
+        elif calls:
+            assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_call(calls[0]))
         return captured
     if held is not None:
         return held.result()

@@ -52,10 +52,12 @@ class Assumption:
     Attributes:
         condition: what holds at the example inputs.
         source: `file:line` in the model, empty when it is not known.
+        next_step: what can be done where it does not hold; empty where whoever refuses it says that.
     """
 
     condition: str
     source: str = ""
+    next_step: str = ""
 
     @property
     def text(self) -> str:

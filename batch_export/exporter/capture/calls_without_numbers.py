@@ -28,7 +28,7 @@ ANSWERED_OTHERWISE = frozenset({"data_ptr", "untyped_storage", "numpy", "__array
 
 
 @contextlib.contextmanager
-def swallowed_failures() -> Iterator[list[str]]:
+def calls_noted() -> Iterator[list[str]]:
     """Gives a list that has, in the end, the lines (`file:line`) of such calls in the captures within."""
     noted: list[str] = []
     before = _NOTED.set(noted)
