@@ -242,6 +242,18 @@ def test_integers_that_float32_rounds_are_moved() -> None:
     assert settled(step("{0}.cumsum(0, dtype=torch.float32)", "a", "x"), value=value) != "silent"
 
 
+def test_parts_of_complex_products_that_cancel_are_moved() -> None:
+    value = torch.tensor([complex(-30000.0, -30000.0), complex(-0.5, 3.0), complex(88.0, 2.5)], dtype=torch.complex64)
+    assert settled(step('torch.einsum("i,i->", {0}, {0})', "a", "x"), value=value) == "ok"
+
+
+def test_a_sum_of_complex_numbers_moves_by_no_more_than_its_last_places() -> None:
+    x = torch.tensor([complex(1.7, 0.0)], dtype=torch.complex64)
+    with _Moving(0):
+        moved = x + complex(0.3, 0.1)
+    assert 0 < float((moved - (x + complex(0.3, 0.1))).abs()) < 1e-5
+
+
 def test_a_process_that_dies_leaves_a_record_and_the_hunt_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
     import signal

@@ -7,6 +7,7 @@ all other results are moved a little, and so are the inputs of an operator that 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +17,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hunt.plain_control_flow import names_control_flow, plain_control_flow
 from hunt.programs import Program, Tensors, arguments, module
+from hunt.undefined import is_undefined
 
 _RUNS = 6
 _ULPS = 4.0
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_WIDE = {
+    **dict.fromkeys(_FLOATS, torch.float64),
+    **dict.fromkeys((torch.complex64, torch.complex128), torch.complex128),
+}
+"""What is moved, and the dtype in which it is not rounded."""
 
 
 @dataclass
@@ -60,13 +67,13 @@ class _Moving(TorchDispatchMode):
         if not writes:
             given, named = args, kwargs
             args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved, (args, kwargs))
-            if wide is not None and any(one.dtype in _FLOATS for one in pytree.tree_leaves(wide) if _is_tensor(one)):
+            if wide is not None and any(one.dtype in _WIDE for one in pytree.tree_leaves(wide) if _is_tensor(one)):
                 args, kwargs = pytree.tree_map_only(torch.Tensor, self._moved_integers, (args, kwargs))
                 if not _is_defined(func, args, kwargs):
                     args, kwargs = given, named
         result = func(*args, **kwargs)
         for one in pytree.tree_leaves(result):
-            if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
+            if isinstance(one, torch.Tensor) and one.dtype in _WIDE and not _is_overlapping(one):
                 one.copy_(self._moved(one))
         return self._with_either_zero(func, kwargs, result)
 
@@ -82,10 +89,7 @@ class _Moving(TorchDispatchMode):
         return result
 
     def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.dtype not in _FLOATS or not tensor.numel():
-            return tensor
-        noise = self._noise(tensor)
-        return (tensor.double() * (1 + noise * _ULPS * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+        return _moved_by(tensor, self._noise)
 
     def _noise(self, tensor: torch.Tensor) -> torch.Tensor:
         """From -1 to 1; in the first two runs all elements move as far as they can, away from 0 or towards it."""
@@ -102,7 +106,7 @@ class _Moving(TorchDispatchMode):
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Notes casts of floats that do not fit."""
-        self.undefined |= any(asked(func, args) for asked in _UNDEFINED)
+        self.undefined |= is_undefined(func, args)
         target = kwargs.get("dtype")
         if "copy_" in str(func) and len(args) > 1 and isinstance(args[1], torch.Tensor):
             target, args = args[0].dtype, args[1:]
@@ -115,136 +119,6 @@ class _Moving(TorchDispatchMode):
                 low = float(limits.min) - (1 if limits.max < 2**53 else 2**11)
                 fits = (wide > low) & (wide < float(limits.max) + (1 if limits.max < 2**53 else 0))
                 self.undefined |= not bool(fits.all())
-
-
-def _asks_for_the_sign_of_nan(func: Any, args: Any) -> bool:
-    """Which sign a NaN has is the processor's choice."""
-    asked = {"signbit": 0, "copysign": 1}.get(func._schema.name.removeprefix("aten::"))
-    if asked is None or not isinstance(args[asked], torch.Tensor) or not args[asked].is_floating_point():
-        return False
-    return bool(args[asked].isnan().any())
-
-
-def _places(view: torch.Tensor) -> torch.Tensor:
-    """Where in its memory a view's elements lie."""
-    found = torch.full(view.shape, int(view.storage_offset()))
-    for axis, stride in enumerate(view.stride()):
-        steps = torch.arange(view.shape[axis]) * stride
-        found = found + steps.reshape([-1 if one == axis else 1 for one in range(view.dim())])
-    return found
-
-
-def _sorts_nan(func: Any, args: Any) -> bool:
-    """The most frequent of numbers with NaN depends on how a sort that takes none meets it."""
-    return func._schema.name == "aten::mode" and args[0].is_floating_point() and bool(args[0].isnan().any())
-
-
-def _reads_what_it_writes(func: Any, args: Any) -> bool:
-    """Elements written one by one from memory that they share."""
-    if func._schema.name == "aten::copy_":
-        one, other = args[0], args[1]
-        if not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
-            return False
-        same = (one.storage_offset(), one.stride(), one.shape) == (other.storage_offset(), other.stride(), other.shape)
-        return not same and bool(torch.isin(_places(one), _places(other)).any())
-    if func._schema.name not in ("aten::index_copy_", "aten::index_add_", "aten::index_put_"):
-        return False
-    there = args[0].untyped_storage().data_ptr()
-    others = [one for one in pytree.tree_leaves(args[1:]) if isinstance(one, torch.Tensor)]
-    return any(one.untyped_storage().data_ptr() == there for one in others if one.numel())
-
-
-def _writes_a_place_twice(func: Any, args: Any) -> bool:
-    """Through a view whose elements share memory; how often each is read and written is the kernel's choice."""
-    if not func._schema.is_mutable or not args or not isinstance(args[0], torch.Tensor) or not args[0].numel():
-        return False
-    places = _places(args[0]).flatten()
-    return places.unique().numel() < places.numel()
-
-
-def _takes_a_large_exponent(func: Any, args: Any) -> bool:
-    """What C does not fit into an int."""
-    if func._schema.name != "aten::ldexp" or args[1].dtype != torch.int64:
-        return False
-    return bool(((args[1] > 2**31 - 1) | (args[1] < -(2**31))).any())
-
-
-def _takes_the_smallest(func: Any, args: Any) -> bool:
-    """The smallest integer has no absolute value."""
-    if func._schema.name not in ("aten::gcd", "aten::lcm"):
-        return False
-    both = [one for one in args if isinstance(one, torch.Tensor) and one.dtype.is_signed]
-    return any(bool((one == torch.iinfo(one.dtype).min).any()) for one in both)
-
-
-def _antialiases_to_one_column(func: Any, args: Any) -> bool:
-    """torch then repeats the first row (docs/upstream.md)."""
-    if func._schema.name not in ("aten::_upsample_bilinear2d_aa", "aten::_upsample_bicubic2d_aa"):
-        return False
-    return bool(args[1]) and args[1][-1] == 1
-
-
-def _is_given_by_lane(func: Any, args: Any) -> bool:
-    """Whether torch's kernel of many elements at once gives NaN where its kernel of one does not (docs/upstream.md)."""
-    name = func._schema.name.removeprefix("aten::").removesuffix("_")
-    if name not in ("fmod", "remainder") or not isinstance(args[0], torch.Tensor) or not args[0].is_floating_point():
-        return False
-    whole, by = torch.broadcast_tensors(args[0], torch.as_tensor(args[1]).to(args[0].dtype))
-    operator = getattr(torch, name)
-    lost = operator(whole, by).isnan()
-    return any(not bool(operator(one, other).isnan()) for one, other in zip(whole[lost], by[lost], strict=True))
-
-
-def _asks_at_a_pole(func: Any, args: Any) -> bool:
-    """The trigamma function of a negative integer is infinite; torch gives what sin(pi x) rounds to."""
-    if func._schema.name.removesuffix("_") != "aten::polygamma" or args[0 if isinstance(args[0], int) else 1] != 1:
-        return False
-    x = args[1 if isinstance(args[0], int) else 0]
-    return x.is_floating_point() and bool(((x < 0) & (x == x.floor())).any())
-
-
-def _fills_nothing(func: Any, args: Any) -> bool:
-    """torch then takes any index (docs/upstream.md)."""
-    if func._schema.name.removesuffix("_") not in ("aten::index_fill", "aten::index_add") or args[0].numel():
-        return False
-    size = args[0].shape[args[1]] if args[0].dim() else 1
-    return bool(((args[2] >= size) | (args[2] < -size)).any())
-
-
-def _factors_infinities(func: Any, args: Any) -> bool:
-    """What is left of a matrix with infinities once it is factored depends on the order of steps, as inf - inf does."""
-    name = func._schema.name.removeprefix("aten::").removesuffix("_ex")
-    if name not in _FACTORISATIONS:
-        return False
-    return any(_is_tensor(one) and one.is_floating_point() and bool(one.isinf().any()) for one in args)
-
-
-_FACTORISATIONS = frozenset(
-    {
-        "linalg_inv",
-        "_linalg_solve",
-        "linalg_lu_factor",
-        "linalg_lu",
-        "linalg_cholesky",
-        "_linalg_det",
-        "_linalg_slogdet",
-    }
-) | {"linalg_lu_solve", "linalg_solve_triangular", "triangular_solve", "cholesky_solve", "linalg_qr"}
-
-
-_UNDEFINED = (
-    _factors_infinities,
-    _fills_nothing,
-    _is_given_by_lane,
-    _asks_at_a_pole,
-    _asks_for_the_sign_of_nan,
-    _sorts_nan,
-    _reads_what_it_writes,
-    _writes_a_place_twice,
-    _takes_a_large_exponent,
-    _takes_the_smallest,
-    _antialiases_to_one_column,
-)
 
 
 def _is_tensor(one: Any) -> bool:
@@ -311,14 +185,14 @@ def _moves_nothing(func: Any) -> bool:
 
 
 def _wide(one: torch.Tensor) -> torch.Tensor:
-    return one.to(torch.float64, copy=True) if one.dtype in _FLOATS else one.clone()  # a write changes nothing else
+    return one.to(_WIDE.get(one.dtype, one.dtype), copy=True)  # a write changes nothing else
 
 
 def _in_float64(func: Any, args: Any, kwargs: Any) -> Any:
     """The operator's result on wider inputs; None where it takes none."""
     try:
         wide_args, wide_kwargs = pytree.tree_map_only(torch.Tensor, _wide, (args, kwargs))
-        wide_kwargs = {k: torch.float64 if v in _FLOATS else v for k, v in wide_kwargs.items()}
+        wide_kwargs = {k: _WIDE.get(v, v) if isinstance(v, torch.dtype) else v for k, v in wide_kwargs.items()}
         return func(*wide_args, **wide_kwargs)
     except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
         return None
@@ -332,20 +206,22 @@ def _same(wide: list[Any], func: Any, args: Any, kwargs: Any, writes: bool) -> b
         return False
     narrow = pytree.tree_leaves(func(*args, **kwargs))
     for one, other in zip(narrow, wide, strict=True):
-        if isinstance(one, torch.Tensor) and one.dtype == torch.float64 and not _is_short(one, args, kwargs):
+        if not isinstance(one, torch.Tensor) or one.dtype not in _WIDE:
+            continue
+        if one.dtype == _WIDE[one.dtype] and not _is_short(one, args, kwargs):
             return False
-        if isinstance(one, torch.Tensor) and one.dtype in _FLOATS:
-            if one.shape != other.shape:
-                return False
-            if not torch.equal(one.double().nan_to_num(7.0), other.double().nan_to_num(7.0)):
-                return False
+        if one.shape != other.shape:
+            return False
+        if not torch.equal(_parts(one).double().nan_to_num(7.0), _parts(other).double().nan_to_num(7.0)):
+            return False
     return True
 
 
 def _is_short(result: torch.Tensor, args: Any, kwargs: Any) -> bool:
     """Whether every element is an argument's or has so few digits that float64 did not round it."""
     given = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    known = [one.flatten() for one in given if one.dtype == torch.float64]
+    known = [_parts(one).flatten() for one in given if one.dtype == result.dtype]
+    result = _parts(result)
     short = (result == result.float().double()) | ~torch.isfinite(result)
     return bool((short | torch.isin(result, torch.cat(known))).all() if known else short.all())
 
@@ -407,10 +283,26 @@ def _nudge_inputs(
 
 
 def _nudged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    if tensor.dtype not in _FLOATS or not tensor.numel():
+    return _moved_by(tensor, lambda one: torch.rand(one.shape, generator=generator, dtype=torch.float64) * 2 - 1)
+
+
+def _moved_by(tensor: torch.Tensor, noise: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Each element by its noise times a few units in its last place.
+
+    The parts of a complex number move by units of its absolute value: a product's parts are sums that may cancel.
+    """
+    if tensor.dtype not in _WIDE or not tensor.numel():
         return tensor
-    noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    return (tensor.double() * (1 + noise * _ULPS * torch.finfo(tensor.dtype).eps)).to(tensor.dtype)
+    step = _ULPS * torch.finfo(tensor.dtype).eps
+    if not tensor.is_complex():
+        return (tensor.double() * (1 + noise(tensor) * step)).to(tensor.dtype)
+    parts = _parts(tensor).double()
+    size = torch.where(torch.isfinite(parts), parts.abs(), 0.0).amax(-1, keepdim=True)
+    return torch.view_as_complex(parts + noise(parts) * step * size).to(tensor.dtype)
+
+
+def _parts(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _widen(found: Sensitivity, index: int, base: torch.Tensor, moved: torch.Tensor) -> None:
