@@ -243,6 +243,27 @@ def test_positions_among_slices_are_read_and_written() -> None:
             assert torch.equal(one, other)
 
 
+def test_positions_beside_other_tensors_are_read_and_written() -> None:
+    class Placed(torch.nn.Module):
+        def forward(self, cache: torch.Tensor, at: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            cache = cache.clone()
+            cache[:, at, rows] = 2.0
+            cache[rows, :, at] += cache[:3, :, 0] * 2.0
+            cache[at, rows, at] = torch.arange(3.0)
+            kept = cache[:3, :3, 0] > 0.0
+            cache[kept[0].repeat(2)[:4], at] = 5.0
+            return cache, cache[:, at, rows], cache[rows, :, at], cache[at, :, rows], cache[:, at, None, rows]
+
+    module = Placed()
+    program = export(
+        module, (torch.zeros(4, 5, 6), torch.tensor(2), torch.tensor([0, 3, 1])), dynamic_shapes=({1: "n"}, None, None)
+    )
+    for length, at, rows in ((5, 3, [1, 2, 0]), (7, 0, [3, 2, 1]), (4, 1, [-1, 0, 2])):
+        inputs = torch.randn(4, length, 6), torch.tensor(at), torch.tensor(rows)
+        for one, other in zip(program(*inputs), module(*inputs), strict=True):
+            assert torch.equal(one, other)
+
+
 class Changing(torch.nn.Module):
     """Changes a copy of its input by a function of it and a position."""
 

@@ -98,6 +98,22 @@ def test_windows_that_begin_behind_the_elements(opset: int) -> None:
     export_and_compare(Calls(pooled), (torch.randn(1, 2, 9, 10),), opset_version=opset)
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, m, i: x[m, i],
+        lambda x, m, i: x[i, :, m[0]],
+        lambda x, m, i: x[m[:, 0], m[0]],
+        lambda x, m, i: x[:, i[:, None], m[0]],
+    ],
+)
+def test_a_mask_beside_indices_reads_the_places_that_it_names(read: Callable[..., Any]) -> None:
+    first = torch.tensor([[True, False, True, False], [True, True, False, False], [False, False, False, True]])
+    second = torch.tensor([[False, False, True, False], [True, False, False, False], [False] * 4])
+    given = [(torch.randn(3, 4, 4), mask, torch.tensor([2])) for mask in (first, second)]
+    export_and_compare(Calls(read), *given)
+
+
 def test_masks_beside_whole_axes_and_indices() -> None:
     def written(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         y = x.clone()

@@ -1,7 +1,7 @@
-"""Writing at places that a truth value for each element names, beside indices and whole axes (`y[:, mask, 0] = v`).
+"""Places that a truth value for each element names, beside indices and whole axes (`y[:, mask, 0] = v`, `x[mask, i]`).
 
-torch takes a mask of n axes for n vectors of indices; with these in its place, torchlib's `index_put` says the rest. Of
-a scalar, whose mask is one truth value, there is nothing to scatter into.
+torch takes a mask of n axes for n vectors of indices; with these in its place, torchlib's `index` and `index_put` say
+the rest. Of a scalar, whose mask is one truth value, there is nothing to scatter into.
 """
 
 from __future__ import annotations
@@ -27,6 +27,18 @@ def _as_indices(index: ir.Value | None) -> list[ir.Value | None]:
     return [axes.shaped(op.Gather(found, axis, axis=0), [None]) for axis in range(axes.rank(index))]
 
 
+@lowering("aten::index.Tensor", "aten::_unsafe_index.Tensor")
+def index(self: ir.Value, indices: Sequence[ir.Value | None]) -> RecordedValue:
+    """The elements at the places that indices and masks name together."""
+    from onnxscript.function_libs.torch_lib.ops import core  # lazy: a second and more to import
+
+    given = list(indices)
+    if sum(one is not None for one in given) > 1:
+        given = [one for index in given for one in _as_indices(index)]
+    read = cast("Callable[..., RecordedValue]", core.aten_index)
+    return read(self, given)
+
+
 @lowering("aten::index_put", "aten::_unsafe_index_put")
 def index_put(
     self: ir.Value, indices: Sequence[ir.Value | None], values: ir.Value, accumulate: bool = False
@@ -40,9 +52,26 @@ def index_put(
     if mask is not None and of_all and (axes.rank(self) == 0 or _is_one(values)):
         return _put_one(self, mask, values, accumulate)
     if len(given) > 1:
-        given = [one for index in given for one in _as_indices(index)]
+        given = _together([one for index in given for one in _as_indices(index)])
     write = cast("Callable[..., RecordedValue]", core.aten_index_put)
     return write(self, given, values, accumulate=accumulate)
+
+
+def _together(indices: list[ir.Value | None]) -> list[ir.Value | None]:
+    """Indices of one shape, where one may name no place beside another that is to be repeated.
+
+    torchlib takes the larger of two sizes, which is wrong of 0 and 1.
+    """
+    there = [one for one in indices if one is not None]
+    sizes = [tuple(one.shape or ()) for one in there]
+    if len(set(sizes)) == 1 or all(isinstance(size, int) for shape in sizes for size in shape):
+        return indices
+    shape = op.Shape(op.Max(*there))
+    return [None if one is None else axes.shaped(op.Expand(one, shape), _as_long(sizes)) for one in indices]
+
+
+def _as_long(sizes: list[tuple[object, ...]]) -> list[None]:
+    return [None] * max(map(len, sizes))
 
 
 def _is_one(values: ir.Value) -> bool:
