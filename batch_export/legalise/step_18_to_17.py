@@ -125,12 +125,15 @@ def _bits(op: Writer, value: ir.Value) -> ir.Value:
     return op.Concat(op.Mod(halves, op.number(2)), sign, axis=-1)
 
 
-def _number(op: Writer, bits: ir.Value) -> ir.Value:
-    """The numbers that bits stand for, in halves: sums beyond 2^53 are not exact in ONNX Runtime (1.31)."""
+def _number(op: Writer, bits: ir.Value, axis: int) -> ir.Value:
+    """The numbers that bits along an axis stand for, in halves.
+
+    Sums beyond 2^53 are not exact in ONNX Runtime (1.31); those of nothing along an axis below 0 keep it.
+    """
     half = _BITS // 2
     low = [2**place for place in range(half)] + [0] * half
     high = [0] * half + [2**place for place in range(half - 1)] + [-(2 ** (half - 1))]
-    sums = [op.ReduceSum(op.Mul(bits, op.number(weights)), op.number([-1]), keepdims=0) for weights in (low, high)]
+    sums = [op.ReduceSum(op.Mul(bits, op.number(weights)), op.number([axis]), keepdims=0) for weights in (low, high)]
     return op.Add(sums[0], op.Mul(sums[1], op.number(2**half)))
 
 
@@ -145,7 +148,8 @@ def _bitwise(node: ir.Node, op: Writer) -> Result:
         bits = op.Max(left, right)
     else:
         bits = op.Abs(op.Sub(left, right))
-    return op.Cast(_number(op, bits), to=one.dtype)
+    rank = -1 if one.shape is None or other.shape is None else max(len(one.shape), len(other.shape))
+    return op.Cast(_number(op, bits, rank), to=one.dtype)
 
 
 def _bitwise_not(node: ir.Node, op: Writer) -> Result:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
@@ -114,8 +115,13 @@ def cast_to(value: object, dtype: ir.DataType) -> object:
     if isinstance(value, (bool, int, float)):
         if dtype.is_floating_point():
             return float(value)
-        return bool(value) if dtype == ir.DataType.BOOL else int(value)
+        return bool(value) if dtype == ir.DataType.BOOL else _wrapped(int(value), dtype)
     return value
+
+
+def _wrapped(value: int, dtype: ir.DataType) -> int:
+    """The number that an integer becomes in a dtype that it does not fit into."""
+    return int(np.asarray(value).astype(dtype.numpy())) if -(2**63) <= value < 2**63 else value
 
 
 _MOVES = frozenset(
