@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -46,6 +47,13 @@ def note(*, failed: bool) -> None:
     frames = list(users_frames())
     if frames and (is_caught(frames) if failed else _is_asked_by_model()):
         noted.append(":".join(map(str, frames[0])))
+
+
+def note_answer() -> None:
+    """Notes the line of the model that is running: it is told what only a capture answers."""
+    noted = _NOTED.get()
+    if noted is not None:
+        noted.extend(":".join(map(str, one)) for one in itertools.islice(users_frames(), 1))
 
 
 def _is_asked_by_model() -> bool:

@@ -7,71 +7,20 @@ code is told stays as it is.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType, MethodType, ModuleType
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
-from batch_export.exporter.capture.free_sequences import FreeSequence
+from batch_export.exporter.capture import class_reads
 from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.kind_answers import TOLD
 from batch_export.exporter.capture.own_attributes import modules_of
-
-_PLAIN: tuple[tuple[Any, object], ...] = ((torch.SymInt, 0), (torch.SymFloat, 0.0), (torch.SymBool, False))
-
-_EMPTY: Mapping[type, object] = {list: [], tuple: (), range: range(0)}
-
-
-def _isinstance(one: object, kinds: Any) -> bool:
-    """As Python's, and true of a symbolic number for what is true of a number."""
-    if builtins.isinstance(one, kinds):
-        return True
-    if builtins.isinstance(one, FreeSequence):
-        return builtins.isinstance(_EMPTY[one.kind], kinds)
-    return any(builtins.type(one) is symbolic and builtins.isinstance(like, kinds) for symbolic, like in _PLAIN)
-
-
-def _kind_of(one: object) -> type:
-    for symbolic, like in _PLAIN:
-        if builtins.type(one) is symbolic:
-            return builtins.type(like)
-    if builtins.isinstance(one, FreeSequence):
-        return one.kind
-    kind = builtins.type(one)
-    if builtins.isinstance(one, torch.Tensor) and kind.__module__.startswith("torch._subclasses."):
-        return torch.nn.Parameter if builtins.isinstance(one, torch.nn.Parameter) else torch.Tensor
-    return kind
-
-
-class _Kind(type):
-    """What makes `_type` behave as Python's `type`."""
-
-    def __call__(cls, *args: Any, **options: Any) -> Any:
-        return _kind_of(args[0]) if len(args) == 1 and not options else builtins.type(*args, **options)
-
-    def __instancecheck__(cls, one: object) -> bool:
-        return builtins.isinstance(one, type)
-
-    def __subclasscheck__(cls, one: type) -> bool:
-        return issubclass(one, type)
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or other is type
-
-    def __hash__(cls) -> int:
-        return hash(type)
-
-
-class _type(type, metaclass=_Kind):  # noqa: N801
-    """As Python's `type`, and of a symbolic number the kind of a number."""
-
-
-_TOLD: tuple[tuple[str, object], ...] = (("isinstance", _isinstance), ("type", _type))
 
 
 def reached(module: torch.nn.Module) -> Iterator[FunctionType]:
@@ -130,24 +79,36 @@ def _is_own(name: str) -> bool:
 
 @contextlib.contextmanager
 def eager_kinds(module: torch.nn.Module) -> Iterator[None]:
-    """While open, `isinstance` and `type` in the files of a model's code answer as in eager; own names stay theirs."""
-    files = list({id(one.__globals__): one.__globals__ for one in reached(module)}.values())
-    changed = [(names, name, told) for names in files for name, told in _TOLD if name not in names]
+    """While open, the files of a model's code ask of kinds what eager answers; own names stay theirs."""
+    functions = list(reached(module))
+    files = list({id(one.__globals__): one.__globals__ for one in functions}.values())
+    changed = [(names, name, told) for names in files for name, told in TOLD if name not in names]
+    codes = [(one, one.__code__, class_reads.with_reads(one.__code__)) for one in functions]
+    reading = [(one, code, other) for one, code, other in codes if other is not code]
+    left: list[list[CodeType]] = []
 
     def tell() -> None:
         for names, name, told in changed:
             names[name] = told
+        for (one, *_), code in zip(reading, left.pop(), strict=True):
+            one.__code__ = code
 
     def tell_nothing() -> None:
         for names, name, _ in changed:
             names.pop(name, None)
+        left.append([one.__code__ for one, *_ in reading])
+        for one, *_ in reading:
+            one.__code__ = class_reads.as_written(one.__code__)
 
     try:
+        left.append([other for *_, other in reading])
         tell()
         with left_to_dynamo(tell_nothing, tell):
             yield
     finally:
         tell_nothing()
+        for one, code, _ in reading:
+            one.__code__ = code
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from batch_export.exporter.capture import (
+    class_reads,
     comprehension_rewriting,
     free_loops,
     free_pieces,
@@ -107,7 +108,7 @@ def whole_numbers(
     plainly = {name: plain for name, plain, _ in _CALLED.values()}
     plainly.update({other: method_calls.plainly(name) for name, other in method_calls.NAMES.items()})
     before = [(one, one.__code__, one.__globals__) for one in reached(module)]
-    codes = [(one, code, names, _with_calls(code, names, are_free)) for one, code, names in before]
+    codes = [(one, code, names, _as_told(code, names, are_free)) for one, code, names in before]
     changed = [(one, code, names) for one, code, names, other in codes if other is not code]
     for one, code, names, other in codes:
         if other is code:
@@ -133,6 +134,13 @@ def whole_numbers(
 _MADE: dict[tuple[int, frozenset[str], bool], tuple[CodeType, CodeType]] = {}
 """By a code's identity, the names that its file has for itself and whether sizes are free: that code, which has to live
 on, and the new one."""
+
+
+def _as_told(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType:
+    """A code with these calls, and with the reads of classes that it has already: its source is known without them."""
+    written = class_reads.as_written(code)
+    made = _with_calls(written, own, are_free)
+    return made if written is code else class_reads.with_reads(made)
 
 
 def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType:
