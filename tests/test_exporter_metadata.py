@@ -13,6 +13,7 @@ import torch
 from batch_export import export
 from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture.capture import STRATEGIES, capture
+from batch_export.exporter.graph.metadata import node_metadata, source_location
 
 KIND = "pkg.torch.export.graph_signature.{}Spec.kind"
 PERSISTENT = "pkg.torch.export.graph_signature.InputSpec.persistent"
@@ -165,3 +166,30 @@ def test_a_strict_capture_has_the_stack_traces_of_a_plain_one() -> None:
     ]
     assert traces[0] == traces[1]
     assert "_dynamo" not in traces[0]
+
+
+class Chosen(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(3)
+        rows = []
+        for step in range(x.shape[0]):
+            total = torch.tanh(total + x[step])
+            rows.append(total)
+        return torch.cond(x.sum() > 0, lambda a: torch.relu(a) * 2, torch.sin, (torch.stack(rows),))  # type: ignore[no-any-return]
+
+
+def test_graphs_that_torch_wrote_before_change_nothing_in_a_file() -> None:
+    x = torch.ones(2, 3)
+    first, second = (export(Chosen(), (x,), dynamic_shapes=({0: "n"},)).model_proto for _ in range(2))
+    assert first.SerializeToString(deterministic=True) == second.SerializeToString(deterministic=True)
+    assert "<eval_with_key>" not in str(first)
+
+
+def test_the_line_of_a_node_in_a_branch_is_the_models() -> None:
+    own = 'File "/model.py", line 3, in forward\n    return torch.cond(x.sum() > 0, f, g, (x,))'
+    generated = 'File "<eval_with_key>.36", line 6, in forward\n    mul = a * 2;  a = None'
+    node = torch.fx.Graph().placeholder("x")
+    for trace, plain in ((f"{own}\n  {generated}", own), (generated, None)):
+        node.meta["stack_trace"] = trace
+        assert node_metadata(node).get("pkg.torch.onnx.stack_trace") == plain
+        assert source_location(node) == (plain and "/model.py:3")

@@ -31,6 +31,8 @@ CLASS_HIERARCHY = _PREFIX + "class_hierarchy"
 
 _NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
 _TORCH_FRAME = f'File "{Path(torch.__file__).parent}{os.sep}'
+_GENERATED_FRAME = 'File "<eval_with_key>'
+"""Of code that torch wrote for a graph, numbered by how many it wrote before in this process."""
 _OWN_FRAME = f'File "{Path(__file__).parent.parent}{os.sep}'
 
 
@@ -67,21 +69,23 @@ def node_metadata(node: torch.fx.Node) -> dict[str, str]:
         NAME_SCOPES: repr([*scopes, node.name]),
     }
     trace = node.meta.get("stack_trace")
-    if trace:
-        properties[STACK_TRACE] = _plain_trace(trace)
+    if trace and (plain := _plain_trace(trace)):
+        properties[STACK_TRACE] = plain
     return properties
 
 
 def _plain_trace(trace: str) -> str:
-    """A stack trace without the frames of dynamo and the marks under columns, which strict captures have."""
-    kept: list[str] = []
-    is_shown = True
+    """A stack trace without marks under columns, dynamo's frames, which strict captures have, and generated code."""
+    others: list[str] = []
+    written: list[str] = []
+    kept = written
     for line in trace.splitlines():
         if line.lstrip().startswith('File "'):
-            is_shown = _DYNAMO not in line
-        if is_shown and line.strip(" ^~"):
+            is_generated = line.lstrip().startswith(_GENERATED_FRAME)
+            kept = [] if is_generated else others if _DYNAMO in line else written
+        if line.strip(" ^~"):
             kept.append(line)
-    return "\n".join(kept).strip() or trace
+    return "\n".join(written or others).strip()
 
 
 def source_location(node: torch.fx.Node) -> str | None:
@@ -93,6 +97,7 @@ def source_location(node: torch.fx.Node) -> str | None:
 def innermost_line(trace: str) -> str | None:
     """`file:line` of the innermost frame of a stack trace, of the model's own source where there is any."""
     frames = [line.strip() for line in trace.splitlines() if line.strip().startswith('File "')]
+    frames = [frame for frame in frames if not frame.startswith(_GENERATED_FRAME)]
     if not frames:
         return None
     frames = [frame for frame in frames if not frame.startswith(_OWN_FRAME)] or frames
