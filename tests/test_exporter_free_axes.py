@@ -304,6 +304,9 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
     "elements along an axis": lambda x, k: torch.take_along_dim(x, (k > 0).long(), 1),
     "of one row": lambda x, k: x.take_along_dim((k[:, :1] > 0).long(), dim=-1),
     "a triangle": lambda x, k: (x @ k.T)[tuple(torch.tril_indices(x.shape[0], x.shape[0], -1))],
+    "pairs": lambda x, k: torch.combinations(x[:, 0] + k[:, 1]),
+    "three with repetition": lambda x, k: torch.combinations(x[:, 0], 3, with_replacement=True),
+    "one of each": lambda x, k: torch.combinations(x[:, 0], r=1),
     "the other triangle": lambda x, k: (x @ k.T)[tuple(torch.triu_indices(x.shape[0], x.shape[0]))],
 }
 

@@ -176,6 +176,13 @@ def _counting(x: torch.Tensor) -> torch.Tensor:
     return h
 
 
+def _from_the_end(x: torch.Tensor) -> torch.Tensor:
+    h = torch.zeros(x.shape[0], 3)
+    for t in range(-1, x.shape[1]):
+        h = h * 0.5 + x[:, t]
+    return h
+
+
 class Looping(torch.nn.Module):
     def __init__(self, loop: Callable[[torch.Tensor], object]) -> None:
         super().__init__()
@@ -186,7 +193,8 @@ class Looping(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    "loop", [_branch, _written_behind, _kept_slices, _known_elsewhere, _read_by_a_view, _growing, _counting]
+    "loop",
+    [_branch, _written_behind, _kept_slices, _known_elsewhere, _read_by_a_view, _growing, _counting, _from_the_end],
 )
 def test_other_loops_count_with_the_examples_size(loop: Callable[[torch.Tensor], object]) -> None:
     given = (torch.randn(2, 4, 3),)
@@ -225,7 +233,32 @@ def _filled_but_the_last(x: torch.Tensor) -> torch.Tensor:
     return out
 
 
-@pytest.mark.parametrize("loop", [_all_but_the_last, _two_states, _stacked, _filled_but_the_last])
+def _filled_from_the_third_on(x: torch.Tensor) -> torch.Tensor:
+    out = torch.full_like(x, 7.0)
+    for t in range(2, x.shape[1]):
+        out[:, t] = x[:, t] + 1
+    return out
+
+
+def _from_the_second_on(x: torch.Tensor) -> torch.Tensor:
+    state, out = x[:, 0], x * 2
+    for t in range(1, x.shape[1]):
+        state = state * 0.5 + x[:, t]
+        out[:, t] = state
+    return out
+
+
+def _the_second_half(x: torch.Tensor) -> torch.Tensor:
+    state = x[:, 0]
+    for t in range(x.shape[1] // 2, x.shape[1]):
+        state = state * 0.5 + x[:, t]
+    return state
+
+
+FROM_ELSEWHERE = [_filled_from_the_third_on, _from_the_second_on, _the_second_half]
+
+
+@pytest.mark.parametrize("loop", [_all_but_the_last, _two_states, _stacked, _filled_but_the_last, *FROM_ELSEWHERE])
 def test_a_loop_of_no_rounds_leaves_everything_as_it_was(loop: Callable[[torch.Tensor], Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # no limit is told
@@ -233,7 +266,11 @@ def test_a_loop_of_no_rounds_leaves_everything_as_it_was(loop: Callable[[torch.T
     assert any(node.op_type == "Scan" for node in program.model.graph)
     for batch, steps in ((2, 5), (2, 1), (1, 1), (3, 2), (1, 8), (2, 0)):
         x = torch.randn(batch, steps, 3)
-        if steps or loop in (_two_states, _filled_but_the_last):  # of others eager has no result
+        if steps or loop in (
+            _two_states,
+            _filled_but_the_last,
+            _filled_from_the_third_on,
+        ):  # of others eager has no result
             torch.testing.assert_close(list(program(x)), pytree.tree_leaves(loop(x)), rtol=1e-5, atol=1e-6)
 
 

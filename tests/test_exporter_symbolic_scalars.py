@@ -193,6 +193,16 @@ FREE_FORMS: dict[str, Callable[[torch.Tensor], Any]] = {
         torch.ops.aten.max_pool1d(x.mT, [2]),
         nn_functional.max_pool1d(x.mT, 2, return_indices=True),
     ),
+    "pools of whole axes": lambda x: (
+        nn_functional.avg_pool1d(x.mT, x.shape[0]),
+        nn_functional.avg_pool2d(x[None], (x.shape[0], 2), stride=1),
+        nn_functional.avg_pool2d(x[None].clamp(min=1e-6).pow(3), (x.size(-2), x.size(-1))).pow(1 / 3),
+        nn_functional.avg_pool3d(x[None, None], (1, x.shape[0], 3), (1, 2, 1), ceil_mode=True),
+        nn_functional.max_pool1d(x.mT, x.shape[0]),
+        nn_functional.max_pool2d(x[None], [x.shape[0], 2]),
+        nn_functional.lp_pool2d(x[None], 4, (x.shape[0], x[:, :].shape[1])),
+    ),
+    "pools of whole free pictures": lambda x: nn_functional.avg_pool2d((x @ x.mT)[None], x.shape[0]),
 }
 
 

@@ -6,6 +6,7 @@ None where torch's own form will do.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -101,6 +102,21 @@ def _triangle(part: Callable[..., torch.Tensor]) -> Callable[[Mapping[str, Any]]
         return inside.nonzero().t().to(bound.get("dtype") or torch.int64)
 
     return triangle
+
+
+def _combinations(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """Every choice of so many of a free number of elements, in torch's order."""
+    x, count = bound["input"], bound.get("r", 2)
+    if x.dim() != 1 or count < 1:
+        return None
+    is_before = torch.le if bound.get("with_replacement") else torch.lt
+    places = [
+        torch.arange(x.shape[0]).reshape([-1 if axis == at else 1 for axis in range(count)]) for at in range(count)
+    ]
+    chosen = torch.ones([x.shape[0]] * count, dtype=torch.bool)
+    for one, other in itertools.pairwise(places):
+        chosen = chosen & is_before(one, other)
+    return x[chosen.nonzero()]  # type: ignore[no-any-return]
 
 
 def _gradient(bound: Mapping[str, Any]) -> list[torch.Tensor] | None:
@@ -221,6 +237,7 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.tril_indices: (("row", "col", "offset"), _triangle(torch.tril)),
     torch.triu_indices: (("row", "col", "offset"), _triangle(torch.triu)),
     torch.Tensor.fill_diagonal_: (("input", "fill_value", "wrap"), _fill_diagonal),
+    torch.combinations: (("input", "r", "with_replacement"), _combinations),
     torch.kron: (("input", "other"), _kron),
     torch.Tensor.kron: (("input", "other"), _kron),
     torch.gradient: (("input",), _gradient),

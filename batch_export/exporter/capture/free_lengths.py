@@ -19,7 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import free_forms, free_matrix_norms, joined_sequences, squeezed_ones
+from batch_export.exporter.capture import free_forms, free_matrix_norms, joined_sequences, squeezed_ones, whole_windows
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -151,6 +151,7 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         if times > 0 and bound.get("out") is None and any(_is_free(one, dim) for one in parts):
             return _diff(torch.cat(parts, dim) if len(parts) > 1 else parts[0], times, dim)
     made = squeezed_ones.squeezed(func, args, given)
+    made = whole_windows.pooled(func, args, given) if made is None else made
     return made if made is not None else free_forms.of_free_sizes(func, args, given)
 
 

@@ -47,6 +47,8 @@ def is_free(
     """
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
         return False
+    if not _goes_up_by_one(over):
+        return False
     filled, read = [one for one, _ in written], [*carried, *(one for one, _ in slices)]
     if not all(isinstance(one, Tensor) for one in (*filled, *read)):
         return False
@@ -58,6 +60,12 @@ def is_free(
     if any(one in seen for one in memory) or len(set(memory)) < len(memory):
         return False
     return all(axis < one.dim() for one, axis in (*slices, *written))
+
+
+def _goes_up_by_one(over: FreeNumbers) -> bool:
+    """Whether steps are places along an axis one after the other, none of them counted from its end."""
+    run, *more = over.runs
+    return not more and run.step == 1 and statically_known_true(run.first >= 0)
 
 
 def _content(one: Any) -> Any:
@@ -86,7 +94,13 @@ def run(
     length = over.free_length()
     is_run = statically_known_true(length > 0)
     rounds = length if is_run else torch.sym_max(length, 1)
-    given = [one.narrow(axis, 0, length).movedim(axis, 0) for one, axis in slices]
+    first = over.runs[0].first
+
+    def gone_over(one: Tensor, axis: int) -> Tensor:
+        begin = first if isinstance(first, int) and not first else torch.sym_min(first, one.shape[axis])
+        return one.narrow(axis, begin, length)
+
+    given = [gone_over(one, axis).movedim(axis, 0) for one, axis in slices]
     parts = [_plain(one) if is_run else _lengthened(one, rounds - length) for one in given]
     count = len(lists)
 
@@ -103,7 +117,7 @@ def run(
         found = [rows.narrow(0, 0, length) for rows in found]
     for (one, axis), rows in zip(written, found[count:], strict=True):
         broadcast = rows.reshape(length, *[1] * (one.dim() - rows.dim()), *rows.shape[1:])
-        one.narrow(axis, 0, length).copy_(broadcast.movedim(0, axis))
+        gone_over(one, axis).copy_(broadcast.movedim(0, axis))
     return tuple(last)[: len(carried)], tuple(FreeRows(rows, list) for rows in found[:count])
 
 

@@ -74,7 +74,7 @@ class _Loops:
     def _loop(self, loop: ast.For) -> list[ast.stmt] | None:
         step, over = loop.target, loop.iter
         is_range = isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range"
-        if not isinstance(step, ast.Name) or not is_range or loop.orelse or len(over.args) != 1 or over.keywords:  # type: ignore[attr-defined]
+        if not isinstance(step, ast.Name) or not is_range or loop.orelse or len(over.args) > 2 or over.keywords:  # type: ignore[attr-defined]
             return None
         carried = loop_bodies.carried_from(self.code, over.lineno, over.end_lineno or over.lineno)
         if carried is None or step.id in carried:
