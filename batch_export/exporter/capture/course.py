@@ -19,6 +19,7 @@ from batch_export.exporter.capture.from_example import Request, Strategies, by_s
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.refusals import one_only
 from batch_export.exporter.capture.strategies import ASSUMING
+from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,24 @@ class Course:
         try:
             captured = self._from_first(examples)
         except DynamicShapeError as error:
-            for captured in self._from_others(examples):
+            for captured in itertools.chain(self._with_crops(examples), self._from_others(examples)):
                 return captured
             raise error
         if captured.harmful and captured.strategy not in ASSUMING:
-            for other in self._from_others(examples, captured):
+            for other in itertools.chain(self._with_crops(examples), self._from_others(examples, captured)):
                 return other
         return captured
+
+    def _with_crops(self, examples: Examples) -> Iterator[Captured]:
+        """The program in which tensors are cropped at every size, where that makes it hold for all of them."""
+        inputs = examples.lifted(examples.small(required=True)) if any_crop(self.request.decided_at) else None
+        if inputs is None:
+            return
+        captured: Captured | None = None
+        with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken():
+            captured = self._from(inputs, self._unassuming)
+        if captured is not None and self._holds_everywhere(captured):
+            yield captured
 
     def _from_first(self, examples: Examples) -> Captured:
         firm, left = examples.small(required=True), examples.small(required=False)
@@ -82,11 +94,18 @@ class Course:
             if first is not None and not is_searched and _takes_same_branches(first, sizes):
                 continue
             with contextlib.suppress(CaptureError, DynamicShapeError):
-                captured = self._from(inputs, [one for one in self.strategies if one[0] not in ASSUMING])
+                captured = self._from(inputs, self._unassuming)
                 if is_searched and any(guard.restricts or guard.fixes_size for guard in captured.guards):
                     continue  # a branch that few sizes take, or shapes that are shown as at one of them
-                if not captured.harmful and captured.free_axes() >= len(self.request.asked.axes):
+                if self._holds_everywhere(captured):
                     yield captured
+
+    def _holds_everywhere(self, captured: Captured) -> bool:
+        return not captured.harmful and captured.free_axes() >= len(self.request.asked.axes)
+
+    @property
+    def _unassuming(self) -> Strategies:
+        return [one for one in self.strategies if one[0] not in ASSUMING]
 
     def _from(self, inputs: Inputs, strategies: Strategies | None = None) -> Captured:
         return by_strategies(self.request, inputs, strategies or self.strategies)

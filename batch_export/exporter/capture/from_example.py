@@ -90,6 +90,7 @@ class Request:
         allow_assumptions: whether it may take something about the data for granted.
         not_held: sizes of the axes at which a program captured so far was seen not to do what the model does.
         taken: sizes that captures so far took as numbers.
+        decided_at: the lines at which captures so far took a side on sizes.
     """
 
     module: torch.nn.Module
@@ -99,6 +100,7 @@ class Request:
     allow_assumptions: bool
     not_held: list[dict[str, int]] = field(default_factory=list)
     taken: list[TakenSize] = field(default_factory=list)
+    decided_at: set[str] = field(default_factory=set)
 
 
 def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> Captured:
@@ -135,7 +137,9 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
         with observing() as seen, texts_noted() as texts:
             try:
                 program, is_oblivious = _by(name, strategy, request, inputs, seen)
+                request.decided_at.update(seen.places)
             except Exception as error:
+                request.decided_at.update(seen.places)
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
                 if (refusal := refused(error)) is not None and (name != STRICT or decision is None):
                     raise refusal from error

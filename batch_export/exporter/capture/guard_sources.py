@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -45,12 +45,14 @@ class Observation:
         made_plain: whether Python's `int` or `float` turned a free size into a plain number.
         made_index: whether something else in Python did: `math.sqrt(size)`, `range(size)`, `names[size]`.
         nested: whether a size was looked at inside a higher-order operator (`associative_scan`).
+        places: the lines (`file:line`) at which sizes were looked at.
     """
 
     environment: ShapeEnv | None = None
     made_plain: bool = False
     made_index: bool = False
     nested: bool = False
+    places: set[str] = field(default_factory=set)
 
     @property
     def is_freer_strictly(self) -> bool:
@@ -177,6 +179,7 @@ def observing() -> Iterator[Observation]:
         seen.made_plain = seen.made_plain or conversion in ("__int__", "__float__")
         seen.made_index = seen.made_index or conversion == COUNTED
         place = users_location()
+        seen.places.add(place)
         if conversion in (COUNTED, TAKEN):
             given = dataclasses.replace(given, framework_loc=conversion)
         return dataclasses.replace(given, maybe_user_loc=place) if place else given

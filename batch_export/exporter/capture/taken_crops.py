@@ -1,0 +1,148 @@
+"""Crops by a comparison of sizes (`if length < table.shape[0]: table = table[:length]`), taken at every size.
+
+Arrives: lines of a model, or nothing; a context is opened round a capture. Leaves: a capture in which such an `if`
+takes no side: cropping to a length that is not smaller changes nothing, so the crop is right either way, and what is
+cut has the smaller one of both lengths. Anything else at such a line is decided as before.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import linecache
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.fx.experimental.sym_node import SymNode
+
+from batch_export.exporter.capture.guard_sources import is_users
+
+
+@dataclass(frozen=True, slots=True)
+class _Crop:
+    """An `if` that does nothing but crop one tensor: what is cropped to which length, and along which axis.
+
+    Attributes:
+        first: the first line of what is asked.
+        last: its last line.
+        tensor: source of what is cropped.
+        length: source of the length.
+        axis: the axis, counted from the end where it is negative.
+    """
+
+    first: int
+    last: int
+    tensor: str
+    length: str
+    axis: int
+
+
+def any_crop(places: Iterable[str]) -> bool:
+    """Returns whether some of several places (`file:line`) ask for nothing but a crop."""
+    found = (place.rpartition(":") for place in places)
+    return any(line.isdecimal() and _crop_at(file, int(line)) is not None for file, _, line in found)
+
+
+@contextlib.contextmanager
+def crops_taken() -> Iterator[None]:
+    """Within, an `if` that does nothing but crop a tensor to a length crops it, and leaves no guard.
+
+    NOTE: this wraps a private method of torch's symbolic numbers, by which Python's `if` asks them.
+    """
+    own: Any = SymNode.guard_bool
+
+    def guard_bool(self: SymNode, file: str, line: int) -> bool:
+        return True if _is_of_crop(self) else bool(own(self, file, line))
+
+    SymNode.guard_bool = guard_bool  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        SymNode.guard_bool = own  # type: ignore[method-assign]
+
+
+def _is_of_crop(node: SymNode) -> bool:
+    """Whether the model asks here if a length is smaller than the axis that it crops to it."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    crop = _crop_at(frame.f_code.co_filename, frame.f_lineno)
+    if crop is None:
+        return False
+    tensor, length = (_value(source, frame) for source in (crop.tensor, crop.length))
+    is_number = isinstance(length, (int, torch.SymInt)) and not isinstance(length, bool)
+    if not isinstance(tensor, torch.Tensor) or not is_number or not -tensor.ndim <= crop.axis < tensor.ndim:
+        return False
+    size: Any = tensor.shape[crop.axis]
+    cut = (length < size, length <= size, length != size)  # where it is not so, the length is no smaller
+    asked = (*cut, size > length, size >= length, size != length)  # another expression to sympy
+    return any(isinstance(one, torch.SymBool) and one.node.expr == node.expr for one in asked)
+
+
+def _value(source: str, frame: FrameType) -> object:
+    """What an expression without calls is in a frame; None where it cannot be told."""
+    with contextlib.suppress(Exception):
+        return eval(source, frame.f_globals, dict(frame.f_locals))
+    return None
+
+
+def _crop_at(file: str, line: int) -> _Crop | None:
+    return next((one for one in _crops(file) if one.first <= line <= one.last), None)
+
+
+@functools.lru_cache(maxsize=16)
+def _crops(file: str) -> tuple[_Crop, ...]:
+    try:
+        parsed = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ()
+    found = (_crop(node) for node in ast.walk(parsed) if isinstance(node, ast.If))
+    return tuple(one for one in found if one is not None)
+
+
+def _crop(node: ast.If) -> _Crop | None:
+    compares = isinstance(node.test, ast.Compare) and len(node.test.ops) == 1
+    if not compares or len(node.body) != 1 or node.orelse or not isinstance(node.body[0], ast.Assign):
+        return None
+    targets, value = node.body[0].targets, node.body[0].value
+    if len(targets) != 1 or not isinstance(value, ast.Subscript) or ast.unparse(targets[0]) != ast.unparse(value.value):
+        return None
+    parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
+    cut = [place for place, one in enumerate(parts) if not _is_whole(one)]
+    if len(cut) != 1 or not isinstance(parts[cut[0]], ast.Slice):
+        return None
+    (place,) = cut
+    one: Any = parts[place]
+    dotted = [place for place, part in enumerate(parts) if _is_ellipsis(part)]
+    if one.lower is not None or one.step is not None or len(dotted) > 1:
+        return None
+    if not (_is_read(value.value) and _is_read(one.upper)):
+        return None
+    axis = place - len(parts) if dotted and dotted[0] < place else place
+    last = node.test.end_lineno or node.test.lineno
+    return _Crop(node.test.lineno, last, ast.unparse(value.value), ast.unparse(one.upper), axis)
+
+
+def _is_ellipsis(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant) and part.value is ...
+
+
+def _is_whole(part: ast.expr) -> bool:
+    """Whether an axis is taken as it is: `:` or `...`."""
+    is_open = isinstance(part, ast.Slice) and part.lower is None and part.upper is None and part.step is None
+    return is_open or _is_ellipsis(part)
+
+
+_READ = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.UnaryOp, ast.USub, ast.expr_context)
+
+
+def _is_read(expression: ast.expr) -> bool:
+    """Whether an expression may be worked out once more: it calls nothing."""
+    return all(isinstance(one, _READ) for one in ast.walk(expression))

@@ -1,0 +1,95 @@
+"""Decisions by sizes that do nothing but crop: both ways are one, whatever the example's sizes are."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter import export
+from batch_export.exporter.capture.taken_crops import any_crop
+from tests.exporting import assert_same
+
+_AXES = {"x": {1: "height", 2: "width"}}
+_SIZES = [*itertools.product((2, 3, 5, 8), repeat=2)]
+
+
+class _Table(nn.Module):
+    """A square table of positions, as long as the longer side of an image, cropped to it."""
+
+    def table(self, side: int) -> torch.Tensor:
+        along = torch.arange(side, dtype=torch.float32)
+        return along[:, None] * 10 + along
+
+
+class _Rows(_Table):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        table = self.table(max(x.shape[1], x.shape[2]))
+        if x.shape[1] < table.shape[0]:
+            table = table[: x.shape[1]]
+        if table.shape[1] > x.shape[2]:
+            table = table[:, : x.shape[2]]
+        return x + table
+
+
+class _FromTheEnd(_Table):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        sides = x.shape[1:]
+        table = self.table(max(sides))[None]
+        if sides[0] < table.shape[-2]:
+            table = table[..., : sides[0], :]
+        if sides[1] != table.shape[-1]:
+            table = table[..., : sides[1]]
+        return x + table
+
+
+class _Others(_Table):
+    """No crops: other elements, and another way beside them."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        table = self.table(max(x.shape[1], x.shape[2]))
+        if x.shape[1] < table.shape[0]:
+            table = table[-x.shape[1] :]
+        if x.shape[2] < table.shape[1]:
+            table = table[:, : x.shape[2]]
+        else:
+            assert table.ndim == 2
+            table = table + 1
+        return x + table
+
+
+@pytest.mark.parametrize("module", [_Rows(), _FromTheEnd()])
+def test_a_crop_is_right_at_sizes_that_decide_otherwise_than_the_example(module: nn.Module) -> None:
+    program = export(module, (torch.rand(2, 4, 4),), dynamic_shapes=_AXES)
+
+    for height, width in _SIZES:
+        x = torch.rand(2, height, width)
+        assert_same(program(x), [module(x)])
+
+
+def test_what_is_more_than_a_crop_is_refused_with_its_line() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_taken_crops\.py:\d+\)"):
+        export(_Others(), (torch.rand(2, 4, 4),), dynamic_shapes=_AXES)
+
+
+@pytest.mark.parametrize(
+    ("written", "is_crop"),
+    [
+        ("if n < x.shape[0]: x = x[:n]", True),
+        ("if self.n <= self.x.size(1): self.x = self.x[:, : self.n, ...]", True),
+        ("if n < x.shape[0]: y = x[:n]", False),
+        ("if n < x.shape[0]: x = x[1:n]", False),
+        ("if n < x.shape[0]: x = x[0, :n]", False),
+        ("if n < x.shape[0]: x = x[: next(n)]", False),
+        ("if 0 < n < x.shape[0]: x = x[:n]", False),
+    ],
+)
+def test_lines_that_do_nothing_but_crop(tmp_path: Path, written: str, *, is_crop: bool) -> None:
+    file = tmp_path / "lines.py"
+    file.write_text(written + "\n")
+
+    assert any_crop([f"{file}:1"]) is is_crop
