@@ -22,6 +22,7 @@ from batch_export.collections.small_models.repairs import repaired  # noqa: E402
 from batch_export.collections.small_models.shrinking import WIDTH, shrink  # noqa: E402
 from batch_export.collections.small_models.sizes_read import lengths_said, multiple_said, unlike_sizes  # noqa: E402
 from batch_export.collections.small_models.statements import comparisons_at, words_at  # noqa: E402
+from batch_export.collections.transformers import describing  # noqa: E402
 from batch_export.collections.transformers.building import build, config_of  # noqa: E402
 from batch_export.collections.transformers.config_sizes import ConfigSizes  # noqa: E402
 from batch_export.collections.transformers.describing import describe  # noqa: E402
@@ -58,6 +59,8 @@ def test_a_config_within_a_config_keeps_what_the_outer_class_gave_it() -> None:
     config = small("paligemma")
     assert config.vision_config.patch_size == whole.vision_config.patch_size == 14
     assert config.text_config.hidden_size == config.projection_dim == WIDTH
+    assert whole.vision_config.projection_dim > config.vision_config.projection_dim == WIDTH  # no field of its class
+    assert small("chmv2").backbone_config.return_class_token is True  # none either
     assert config.image_token_id < 32
 
 
@@ -431,6 +434,7 @@ def test_classes_that_tensors_alone_cannot_call_say_so() -> None:
         ("decision_transformer.DecisionTransformerModel", ["batch", "seq"]),
         ("pe_audio_encoder.PeAudioEncoder", ["batch", "samples"]),
         ("zamba.ZambaModel", ["batch", "seq"]),
+        ("chmv2.CHMv2ForDepthEstimation", ["batch", "height", "width"]),
     ],
 )
 def test_a_model_that_its_errors_describe_runs_at_all_its_sizes(name: str, axes: list[str]) -> None:
@@ -441,6 +445,20 @@ def test_a_model_that_its_errors_describe_runs_at_all_its_sizes(name: str, axes:
         sizes = {axis.name: axis.check[index] for axis in spec.axes}
         with torch.no_grad():
             assert module(**models.example_inputs(spec, sizes)) is not None
+
+
+def test_a_small_config_is_mended_before_a_large_one_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run: list[str] = []
+    arguments = describing._arguments
+
+    def noting(kind: Any, model_type: str, degree: str, of_each: int = 1) -> dict[str, Any]:
+        run.append(degree)
+        return arguments(kind, model_type, degree, of_each)
+
+    monkeypatch.setattr(describing, "_arguments", noting)
+
+    assert "narrow" in describe("zamba", "ZambaModel")["tags"]
+    assert {"narrow", "headed", "plain"} == set(run)
 
 
 @pytest.mark.world

@@ -48,14 +48,9 @@ def own_width(config: Any) -> int:
 
 
 def beside_defaults(config: Any) -> dict[str, Any]:
-    """The fields of a config that its class alone would not give it."""
-    try:
-        default = vars(type(config)())
-    except Exception:  # a class that needs arguments
-        default = {}
-    known = (
-        {item.name for item in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else set(vars(config))
-    )
+    """The fields of a config that its class alone would not give it, those that its class does not know among them."""
+    default = _defaults(config)
+    known = known_fields(config, default)
     found = {
         name: value
         for name, value in vars(config).items()
@@ -63,6 +58,22 @@ def beside_defaults(config: Any) -> dict[str, Any]:
     }
     chosen = chosen_stages(config)
     return {**found, "out_indices": list(chosen)} if chosen and chosen != default.get(_CHOSEN_STAGES) else found
+
+
+def known_fields(config: Any, default: Mapping[str, Any] | None = None) -> set[str]:
+    """The fields that a config's class has, and those beyond them that this config was given."""
+    if not dataclasses.is_dataclass(config):
+        return set(vars(config))
+    default = _defaults(config) if default is None else default
+    given = {name for name in vars(config) if name not in default and name[:1] != "_"} if default else set()
+    return given | {item.name for item in dataclasses.fields(config)}
+
+
+def _defaults(config: Any) -> dict[str, Any]:
+    try:
+        return dict(vars(type(config)()))
+    except Exception:  # a class that needs arguments
+        return {}
 
 
 _CHOSEN_STAGES = "_out_indices"

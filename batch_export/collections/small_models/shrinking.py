@@ -22,6 +22,7 @@ from batch_export.collections.small_models.configs import (
     beside_defaults,
     chosen_stages,
     every,
+    known_fields,
     nested,
     own_width,
     text_of,
@@ -105,7 +106,7 @@ class _Shrinker:
             # A mapping is completed from its class' defaults, which are not those that the outer class gave it.
             changed[name] = {"model_type": value.model_type, **beside_defaults(value), **self.arguments(value)}
         fields = {name: value for name, value in vars(config).items() if not name.startswith("_") and name not in inner}
-        known = {item.name for item in dataclasses.fields(config)} if dataclasses.is_dataclass(config) else set(fields)
+        known = known_fields(config)
         chosen = chosen_stages(config)
         least = max(LAYERS, pointed_at(fields, chosen))
         kept = kept_layers(fields, least, self.of_each)

@@ -55,27 +55,37 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
         model_type = _own_type(transformers, model_type, architecture)
     default = transformers.CONFIG_MAPPING[model_type]
     said: dict[str, bool] = {}
-    for degree in DEGREES:
+    for degree in _SMALL:
         with reasons.noting(degree):
-            arguments = _arguments(default, model_type, degree)
-            try:
-                _refuse_large(model_type, architecture, {**arguments, **said})
-            except (AssertionError, ValueError) as error:
-                said |= settings_said(str(error))
-                if not said:
-                    raise
-                _refuse_large(model_type, architecture, {**arguments, **said})
-            arguments |= said
-            made = _called(model_type, architecture, arguments)
-            return _written(model_type, architecture, arguments, made, degree)
+            return _made(default, model_type, architecture, degree, said)
     _refuse_objects(class_of(architecture, default))
     for degree, most in _MENDED.items():
         found = _mended(model_type, architecture, degree, most)
         if found is not None:
             return _written(model_type, architecture, *found, degree)
+    for degree in DEGREES[len(_SMALL) :]:
+        with reasons.noting(degree):
+            return _made(default, model_type, architecture, degree, said)
     raise reasons.error()
 
 
+def _made(config_class: Any, model_type: str, architecture: str, degree: str, said: dict[str, bool]) -> dict[str, Any]:
+    """The configuration at one degree of shrinking; `said` gets the settings that the class says it needs."""
+    arguments = _arguments(config_class, model_type, degree)
+    try:
+        _refuse_large(model_type, architecture, {**arguments, **said})
+    except (AssertionError, ValueError) as error:
+        said |= settings_said(str(error))
+        if not said:
+            raise
+        _refuse_large(model_type, architecture, {**arguments, **said})
+    arguments |= said
+    made = _called(model_type, architecture, arguments)
+    return _written(model_type, architecture, arguments, made, degree)
+
+
+_SMALL = DEGREES[:3]
+"""Degrees that are tried as they are before a config is mended; the others may take minutes."""
 _MENDED = {"narrow": 16, "headed": 4, "plain": 4}
 """Degrees at which a config is changed by what its model says, and how many models are built for that."""
 
