@@ -217,6 +217,15 @@ def test_functions_of_complex_numbers(name: str) -> None:
         torch.testing.assert_close(torch.as_tensor(one), other, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
+def test_lengths_are_infinite_where_one_part_is() -> None:
+    inf, nan = float("inf"), float("nan")
+    parts = torch.tensor([inf, -inf, nan, 0.0, -3.0, 1e30, 1e-30])
+    z = torch.complex(parts.repeat(7), parts.repeat_interleave(7))
+    program = export(lambda z: z.abs(), (z,), dynamic_shapes=({0: "n"},))
+    for given in (z, z[:1], z[:0]):
+        torch.testing.assert_close(program(given)[0], given.abs(), rtol=1e-6, atol=0.0, equal_nan=True)
+
+
 @pytest.mark.parametrize("axes", [None, ({0: "n"},)])
 def test_products_of_complex_numbers(axes: Any) -> None:
     def products(z: Tensor) -> tuple[Tensor, ...]:

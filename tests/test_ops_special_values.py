@@ -98,6 +98,29 @@ def test_functions_of_two_arguments(dtype: torch.dtype, opset: int) -> None:
     check(PAIRS, grid(dtype), opset)
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_sums_of_exponentials_with_infinities_and_of_nothing(dtype: torch.dtype) -> None:
+    module = Calls(
+        {
+            "rows": lambda x: x.logsumexp(1),
+            "columns": lambda x: x.logsumexp((0,), True),
+            "all": lambda x: x.logsumexp((0, 1)),
+        }
+    )
+    least, most = torch.finfo(dtype).min, torch.finfo(dtype).max
+    listed = [
+        *([-INF, -1000.0, -1001.0], [-INF, -INF, -INF], [INF, 1.0, -INF], [1.0, INF, NAN], [NAN, 1.0, 2.0]),
+        *([least, least, -INF], [most, most, least], [300.0, 301.0, -300.0], [-0.0, -0.0, -0.0]),
+    ]
+    rows = torch.tensor(listed, dtype=torch.float64).to(dtype)
+    program = export(module, (rows,), dynamic_shapes=(({0: "rows", 1: "columns"},),))
+    for given in (rows, rows[3:4], rows[:3], rows[:, :1], rows[:, :0], rows[:0], rows[:1, 1:]):
+        for actual, expected in zip(program(given), module(given), strict=True):
+            tolerance = TOLERANCE[dtype]
+            torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    program.release()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_division_is_exact_where_the_quotient_is_rounded(dtype: torch.dtype) -> None:
     a = torch.tensor([5.0, 1.0, -1.0, 7.5, -7.5, INF, -0.0, 3.0], dtype=dtype)

@@ -203,18 +203,3 @@ def std_mean(
     """Standard deviation and mean."""
     variance, mean = var_mean(self, dim, correction, keepdim)
     return op.Sqrt(variance), mean
-
-
-@lowering("aten::logsumexp")
-def logsumexp(self: ir.Value, dim: Sequence[int], keepdim: bool = False) -> ir.Value:
-    """log(sum(exp(self))) along axes, shifted by the maximum; integers become float32."""
-    data = self if axes.is_float(self) else op.Cast(self, to=ir.DataType.FLOAT)
-    if axes.rank(self) == 0:
-        return data
-    listed = [axes.axis(self, one) for one in ([dim] if isinstance(dim, int) else dim)]
-    listed = listed or list(range(axes.rank(self)))  # torch means all axes by none
-    largest = op.ReduceMax(data, listed, keepdims=1)
-    finite = op.Or(op.IsInf(largest), op.IsNaN(largest))
-    shift = op.Where(finite, op.CastLike(0.0, largest), largest)
-    total = op.Add(op.Log(op.ReduceSum(op.Exp(op.Sub(data, shift)), listed, keepdims=1)), shift)
-    return total if keepdim else op.Squeeze(total, listed)

@@ -278,11 +278,11 @@ def arc_tangent(self: ir.Value) -> RecordedValue:
 
 @lowering("aten::abs", "prims::abs", is_complex=True)
 def absolute(self: ir.Value) -> RecordedValue:
-    """The length; infinite where one part is, whatever the other one."""
-    length = op.CastLike(op.ReduceL2(op.Cast(self, to=ir.DataType.DOUBLE), [-1], keepdims=0), self)
-    is_endless = op.Or(*(op.IsInf(part(self, which)) for which in (0, 1)))
-    found = op.Where(is_endless, op.CastLike(math.inf, length), length)
-    return axes.shaped(found, None if self.shape is None else list(self.shape)[:-1])
+    """The length; infinite where one part is, whatever the other one: that part then stands for both."""
+    others = axes.shaped(op.Gather(self, [1, 0], axis=-1), self.shape)
+    kept = op.Where(op.IsInf(self), self, others)
+    length = op.CastLike(op.ReduceL2(op.Cast(kept, to=ir.DataType.DOUBLE), [-1], keepdims=0), self)
+    return axes.shaped(length, None if self.shape is None else list(self.shape)[:-1])
 
 
 @lowering("aten::linalg_vector_norm", is_complex=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
@@ -9,6 +11,7 @@ from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.reductions import mean_over
+from batch_export.exporter.ops.stable import log_one_plus_at_most_one, widened
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -43,26 +46,81 @@ def _of_probabilities(
     return _reduced(losses, reduction, op.CastLike(op.Div(every, of_each), scores))  # not of integers: 0 / 0 is NaN
 
 
-def _smoothed(
-    scores: ir.Value, target: ir.Value, weight: ir.Value | None, reduction: int, ignored: int, smooth: float
-) -> ir.Value:
+def _with_a_class(scores: ir.Value, weight: ir.Value | None) -> tuple[ir.Value, ir.Value | None]:
+    """Scores and weights with a class of NaN behind the others where there may be none: runtimes look at class 0."""
+    if axes.never_empty(scores, 1):
+        return scores, weight
+    nan = axes.like(math.nan, scores)
+    return axes.padded(scores, [0], [1], [1], nan), None if weight is None else axes.padded(weight, [0], [1], [0], nan)
+
+
+@lowering("aten::nll_loss", "aten::nll_loss_nd", "aten::nll_loss2d")
+def nll_loss(
+    self: ir.Value, target: ir.Value, weight: ir.Value | None = None, reduction: int = 1, ignore_index: int = -100
+) -> RecordedValue:
+    """What logarithms of probabilities, negated, are at the targets' classes.
+
+    Args:
+        self: `float[batch, classes, ...]` or `float[classes]`.
+        target: `int64[batch, ...]` or `int64[]`.
+        weight: `float[classes]`.
+        reduction: none, mean over the weights of the targets, or sum.
+        ignore_index: the class that does not count.
+    """
+    if axes.rank(self) == 1:
+        one = nll_loss(_first_of_one(self), _first_of_one(target), weight, reduction, ignore_index)
+        return one if reduction else op.Squeeze(one, [0])
+    numbers = target if target.dtype == ir.DataType.INT64 else axes.shaped(op.Cast(target, to=7), target.shape)
+    scores, weights = _with_a_class(self, weight)
+    name = _REDUCTIONS[reduction]
+    return op.NegativeLogLikelihoodLoss(scores, numbers, weights, reduction=name, ignore_index=ignore_index)
+
+
+def _first_of_one(value: ir.Value) -> ir.Value:
+    return axes.shaped(op.Unsqueeze(value, [0]), None if value.shape is None else [1, *value.shape])
+
+
+def _written_out(
+    scores: ir.Value, target: ir.Value, weight: ir.Value | None, reduction: int, ignored_class: int, smooth: float
+) -> RecordedValue:
     """Classes by number, with a part of each target spread evenly; the mean divides by the weights of the targets."""
-    axis = 1 if axes.rank(scores) > 1 else 0
-    logarithms = op.LogSoftmax(scores, axis=axis)
-    zero = op.CastLike(0.0, scores)
-    kept = op.Not(op.Equal(target, op.CastLike(ignored, target)))
-    at = op.Where(kept, target, op.CastLike(0, target))
-    chosen = op.Squeeze(op.GatherElements(logarithms, op.Unsqueeze(at, [axis]), axis=axis), [axis])
-    factor = op.CastLike(1.0, scores) if weight is None else op.Gather(weight, at)
-    factor = op.Where(kept, factor, zero)
-    spread = logarithms if weight is None else op.Mul(logarithms, _along_classes(weight, scores))
-    evenly = op.Where(kept, op.ReduceSum(spread, [axis], keepdims=0), zero)
-    share = op.Div(op.CastLike(smooth, scores), op.CastLike(axes.scalar(axes.size(scores, axis)), scores))
+    logarithms = axes.shaped(op.LogSoftmax(scores, axis=1), scores.shape)
     if not smooth:
-        return _reduced(op.Neg(op.Mul(chosen, factor)), reduction, op.ReduceSum(factor, keepdims=0))
-    exact = op.Mul(op.Mul(chosen, factor), op.CastLike(1.0 - smooth, scores))
-    losses = op.Neg(op.Add(exact, op.Mul(evenly, share)))
-    return _reduced(losses, reduction, op.ReduceSum(factor, keepdims=0))
+        return nll_loss(logarithms, target, weight, reduction, ignored_class)
+    of_targets = nll_loss(logarithms, target, weight, min(reduction, 1) * 2, ignored_class)
+    zero, one = axes.like(0.0, scores), axes.like(1.0, scores)
+    ignored = op.Equal(target, axes.like(ignored_class, target))
+    spread = logarithms if weight is None else op.Mul(logarithms, _along_classes(weight, scores))
+    evenly: ir.Value = op.Where(ignored, zero, op.ReduceSum(spread, [1], keepdims=0))
+    if reduction:
+        evenly = op.ReduceSum(evenly, keepdims=0)
+    share = op.Div(axes.like(-smooth, scores), op.CastLike(axes.scalar(axes.size(scores, 1)), scores))
+    losses = op.Add(op.Mul(of_targets, axes.like(1.0 - smooth, scores)), op.Mul(evenly, share))
+    if reduction != 1:
+        return losses
+    if weight is not None:
+        _, weights = _with_a_class(scores, weight)
+        one = op.Gather(weights, op.Where(ignored, axes.like(0, target), target))
+    return op.Div(losses, op.ReduceSum(op.Where(ignored, zero, one), keepdims=0))
+
+
+@lowering("aten::binary_cross_entropy")
+def binary_cross_entropy(
+    self: ir.Value, target: ir.Value, weight: ir.Value | None = None, reduction: int = 1
+) -> RecordedValue:
+    """Cross entropy of probabilities, of which eager takes those from 0 to 1; logarithms end at -100."""
+    p, wanted = widened(self), widened(target)
+    one, least = axes.like(1.0, p), axes.like(-100.0, p)
+    there = op.Max(op.Log(p), least)
+    absent = op.Max(log_one_plus_at_most_one(op.Neg(p)), least)
+    losses = op.Sub(op.Mul(op.Sub(wanted, one), absent), op.Mul(wanted, there))
+    axes.shaped(losses, self.shape if self.shape == target.shape else None)
+    if weight is not None:
+        losses = op.Mul(losses, widened(weight))
+        axes.shaped(losses, self.shape if self.shape == weight.shape else None)
+    if reduction == 0:
+        return losses
+    return op.ReduceSum(losses, keepdims=0) if reduction == 2 else mean_over(losses)
 
 
 @lowering("aten::mse_loss")
@@ -86,13 +144,18 @@ def cross_entropy_loss(
 ) -> ir.Value:
     """Cross entropy with classes by number (`int64[batch, ...]`) or as probabilities (`float[batch, classes, ...]`).
 
-    Where a size is free the loss is written out: onnxruntime's form of the one operator refuses an empty batch.
+    Where a size is free it is two operators: onnxruntime's form of the one refuses an empty batch.
     """
     if axes.is_float(target):
         return _of_probabilities(self, target, weight, reduction, label_smoothing)
+    if axes.rank(self) == 1:
+        one = cross_entropy_loss(
+            _first_of_one(self), _first_of_one(target), weight, reduction, ignore_index, label_smoothing
+        )
+        return one if reduction else op.Squeeze(one, [0])
     fixed = [axes.fixed_size(self, axis) for axis in range(axes.rank(self))]
-    if label_smoothing or axes.rank(self) == 1 or None in fixed or 0 in fixed:
-        return _smoothed(self, target, weight, reduction, ignore_index, label_smoothing)
+    if label_smoothing or None in fixed or 0 in fixed:
+        return _written_out(self, target, weight, reduction, ignore_index, label_smoothing)
     result, _ = op.SoftmaxCrossEntropyLoss(
         self, target, weight, reduction=_REDUCTIONS[reduction], ignore_index=ignore_index
     )

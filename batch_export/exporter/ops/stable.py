@@ -1,8 +1,8 @@
 """Exponentials and logarithms that neither cancel nor overflow: `exp(x) - 1` near 0, log(exp(x) + exp(y)) far from it.
 
 What torch computes in float32 for half precision and for integers is computed so here; the caller casts results back.
-Sources: log1p: the rounding of 1 + x is made good by the first term of its series; logaddexp and logcumsumexp: the
-larger exponent is taken out.
+Sources: log1p: what rounding 1 + x loses is added, the first term of its series; logaddexp, logsumexp and
+logcumsumexp: the largest exponent is taken out.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
@@ -37,12 +38,23 @@ def exp_minus_one(x: ir.Value) -> RecordedValue:
 
 
 def log_one_plus(x: ir.Value) -> RecordedValue:
-    """log(1 + x): with u = 1 + x rounded, log(u) + (x - (u - 1)) / u."""
+    """log(1 + x); from 1 on as it stands, where what rounding 1 + x loses is nothing beside the logarithm."""
     one = axes.like(1.0, x)
     rounded = op.Add(x, one)
-    back = op.Sub(rounded, one)
-    missing = op.Where(op.Equal(back, x), axes.like(0.0, x), op.Div(op.Sub(x, back), rounded))
-    return op.Add(op.Log(rounded), missing)
+    logarithm = op.Log(rounded)
+    # A zero keeps its sign, in the last branch; onnxruntime loses it in the other one.
+    return op.Where(op.GreaterOrEqual(x, one), logarithm, _made_good(x, rounded, logarithm))
+
+
+def log_one_plus_at_most_one(x: ir.Value) -> RecordedValue:
+    """log(1 + x) of numbers up to 1."""
+    rounded = op.Add(x, axes.like(1.0, x))
+    return _made_good(x, rounded, op.Log(rounded))
+
+
+def _made_good(x: ir.Value, rounded: ir.Value, logarithm: ir.Value) -> RecordedValue:
+    """The logarithm of 1 + x rounded, plus what rounding lost; in this order a zero keeps its sign, and -1 is -inf."""
+    return op.Sub(x, op.Sub(op.Sub(rounded, axes.like(1.0, x)), logarithm))
 
 
 @lowering("aten::expm1", "aten::special_expm1", "prims::expm1")
@@ -54,9 +66,7 @@ def expm1(self: ir.Value) -> RecordedValue:
 @lowering("aten::log1p", "prims::log1p")
 def log1p(self: ir.Value) -> RecordedValue:
     """log(1 + x)."""
-    data = widened(self)
-    # A zero keeps its sign, in the last branch; onnxruntime turns the branches round where the condition is a Not.
-    return op.Where(op.Greater(op.Abs(data), axes.like(0.0, data)), log_one_plus(data), data)
+    return log_one_plus(widened(self))
 
 
 @lowering("aten::log_sigmoid", "aten::log_sigmoid_forward")
@@ -70,7 +80,7 @@ def softplus_of(x: ir.Value) -> RecordedValue:
     """log(1 + exp(x)); onnxruntime has no Softplus for float64."""
     if x.dtype != ir.DataType.DOUBLE:
         return op.Softplus(x)
-    return op.Add(op.Max(x, axes.like(0.0, x)), log_one_plus(op.Exp(op.Neg(op.Abs(x)))))
+    return op.Add(op.Max(x, axes.like(0.0, x)), log_one_plus_at_most_one(op.Exp(op.Neg(op.Abs(x)))))
 
 
 @lowering("aten::softplus")
@@ -90,7 +100,7 @@ def _log_add(self: Number, other: Number, base: float) -> RecordedValue:
     distance = op.Abs(op.Sub(left, right))
     if base == 2.0:
         distance = op.Mul(distance, axes.like(math.log(2.0), largest))
-    more = log_one_plus(op.Exp(op.Neg(distance)))
+    more = log_one_plus_at_most_one(op.Exp(op.Neg(distance)))
     if base == 2.0:
         more = op.Div(more, axes.like(math.log(2.0), largest))
     return op.Where(op.And(op.Equal(left, right), op.IsInf(left)), left, op.Add(largest, more))
@@ -106,6 +116,32 @@ def logaddexp(self: Number, other: Number) -> RecordedValue:
 def logaddexp2(self: Number, other: Number) -> RecordedValue:
     """log2(2^x + 2^y)."""
     return _log_add(self, other, 2.0)
+
+
+@lowering("aten::logsumexp")
+def logsumexp(self: ir.Value, dim: Sequence[int] | int, keepdim: bool = False) -> ir.Value:
+    """log(sum(exp(self))) along axes; integers become float32.
+
+    The maximum is taken out first: onnxruntime's ReduceLogSumExp does so too, but not where its first element is -inf,
+    and over all axes it loses NaN beside infinity.
+    """
+    data = widened(self)
+    rank = axes.rank(self)
+    if rank == 0:
+        return data
+    listed = [axes.axis(self, one) for one in ([dim] if isinstance(dim, int) else dim)]
+    listed = listed or list(range(rank))  # torch means all axes by none
+    assert data.dtype is not None
+    limits = np.finfo(data.dtype.numpy())
+    least, most = (axes.like(float(limit), data) for limit in (limits.min, limits.max))
+    largest = op.Clip(op.ReduceMax(data, listed, keepdims=1), least, most)  # infinity less infinity is NaN
+    below = op.Sub(data, largest)
+    if len(set(listed)) == rank:
+        rest = op.ReduceLogSum(op.Exp(below), listed, keepdims=1)
+    else:
+        rest = op.ReduceLogSumExp(below, listed, keepdims=1)
+    total = op.Add(rest, largest)
+    return total if keepdim else op.Squeeze(total, listed)
 
 
 @lowering("aten::logcumsumexp")
