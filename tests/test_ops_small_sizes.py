@@ -135,7 +135,7 @@ def test_bits_of_nothing_and_of_numbers_that_do_not_fit(dtype: torch.dtype, opse
         return x ^ x.flip(1), x & -2, x | 300 if dtype == torch.int32 else x | -3, torch.bitwise_xor(-1, x)
 
     given = [(torch.randint(0, 200, (n, 4), dtype=dtype),) for n in (3, 0, 1)]
-    export_and_compare(Calls(bits), *given, dynamic_shapes=({0: "n"},), opset_version=opset)
+    export_and_compare(Calls(bits), *given, dynamic_shapes=(({0: "n"},),), opset_version=opset)
 
 
 def test_complex_numbers_are_filled() -> None:
