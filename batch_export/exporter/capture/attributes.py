@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -210,7 +211,7 @@ def _held_by(module: torch.nn.Module, of_kind: dict[str, object], frozen: _Freez
 class _Before:
     """What a module held before forward."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, functions: Sequence[FunctionType]) -> None:
         self._module = module
         frozen = _Freezing()
         modules = modules_of(module)
@@ -219,7 +220,7 @@ class _Before:
             kind: {name: frozen(value) for name, value in found.items()} for kind, found in of_kinds.items()
         }
         self._held = {path: _held_by(one, of_kinds[type(one)], frozen) for path, one in modules}
-        self._places = code_state.places(module)
+        self._places = code_state.places(functions)
         self._contents = code_state.contents(self._places)
 
     def changed(self) -> Iterator[str]:
@@ -299,14 +300,18 @@ def noted() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(module: torch.nn.Module) -> Iterator[list[str]]:
+def watching(module: torch.nn.Module, functions: Sequence[FunctionType]) -> Iterator[list[str]]:
     """While open, forward's changes to plain attributes of the module are noted in the list that is yielded.
+
+    Args:
+        module: the model.
+        functions: those of its code (`code_state.functions_of`).
 
     NOTE: torch puts attributes back before its capture returns, so a private function of torch that does it is wrapped;
     without that function only what torch leaves behind is seen.
     """
     changed: list[str] = []
-    before = _Before(module)
+    before = _Before(module, functions)
     trace: Any = importlib.import_module("torch.export._trace")
     original: Callable[..., Any] | None = getattr(trace, "_detect_attribute_assignment", None)
 

@@ -26,8 +26,10 @@ from batch_export.exporter.capture.assigned_buffers import lost_assignments
 from batch_export.exporter.capture.begun_anew import each_anew
 from batch_export.exporter.capture.blocks import by_blocks
 from batch_export.exporter.capture.captured import Attempt, Captured, warn
+from batch_export.exporter.capture.code_state import functions_of
 from batch_export.exporter.capture.course import Course
 from batch_export.exporter.capture.drawn_numbers import drawn_numbers
+from batch_export.exporter.capture.dropped_caches import caches_known
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.finished import GUARD_MODES, GuardMode, finished
 from batch_export.exporter.capture.forced_decisions import decisions_returned
@@ -190,14 +192,15 @@ def _capture(
     strategies = [(name, by_blocks(one) if name in shares else each_anew(one)) for name, one in strategies]
     request = Request(module, (arguments, keywords), asked, guards, allow_assumptions)
     course = Course(request, tuple(strategies))
-    watching = attributes.watching(module)
+    functions = functions_of(module)
     with (
         dataclasses_of_tensors.outputs_of(module),
         outputs_refused(module),
         decisions_returned(module),
         young_only(),
         other_seeds(module) as generators,
-        watching as changed,
+        attributes.watching(module, functions) as changed,
+        caches_known(module, functions),
         lost_assignments() as lost,
         drawn_numbers() as drawn,
         outside_numbers() as outside,

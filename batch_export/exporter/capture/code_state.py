@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Final
 
@@ -30,10 +30,10 @@ _MISSING: Final = object()
 _Place = tuple[str, Callable[[], object]]
 
 
-def places(module: torch.nn.Module) -> dict[str, Callable[[], object]]:
+def places(functions: Sequence[FunctionType]) -> dict[str, Callable[[], object]]:
     """Where the code of a module keeps numbers and lists: what it is called -> what reads it."""
     found: dict[str, Callable[[], object]] = {}
-    for function in _functions(module):
+    for function in functions:
         for name, read in _of_function(function):
             found.setdefault(name, read)
     return found
@@ -59,7 +59,7 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:
         yield "", value
     elif kind in ITERATORS:
         yield "", place(value)
-    elif _is_plain_class(value) or _is_plain_object(value):
+    elif is_plain_class(value) or _is_plain_object(value):
         own = {**({} if issubclass(kind, type) else vars(kind)), **vars(value)}
         yield from ((f".{key}", one) for key, one in own.items() if _is_number(one))
 
@@ -68,7 +68,7 @@ def _is_number(value: object) -> bool:
     return type(value) in _NUMBERS and value == value
 
 
-def _is_plain_class(value: Any) -> bool:
+def is_plain_class(value: Any) -> bool:
     """Whether something is a class of the user's and no module's, whose own values are known."""
     return issubclass(type(value), type) and not issubclass(value, torch.nn.Module) and _is_users(value)
 
@@ -84,7 +84,8 @@ def _is_users(kind: type) -> bool:
     return is_users(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
-def _functions(module: torch.nn.Module) -> list[FunctionType]:
+def functions_of(module: torch.nn.Module) -> list[FunctionType]:
+    """The functions of the user's that a module's code consists of: methods, and what they call."""
     waiting: deque[tuple[object, int]] = deque()
     modules = [one for _, one in modules_of(module)]
     kinds = dict.fromkeys(map(type, modules))
@@ -101,7 +102,7 @@ def _functions(module: torch.nn.Module) -> list[FunctionType]:
         found[id(function)] = function
         if depth:
             names = (function.__globals__.get(name) for name in function.__code__.co_names)
-            inner = [*names, *(value for _, value in _cells(function))]
+            inner = [*names, *(value for _, value in cells(function))]
             waiting.extend((value, depth - 1) for value in inner if callable(value))
     return list(found.values())
 
@@ -114,7 +115,8 @@ def _plain(value: Any) -> FunctionType | None:
     return value if isinstance(value, FunctionType) else None
 
 
-def _cells(function: FunctionType) -> Iterator[tuple[str, object]]:
+def cells(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """What a function has of the functions around it, by name."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
@@ -128,12 +130,12 @@ def _of_function(function: FunctionType) -> Iterator[_Place]:
     for value in given:
         if isinstance(value, (list, dict, deque)):
             yield f"default argument of {title}", functools.partial(_same, value)
-    for name, _ in _cells(function):
+    for name, _ in cells(function):
         yield f"{name} in the closure of {title}", functools.partial(_cell_of, function, name)
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
         is_container = issubclass(type(value), (*_NUMBERS, list, dict, deque)) or type(value) in ITERATORS
-        if is_container or _is_plain_class(value) or _is_plain_object(value):
+        if is_container or is_plain_class(value) or _is_plain_object(value):
             yield f"global {name}", functools.partial(function.__globals__.get, name)
     if vars(function):
         yield f"attribute of {title}", functools.partial(vars, function)
@@ -144,4 +146,4 @@ def _same(value: object) -> object:
 
 
 def _cell_of(function: FunctionType, name: str) -> object:
-    return dict(_cells(function)).get(name)
+    return dict(cells(function)).get(name)

@@ -29,6 +29,7 @@ from batch_export.exporter.capture.causal_hints import causal_hints
 from batch_export.exporter.capture.conversions import conversions
 from batch_export.exporter.capture.data_functions import data_functions
 from batch_export.exporter.capture.drawn_numbers import draws_noted
+from batch_export.exporter.capture.dropped_caches import caches_dropped
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured, refused, unfollowed
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
@@ -323,6 +324,7 @@ def _run(
         unset_fake_temporarily(),
         own_levels(),
         quiet(),
+        caches_dropped(),
         caught_failures(),
         swallowed() as caught,
     ):

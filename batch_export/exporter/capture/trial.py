@@ -26,6 +26,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import VerificationError
+from batch_export.exporter.capture.dropped_caches import caches_dropped
 from batch_export.exporter.capture.endless import EndlessError, loops_bounded
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import run_undone, state_kept
@@ -160,7 +161,7 @@ def refusal(
         mode: that of inputs which are fake, beside weights that are not.
     """
     try:
-        with state_kept(module), torch.no_grad(), quiet(), uncompiled():
+        with state_kept(module), caches_dropped(), torch.no_grad(), quiet(), uncompiled():
             given, keywords = args, dict(kwargs)
             if mode is None and is_fake(module, args, kwargs):
                 module(*given, **keywords)
