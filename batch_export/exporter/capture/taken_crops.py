@@ -30,15 +30,15 @@ class _Crop:
     Attributes:
         first: the first line of what is asked.
         last: its last line.
-        tensor: source of what is cropped.
-        length: source of the length.
+        tensor: what is cropped.
+        length: the length.
         axis: the axis, counted from the end where it is negative.
     """
 
     first: int
     last: int
-    tensor: str
-    length: str
+    tensor: ast.expr
+    length: ast.expr
     axis: int
 
 
@@ -76,7 +76,7 @@ def _is_of_crop(node: SymNode) -> bool:
     crop = _crop_at(frame.f_code.co_filename, frame.f_lineno)
     if crop is None:
         return False
-    tensor, length = (_value(source, frame) for source in (crop.tensor, crop.length))
+    tensor, length = _value(crop.tensor, frame), _value(crop.length, frame)
     is_number = isinstance(length, (int, torch.SymInt)) and not isinstance(length, bool)
     if not isinstance(tensor, torch.Tensor) or not is_number or not -tensor.ndim <= crop.axis < tensor.ndim:
         return False
@@ -86,10 +86,20 @@ def _is_of_crop(node: SymNode) -> bool:
     return any(isinstance(one, torch.SymBool) and one.node.expr == node.expr for one in asked)
 
 
-def _value(source: str, frame: FrameType) -> object:
+def _value(read: ast.expr, frame: FrameType) -> Any:
     """What an expression without calls is in a frame; None where it cannot be told."""
     with contextlib.suppress(Exception):
-        return eval(source, frame.f_globals, dict(frame.f_locals))
+        match read:
+            case ast.Name(id=name):
+                return frame.f_locals[name] if name in frame.f_locals else frame.f_globals[name]
+            case ast.Constant(value=value):
+                return value
+            case ast.Attribute(value=of, attr=name):
+                return getattr(_value(of, frame), name)
+            case ast.Subscript(value=of, slice=place):
+                return _value(of, frame)[_value(place, frame)]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -_value(operand, frame)
     return None
 
 
@@ -127,7 +137,7 @@ def _crop(node: ast.If) -> _Crop | None:
         return None
     axis = place - len(parts) if dotted and dotted[0] < place else place
     last = node.test.end_lineno or node.test.lineno
-    return _Crop(node.test.lineno, last, ast.unparse(value.value), ast.unparse(one.upper), axis)
+    return _Crop(node.test.lineno, last, value.value, one.upper, axis)
 
 
 def _is_ellipsis(part: ast.expr) -> bool:
