@@ -79,15 +79,60 @@ def test_what_fails_in_a_capture_only_is_no_part_of_the_model(function: Any, sha
         export(function, (torch.eye(2) + 1,), dynamic_shapes=shapes)
 
 
-def test_gradients_within_forward_are_refused_with_the_line_and_what_does_it() -> None:
-    def forces(x: torch.Tensor) -> torch.Tensor:
-        with torch.enable_grad():
-            x = x.detach().requires_grad_(True)
-            return torch.autograd.grad((x.tanh() ** 2).sum(), x)[0]
+class Force(torch.nn.Module):
+    """Minus the gradient of an energy."""
 
-    line = forces.__code__.co_firstlineno + 3
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            place = x.detach().requires_grad_(True)
+            energy = (self.layer(place).tanh() ** 2).sum()
+            return -torch.autograd.grad(energy, place)[0] * x
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
+def test_gradients_within_forward_are_followed(shapes: Any) -> None:
+    export_and_compare(Force(), (torch.randn(3, 2),), (torch.randn(5 if shapes else 3, 2),), dynamic_shapes=shapes)
+
+
+class Both(Force):
+    def forward(self, x: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            place = x.clone().requires_grad_(True)
+            energy = self.layer(place).tanh().sum()
+            return energy, -torch.autograd.grad(energy, place)[0]
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
+def test_a_gradient_that_is_not_followed_is_refused_with_the_line_and_what_does_it(shapes: Any) -> None:
+    line = Both.forward.__code__.co_firstlineno + 4
     with pytest.raises(CaptureError, match=rf"made by torch\.autograd.*:{line}\)\. Next step: .*torch\.func\.grad"):
-        export(forces, (X,))
+        export(Both(), (torch.randn(3, 2),), dynamic_shapes=shapes)
+
+
+def _in_a_thread(x: torch.Tensor) -> torch.Tensor:
+    with ThreadPoolExecutor(1) as pool:
+        return sum(pool.map(x.mul, (1, 2, 3)))  # type: ignore[return-value]
+
+
+def _of_another(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1
+    y.data = x * 3
+    return y
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
+@pytest.mark.parametrize(
+    ("function", "reason"), [(_in_a_thread, "or a thread.*out of forward"), (_of_another, "the `.data` of a tensor")]
+)
+def test_what_no_capture_follows_is_refused_with_its_reason_whatever_a_trace_makes(
+    function: Any, reason: str, shapes: Any
+) -> None:
+    with pytest.raises(CaptureError, match=rf"(?s){reason}"):
+        export(function, (torch.randn(4, 3),), dynamic_shapes=shapes)
 
 
 class OfArrays(torch.nn.Module):

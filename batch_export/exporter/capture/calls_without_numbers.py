@@ -56,6 +56,13 @@ def note_answer() -> None:
         noted.extend(":".join(map(str, one)) for one in itertools.islice(users_frames(), 1))
 
 
+def note_line(line: str) -> None:
+    """Notes a line (`file:line`) of which a capture made something by a second way."""
+    noted = _NOTED.get()
+    if noted is not None and line:
+        noted.append(line)
+
+
 def _is_asked_by_model() -> bool:
     """Whether the model's code calls the method of a tensor that is running, and not torch's or this exporter's."""
     frame: FrameType | None = sys._getframe(2)

@@ -59,6 +59,7 @@ from batch_export.exporter.capture.strategies import (
     BOTH_WAYS,
     NON_STRICT,
     STRICT,
+    TRACE,
     assumed,
     decision_on_data,
 )
@@ -163,6 +164,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             captured.blocks = getattr(program, "_blocks", [])
             captured.seeded = getattr(program, "_seeded", [])
         except DynamicShapeError as error:
+            if name == TRACE and (first := unfollowed(attempts)) is not None:
+                raise first from attempts[0].exception
             if held is not None and not _holds_beside(held.captured, request, inputs):
                 raise
             held = held or _Held(None, error)

@@ -27,12 +27,13 @@ from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import grad_modes, torchscript, transforms
 from batch_export.exporter.capture.assigned_buffers import assigned_buffers
 from batch_export.exporter.capture.both_ways import captured_both_ways
+from batch_export.exporter.capture.calls_without_numbers import note_line
 from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import OWN_SOURCES, is_users
 from batch_export.exporter.capture.kept_state import trace_undone
 from batch_export.exporter.capture.unfaithful import refuse_unfaithful
 from batch_export.exporter.capture.unwritten_code import code_unwritten, write_code
-from batch_export.exporter.capture.written_constants import refuse_fake_constants
+from batch_export.exporter.capture.written_constants import UnfollowedWriteError, made_elsewhere
 
 NON_STRICT, STRICT, BOTH_WAYS, DRAFT, TRACE = (
     "torch.export(strict=False)",
@@ -81,15 +82,49 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
             if not transforms.failed_in_transform(error):
                 raise
             return _below_dispatcher(module, args, kwargs, form)
-        if transforms.holds_example(program):
-            return _below_dispatcher(module, args, kwargs, form)
+        missing = None
         if not transforms.has_transforms(program):  # a constant of a transform has no content either
-            if detect_fake_mode(pytree.tree_leaves((args, kwargs))) is None:
-                refuse_fake_constants(program)
-            return program
+            missing = made_elsewhere(program)
+            has_numbers = detect_fake_mode(pytree.tree_leaves((args, kwargs))) is None
+            if not transforms.holds_example(program) and (missing is None or not has_numbers):
+                return program
+        if missing is not None or transforms.holds_example(program):
+            return _made_within(missing, module, args, kwargs, form)
         return transforms.resolved(program) or _below_dispatcher(module, args, kwargs, form)
 
     return run
+
+
+def _made_within(
+    missing: UnfollowedWriteError | None,
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    form: object,
+) -> object:
+    """The model below torch's dispatcher, where derivatives are made of operators that are seen.
+
+    Args:
+        missing: the error for a tensor that torch's own way did not see made; the program is compared with the model.
+        module: the model.
+        args: positional inputs.
+        kwargs: keyword inputs.
+        form: torch's form of the dynamic shapes.
+
+    Raises:
+        UnfollowedWriteError: that fails, or some tensor is not made within the program there either.
+    """
+    try:
+        made: Any = _below_dispatcher(module, args, kwargs, form)
+    except Exception as error:
+        if missing is None:
+            raise
+        raise missing from error
+    if missing is not None:
+        if (still := made_elsewhere(made)) is not None:
+            raise still
+        note_line(missing.source)
+    return made
 
 
 def _fake_constants_returned() -> contextlib.AbstractContextManager[object]:

@@ -58,25 +58,23 @@ def refuse_unfollowed_writes(program: torch.export.ExportedProgram, module: torc
         )
     if any(isinstance(tensor, FakeTensor) for tensor in (*module.parameters(), *module.buffers())):
         return
-    refuse_fake_constants(program)
+    if (error := made_elsewhere(program)) is not None:
+        raise error
 
 
-def refuse_fake_constants(program: torch.export.ExportedProgram) -> None:
-    """Looks for constants without content in the program of a model that has its weights.
-
-    Raises:
-        UnfollowedWriteError: there is one.
-    """
+def made_elsewhere(program: torch.export.ExportedProgram) -> UnfollowedWriteError | None:
+    """The error for a constant without content in the program of a model that has its weights; None without one."""
     for spec in program.graph_signature.input_specs:
         held = program.constants.get(str(spec.target))
         if isinstance(held, FakeTensor) and str(spec.target).startswith(_WITHOUT_NAME):
             nodes = [one for one in program.graph.find_nodes(op="placeholder") if one.name == spec.arg.name]
             sources = [source_location(user) for node in nodes for user in node.users]
-            raise UnfollowedWriteError(
+            return UnfollowedWriteError(
                 f"a tensor of shape {list(held.shape)} is made by torch.autograd (`grad`, `backward`) or a thread",
                 next((one for one in sources if one), ""),
                 "compute gradients by torch.func.grad, and keep threads out of forward",
             )
+    return None
 
 
 def written_constant(program: torch.export.ExportedProgram) -> str | None:
