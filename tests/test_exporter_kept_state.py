@@ -9,7 +9,7 @@ import itertools
 import random
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,12 @@ from batch_export.errors import BatchExportError, CaptureError, ExportWarning, V
 from batch_export.exporter import capture as capturing
 from batch_export.exporter import export
 from batch_export.exporter.api import to_onnx
+from batch_export.exporter.capture import kept_state
 from batch_export.exporter.capture.block_state import settings
+from batch_export.exporter.capture.kept_contents import Contents
+from batch_export.exporter.capture.kept_state import RunsUndone
+from batch_export.exporter.capture.traced_questions import refuse_other_answers
+from batch_export.exporter.capture.trial import outputs
 from batch_export.exporter.diagnostics.verify import verify_onnx_program
 
 X = torch.arange(6.0).reshape(2, 3)
@@ -429,3 +434,55 @@ def test_an_iterator_that_forward_leaves_alone_is_the_same_one_afterwards() -> N
         export(model, (torch.ones(2),))
     assert model.rates is before
     assert list(model.rates) == list(rates())
+
+
+class Doubling(nn.Module):
+    """Writes to a weight in each call, by way of `data` or not."""
+
+    def __init__(self, size: int, by_data: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.by_data = by_data
+        self.seen: list[int] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(1)
+        (self.weight.data if self.by_data else self.weight).mul_(2)
+        return x + self.weight[0] + len(self.seen)
+
+
+@pytest.mark.parametrize("by_data", [False, True])
+@pytest.mark.parametrize("size", [4, 1 << 14])
+def test_each_of_several_runs_finds_the_same_state_and_leaves_it(size: int, by_data: bool) -> None:
+    """Small weights are copied before the runs; larger ones when they are written."""
+    model = Doubling(size, by_data)
+    memory = model.weight.data_ptr()
+    undone = RunsUndone(model)
+    values = [outputs(model, (torch.zeros(1),), {}, undone)[0].item() for _ in range(3)]
+    assert values == [3.0, 3.0, 3.0]  # 1 doubled, and each call is the first
+    assert model.weight.data_ptr() == memory
+    assert model.weight.eq(1).all()
+    assert model.seen == []
+
+
+def test_several_runs_set_an_iterator_back_each_time() -> None:
+    model = Advancing(rates(), "own")
+    undone, x = RunsUndone(model), torch.randn(2, 4)
+    first, second = (outputs(model, (x,), {}, undone)[0] for _ in range(2))
+    torch.testing.assert_close(first, second)
+    torch.testing.assert_close(model(x), first)
+
+
+def test_a_model_is_looked_at_once_for_both_runs_that_ask_whether_its_code_hangs_on_the_capture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Sequence[object]] = []
+
+    def counted(holders: Sequence[object]) -> Contents:
+        made.append(holders)
+        return Contents(holders)
+
+    monkeypatch.setattr(kept_state, "Contents", counted)
+    module = nn.Linear(2, 2)
+    refuse_other_answers({"model.py:1": "is_compiling"}, module, (torch.ones(1, 2),), {}, only_warns=False)
+    assert made == [(module,)]

@@ -87,6 +87,11 @@ class Contents:
         """Whether a tensor is a parameter or lies in the memory of one."""
         return isinstance(tensor, torch.nn.Parameter) or memory_of(tensor) in self._weights
 
+    @property
+    def has_iterators(self) -> bool:
+        """Whether iterators were found; they are watched until everything is put back, and then no longer."""
+        return bool(self._places)
+
     def put_back(self) -> None:
         """Gives every container its entries again."""
         for empty in self._empty:

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from batch_export.exporter.capture.kept_contents import Contents
 from batch_export.exporter.capture.kept_tensors import KeptTensor
-from batch_export.exporter.capture.written_parameters import WrittenParameters
+from batch_export.exporter.capture.written_parameters import CopiedParameters, WrittenParameters, copied_parameters
 
 
 @contextlib.contextmanager
@@ -37,35 +37,65 @@ def capture_undone(*holders: object) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _kept(holders: Sequence[object], *, with_values: bool = True, with_weights: bool = False) -> Iterator[Contents]:
-    with unset_fake_temporarily(), torch._C.DisableTorchFunction():  # a mode would take its time for each look
-        contents = Contents(holders)
-        tensors = [
-            KeptTensor(one, with_values=with_values and (with_weights or not contents.is_weight(one)))
-            for one in contents.tensors
-        ]
-    try:
-        yield contents
-    finally:
-        contents.put_back()
+class _Kept:
+    """The state of some holders as it is when this is made; it can be put back again and again."""
+
+    def __init__(self, holders: Sequence[object], *, with_values: bool = True, with_weights: bool = False) -> None:
+        with unset_fake_temporarily(), torch._C.DisableTorchFunction():  # a mode would take its time for each look
+            self.contents = Contents(holders)
+            self._tensors = [
+                KeptTensor(one, with_values=with_values and (with_weights or not self.contents.is_weight(one)))
+                for one in self.contents.tensors
+            ]
+
+    def put_back(self) -> None:
+        self.contents.put_back()
         with unset_fake_temporarily(), torch._C.DisableTorchFunction(), torch.no_grad():
-            for tensor in tensors:
+            for tensor in self._tensors:
                 tensor.put_back()
 
 
 @contextlib.contextmanager
-def run_undone(*holders: object) -> Iterator[None]:
-    """The same for a run with numbers, which may write to parameters too: these are copied when it does."""
-    with _kept(holders) as contents:
-        if not contents.parameters:
-            yield
-            return
-        with WrittenParameters(contents.parameters) as written:
-            try:
+def _kept(holders: Sequence[object], *, with_values: bool = True, with_weights: bool = False) -> Iterator[None]:
+    kept = _Kept(holders, with_values=with_values, with_weights=with_weights)
+    try:
+        yield
+    finally:
+        kept.put_back()
+
+
+class RunsUndone:
+    """Several runs with numbers, each of which finds the same state; it is looked at once for all of them.
+
+    Nothing but these runs may change it in the meantime.
+    """
+
+    def __init__(self, *holders: object) -> None:
+        self._holders = holders
+        self._kept: _Kept | None = None
+        self._copied: CopiedParameters | None = None
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[None]:
+        """Puts everything back when it is left, parameters too; these are copied when one is written, or if small."""
+        kept = self._kept
+        if kept is None:
+            kept = self._kept = _Kept(self._holders)
+            self._copied = copied_parameters(kept.contents.parameters)
+        written = self._copied or WrittenParameters(kept.contents.parameters)
+        try:
+            with written:
                 yield
-            finally:
-                written.put_back()
+        finally:
+            kept.put_back()
+            written.put_back()
+            if kept.contents.has_iterators:  # these are as they were, and nobody looks at them any more
+                self._kept = None
+
+
+def run_undone(*holders: object) -> contextlib.AbstractContextManager[None]:
+    """As `state_kept` for a run with numbers, which may write to parameters too."""
+    return RunsUndone(*holders).run()
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ import torch
 
 from batch_export.errors import CaptureError, ExportWarning, VerificationError
 from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.kept_state import RunsUndone
 from batch_export.exporter.capture.trial import is_fake, outputs
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
@@ -76,11 +77,12 @@ def refuse_other_answers(
     """
     if not noted or is_fake(module, args, kwargs) or _bytes(module) > _LARGE:
         return
-    expected = outputs(module, args, kwargs)
-    problem = _difference(expected, _told_so(noted, module, args, kwargs))
+    undone = RunsUndone(module)
+    expected = outputs(module, args, kwargs, undone)
+    problem = _difference(expected, _told_so(noted, module, args, kwargs, undone))
     if not problem:
         return
-    alone = (one for one in noted if _difference(expected, _told_so({one}, module, args, kwargs)))
+    alone = (one for one in noted if _difference(expected, _told_so({one}, module, args, kwargs, undone)))
     line = next(alone, next(iter(noted)))
     refusal = CaptureError(
         f"the model gives something else where it is captured than in eager: at the example inputs {problem}; it asks "
@@ -98,13 +100,17 @@ def _bytes(module: torch.nn.Module) -> int:
 
 
 def _told_so(
-    lines: Collection[str], module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
+    lines: Collection[str],
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    undone: RunsUndone,
 ) -> list[torch.Tensor] | None:
     """What a model gives when these lines are told that it is captured; None where that does not run in eager."""
     before = _TOLD_SO.set(frozenset(lines))
     try:
         with _answered_here():
-            return outputs(module, args, kwargs)
+            return outputs(module, args, kwargs, undone)
     except Exception:  # such as code that only fake tensors take
         return None
     finally:

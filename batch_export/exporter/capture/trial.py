@@ -29,7 +29,7 @@ from batch_export.errors import VerificationError
 from batch_export.exporter.capture.dropped_caches import caches_dropped
 from batch_export.exporter.capture.endless import EndlessError, loops_bounded
 from batch_export.exporter.capture.kept_settings import settings_kept
-from batch_export.exporter.capture.kept_state import run_undone, state_kept
+from batch_export.exporter.capture.kept_state import RunsUndone, run_undone, state_kept
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
@@ -117,11 +117,16 @@ def tried(
 
 
 def _run(
-    module: torch.nn.Module, call: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
+    module: torch.nn.Module,
+    call: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    undone: contextlib.AbstractContextManager[None] | None = None,
 ) -> list[torch.Tensor]:
     """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
-    with run_undone(module), settings_kept(), torch.no_grad(), loops_bounded(), uncompiled(), warnings.catch_warnings():
+    undone = undone or run_undone(module)
+    with undone, settings_kept(), torch.no_grad(), loops_bounded(), uncompiled(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at sizes that nobody gave
         torch.manual_seed(0)
         result = call(*given, **keywords)
@@ -133,9 +138,21 @@ def _held(leaf: torch.Tensor | int | float) -> torch.Tensor:
     return leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
 
 
-def outputs(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> list[torch.Tensor]:
-    """The tensors that the model gives, which stays as it is, with the same random numbers of torch each time."""
-    return _run(module, module, args, kwargs)
+def outputs(
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    undone: RunsUndone | None = None,
+) -> list[torch.Tensor]:
+    """The tensors that the model gives, which stays as it is, with the same random numbers of torch each time.
+
+    Args:
+        module: the model.
+        args: positional inputs.
+        kwargs: keyword inputs.
+        undone: the model's, where it runs several times in turn.
+    """
+    return _run(module, module, args, kwargs, None if undone is None else undone.run())
 
 
 def accepts(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
