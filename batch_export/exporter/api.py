@@ -383,6 +383,8 @@ def to_onnx(
         diagnostic_context=journal,
     )
     program = ONNXProgram(model, captured.traced, provenance)
+    if not passes:  # a caller's pass may hold on to the model
+        program.keep_to_itself()
     if wanted:
         calls.note(model, expanded(translated.program))
         program.functions = journal.functions = make_functions(model, wanted)

@@ -47,7 +47,7 @@ def node_like(
 def model_like(model: ir.Model) -> ir.Model:
     """A copy of a model; bodies, functions and parts that are rare are onnx-ir's to copy."""
     graph = model.graph
-    if model.functions or any(_is_rare(node) for node in graph):
+    if not is_plain(model):
         return model.clone()
     known: dict[ir.Value | None, ir.Value | None] = {None: None}
 
@@ -92,8 +92,13 @@ def model_like(model: ir.Model) -> ir.Model:
     )
 
 
+def is_plain(model: ir.Model) -> bool:
+    """Whether a model has no functions, no bodies and no parts that are rare."""
+    return not model.functions and not any(_is_rare(node) for node in model.graph)
+
+
 def _is_rare(node: ir.Node) -> bool:
-    return bool(node.device_configurations) or any(True for _ in bodies_of(node))
+    return bool(node.device_configurations) or next(bodies_of(node), None) is not None
 
 
 def _note(one: ir.Value, other: ir.Value) -> None:

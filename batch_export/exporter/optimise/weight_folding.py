@@ -52,17 +52,22 @@ def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.Pa
     Returns:
         The copy, which shares all tensors that are not folded, and what was done.
     """
-    begun = time.perf_counter()
     copy = model_like(model)
-    before = passes.node_count(copy)
-    own = sum(value.const_value.nbytes for value in copy.graph.initializers.values() if value.const_value is not None)
+    return copy, fold(copy, growth)
+
+
+def fold(model: ir.Model, growth: float = GROWTH) -> passes.PassReport:
+    """Folds the weights of a model itself; see `folded`."""
+    begun = time.perf_counter()
+    before = passes.node_count(model)
+    own = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
     budget = max(_LEAST_GROWTH, int(growth * own))
-    shared = _share_equal_buffers(copy)
-    folding = _Folding(copy, budget)
-    changes = shared + folding.run() + _decide(copy) + merged_norms.merge(copy) + merged_scales.merge(copy)
-    dead_code.remove_dead_code(copy)
-    after, seconds = passes.node_count(copy), time.perf_counter() - begun
-    return copy, passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))
+    shared = _share_equal_buffers(model)
+    folding = _Folding(model, budget)
+    changes = shared + folding.run() + _decide(model) + merged_norms.merge(model) + merged_scales.merge(model)
+    dead_code.remove_dead_code(model)
+    after, seconds = passes.node_count(model), time.perf_counter() - begun
+    return passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))
 
 
 def _share_equal_buffers(model: ir.Model) -> int:

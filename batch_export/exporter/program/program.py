@@ -35,6 +35,7 @@ from batch_export.exporter.program import adapters, checkpoint, listing, naming,
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.named_tensors import NamedTensors
 from batch_export.exporter.program.outputs import Outputs
+from batch_export.exporter.program.owned_model import OwnedModel
 from batch_export.exporter.program.provenance import Provenance, Traceable
 from batch_export.exporter.report.journal import Journal
 from batch_export.numbers.values import Value
@@ -65,7 +66,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         exported_program: torch.export.ExportedProgram | None,
         provenance: Provenance | None = None,
     ) -> None:
-        self.model = model
+        self._owned = OwnedModel(model)
         self._captured = exported_program
         self.provenance = provenance or Provenance()
         self.fold_weights = True
@@ -74,6 +75,24 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self.functions = Functions()
         self._session: Any = None
         self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
+
+    @property
+    def model(self) -> ir.Model:
+        """The ONNX model; who has it may change it."""
+        return self._owned.handed_out()
+
+    @model.setter
+    def model(self, model: ir.Model) -> None:
+        self._owned = OwnedModel(model)
+
+    def keep_to_itself(self) -> None:
+        """Says that nobody else has the model: until it is asked for, a file is made of it itself, not of a copy."""
+        self._owned.is_handed_out = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, which have the same model."""
+        self._owned.handed_out()
+        return dict(vars(self))
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.model.graph.all_nodes())
@@ -331,6 +350,16 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             make_functions(model, self.functions.wanted)
         return model, [report]
 
+    def _of_file(self, fold_weights: bool | None) -> tuple[ir.Model, list[passes.PassReport]]:
+        """As `written`; a model that nobody else has is folded itself."""
+        folds = self.fold_weights if fold_weights is None else fold_weights
+        model = self._owned.taken() if folds and not self.functions.made else None
+        if model is None:
+            return self.written(fold_weights)
+        report = weight_folding.fold(model, self.fold_growth)
+        told_once.shorten(model)
+        return model, [report]
+
     # Saving -----------------------------------------------------------------------------------------------------------
 
     def save(
@@ -367,12 +396,12 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         with (
             young_only(),
             self._weights_of(model_state),
-            writing.initializers(self.model, include_initializers, keep_initializers_as_inputs),
+            writing.initializers(self._owned.looked_at(), include_initializers, keep_initializers_as_inputs),
         ):
-            writing.refuse_fake(weights.model_tensors(self.model))
-            model = self.model
+            model = self._owned.looked_at()
+            writing.refuse_fake(weights.model_tensors(model))
             if include_initializers and not keep_initializers_as_inputs:
-                model, self.folding = self.written(fold_weights)
+                model, self.folding = self._of_file(fold_weights)
             try:
                 if isinstance(destination, (str, os.PathLike)):
                     writing.write_path(model, Path(os.fspath(destination)), external_data)
@@ -380,6 +409,8 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
                     writing.write_stream(model, destination)
             except OSError as error:
                 raise SaveError(f"the model could not be written to {destination}: {error}") from error
+            finally:
+                self._owned.let_go()
 
     @contextmanager
     def _weights_of(self, model_state: checkpoint.ModelState | None) -> Iterator[None]:
