@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 import torch  # noqa: E402  # after the check that the zoo's extra is there
 
-from batch_export.collections.small_models.calling import UndescribedError, first_taken  # noqa: E402
+from batch_export.collections.small_models.calling import Made, UndescribedError, first_taken, free_axes  # noqa: E402
 from batch_export.collections.small_models.config_tree import Change, changed, overlaid  # noqa: E402
 from batch_export.collections.small_models.errors_read import arguments_missed, settings_said  # noqa: E402
 from batch_export.collections.small_models.further_repairs import further_repaired  # noqa: E402
@@ -416,6 +416,17 @@ def test_a_persistent_search_refuses_what_is_random_and_what_has_one_size() -> N
         assert first_taken(made, lambda also, one=attempt: iter([one]), ["x"]).attempt == attempt
         with pytest.raises(UndescribedError, match=reason):
             first_taken(made, lambda also, one=attempt: iter([one]), ["x"], persistent=True)
+
+
+def test_an_axis_that_decides_how_many_outputs_there_are_is_a_number() -> None:
+    class Listing(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [2 * row for row in x]
+
+    leaf = Leaf("float32", ("batch", "seq"))
+    made = Made(Listing(), Attempt({"x": leaf}, {"batch": 2, "seq": 9}), {})
+
+    assert free_axes(made) == {"seq": (13, 6)}
 
 
 def test_classes_that_tensors_alone_cannot_call_say_so() -> None:

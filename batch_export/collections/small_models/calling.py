@@ -183,14 +183,18 @@ def _refuse_others(outputs: Sequence[torch.Tensor], again: Sequence[torch.Tensor
 
 
 def free_axes(made: Made) -> dict[str, tuple[int, ...]]:
-    """The axes that eager accepts to vary, alone and together, with the sizes at which they are checked."""
+    """The axes that eager accepts to vary, alone and together, with the sizes at which they are checked.
+
+    One by which the number of outputs goes is none: a file has as many as it has.
+    """
     sizes = made.attempt.sizes
+    count = _outputs(made, sizes)
     free: dict[str, tuple[int, ...]] = {}
     for name, size in sizes.items():
-        checks = tuple(check for check in _checks(name, size) if _takes(made, {**sizes, name: check}))
+        checks = tuple(check for check in _checks(name, size) if _outputs(made, {**sizes, name: check}) == count)
         if len(checks) == 2:
             free[name] = checks
-    while free and not all(_takes(made, {**sizes, **{n: c[i] for n, c in free.items()}}) for i in range(2)):
+    while free and any(_outputs(made, {**sizes, **{n: c[i] for n, c in free.items()}}) != count for i in range(2)):
         free.popitem()
     return free
 
@@ -203,12 +207,14 @@ def _checks(name: str, size: int) -> tuple[int, ...]:
     return (size + 4, max(2, size - 3)) if size < 100 else (size + size // 4, size * 2)
 
 
-def _takes(made: Made, sizes: Mapping[str, int]) -> bool:
+def _outputs(made: Made, sizes: Mapping[str, int]) -> int:
+    """How many tensors a model gives at some sizes; 0 where it refuses them."""
     try:
-        _refuse_nothing(_run(made.module, made.attempt, sizes))
+        outputs = _run(made.module, made.attempt, sizes)
+        _refuse_nothing(outputs)
     except Exception:
-        return False
-    return True
+        return 0
+    return len(outputs)
 
 
 def _bound(leaf: Leaf, sizes: Mapping[str, int], free: Mapping[str, Any]) -> Leaf:
