@@ -2,7 +2,7 @@
 
 Arrives: the ways to take. Leaves: a context in which a Python `if` on data goes the given way, with what was asked and
 at which line. A decision beyond those given goes the way of truth. What torch asks for itself while it works out shapes
-is no decision of the model's, and fails as before.
+is no decision of the model's, and fails as before; where one way does nothing in any case there is no decision either.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from batch_export.exporter.capture.caught_failures import is_caught
-from batch_export.exporter.capture.guard_sources import is_users, users_frames
+from batch_export.exporter.capture.guard_sources import is_users, users_frame, users_frames
+from batch_export.exporter.capture.masked_writes import does_nothing_otherwise
 from batch_export.exporter.capture.raising_lines import passing
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -179,6 +180,9 @@ def forced_decisions(ways: Sequence[bool], most: int, raising: dict[str, None]) 
             frames = list(users_frames())
             if not frames:
                 raise
+            frame = users_frame()
+            if frame is not None and does_nothing_otherwise(frame):
+                return True
             return path.answer(_truth(self), frames)
 
     SymNode.guard_bool = guard_bool  # type: ignore[method-assign]

@@ -117,6 +117,18 @@ def users_location(depth: int = 2) -> str:
     return next((f"{file}:{line}" for file, line in _traced_frames()), "")
 
 
+def users_frame(depth: int = 2) -> FrameType | None:
+    """The innermost frame of the model's code that is running; None when there is none.
+
+    Args:
+        depth: from how many calls up it is looked for.
+    """
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
 def users_frames() -> Iterator[tuple[str, int]]:
     """The lines of the model that are being run or traced, innermost first, up to where the capture was begun."""
     frame: FrameType | None = sys._getframe(1)

@@ -11,7 +11,6 @@ import ast
 import contextlib
 import functools
 import linecache
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -20,7 +19,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.sym_node import SymNode
 
-from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.guard_sources import users_frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +67,9 @@ def crops_taken() -> Iterator[None]:
 
 def _is_of_crop(node: SymNode) -> bool:
     """Whether the model asks here if a length is smaller than the axis that it crops to it."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return False
-    crop = _crop_at(frame.f_code.co_filename, frame.f_lineno)
-    if crop is None:
+    frame = users_frame()
+    crop = None if frame is None else _crop_at(frame.f_code.co_filename, frame.f_lineno)
+    if frame is None or crop is None:
         return False
     tensor, length = _value(crop.tensor, frame), _value(crop.length, frame)
     is_number = isinstance(length, (int, torch.SymInt)) and not isinstance(length, bool)
