@@ -8,6 +8,7 @@ import onnx
 import pytest
 import torch
 from exporting import assert_same, eager
+from torch.nn import functional as F  # noqa: N812
 
 from batch_export import export
 
@@ -161,3 +162,46 @@ def test_fixed_sizes_leave_it_one_operator(equation: str) -> None:
     assert [node.op_type for node in program.model.graph] == ["Einsum"]
     assert_same(program(*given), eager(module, given))
     program.release()
+
+
+class Function(torch.nn.Module):
+    """Calls a function."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: torch.Tensor) -> torch.Tensor:
+        """Whatever the function gives."""
+        return self.function(*given)
+
+
+INNER: dict[str, tuple[Callable[..., torch.Tensor], tuple[str, ...], bool]] = {
+    "keys of another length": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), ("bhnd", "bhmd", "bhmd"), True),
+    "keys of the same length": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v), ("bhnd",) * 3, False),
+    "keys and those before": (
+        lambda q, p: (q @ torch.cat([p, q], 2).mT).softmax(-1) @ torch.cat([p, q], 2),
+        ("bhnd", "bhmd"),
+        False,
+    ),
+    "batches": (torch.bmm, ("hdm", "hmd"), True),
+    "with an addend": (lambda a, b: torch.baddbmm(a.new_ones(3, 4, 4), a, b), ("hdm", "hmd"), True),
+    "all elements of two axes": (lambda a: a.flatten(2) @ a.flatten(2).mT, ("bhmd",), True),
+    "named axes": (lambda a, b: torch.einsum("bmd,bme->bde", a, b), ("bmd", "bmd"), True),
+    "one matrix": (lambda a, b: a[0] @ b[0], ("hdm", "hmd"), False),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_several_matrices_over_an_inner_axis_without_elements_are_zeros(name: str) -> None:
+    function, names, is_chosen = INNER[name]
+    sizes = {"b": 2, "h": 3, "n": 5, "m": 6, "d": 4}
+    free = {"b": "b", "n": "n", "m": "m"}
+    example = tuple(torch.randn([sizes[axis] for axis in one]) for one in names)
+    shapes = tuple({place: free[axis] for place, axis in enumerate(one) if axis in free} for one in names)
+    program = export(Function(function), example, dynamic_shapes=(shapes,))
+    assert ("Where" in {node.op_type for node in program.model.graph}) == is_chosen
+    for size in (0, 6):
+        given = tuple(torch.randn([size if axis == "m" else sizes[axis] for axis in one]) for one in names)
+        for _ in range(3):
+            torch.testing.assert_close(program(*given)[0], function(*given), rtol=1e-4, atol=1e-5)

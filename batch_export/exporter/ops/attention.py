@@ -9,6 +9,7 @@ import onnx_ir as ir
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.ops.inner_axes import matrix_product
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.random import dropped
 
@@ -135,15 +136,15 @@ def scaled_dot_product_attention(
         scores = op.Add(scores, added)
     weights = op.Softmax(scores, axis=-1)
     alike = _alike(query, key, value) and (attn_mask is None or _repeats(attn_mask, query))
+    if alike and weights.shape is None and key.shape is not None:
+        weights.shape = ir.Shape([*query.shape[:-1], key.shape[-2]])
     if kept is not None:
-        if alike and key.shape is not None:
-            weights.shape = ir.Shape([*query.shape[:-1], key.shape[-2]])
         multiplied = op.Mul(weights, kept)
         multiplied.shape = weights.shape
         weights = multiplied
     if dropout_p:
         weights = dropped(weights, dropout_p)
-    result = op.MatMul(weights, value)
+    result = matrix_product(weights, value)
     if alike and value.shape is not None:
         result.shape = ir.Shape([*query.shape[:-1], value.shape[-1]])
     return result

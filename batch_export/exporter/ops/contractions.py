@@ -18,6 +18,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops.axes import Dim, never_empty, rank, reshaped, scalar, shaped
 from batch_export.exporter.ops.axes import size as size_of
+from batch_export.exporter.ops.inner_axes import matrix_product
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -55,6 +56,10 @@ class _Plan:
         return [*self.left[:-1], self.rights]
 
 
+_SUMMED_DTYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+"""dtypes in which products that are rounded before they are added lose nothing that a matrix product keeps."""
+
+
 @lowering("aten::einsum")
 def einsum(equation: str, tensors: Sequence[ir.Value], path: Number | None = None) -> ir.Value:
     """`aten::einsum`; with free sizes only what `is_product` takes."""
@@ -67,6 +72,12 @@ def einsum(equation: str, tensors: Sequence[ir.Value], path: Number | None = Non
     of_left, of_right, result = names
     if not plan.summed:
         return op.Mul(_spread(left, of_left, result), _spread(right, of_right, result))
+    if not plan.lefts and not plan.rights and left.dtype in _SUMMED_DTYPES:
+        product = op.Mul(left, _ordered(right, of_right, of_left))
+        total = op.ReduceSum(product, [of_left.index(name) for name in plan.summed], keepdims=0)
+        remaining = "".join(name for name in of_left if name in plan.both)
+        sizes = dict(zip(of_left, left.shape or (), strict=True))
+        return _ordered(shaped(total, [sizes[name] for name in remaining]), remaining, result)
     if plan.swapped:
         left, right, of_left, of_right = right, left, of_right, of_left
     return _product(left, right, of_left, of_right, result, plan)
@@ -166,9 +177,12 @@ def _is_refused(names: str, groups: Sequence[Sequence[str]]) -> bool:
 def _product(left: ir.Value, right: ir.Value, of_left: str, of_right: str, result: str, plan: _Plan) -> ir.Value:
     sizes = dict(zip(of_left + of_right, [*(left.shape or ()), *(right.shape or ())], strict=True))
     first, second = _merged(left, of_left, plan.left, sizes), _merged(right, of_right, plan.right, sizes)
-    product = shaped(op.MatMul(first, second), [_size(group, sizes) for group in plan.made])
+    product = shaped(matrix_product(first, second), [_size(group, sizes) for group in plan.made])
     made = _apart(plan.made)
-    if any(len(group) != 1 for group in plan.made):
+    if all(len(group) <= 1 for group in plan.made):
+        alone = [place for place, group in enumerate(plan.made) if not group]
+        product = op.Squeeze(product, alone) if alone else product
+    else:
         places = {name: (right, of_right) if name in plan.rights else (left, of_left) for name in made}
         parts = [_part(*places[name], name, sizes) for name in made]
         product = reshaped(product, parts) if parts else scalar(product)
@@ -208,8 +222,10 @@ def _merged(value: ir.Value, names: str, groups: Sequence[Sequence[str]], sizes:
     """The value with an axis for each group of names; one of no names is 1."""
     order = _apart(groups)
     ordered = _ordered(value, names, order)
-    if all(len(group) == 1 for group in groups):
-        return ordered
+    if all(len(group) <= 1 for group in groups):
+        alone = [place for place, group in enumerate(groups) if not group]
+        spread = op.Unsqueeze(ordered, alone) if alone else ordered
+        return shaped(spread, [_size(group, sizes) for group in groups])
     parts = []
     for group in groups:
         fixed = math.prod(size for size in (sizes[name] for name in group) if isinstance(size, int))

@@ -10,6 +10,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.ranks import rank_of
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.inner_axes import matrix_product
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -38,10 +39,10 @@ def _product(left: ir.Value, right: ir.Value) -> RecordedValue:
     sizes = [] if left.shape is None else list(left.shape)[:-1]
     if sizes and rank_of(right) == 1 and any(not isinstance(size, int) or size == 0 for size in sizes):
         return op.Squeeze(op.MatMul(left, op.Unsqueeze(right, [1])), [len(sizes)])
-    return op.MatMul(left, right)
+    return matrix_product(left, right)
 
 
-@lowering("aten::matmul", "aten::mv")
+@lowering("aten::matmul", "aten::mv", "aten::bmm")
 def matmul(self: ir.Value, other: ir.Value) -> RecordedValue:
     """A matrix product, of vectors and of batches too."""
     return _product(self, other)
@@ -83,7 +84,7 @@ def addmv(self: ir.Value, mat: ir.Value, vec: ir.Value, beta: float = 1.0, alpha
 @lowering("aten::baddbmm")
 def baddbmm(self: ir.Value, left: ir.Value, right: ir.Value, beta: float = 1.0, alpha: float = 1.0) -> ir.Value:
     """beta * self + alpha * left @ right, of batches of matrices."""
-    return _sum(self, op.MatMul(left, right), beta, alpha)
+    return _sum(self, matrix_product(left, right), beta, alpha)
 
 
 @lowering("aten::addbmm")
@@ -91,7 +92,7 @@ def addbmm(self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: float = 1.0
     """beta * self + alpha * the sum of a batch of products."""
     if _is_left_out(self, alpha):
         return _addend_only(self, beta, [axes.size(batch1, 1), axes.size(batch2, 2)])
-    return _sum(self, op.ReduceSum(op.MatMul(batch1, batch2), [0], keepdims=0), beta, alpha)
+    return _sum(self, op.ReduceSum(matrix_product(batch1, batch2), [0], keepdims=0), beta, alpha)
 
 
 @lowering("aten::addr")
