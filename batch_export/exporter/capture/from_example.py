@@ -51,6 +51,7 @@ from batch_export.exporter.capture.packed_sequences import packed_sequences
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
+from batch_export.exporter.capture.repeated_values import repeated_values
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.seeded_numbers import seeded, seeds_noted
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
@@ -286,6 +287,7 @@ def _followed() -> Iterator[None]:
             stack.enter_context(form())
         stack.enter_context(unchecked_distributions())
         stack.enter_context(averaged_batches())
+        stack.enter_context(repeated_values())
         yield
 
 

@@ -22,6 +22,7 @@ from batch_export.exporter.capture.block_expansion import expanded, sources
 from batch_export.exporter.capture.guards import environment_of
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
+from batch_export.exporter.capture.repeated_values import repeated_values
 from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.block_bodies import Body, NotABodyError
@@ -158,7 +159,14 @@ def decomposed(
     """
     free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}  # not after:
     with sizes_put_back(environment_of(program)):  # torch may fix symbols that both programs share
-        with recurrent_shapes(), quiet(), size_oblivious(), dropouts_as_views(program), numbers_of_sizes() as numbers:
+        with (
+            recurrent_shapes(),
+            repeated_values(),
+            quiet(),
+            size_oblivious(),
+            dropouts_as_views(program),
+            numbers_of_sizes() as numbers,
+        ):
             made = effect_tokens.decomposed(program, table)
         for node in made.graph.nodes:
             for axis in sorted(free.get(node.name, set()) - _free_axes(node)) if node.op == "placeholder" else ():
