@@ -9,6 +9,7 @@ import op_database
 import pytest
 import torch
 from exporting import export_and_compare
+from torch.nn import functional
 
 
 class Call(torch.nn.Module):
@@ -65,6 +66,36 @@ def test_reflection_reaches_what_the_other_end_loses(amounts: tuple[int, ...]) -
     call = Call(lambda x: torch.nn.functional.pad(x, amounts, mode="reflect"))
     x = torch.randn(2, 3, 3) if len(amounts) == 2 else torch.randn(2, 3, 3, 3)
     export_and_compare(call, (x,), (x.repeat_interleave(2, -1),), dynamic_shapes=({x.dim() - 1: "n"},))
+
+
+def _missing(size: int, multiple: int) -> int:
+    return (multiple - size % multiple) % multiple
+
+
+COMPUTED_PADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "reflected": lambda x: functional.pad(x, (0, _missing(x.shape[2], 4)), "reflect"),
+    "reflected or cut": lambda x: functional.pad(x, (x.shape[2] - 1, 6 - x.shape[2]), "reflect"),
+    "wrapped": lambda x: functional.pad(x, (_missing(x.shape[2], 3), _missing(x.shape[2], 4)), "circular"),
+    "wrapped or cut": lambda x: functional.pad(x, (7 - x.shape[2], 1), "circular"),
+    "repeated or cut": lambda x: functional.pad(x, (6 - x.shape[2], 2), "replicate"),
+    "zeros or cut": lambda x: functional.pad(x, (1, 6 - x.shape[2])),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED_PADS)
+def test_amounts_of_padding_that_follow_from_a_free_size(name: str) -> None:
+    others = [(torch.randn(2, 3, size),) for size in (4, 5, 6, 7, 8, 12)]
+    call = Call(COMPUTED_PADS[name])
+    export_and_compare(call, (torch.randn(2, 3, 9),), *others, dynamic_shapes=({2: "n"},))
+
+
+@pytest.mark.parametrize("opset", [13, 18, 25])
+def test_a_picture_is_reflected_up_to_a_multiple_of_a_window(opset: int) -> None:
+    call = Call(lambda x: functional.pad(x, (0, _missing(x.shape[3], 4), 0, _missing(x.shape[2], 4)), "reflect"))
+    others = [(torch.randn(1, 2, *sizes),) for sizes in ((8, 8), (3, 12), (4, 5), (7, 3))]
+    options = {"dynamic_shapes": ({2: "h", 3: "w"},), "opset_version": opset}
+    program = export_and_compare(call, (torch.randn(1, 2, 9, 6),), *others, **options)
+    assert not [node for node in program.model.graph if node.op_type == "Max"]  # nothing can be cut off
 
 
 LARGE_INTEGERS: dict[str, Callable[..., Any]] = {

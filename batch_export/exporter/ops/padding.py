@@ -21,25 +21,80 @@ def _amounts(pad: Sequence[Size], count: int) -> tuple[list[int], list[Size], li
     return listed, list(pad[0::2]), list(pad[1::2])
 
 
+def _is_never_negative(amount: Size) -> bool:
+    """Whether an amount that follows from sizes takes nothing away, as far as its last step says."""
+    if isinstance(amount, int):
+        return amount >= 0
+    node = amount.producer()
+    if node is None or ("fmod" in node.attributes and node.attributes["fmod"].as_int()):
+        return False
+    given = [one for one in node.inputs if one is not None]
+    if node.op_type == "Reshape":
+        return _is_never_negative(given[0])
+    bounds = [one.const_value for one in given[1:]] if node.op_type in ("Mod", "Max") else []
+    return any(one is not None and bool((one.numpy() >= 0).all()) for one in bounds)
+
+
+def _vector(amount: Size) -> list[int] | ir.Value:
+    return [amount] if isinstance(amount, int) else op.Reshape(amount, [1])
+
+
+def _taken(amount: Size) -> Size:
+    """How many elements an amount takes away."""
+    if isinstance(amount, int):
+        return max(-amount, 0)
+    return 0 if _is_never_negative(amount) else op.Max(op.Neg(_vector(amount)), [0])
+
+
+def _added(amount: Size) -> Size:
+    """How many elements an amount adds."""
+    if isinstance(amount, int):
+        return max(amount, 0)
+    return amount if _is_never_negative(amount) else op.Max(_vector(amount), [0])
+
+
+def _known(amounts: list[Size]) -> list[Size]:
+    return [amount if isinstance(amount, int) else 0 for amount in amounts]
+
+
+def _is_something(amount: Size) -> bool:
+    return not isinstance(amount, int) or amount != 0
+
+
 def _cropped(self: ir.Value, listed: list[int], before: list[Size], after: list[Size]) -> ir.Value:
-    starts = [-amount if isinstance(amount, int) and amount < 0 else 0 for amount in before]
-    ends = [amount if isinstance(amount, int) and amount < 0 else 2**62 for amount in after]
-    if not any(starts) and all(end == 2**62 for end in ends):
+    """Without the elements at both ends that negative amounts take away."""
+    starts, lost = [_taken(amount) for amount in before], [_taken(amount) for amount in after]
+    if not any(map(_is_something, (*starts, *lost))):
         return self
-    cropped = op.Slice(self, starts, ends, listed)
+    ends: list[Size] = []
+    for position, amount in zip(listed, lost, strict=True):
+        if isinstance(amount, int):
+            ends.append(-amount if amount else 2**62)
+        else:
+            ends.append(op.Sub(op.Shape(self, start=position, end=position + 1), amount))
+    cropped = op.Slice(self, _joined(starts), _joined(ends), listed)
     cropped.shape = None if self.shape is None else ir.Shape([None] * len(self.shape))
     return cropped
+
+
+def _joined(amounts: list[Size]) -> list[int] | ir.Value:
+    known = [amount for amount in amounts if isinstance(amount, int)]
+    if len(known) == len(amounts):
+        return known
+    parts = [op.Constant(value_ints=[one]) if isinstance(one, int) else _vector(one) for one in amounts]
+    return op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
 
 
 def _wrapped(self: ir.Value, listed: list[int], before: list[Size], after: list[Size]) -> ir.Value:
     for position, left, right in zip(listed, before, after, strict=True):
         parts = [self]
-        if not isinstance(left, int) or left > 0:
-            parts.insert(
-                0, op.Slice(self, op.Neg(left) if isinstance(left, ir.Value) else [-left], [2**62], [position])
-            )
-        if not isinstance(right, int) or right > 0:
-            parts.append(op.Slice(self, [0], right if isinstance(right, ir.Value) else [right], [position]))
+        if not isinstance(left, int):  # of an amount of 0 a start counted from the end would take all
+            start = op.Sub(op.Shape(self, start=position, end=position + 1), _vector(left))
+            parts.insert(0, op.Slice(self, start, [2**62], [position]))
+        elif left > 0:
+            parts.insert(0, op.Slice(self, [-left], [2**62], [position]))
+        if _is_something(right):
+            parts.append(op.Slice(self, [0], _vector(right), [position]))
         self = op.Concat(*parts, axis=position) if len(parts) > 1 else self
     return self
 
@@ -66,17 +121,19 @@ def _padded(self: ir.Value, amounts: Sequence[Size], mode: str, value: float | N
     if mode == "replicate":
         self, listed, before, after = _repeated_past_the_end(self, listed, before, after)
     taken = before, after
-    data = self if mode == "reflect" else _cropped(self, listed, *taken)
-    before, after = (
-        [amount if not isinstance(amount, int) else max(amount, 0) for amount in side] for side in (before, after)
-    )
+    if mode in ("constant", "replicate"):  # of which Pad itself takes away what is computed to be negative
+        data = _cropped(self, listed, *(_known(side) for side in taken))
+        before, after = ([_added(one) if isinstance(one, int) else one for one in side] for side in taken)
+    else:
+        data = self if mode == "reflect" else _cropped(self, listed, *taken)
+        before, after = ([_added(amount) for amount in side] for side in taken)
+    if not any(map(_is_something, (*before, *after))):
+        return op.Identity(_cropped(data, listed, *taken) if mode == "reflect" else data)
     if mode == "circular":
         return _wrapped(data, listed, before, after)
     if mode == "reflect":  # what is taken away at one end may be what the other end shows
-        data = axes.padded(data, before, after, listed, None, mode) if any([*before, *after]) else data
+        data = axes.padded(data, before, after, listed, None, mode)
         return op.Identity(_cropped(data, listed, *taken))
-    if all(isinstance(amount, int) and amount == 0 for amount in (*before, *after)):
-        return op.Identity(data)
     if mode == "constant":
         return axes.padded(data, before, after, listed, op.CastLike(0 if value is None else value, self))
     return axes.padded(data, before, after, listed, None, _MODES[mode])
