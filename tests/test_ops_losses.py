@@ -41,6 +41,29 @@ def test_margins_of_several_labels_end_at_the_first_missing_one(reduction: str, 
 
 
 INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("p", [1, 2])
+def test_margins_are_held_against_numbers_alone(reduction: str, p: int) -> None:
+    weight = torch.tensor([0.5, 2.0, 1.0, INF])
+    loss = functools.partial(F.multi_margin_loss, p=p, margin=0.75, weight=weight, reduction=reduction)
+    torch.manual_seed(0)
+    scores, target = torch.randn(4, 4), torch.tensor([1, 0, 3, 2])
+    program = export(Losses(loss), (scores, target), dynamic_shapes=(({0: "rows"}, {0: "rows"}),))
+    for place, number in ((0, 1.0), (1, NAN), (4, NAN), (3, INF), (4, INF), (5, -INF), (14, -INF)):
+        special = scores.clone()
+        special.view(-1)[place] = number
+        agree(program, loss, special, target)
+    agree(program, loss, torch.full((4, 4), NAN), target)
+    if reduction == "none":
+        agree(program, loss, scores[:0], target[:0])
+    one = scores[0], target[0]
+    agree(export(Losses(loss), one), loss, *one)
+    one = scores[0], target[:1]
+    agree(export(Losses(loss), one), loss, *one)
+
+
 LOSSES: dict[str, Callable[..., torch.Tensor]] = {
     "logarithms": F.nll_loss,
     "scores": F.cross_entropy,

@@ -21,6 +21,9 @@ class Call(torch.nn.Module):
         return self.function(x)
 
 
+INF, NAN = float("inf"), float("nan")
+
+
 def positive(count: int, batch: int = 2) -> torch.Tensor:
     torch.manual_seed(count)
     base = torch.randn(batch, count, count)
@@ -59,6 +62,13 @@ def test_an_operator_gives_what_eager_gives(name: str) -> None:
 def test_greatest_distances_over_any_number_of_columns(count: int) -> None:
     call = Call(lambda x: torch.cdist(x, -x[:2], p=float("inf")))
     export_and_compare(call, (torch.randn(4, 3),), (torch.randn(4, count),), dynamic_shapes=({1: "n"},))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, INF])
+def test_distances_of_what_is_no_number(p: float) -> None:
+    rows = torch.tensor([[NAN, 1.0, -2.0], [INF, NAN, 0.5], [NAN, NAN, NAN], [INF, -INF, 0.0], [3.0, 0.25, -1.0]])
+    call = Call(lambda x: torch.cdist(x, -x[1:], p=p))
+    export_and_compare(call, (rows,), (rows.flip(0)[1:],), (-rows,), dynamic_shapes=({0: "n"},))
 
 
 @pytest.mark.parametrize("amounts", [(2, -1), (-1, 2), (-1, -1), (2, -1, -1, 1), (0, 0)])

@@ -18,7 +18,7 @@ def _norm(difference: ir.Value, p: float, last: int) -> RecordedValue:
     """The p-norm over the last axis."""
     size = op.Abs(difference)
     if p == 0:
-        return op.ReduceSum(op.CastLike(op.Not(op.Equal(size, op.CastLike(0.0, size))), size), [last], keepdims=0)
+        return op.ReduceSum(op.Min(op.Ceil(size), axes.like(1.0, size)), [last], keepdims=0)  # NaN stays NaN
     if p == 1:
         return op.ReduceSum(size, [last], keepdims=0)
     if p == 2:
@@ -38,7 +38,10 @@ def cdist(x1: ir.Value, x2: ir.Value, p: float = 2.0, compute_mode: int | None =
     """Distances between the rows of two batches: `float[..., n, d]`, `float[..., m, d]` to `float[..., n, m]`."""
     left = op.Unsqueeze(x1, [axes.rank(x1) - 1])
     right = op.Unsqueeze(x2, [axes.rank(x2) - 2])
-    return _norm(op.Sub(left, right), p, max(axes.rank(x1), axes.rank(x2)))
+    difference = op.Sub(left, right)
+    if math.isinf(p):  # the greatest of those that are numbers: eager compares, and NaN is not greater
+        difference = op.Where(op.IsNaN(difference), axes.like(0.0, difference), difference)
+    return _norm(difference, p, max(axes.rank(x1), axes.rank(x2)))
 
 
 @lowering("aten::pdist", "aten::_pdist_forward")

@@ -198,3 +198,41 @@ def multilabel_margin_loss_forward(self: ir.Value, target: ir.Value, reduction: 
     losses = op.Div(op.ReduceSum(parts, [rank - 1, rank], keepdims=0), op.CastLike(count, self))
     samples = op.CastLike(op.Div(op.Size(self), count), self)
     return _reduced(losses, reduction, samples), op.CastLike(is_target, self)
+
+
+@lowering("aten::multi_margin_loss")
+def multi_margin_loss(
+    self: ir.Value,
+    target: ir.Value,
+    p: float = 1,
+    margin: float = 1,
+    weight: ir.Value | None = None,
+    reduction: int = 1,
+) -> ir.Value:
+    """How far other classes come within a margin of the target, or the squares of that; NaN does not count.
+
+    Args:
+        self: `float[samples, classes]` or `float[classes]`.
+        target: `int64[samples]` or `int64[]`.
+        p: 1, or 2 for squares.
+        margin: the distance from which on nothing is lost.
+        weight: `float[classes]`, by target.
+        reduction: none, mean or sum of the samples' losses.
+    """
+    if axes.rank(self) < 2:
+        scores, chosen = op.Reshape(self, [1, -1]), op.Reshape(target, [1])
+        axes.shaped(scores, [1, axes.fixed_size(self, 0) if axes.rank(self) else 1])
+        loss = multi_margin_loss(scores, axes.shaped(chosen, [1]), p, margin, weight, reduction)
+        return loss if reduction or axes.rank(target) else op.Squeeze(loss, [0])
+    count = axes.scalar(axes.size(self, 1))
+    places = op.Range(op.Constant(value_int=0), count, op.Constant(value_int=1))
+    wanted = op.Unsqueeze(target, [1])
+    near = op.Add(op.Sub(axes.like(margin, self), op.GatherElements(self, wanted, axis=1)), self)
+    zero = axes.like(0.0, self)
+    parts = op.Mul(near, near) if p == 2 else near
+    if weight is not None:
+        parts = op.Mul(parts, op.Gather(weight, wanted))
+    counts = op.And(op.Not(op.Equal(places, wanted)), op.Greater(near, zero))
+    losses = op.Div(op.ReduceSum(op.Where(counts, parts, zero), [1], keepdims=0), op.CastLike(count, self))
+    axes.shaped(losses, target.shape)
+    return _reduced(losses, reduction, op.CastLike(op.Size(losses), self))

@@ -1,4 +1,4 @@
-"""Sorting, order statistics, searching, and values that repeat.
+"""Sorting, order statistics, and values that repeat.
 
 TopK over a whole axis is the sort: onnxruntime's breaks ties by position, which makes it stable. NaN counts as larger
 than every number, as in torch, in whatever sorts a whole axis; `topk` leaves its place to the runtime.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from batch_export.exporter.graph import promote
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
@@ -205,82 +204,6 @@ def masked_select(self: ir.Value, mask: ir.Value) -> RecordedValue:
     else:
         data, chosen = op.Expand(self, shape), op.Expand(mask, shape)
     return op.Compress(op.Reshape(data, [-1]), op.Reshape(chosen, [-1]))
-
-
-def _insertion_points(edges: ir.Value, self: ir.Value, right: bool, out_int32: bool) -> RecordedValue:
-    """How many of `edges[..., m]` lie before each of `self[..., n]`."""
-    before = op.LessOrEqual if right else op.Less
-    rows = op.Unsqueeze(edges, [axes.rank(edges) - 1]) if axes.rank(edges) > 1 else edges
-    is_before = before(rows, op.Unsqueeze(self, [axes.rank(self)]))
-    if axes.is_float(self):
-        is_before = op.Or(is_before, op.Unsqueeze(op.IsNaN(self), [axes.rank(self)]))
-    found = op.ReduceSum(op.Cast(is_before, to=ir.DataType.INT64), [axes.rank(self)], keepdims=0)
-    return op.Cast(found, to=ir.DataType.INT32) if out_int32 else found
-
-
-def _common(left: ir.Value, right: ir.Value) -> tuple[ir.Value, ir.Value]:
-    if left.dtype == right.dtype or left.dtype is None or right.dtype is None:
-        return left, right
-    wanted = promote.result_dtype([left, right]) or left.dtype
-    first, second = (axes.shaped(op.Cast(value, to=wanted), value.shape) for value in (left, right))
-    return first, second
-
-
-@lowering("aten::searchsorted.Tensor")
-def searchsorted(
-    sorted_sequence: ir.Value,
-    self: ir.Value,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str = "",
-    sorter: ir.Value | None = None,
-) -> RecordedValue:
-    """Where each value would be inserted in the sorted rows `[..., m]`; rows pair up with rows `[..., n]`."""
-    edges = sorted_sequence
-    if sorter is not None:
-        edges = op.GatherElements(edges, sorter, axis=-1)
-        axes.shaped(edges, sorted_sequence.shape)
-    edges, values = _common(edges, self)
-    return _insertion_points(edges, values, right or side == "right", out_int32)
-
-
-@lowering("aten::searchsorted.Scalar")
-def searchsorted_scalar(
-    sorted_sequence: ir.Value,
-    self: ir.Value,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str = "",
-    sorter: ir.Value | None = None,
-) -> RecordedValue:
-    """`searchsorted` of one number."""
-    return searchsorted(sorted_sequence, axes.at_least_0d(self), out_int32, right, side, sorter)
-
-
-@lowering("aten::bucketize.Tensor")
-def bucketize(self: ir.Value, boundaries: ir.Value, out_int32: bool = False, right: bool = False) -> RecordedValue:
-    """The bucket of each element between ascending boundaries `[m]`."""
-    edges, values = _common(boundaries, self)
-    return _insertion_points(edges, values, right, out_int32)
-
-
-@lowering("aten::bucketize.Scalar")
-def bucketize_scalar(
-    self: ir.Value, boundaries: ir.Value, out_int32: bool = False, right: bool = False
-) -> RecordedValue:
-    """The bucket of one number."""
-    return bucketize(axes.at_least_0d(self), boundaries, out_int32, right)
-
-
-@lowering("aten::isin.Tensor_Tensor")
-def isin(
-    elements: ir.Value, test_elements: ir.Value, assume_unique: bool = False, invert: bool = False
-) -> RecordedValue:
-    """Whether each element is one of the others."""
-    left, right = _common(elements, test_elements)
-    same = op.Equal(op.Unsqueeze(left, [axes.rank(elements)]), op.Reshape(right, [-1]))
-    found = op.Greater(op.ReduceSum(op.Cast(same, to=ir.DataType.INT64), [-1], keepdims=0), 0)
-    return op.Not(found) if invert else found
 
 
 @lowering("aten::unique_consecutive")
