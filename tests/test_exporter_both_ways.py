@@ -319,12 +319,22 @@ def unlike_numbers(x: torch.Tensor) -> Any:
     return (x, 1) if x.sum() > 0 else (x, 2)
 
 
+def none_left(x: torch.Tensor) -> torch.Tensor:
+    found = []
+    for row in x:
+        if row.sum() > 2:
+            break
+        found.append(row)
+    return torch.stack(found)
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
         (unlike_dtypes, r"`.*` \(at .*\) chooses between a tensor of float32 with 2 axes and a tensor of int64 with 2"),
         (unlike_structure, "chooses between results of another structure"),
         (unlike_numbers, "chooses between 1 and 2"),
+        (none_left, r"where `if row\.sum\(\) > 2:` .* is True, forward fails: .*non-empty TensorList"),
     ],
 )
 def test_ways_that_do_not_fit_together_are_refused_with_the_line(function: Any, told: str) -> None:
@@ -340,3 +350,18 @@ def test_what_numpy_makes_of_a_number_of_the_data_is_refused_with_the_line(clipp
 
     with pytest.raises(CaptureError, match=r"what `return x \* float\(clipped.*test_exporter_both_ways\.py:\d+"):
         export(Called(limited), (X,))
+
+
+def settling(x: torch.Tensor) -> torch.Tensor:
+    found = [x[0]]
+    for _ in range(3):
+        found.append(torch.tanh(found[-1]) * 2)
+        if (found[-1] - found[-2]).abs().max() < 0.2:
+            break
+    return torch.stack(found, 1)
+
+
+def test_a_list_that_grows_until_a_loop_ends_is_stacked_along_another_axis() -> None:
+    given = [torch.full((2, 3), number) for number in (0.3, 0.01, 0.8, 3.0, -1.9)]
+    assert {tuple(settling(one).shape) for one in given} == {(3, 2), (3, 3), (3, 4)}
+    export_and_compare(Called(settling), *((one,) for one in given))

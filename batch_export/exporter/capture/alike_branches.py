@@ -1,8 +1,8 @@
 """During capture, the branches of `torch.cond` may give tensors of several free axes.
 
-Nothing arrives. Leaves: a context in which what both branches give with the same sizes and strides has these. Torch
-works the strides out from the sizes whether or not they differ, and does not know those that it writes itself while it
-takes no sides on a size of 0 (`max(1, n)`).
+Nothing arrives. Leaves: a context in which what both branches give with the same sizes and strides has these, and what
+lies in order in memory has the strides of its sizes. Torch works the strides out from the sizes whether or not they
+differ, and does not know those that it writes itself while it takes no sides on a size of 0 (`max(1, n)`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._prims_common import is_contiguous_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -22,8 +23,27 @@ _OWN = "_merge_output"
 
 def _layout(tensor: torch.Tensor) -> tuple[object, ...]:
     """What two fake tensors have in common that look alike, sizes and strides by their expressions."""
-    sizes = [size.node.expr if isinstance(size, torch.SymInt) else size for size in (*tensor.shape, *tensor.stride())]
+    sizes = map(_expression, (*tensor.shape, *tensor.stride()))
     return (tensor.dtype, tensor.device, tensor.layout, tensor.is_conj(), *sizes)
+
+
+def _in_order(tensor: FakeTensor, mode: FakeTensorMode) -> torch.Tensor:
+    """A tensor in order in memory whose strides are products of its sizes and not of `max(1, n)` as well."""
+    strides: list[Any] = [1]
+    for size in reversed(tensor.shape[1:]):
+        strides.insert(0, strides[0] * size)
+    if (
+        tensor.dim() < 2
+        or not free_unbacked_symbols(tensor)
+        or list(map(_expression, strides)) == list(map(_expression, tensor.stride()))
+    ):
+        return tensor
+    with mode:
+        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+
+
+def _expression(size: object) -> object:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def _is_plain(tensor: FakeTensor) -> bool:
@@ -45,6 +65,8 @@ def alike_branches() -> Iterator[None]:
 
     def merged(a: Any, b: Any, mode: FakeTensorMode) -> Any:
         both = isinstance(a, FakeTensor) and isinstance(b, FakeTensor)
+        if both and is_contiguous_or_false(a) and is_contiguous_or_false(b):
+            a, b = _in_order(a, mode), _in_order(b, mode)
         if not both or not (_is_plain(a) and _is_plain(b)) or _layout(a) != _layout(b):
             return own(a, b, mode)
         with mode:

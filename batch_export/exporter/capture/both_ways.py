@@ -17,9 +17,11 @@ from batch_export.exporter.capture import effect_tokens
 from batch_export.exporter.capture.begun_anew import begun_anew
 from batch_export.exporter.capture.branch_knowledge import knowledge_of_branches
 from batch_export.exporter.capture.forced_decisions import Decision, OneWayOnlyError, forced_decisions
+from batch_export.exporter.capture.guard_sources import line_of
 from batch_export.exporter.capture.merged_paths import MergedPaths
 from batch_export.exporter.capture.path_tree import Choice, Tree, Way
 from batch_export.exporter.capture.raising_lines import raised_at
+from batch_export.words import class_and_line
 
 _MOST_DECISIONS = 5
 """On one way: with as many again on each, a model is captured 32 times."""
@@ -73,9 +75,12 @@ class _Ways:
             try:
                 program = self.strategy(self.module, self.args, self.kwargs, self.form)
             except Exception as error:
-                if not any(raised_at(error, *one.place_in_file) for one in decisions):
+                if any(raised_at(error, *one.place_in_file) for one in decisions):
+                    return error, tuple(decisions)
+                if not decisions or isinstance(error, OneWayOnlyError) or not line_of(error):
                     raise
-                return error, tuple(decisions)
+                taken = " and ".join(f"{one.text} is {one.taken}" for one in decisions[-1:])
+                raise OneWayOnlyError(f"where {taken}, forward fails: {class_and_line(error)}") from error
         if decisions:
             self.check(program, self.module)
         if len(decisions) > _FEW_DECISIONS and not ways:
