@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -486,3 +486,19 @@ def test_nodes_and_graphs_are_those_of_onnx_ir() -> None:
     assert nested.graphs_of(graph) == [graph, *graph.subgraphs()]
     assert len(nested.nodes_of(graph)) == 10
     assert len(nested.graphs_of(graph)) == 7
+
+
+def test_a_graph_in_which_nothing_changes_is_walked_once_for_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '<ir_version: 8, opset_import: ["": 18]> g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }'
+    model = ir.serde.deserialize_model(onnx.parser.parse_model(text))
+    walks: list[ir.Graph] = []
+    walk = ir.Graph.__iter__
+
+    def counted(graph: ir.Graph) -> Iterator[ir.Node]:
+        walks.append(graph)
+        return walk(graph)
+
+    monkeypatch.setattr(ir.Graph, "__iter__", counted)
+    assert legalise(model, 18, 21) == 0
+    assert len(walks) <= 2  # the nodes, and the graphs whose opset is written
+    assert model.opset_imports[""] == 21

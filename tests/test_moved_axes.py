@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx
 import onnx.parser
 import onnx_ir as ir
@@ -138,3 +140,21 @@ def test_attention_of_torch_moves_its_heads_once() -> None:
     for sizes in ((1, 1), (3, 5), (2, 4)):
         x = torch.randn(*sizes, 8)
         assert_same(program(x), eager(layer, (x,)))
+
+
+def test_axes_are_looked_for_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 18]> g (float[2,6] x) => (float[3,4] y) <int64[2] shape = {3, 4}>
+    { a = Transpose<perm = [1, 0]>(x) b = Relu(a) y = Reshape(b, shape) }
+    """
+    model = ir.serde.deserialize_model(onnx.parser.parse_model(text))
+    walks: list[ir.Graph] = []
+    walk = ir.Graph.__iter__
+
+    def counted(graph: ir.Graph) -> Iterator[ir.Node]:
+        walks.append(graph)
+        return walk(graph)
+
+    monkeypatch.setattr(ir.Graph, "__iter__", counted)
+    assert moved_axes.move(model) == 0
+    assert len(walks) <= 2  # the graphs, and their nodes

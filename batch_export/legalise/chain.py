@@ -9,6 +9,7 @@ Nodes of other domains are left as they are.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import onnx
@@ -46,20 +47,22 @@ def legalise(model: ir.Model, start: int, target: int, locate: Locate = nowhere)
     if model.ir_version < _DEFAULTS:
         for value in model.graph.initializers.values():
             value.meta[FIXED] = True
-    versions = []
-    for node in _own(model):
-        node.version = node.version or start
-        versions.append(node.version)
+    nodes, versions = _own(model), set()
+    for node in nodes:
+        version = node.version = node.version or start
+        versions.add(version)
     changed = 0
-    for level in range(max(versions, default=target) - 1, target - 1, -1):
-        changed += _step(model, level, target, locate)
-    for level in range(min(versions, default=target) + 1, target + 1):
-        changed += _step(model, level, target, locate, down=False)
+    steps_down = range(max(versions, default=target) - 1, target - 1, -1)
+    steps_up = range(min(versions, default=target) + 1, target + 1)
+    for level in (*steps_down, *steps_up):
+        made = _step(nodes, level, target, locate, down=level in steps_down)
+        nodes = _own(model) if made else nodes
+        changed += made
     if target < _CONSTANTS_OF_ANY_DTYPE:
         common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     for graph in graphs_of(model.graph):
         graph.opset_imports[""] = target
-    for node in _own(model):
+    for node in _own(model) if target < _CONSTANTS_OF_ANY_DTYPE else nodes:
         node.version = None
     return changed
 
@@ -69,12 +72,12 @@ def _own(model: ir.Model) -> list[ir.Node]:
     return [node for node in nodes_of(model.graph) if node.domain == ""]
 
 
-def _step(model: ir.Model, level: int, target: int, locate: Locate, *, down: bool = True) -> int:
+def _step(nodes: Sequence[ir.Node], level: int, target: int, locate: Locate, *, down: bool) -> int:
     """One step to `level`: of the nodes at the opset above it, or at the one below it."""
     rules = (steps.DOWN if down else steps.UP).get(level, {})
     left = level + 1 if down else level - 1
     changed = 0
-    waiting = [node for node in _own(model) if node.version == left]
+    waiting = [node for node in nodes if node.version == left]
     while waiting:
         node = waiting.pop()
         node.version = level

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-_WITH_BODIES = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+WITH_BODIES = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""ONNX's own operators that have bodies."""
 
 
 def graphs_of(graph: ir.Graph) -> list[ir.Graph]:
     """Returns a graph and the bodies in it, each before those in it."""
     found = [graph]
     for node in graph:
-        if node.op_type in _WITH_BODIES or node.domain:
+        if node.op_type in WITH_BODIES or node.domain:
             for body in bodies_of(node):
                 found += graphs_of(body)
     return found
@@ -33,7 +34,7 @@ def nodes_of(graph: ir.Graph) -> list[ir.Node]:
     found = []
     for node in graph:
         found.append(node)
-        if node.op_type in _WITH_BODIES or node.domain:
+        if node.op_type in WITH_BODIES or node.domain:
             for body in bodies_of(node):
                 found += nodes_of(body)
     return found
@@ -41,7 +42,7 @@ def nodes_of(graph: ir.Graph) -> list[ir.Node]:
 
 def bodies_of(node: ir.Node) -> Iterator[ir.Graph]:
     """Yields the graphs among a node's attributes."""
-    if not node.domain and node.op_type not in _WITH_BODIES:
+    if not node.domain and node.op_type not in WITH_BODIES:
         return
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:

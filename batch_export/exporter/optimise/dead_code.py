@@ -8,7 +8,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
-from batch_export.legalise.nested import bodies_of, has, nodes_of
+from batch_export.legalise.nested import WITH_BODIES, bodies_of, has, nodes_of
 
 
 def remove_identities(model: ir.Model) -> int:
@@ -54,8 +54,9 @@ def _remove_unused_opsets(model: ir.Model) -> None:
     if model.functions:
         common_passes.RemoveUnusedOpsetsPass()(model)
         return
-    used = {"", *(node.domain for node in nodes_of(model.graph))}
-    for domain in [one for one in model.graph.opset_imports if one not in used]:
+    others = [domain for domain in model.graph.opset_imports if domain]
+    used = {node.domain for node in nodes_of(model.graph)} if others else set()
+    for domain in [one for one in others if one not in used]:
         del model.graph.opset_imports[domain]
 
 
@@ -82,7 +83,7 @@ def _without_readers(graph: ir.Graph) -> tuple[bool, bool]:
             changed = True
             continue
         may_lack |= bool(unread) or (bool(inputs) and inputs[-1] is None) or "training_mode" in node.attributes.data
-        for body in bodies_of(node):
+        for body in bodies_of(node) if node.domain or node.op_type in WITH_BODIES else ():
             in_body = _without_readers(body)
             changed, may_lack = changed or in_body[0], may_lack or in_body[1]
     return changed, may_lack

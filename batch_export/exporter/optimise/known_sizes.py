@@ -28,6 +28,8 @@ from batch_export.exporter.optimise.needless_sizes import (
 from batch_export.legalise.nested import graphs_of
 
 _MOST = 64
+_HOLDING = frozenset({"Shape", "Size", "Concat", "Squeeze", "Unsqueeze", "Reshape", "Gather", "Neg"})
+"""Operators whose results may be sizes."""
 
 
 def simplify(model: ir.Model) -> int:
@@ -55,17 +57,19 @@ class _Sizes:
         for node in list(self._graph):
             if node.domain:
                 continue
-            if node.op_type in ("Unsqueeze", "Squeeze"):
-                self._follow(node)
-            elif node.op_type in BROADCASTING:
+            kind = node.op_type
+            if kind in BROADCASTING:
                 self._join(node)
-            if node.op_type == "Reshape":
+                continue
+            if kind in ("Unsqueeze", "Squeeze"):
+                self._follow(node)
+            elif kind == "Reshape":
                 changes += self._reshape(node)
-            elif node.op_type == "Expand":
+            elif kind == "Expand":
                 changes += self._expand(node) or self._repeat(node)
-            elif node.op_type == "Slice":
+            elif kind == "Slice":
                 changes += self._slice(node)
-            content = self._computed(node)
+            content = self._computed(node) if kind in _HOLDING else None
             if content is not None:
                 changes += self._shared(node.outputs[0], content)
         return changes

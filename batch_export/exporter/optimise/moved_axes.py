@@ -27,13 +27,23 @@ def move(model: ir.Model) -> int:
     dead_code.remove_unused_nodes(model)  # what nothing reads counts as a reader
     changes = 0
     for graph in graphs_of(model.graph):
-        kinds, before = {node.op_type for node in graph}, changes
+        found = _of_roots(graph)
         for root, form in _FORMS:
-            if root not in kinds and changes == before:
-                continue
-            nodes = [node for node in graph if node.op_type == root and node.domain == ""]
-            changes += sum(form(model, node) for node in nodes if node.graph is graph)
+            made = sum(form(model, node) for node in found[root] if node.graph is graph)
+            changes += made
+            if made:
+                found = _of_roots(graph)
     return changes
+
+
+def _of_roots(graph: ir.Graph) -> dict[str, list[ir.Node]]:
+    """The nodes of a graph that forms end or begin with, by their operators."""
+    found: dict[str, list[ir.Node]] = {root: [] for root, _ in _FORMS}
+    for node in graph:
+        same = found.get(node.op_type)
+        if same is not None and node.domain == "":
+            same.append(node)
+    return found
 
 
 def _order(node: ir.Node | None) -> list[int] | None:

@@ -65,6 +65,7 @@ PASSES: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
 )
 
 
+_OWN = frozenset({*(name for name, _ in PASSES), "blocks", "seams"})
 _SEPARATE = 4
 """Up to which of them a model's own nodes are optimised before those of its blocks are written out."""
 
@@ -171,9 +172,11 @@ def optimise(
             ) from error
         _keep_known(model.graph.outputs, known)
         seconds = time.perf_counter() - begun
-        if changes or has_bodies or len(model.graph) != before:
+        if has_bodies or name not in _OWN:  # ours make no bodies
             count = node_count(model)
             has_bodies = count != len(model.graph)
+        else:
+            count = len(model.graph)
         reports.append(PassReport(name, before, count, changes, seconds))
         return changes
 

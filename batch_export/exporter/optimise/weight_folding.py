@@ -32,7 +32,7 @@ from batch_export.exporter.optimise import (
     weight_values,
 )
 from batch_export.exporter.optimise.edits import same_sizes
-from batch_export.legalise.nested import graphs_of
+from batch_export.legalise.nested import WITH_BODIES, bodies_of, graphs_of
 
 GROWTH = 0.1
 """How much larger than the model's own weights the folded ones may be, as a share of them."""
@@ -140,7 +140,9 @@ class _Folding:
         self._opset = model.opset_imports.get("", 18)
         self._known: dict[ir.Value, Tensor | None] = {}
         self._foldable: dict[ir.Node, None] = {}
-        self._names = {value.name for graph in graphs_of(model.graph) for value in _values(graph) if value.name}
+        graphs = graphs_of(model.graph)
+        values = (value for graph in graphs for value in _values(graph)) if len(graphs) > 1 else ()
+        self._names = {value.name for value in values if value.name}
 
     def run(self) -> int:
         """Folds in place; returns how many nodes went."""
@@ -162,7 +164,7 @@ class _Folding:
 
     def _walk(self, graph: ir.Graph) -> None:
         for node in graph:
-            for body in _bodies(node):
+            for body in bodies_of(node) if node.domain or node.op_type in WITH_BODIES else ():
                 self._walk(body)
             inputs = self._inputs(node)
             if not inputs or any(value.is_graph_output() for value in node.outputs) or self._too_large(node):
@@ -334,11 +336,3 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
     yield from graph.initializers.values()
     for node in graph:
         yield from node.outputs
-
-
-def _bodies(node: ir.Node) -> Iterator[ir.Graph]:
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.value
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from attribute.value
