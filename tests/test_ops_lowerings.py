@@ -11,6 +11,8 @@ import torch
 from exporting import export_and_compare
 from torch.nn import functional
 
+from batch_export.exporter import export
+
 
 class Call(torch.nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -270,3 +272,53 @@ def test_unnamed_axes_of_one_factor_are_repeated_to_those_of_another(shapes: tup
 
     torch.manual_seed(0)
     export_and_compare(Products(), tuple(torch.randn(shape) for shape in shapes))
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.function(*given)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin", "mean"])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("of_zeros", [True, False])
+def test_reductions_at_places_keep_nan_and_signs_of_zeros(reduce: str, include_self: bool, of_zeros: bool) -> None:
+    inf, nan = float("inf"), float("nan")
+    start = torch.tensor([-0.0, nan, 1.0, -inf, inf, -0.0, nan])
+    source = torch.tensor([-0.0, -0.0, nan, 5.0, -inf, inf, nan, -3.0])
+    places = torch.tensor([0, 0, 2, 2, 3, 4, 4, 1])
+
+    def function(start: torch.Tensor, places: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        start = torch.zeros_like(start) if of_zeros else start
+        return start.scatter_reduce(0, places, source, reduce, include_self=include_self)
+
+    program = export(Calls(function), (start, places, source), dynamic_shapes=(({0: "n"}, {0: "m"}, {0: "m"}),))
+    for count in (8, 2, 1, 0):
+        given = start, places[:count], source[:count]
+        found, wanted = program(*given)[0], function(*given)
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+        told = ~wanted.isnan()  # the sign of NaN says nothing
+        assert of_zeros or torch.equal(torch.signbit(found)[told], torch.signbit(wanted)[told])
+    if of_zeros and include_self and reduce != "mean":
+        assert [node.op_type for node in program.model.graph].count("IsNaN") == 1
+
+
+def test_runs_of_equal_elements_take_few_nodes() -> None:
+    program = export(Calls(torch.unique_consecutive), (torch.tensor([3, 3, 1, 1, 3]),), dynamic_shapes=(({0: "n"},),))
+    assert len(program.model.graph) <= 8
+    for given in ([3, 3, 1, 1, 3], [2], []):
+        of = torch.tensor(given, dtype=torch.int64)
+        assert torch.equal(program(of)[0], torch.unique_consecutive(of))
+
+
+def test_the_largest_element_of_an_image_is_one_node() -> None:
+    module = torch.nn.AdaptiveMaxPool2d(1)
+    program = export(module, (torch.randn(2, 3, 5, 4),), dynamic_shapes=({0: "n", 2: "h", 3: "w"},))
+    assert [node.op_type for node in program.model.graph] == ["ReduceMax"]
+    for shape in ((2, 3, 5, 4), (0, 3, 2, 2), (1, 3, 1, 7)):
+        given = torch.randn(shape)
+        assert torch.equal(program(given)[0], module(given))

@@ -29,9 +29,8 @@ def _adaptive_maximum(self: ir.Value, output_size: Sequence[int]) -> tuple[Recor
     leading = rank - count
     if all(pieces == 1 for pieces in output_size):
         merged = op.Reshape(self, _merged_from(self, leading), allowzero=1)
-        ones = [*[0] * leading, *[1] * count]
-        largest = (op.ReduceMax(merged, [-1], keepdims=1), op.ArgMax(merged, axis=-1, keepdims=1))
-        return tuple(op.Reshape(part, ones) for part in largest)
+        found = op.Reshape(op.ArgMax(merged, axis=-1, keepdims=1), [*[0] * leading, *[1] * count])
+        return op.ReduceMax(self, list(range(leading, rank)), keepdims=1), found
     if any(axes.fixed_size(self, leading + place) is None for place in range(count)):
         return _of_free_sizes(self, output_size)
     result: ir.Value = self

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
-from batch_export.exporter.ops import axes
+from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
 
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
@@ -60,26 +62,48 @@ def _reduced(
         start = op.ScatterElements(self, index, empty, axis=position)
     updates = _fitting(src, index)
     if kind in ("max", "min") and axes.is_float(self):
-        return _extreme(start, index, updates, position, kind)
+        return _extreme(start, index, updates, position, kind, include_self and _may_be_nan(self))
     if kind != "mean":
         return op.ScatterElements(start, index, updates, axis=position, reduction=kind)
     total = op.ScatterElements(start, index, updates, axis=position, reduction="add")
-    one = op.Expand(axes.like(1, self), op.Shape(index))
-    counts = op.Expand(axes.like(1, self), op.Shape(self))
+    ones = op.Expand(axes.like(1, self), op.Shape(index))
+    counts = op.Expand(axes.like(int(include_self), self), op.Shape(self))
+    counts = op.ScatterElements(counts, index, ones, axis=position, reduction="add")
     if not include_self:
-        counts = op.ScatterElements(counts, index, op.Sub(one, one), axis=position)
-    counts = op.ScatterElements(counts, index, one, axis=position, reduction="add")
+        counts = op.Max(counts, axes.like(1, self))
     if axes.is_float(self):
         return op.Div(total, counts)
     return _floor_divided(total, counts)
 
 
-def _extreme(start: ir.Value, index: ir.Value, updates: ir.Value, position: int, kind: str) -> RecordedValue:
-    """The largest or smallest of what meets at each place; NaN, which runtimes treat in different ways, beats all."""
+def _extreme(
+    start: ir.Value, index: ir.Value, updates: ir.Value, position: int, kind: str, start_counts: bool
+) -> RecordedValue:
+    """The largest or smallest of what meets at each place; NaN, which runtimes treat in different ways, beats all.
+
+    It is added afterwards, to each other place -0.0, which changes nothing.
+    """
     found = op.ScatterElements(start, index, updates, axis=position, reduction=kind)
-    was_nan, brings_nan = (op.Cast(op.IsNaN(value), to=ir.DataType.INT32) for value in (start, updates))
-    is_nan = op.ScatterElements(was_nan, index, brings_nan, axis=position, reduction="max")
-    return op.Where(op.Cast(is_nan, to=ir.DataType.BOOL), axes.like(float("nan"), start), found)
+    added = op.Where(op.IsNaN(updates), axes.like(math.nan, start), axes.like(-0.0, start))
+    found = op.ScatterElements(found, index, added, axis=position, reduction="add")
+    return op.Where(op.IsNaN(start), start, found) if start_counts else found
+
+
+_SAME_ELEMENTS = ("Expand", "Reshape", "Unsqueeze", "Squeeze", "Identity")
+
+
+def _may_be_nan(value: ir.Value) -> bool:
+    """Whether an element may be NaN: not of a number that is repeated."""
+    known = loops.recorder().known(value)
+    if known is not None:
+        return bool(np.isnan(known.astype(np.float64)).any())
+    node = value.producer()
+    if node is None or node.domain or node.op_type not in (*_SAME_ELEMENTS, "ConstantOfShape"):
+        return True
+    if node.op_type == "ConstantOfShape":
+        number = node.attributes.get_tensor("value", None)
+        return number is not None and bool(np.isnan(number.numpy().astype(np.float64)).any())
+    return node.inputs[0] is None or _may_be_nan(node.inputs[0])
 
 
 def _floor_divided(total: RecordedValue, counts: RecordedValue) -> RecordedValue:

@@ -211,22 +211,25 @@ def unique_consecutive(
     self: ir.Value, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> tuple[RecordedValue, ...]:
     """The first of every run of equal elements (or of equal slices along an axis), each element's run, run lengths."""
-    data = _flattened(self) if dim is None else self
+    data = self if dim is not None or axes.rank(self) == 1 else _flattened(self)
     position = 0 if dim is None else axes.axis(self, dim)
     length = axes.size(data, position)
     later = op.Slice(data, [1], [2**62], [position])
     earlier = op.Slice(data, [0], [-1], [position])
-    differs = op.Cast(op.Not(op.Equal(later, earlier)), to=ir.DataType.INT32)
+    differs = op.Not(op.Equal(later, earlier))
     others = [other for other in range(axes.rank(data)) if other != position]
     if others:
-        differs = op.ReduceMax(differs, others, keepdims=0)
-    first = op.Slice(op.Constant(value_ints=[1]), [0], op.Min(length, [1]))
-    begins = op.Concat(first, op.Cast(differs, to=ir.DataType.INT64), axis=0)
-    values = op.Compress(data, op.Cast(begins, to=ir.DataType.BOOL), axis=position)
-    inverse = op.Sub(op.CumSum(begins, 0), 1)
+        most = op.ReduceMax(op.Cast(differs, to=ir.DataType.INT32), others, keepdims=0)
+        differs = op.Cast(most, to=ir.DataType.BOOL)
+    first = op.Constant(value=ir.tensor([True]))
+    begins = op.Concat(first, differs, axis=0)
+    if not axes.never_empty(data, position):
+        begins = op.Slice(begins, [0], length)
+    values = op.Compress(data, begins, axis=position)
+    inverse = op.Sub(op.CumSum(op.Cast(begins, to=ir.DataType.INT64), 0), 1)
     starts = op.Squeeze(op.NonZero(begins), [0])
     ends = op.Concat(op.Slice(starts, [1], [2**62]), op.Slice(length, [0], op.Shape(starts)), axis=0)
-    if dim is None and return_inverse:
+    if dim is None and return_inverse and axes.rank(self) != 1:
         inverse = op.Reshape(inverse, op.Shape(self), allowzero=1)
     nothing = op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64))
     return values, inverse if return_inverse else nothing, op.Sub(ends, starts) if return_counts else nothing
