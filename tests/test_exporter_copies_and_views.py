@@ -287,3 +287,26 @@ def test_a_size_that_changes_in_place_is_refused_where_another_has_the_memory() 
     export_and_compare(Calls(lambda x: _resized(x, is_read=False)), (torch.randn(4, 3),))
     with pytest.raises(TranslationError, match=r"another size while mul has its memory.*`\.clone\(\)`"):
         export(Calls(lambda x: _resized(x, is_read=True)), (torch.randn(4, 3),))
+
+
+class Decoding(torch.nn.Module):
+    """Labels of a recurrent layer's steps, and which of them stay: a mask that is written in place, a part first."""
+
+    def __init__(self, layer: type[torch.nn.RNNBase]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = layer(2, 6, bidirectional=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        steps, _ = self.layer(functional.max_pool1d(x, 2, 2, 1).permute(2, 0, 1))
+        labels = steps.view(steps.shape[0] * steps.shape[1], -1).view(*steps.shape[:2], -1).argmax(2)
+        kept = torch.ones_like(labels, dtype=torch.bool)
+        kept[1:] = labels[1:] != labels[:-1]
+        kept &= labels != 0
+        return kept
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_writes_behind_a_recurrent_layer_of_any_length(layer: type[torch.nn.RNNBase]) -> None:
+    more = [(torch.randn(batch, 2, width),) for batch, width in ((1, 9), (3, 16))]
+    export_and_compare(Decoding(layer), (torch.randn(2, 2, 20),), *more, dynamic_shapes=({0: "b", 2: "w"},))

@@ -9,7 +9,8 @@ for the states what they were. Nothing but shapes is computed during capture, so
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -53,9 +54,15 @@ def results(
 
 @contextlib.contextmanager
 def recurrent_shapes() -> Iterator[None]:
-    """Replaces what torch's Python dispatcher calls for recurrent layers; eager execution does not go through it."""
+    """Replaces what torch's Python dispatcher calls for recurrent layers; eager execution does not go through it.
+
+    While a program is made functional, tensors without numbers reach the table of decompositions past the dispatcher.
+    """
     kept = [(operator, dict(operator.py_kernels)) for operator in _OPERATORS]
+    parts: dict[Any, Callable[..., object]] = torch._decomp.decomposition_table
+    own_parts = {operator: parts[operator] for operator in _OPERATORS if operator in parts}
     for operator in _OPERATORS:
+        parts[operator] = _shapes
         for key in _KEYS:
             operator.py_kernels[key] = _shapes
         operator._dispatch_cache.clear()
@@ -65,4 +72,6 @@ def recurrent_shapes() -> Iterator[None]:
         for operator, kernels in kept:
             operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
+            del parts[operator]
             operator._dispatch_cache.clear()
+        parts.update(own_parts)

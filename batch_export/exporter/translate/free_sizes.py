@@ -8,13 +8,18 @@ after it never are, so none may make a size a number.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import sympy
+from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.printers import PythonPrinter
 
 from batch_export.errors import DecompositionError
+from batch_export.exporter.graph.metadata import innermost_line
 
 _TO_NUMBER = "guard_int"
 _REPLACED = "_replacements_version_counter"
@@ -44,7 +49,11 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
     with sizes_put_back(shape_env) as fixed, numbers_of_sizes() as numbers:
         yield
     equal = [guard.expr for guard in shape_env.guards[guards:] if isinstance(guard.expr, sympy.Eq)]
-    listed = {f"{symbol} = {value}" for symbol, value in fixed.items()} | {str(one) for one in (*equal, *numbers)}
+    listed = (
+        {f"{symbol} = {value}" for symbol, value in fixed.items()}
+        | {str(one) for one in equal}
+        | {one.text for one in numbers}
+    )
     if listed:
         words = ", ".join(sorted(listed))
         if given:
@@ -86,13 +95,23 @@ def _holds_once(target: object, listed: str) -> DecompositionError:
     )
 
 
+class TakenNumber(NamedTuple):
+    """A free size that was taken for a number: both in words (`w // 2 + 1 = 11`), and the model's line."""
+
+    text: str
+    source: str | None
+
+
 @contextlib.contextmanager
-def numbers_of_sizes() -> Iterator[list[str]]:
+def numbers_of_sizes(axis_names: Mapping[str, str] = types.MappingProxyType({})) -> Iterator[list[TakenNumber]]:
     """Free sizes that operators written in C++ take for numbers while it is open.
 
     NOTE: by a private method of torch; a torch without it has these sizes unseen.
+
+    Args:
+        axis_names: torch's symbol -> axis name.
     """
-    seen: list[str] = []
+    seen: list[TakenNumber] = []
     original: Callable[..., int] | None = getattr(SymNode, _TO_NUMBER, None)
     if original is None:
         yield seen
@@ -102,7 +121,11 @@ def numbers_of_sizes() -> Iterator[list[str]]:
         size = self.expr if self.shape_env is None else self.shape_env.simplify(self.expr)  # not after: it is a number
         number = original(self, *place)
         if not size.is_number:
-            seen.append(f"{size} = {number}")
+            shown = size.xreplace({one: sympy.Symbol(axis_names.get(str(one), str(one))) for one in size.free_symbols})
+            trace = fx_traceback.get_current_meta().get("stack_trace")
+            seen.append(
+                TakenNumber(f"{PythonPrinter().doprint(shown)} = {number}", innermost_line(trace) if trace else None)
+            )
         return number
 
     setattr(SymNode, _TO_NUMBER, noted)

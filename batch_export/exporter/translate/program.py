@@ -88,7 +88,7 @@ def translate_program(
         program = expanded(program)
         return _translate(program, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations)
     except FunctionalisationNeededError as needed:
-        program = _functional(program, needed)
+        program = _functional(program, needed, axis_names)
     except DecompositionError as error:
         return _translate_decomposed(
             program, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations, error=error
@@ -105,7 +105,7 @@ def translate_program(
 
 
 def _functional(
-    program: torch.export.ExportedProgram, needed: FunctionalisationNeededError
+    program: torch.export.ExportedProgram, needed: FunctionalisationNeededError, axis_names: Mapping[str, str]
 ) -> torch.export.ExportedProgram:
     """The program without writes, by torch.
 
@@ -113,7 +113,7 @@ def _functional(
         DecompositionError: where torch cannot do it.
     """
     try:
-        return decomposed(program, {})
+        return decomposed(program, {}, axis_names)
     except (OnnxExporterError, MemoryError):
         raise
     except Exception as error:
@@ -141,7 +141,7 @@ def _translate_decomposed(
         if registry.lookup(target) is None and isinstance(target, torch._ops.OpOverload)
     }
     try:
-        whole = decomposed(program, table)
+        whole = decomposed(program, table, axis_names)
         return _translate(whole, registry, axis_names, lowest=lowest, fold=fold, mutations=mutations)
     except (OnnxExporterError, MemoryError):
         raise
@@ -150,9 +150,16 @@ def _translate_decomposed(
 
 
 def decomposed(
-    program: torch.export.ExportedProgram, table: Mapping[torch._ops.OpOverload, decompose.Decomposition]
+    program: torch.export.ExportedProgram,
+    table: Mapping[torch._ops.OpOverload, decompose.Decomposition],
+    axis_names: Mapping[str, str] = types.MappingProxyType({}),
 ) -> torch.export.ExportedProgram:
     """The program after torch's decompositions.
+
+    Args:
+        program: what torch.export captured; it is not changed.
+        table: torch operator -> its decomposition.
+        axis_names: torch's symbol -> axis name.
 
     Raises:
         DynamicShapeError: naming an axis that they fixed on the way.
@@ -165,7 +172,7 @@ def decomposed(
             quiet(),
             size_oblivious(),
             dropouts_as_views(program),
-            numbers_of_sizes() as numbers,
+            numbers_of_sizes(axis_names) as numbers,
         ):
             made = effect_tokens.decomposed(program, table)
         for node in made.graph.nodes:
@@ -178,7 +185,9 @@ def decomposed(
                 )
     if numbers:
         raise DynamicShapeError(
-            f"torch's decomposition of the program holds for one size only ({', '.join(sorted(set(numbers)))})",
+            "torch's decomposition of the program holds for one size only "
+            f"({', '.join(sorted({one.text for one in numbers}))})",
+            source=numbers[0].source,
             next_step="make that axis static, or give the operators that fix it a translation "
             "(custom_translation_table)",
         )
