@@ -328,10 +328,34 @@ def at_places(x: Tensor) -> Tensor:
     return y.index_put_((torch.tensor([0, 1]),), y[0])
 
 
+def into_a_factor(x: Tensor) -> Tensor:
+    y = x * 1
+    return y.addmm_(y, torch.eye(3), beta=0.5)
+
+
+def into_both_factors(x: Tensor) -> Tensor:
+    y = x[:3] * 1
+    return torch.mm(y, y, out=y)
+
+
+def into_the_source(x: Tensor) -> Tensor:
+    y = x * 1
+    return y.scatter_add_(1, torch.tensor([[2, 0]]), y)
+
+
+def into_what_is_joined(x: Tensor) -> Tensor:
+    y = x[:2] * 1
+    return torch.cat([y[1:], y[:1]], out=y)
+
+
 @pytest.mark.parametrize("axes", [None, ({0: "rows"},)])
 @pytest.mark.parametrize(
     "function",
     [
+        into_a_factor,
+        into_both_factors,
+        into_the_source,
+        into_what_is_joined,
         each_from_the_one_before,
         rows_from_the_first,
         running_sums,
@@ -365,7 +389,9 @@ def from_elsewhere(x: Tensor) -> Tensor:
 
 def from_the_same(x: Tensor) -> Tensor:
     y = x * 1
-    y.mul_(y).add_(y)
+    y.mul_(y).add_(y).addcmul_(y, y, value=0.5)
+    torch.addmm(y, y + 1, torch.eye(3), beta=0.5, out=y)
+    torch.cumsum(y, 1, out=y)
     y[:] = y[0]
     y[:, :] = y[:, :1]
     return y.fill_(y[0, 0]).masked_fill_(y > 0, y[1, 1])

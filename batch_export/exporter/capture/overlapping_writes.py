@@ -1,4 +1,4 @@
-"""Writes to memory that the same operator reads at other places: `y[:, 1:] = y[:, :-1]`.
+"""Writes to memory that the same operator reads at other places: `y[:, 1:] = y[:, :-1]`, `y.addmm_(y, weight)`.
 
 Arrives: a captured program. Leaves: nothing, or an error with the line. Eager refuses such a write where it sees that
 easily, and else reads some elements after it has written them, in an order that torch leaves open; a file reads first.
@@ -23,6 +23,17 @@ _READS_A_NUMBER = frozenset({aten.fill_, aten.masked_fill_, aten.index_fill_})
 """Operators that take the number of a 0-d tensor before they write."""
 _BY_PLACES = ("scatter", "index_", "masked_scatter", "put_")
 """How operators are called whose source has another shape than what they write to."""
+_MIXED = frozenset(
+    {
+        *("mm", "bmm", "mv", "matmul", "linear", "dot", "inner", "outer", "ger", "kron", "tensordot", "chain_matmul"),
+        *("addmm", "baddbmm", "addbmm", "addmv", "addr", "linalg_multi_dot", "cross", "linalg_cross"),
+        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack"),
+        *("index_select", "gather", "take", "roll", "flip", "rot90", "permute_copy", "transpose_copy"),
+    }
+)
+"""Operators whose results are made of elements at other places than their own."""
+_SCALED = frozenset({"addmm", "baddbmm", "addbmm", "addmv", "addr"})
+"""Those of them that read `self` at the place they write, and the factors elsewhere."""
 _ELEMENTS = 1 << 18
 """How many elements are looked at; of larger tensors the first along each axis."""
 
@@ -121,14 +132,26 @@ def _pairs(node: torch.fx.Node, target: torch._ops.OpOverload) -> Iterator[tuple
         node.args[place] if place < len(node.args) else node.kwargs.get(one.name) for place, one in enumerate(formals)
     ]
     memories = [_memory(argument) for argument in given]
+    joined = given[0] if _name(target) in _MIXED and isinstance(given[0], list | tuple) else ()
+    listed = [(formals[0], _memory(part)) for part in joined]
     for formal, written in zip(formals, memories, strict=True):
         if written is None or formal.alias_info is None or not formal.alias_info.is_write:
             continue
-        for other, read in zip(formals, memories, strict=True):
-            if read is None or other is formal or read.storage != written.storage or read == written:
+        for other, read in (*zip(formals, memories, strict=True), *listed):
+            if read is None or other is formal or read.storage != written.storage:
+                continue
+            if read == written and (not _is_mixed(target) or (other.name == "self" and _name(target) in _SCALED)):
                 continue
             if not (target.overloadpacket in _READS_A_NUMBER and not read.sizes):
                 yield written, read
+
+
+def _name(target: torch._ops.OpOverload) -> str:
+    return target._opname.rstrip("_")
+
+
+def _is_mixed(target: torch._ops.OpOverload) -> bool:
+    return target._opname.startswith(_BY_PLACES) or _name(target) in _MIXED
 
 
 def _memory(argument: object) -> _Memory | None:
@@ -155,7 +178,7 @@ def _is_hazard(target: torch._ops.OpOverload, written: _Memory, read: _Memory) -
     is_copy = target.overloadpacket is aten.copy_
     if _is_refused(written, read) and not (is_copy and written.sizes != read.sizes):
         return True
-    expanded = None if target._opname.startswith(_BY_PLACES) else read.expanded(written.sizes)
+    expanded = None if _is_mixed(target) else read.expanded(written.sizes)
     if expanded is None:
         return bool(np.intersect1d(written.places(), read.places()).size)
     goals, sources = written.places().ravel(), expanded.places().ravel()

@@ -43,9 +43,8 @@ def _middles(edges: ir.Value) -> ir.Value:
     """The edges that halving meets while it goes on behind each: at `m - (m + 1) // 2`, `m - (m + 1) // 4`, ..."""
     count, last = axes.fixed_size(edges, -1), axes.rank(edges) - 1
     if count is not None:
-        places = [count - ((count + 1) >> step) for step in range(1, (count + 1).bit_length())]
-        found = op.Gather(edges, places, axis=last)
-        return axes.shaped(found, [*list(edges.shape or ())[:-1], len(places)])
+        fixed = [count - ((count + 1) >> step) for step in range(1, (count + 1).bit_length())]
+        return axes.shaped(op.Gather(edges, fixed, axis=last), [*list(edges.shape or ())[:-1], len(fixed)])
     size = axes.size(edges, -1)
     powers = op.Constant(value_ints=[1 << step for step in range(1, _HALVINGS)])
     places = op.Sub(size, op.Div(op.Add(size, 1), powers))
