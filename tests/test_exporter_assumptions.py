@@ -124,9 +124,27 @@ def _of_another(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def _swapped(x: torch.Tensor) -> torch.Tensor:
+    y, z = x * 1, x * 3
+    torch.utils.swap_tensors(y, z)
+    return y
+
+
+def _filled_memory(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1
+    y.untyped_storage().fill_(0)
+    return y
+
+
 @pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
 @pytest.mark.parametrize(
-    ("function", "reason"), [(_in_a_thread, "or a thread.*out of forward"), (_of_another, "the `.data` of a tensor")]
+    ("function", "reason"),
+    [
+        (_in_a_thread, "or a thread.*out of forward"),
+        (_of_another, "the `.data` of a tensor"),
+        (_swapped, r"swap_tensors`\), which.*\.py:\d+\)"),
+        (_filled_memory, r"said NotImplementedError: .*Storage; what torch\.jit\.trace captured.*\.py:\d+\)"),
+    ],
 )
 def test_what_no_capture_follows_is_refused_with_its_reason_whatever_a_trace_makes(
     function: Any, reason: str, shapes: Any

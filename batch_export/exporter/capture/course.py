@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import guard_points
-from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.refusals import one_only
-from batch_export.exporter.capture.strategies import ASSUMING
+from batch_export.exporter.capture.strategies import ASSUMING, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 
 
@@ -38,7 +38,9 @@ class Course:
         examples = Examples(self.request.asked, self.request.module, self.request.given)
         try:
             captured = self._from_first(examples)
-        except DynamicShapeError as error:
+        except (DynamicShapeError, CaptureError) as error:
+            if not isinstance(error, DynamicShapeError) and not _is_traced_only(error):
+                raise
             for captured in itertools.chain(self._with_crops(examples), self._from_others(examples)):
                 return captured
             raise error
@@ -115,6 +117,12 @@ class Course:
         wanted = [(axis.where, axis.axis) for axis in self.request.asked.axes if axis.text in axes]
         held = {place for guard in (*captured.guards, *captured.not_one) for place in (*guard.fixes, *guard.narrows)}
         return captured.free_axes() == len(self.request.asked.axes) and not held.intersection(wanted)
+
+
+def _is_traced_only(error: CaptureError) -> bool:
+    """Whether all that could capture the example was a trace, which holds for its sizes only."""
+    last = error.attempts[-1] if error.attempts else None
+    return isinstance(last, Attempt) and last.strategy == TRACE and not last.error
 
 
 def _takes_same_branches(captured: Captured, sizes: Mapping[str, int]) -> bool:

@@ -5,7 +5,10 @@ Arrives: the attempts. Leaves: one error. What each strategy said is in its `att
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
+
+import torch
 
 from batch_export.errors import CaptureError
 from batch_export.exporter.capture.assigned_buffers import SharedBufferError
@@ -26,8 +29,13 @@ _REFUSED = (
 )
 
 
-def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
-    """The error, which its caller raises from the first attempt's."""
+def not_captured(attempts: Sequence[Attempt], *, trace: str = "") -> CaptureError:
+    """The error, which its caller raises from the first attempt's.
+
+    Args:
+        attempts: what was tried.
+        trace: what is wrong with what torch.jit.trace captured, if it captured anything.
+    """
     if (writes := unfollowed(attempts)) is not None:
         return writes
     told = next((one for one in attempts if isinstance(one.exception, ReturnedOperandError)), None)
@@ -39,6 +47,7 @@ def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
             attempts=tuple(attempts),
         )
     first = attempts[0]
+    more = f"; what torch.jit.trace captured {trace}" if trace else ""
     ran = next((one for one in attempts if one.strategy == TRACE), None)
     if ran is not None and ran.error and line_of(ran.exception):
         step = (
@@ -48,7 +57,7 @@ def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
     else:
         step = "change the model at that line; report=True writes down what each strategy said"
     return CaptureError(
-        f"the model could not be captured: {first.strategy} said {first.error.rstrip('.')}",
+        f"the model could not be captured: {first.strategy} said {first.error.rstrip('.')}{more}",
         source=line_of(first.exception) or None,
         next_step=step,
         attempts=tuple(attempts),
@@ -58,6 +67,12 @@ def not_captured(attempts: Sequence[Attempt]) -> CaptureError:
 def unfollowed(attempts: Sequence[Attempt]) -> CaptureError | None:
     """The error for writes that no strategy follows, where the first one said so."""
     first = attempts[0].exception if attempts else None
+    if first is not None and _swaps(first):
+        first = UnfollowedWriteError(
+            "two tensors change places (`torch.utils.swap_tensors`)",
+            line_of(first),
+            "give them their names anew (`a, b = b, a`), or write the numbers (copy_)",
+        )
     if not isinstance(first, UnfollowedWriteError):
         return None
     return CaptureError(
@@ -66,6 +81,12 @@ def unfollowed(attempts: Sequence[Attempt]) -> CaptureError | None:
         next_step=first.next_step,
         attempts=tuple(attempts),
     )
+
+
+def _swaps(error: BaseException) -> bool:
+    """Whether an error was raised where two tensors were to change places."""
+    code = getattr(getattr(torch.utils, "swap_tensors", None), "__code__", None)
+    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def refused(error: BaseException) -> CaptureError | None:

@@ -165,8 +165,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             captured.blocks = getattr(program, "_blocks", [])
             captured.seeded = getattr(program, "_seeded", [])
         except DynamicShapeError as error:
-            if name == TRACE and (first := unfollowed(attempts)) is not None:
-                raise first from attempts[0].exception
+            if name == TRACE and held is None and attempts[0].error:
+                raise not_captured(attempts, trace="holds for the sizes of the example only") from attempts[0].exception
             if held is not None and not _holds_beside(held.captured, request, inputs):
                 raise
             held = held or _Held(None, error)
@@ -186,7 +186,9 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             try:
                 assumptions.check(name, program, module, args, kwargs, captured.assumptions)
             except CaptureError as error:
-                raise unfollowed(attempts) or error from attempts[0].exception
+                is_plain = name == TRACE and not taken and bool(attempts[0].error)
+                told = not_captured(attempts, trace="is not the model") if is_plain else unfollowed(attempts)
+                raise told or error from attempts[0].exception
         elif captured.both_ways or captured.raising:
             assumptions.check_both_ways(program, module, args, kwargs, captured.both_ways)
         elif (asserted := assumptions.of_assertions(program)) is not None:
