@@ -32,6 +32,8 @@ class StepKind:
         alone: whether it is executed alone on the machine, after everything else.
         local: whether its result says something about one host: it never leaves its store.
         excused: whether a cell goes on without it: it then has no values in float64, or no speed-up to show.
+        fresh: whether it is never executed in a process in which somebody else's exporter has run: others read its
+            result, and nothing in it tells what such an exporter may have done to torch.
         reads: what of the arguments of `execute` is stored content: it is given the path of the file.
     """
 
@@ -47,6 +49,7 @@ class StepKind:
     alone: bool = False
     local: bool = False
     excused: bool = False
+    fresh: bool = False
     reads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -59,9 +62,16 @@ _FILE = ("model", "reference")
 STEPS: dict[str, StepKind] = {
     kind.name: kind
     for kind in (
-        StepKind("Reference", "model", live=True, builds=True, makes="eager's values"),
+        StepKind("Reference", "model", live=True, builds=True, makes="eager's values", fresh=True),
         StepKind(
-            "Capture", "capture", live=True, builds=True, makes="the captured program", leaves="captured", exports=True
+            "Capture",
+            "capture",
+            live=True,
+            builds=True,
+            makes="the captured program",
+            leaves="captured",
+            exports=True,
+            fresh=True,
         ),
         StepKind("Translate", "translate", live=True, exports=True),
         StepKind("Plugin", "translate", "Translate", live=True, builds=True, makes="the exported file", exports=True),
@@ -89,6 +99,7 @@ STEPS: dict[str, StepKind] = {
             alone=True,
             local=True,
             excused=True,
+            fresh=True,
         ),
     )
 }

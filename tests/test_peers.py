@@ -21,6 +21,7 @@ from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec
 from batch_export.stages import check, plugin, reference, run, translate
 from batch_export.stages.built import built
+from batch_export.stages.lent_module import Changes
 from batch_export.stages.models_line import models_line
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
@@ -55,6 +56,10 @@ class Bench:
         torch.manual_seed(0)
         self.module = Nested().eval()
         self.built = built(self.module)
+        self.changes: list[Changes] = []
+
+    def returned(self, changes: Changes) -> None:
+        self.changes.append(changes)
 
     def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         batch = sizes["batch"]
@@ -227,6 +232,7 @@ def test_files_beside_the_model_are_its_external_data(tmp_path: Path) -> None:
             ("weights.bin", 12)
         ]
         assert not bench.module.training
+        assert bench.changes[-1].is_same  # training mode was put back
 
 
 @pytest.mark.parametrize(
@@ -268,6 +274,68 @@ def test_what_a_plug_in_raises_is_a_failure_under_its_own_class(tmp_path: Path) 
     failure = plugin.execute(bench, 18).failure
     assert failure is not None
     assert (failure.stage, failure.error_class, failure.message) == ("translate", "ZeroDivisionError", "no such luck")
+
+
+def exits(*args: Any, **kwargs: Any) -> None:
+    """Ends as a script does."""
+    raise SystemExit(0)
+
+
+def is_interrupted(*args: Any, **kwargs: Any) -> None:
+    """Ends as nobody asked it to."""
+    raise KeyboardInterrupt
+
+
+def runs_the_model(module: Any, args: Any, kwargs: Any, **wanted: Any) -> None:
+    """Calls forward, as a tracer does."""
+    module(**kwargs)
+
+
+@pytest.mark.parametrize(
+    ("target", "error_class", "sentence"),
+    [
+        ("exits", "SystemExit", "exporter 'peer' called sys.exit(0). Next step: let it return"),
+        ("is_interrupted", "KeyboardInterrupt", "exporter 'peer' raised KeyboardInterrupt. Next step: let it return"),
+    ],
+)
+def test_an_exporter_that_would_end_the_process_is_named(
+    tmp_path: Path, target: str, error_class: str, sentence: str
+) -> None:
+    bench: Any = Bench(tmp_path, f"{__name__}.{target}")
+    failure = plugin.execute(bench, 18).failure
+    assert failure is not None
+    assert (failure.stage, failure.error_class) == ("translate", error_class)
+    assert failure.message.startswith(sentence)
+
+
+def test_a_model_that_would_end_the_process_while_it_is_exported_is_named_with_its_line(tmp_path: Path) -> None:
+    class Leaving(Nested):
+        def forward(self, x: Tensor, pair: dict[str, Any], rest: list[Tensor]) -> Any:
+            raise SystemExit("enough")
+
+    bench: Any = Bench(tmp_path, f"{__name__}.runs_the_model")
+    bench.module = Leaving()
+    failure = plugin.execute(bench, 18).failure
+    assert failure is not None
+    assert failure.source == f"{__file__}:{_line_of('raise SystemExit("enough')}"
+    assert failure.message.startswith(f"the model's code (at {failure.source}), which exporter 'peer' ran, called sys")
+
+
+def folds(module: Any, *args: Any, **wanted: Any) -> None:
+    """Changes the weights before it exports, leaves training mode on and another default dtype."""
+    module.linear.weight.data.mul_(1.5)
+    module.train()
+    torch.set_default_dtype(torch.float64)
+    writes_with_data(module, *args, size=1, **wanted)
+
+
+def test_what_an_exporter_changes_in_the_model_is_a_fact_and_the_module_is_let_go(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, f"{__name__}.folds")
+    output = plugin.execute(bench, 18)
+    assert output.facts["changed"] == {"weights": ["linear.weight"], "modes": ["linear", "the model"]}
+    assert [changes.is_same for changes in bench.changes] == [False]
+    assert not bench.module.linear.training
+    assert torch.get_default_dtype() is torch.float32
 
 
 @pytest.mark.parametrize(

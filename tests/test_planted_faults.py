@@ -60,6 +60,7 @@ class Bench:
         self.built = built(self.module)
         self.scratch = scratch
         self.oracle = None
+        self.was_lent = False
 
     def inputs(self, sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
         return model_room.example_inputs(self.model, sizes, variant)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_processes import RunProcess, wait_until
@@ -214,6 +215,28 @@ def test_a_plug_in_exporter_goes_from_module_to_file_in_one_action(tmp_path: Pat
     assert [record.verdict for record in result.records] == ["pass", "pass"]
     steps = [action.mnemonic for action in result.records[0].actions]
     assert steps == ["Reference", "Translate", "Check", "Run"]
+
+
+@pytest.mark.parametrize("told", [{"spoils": True}, {"doubts": True}])
+def test_after_an_exporter_that_spoils_its_process_the_rest_is_done_in_another(
+    tmp_path: Path, told: dict[str, Any]
+) -> None:
+    planned = [replace(cell, exporter=PLUGIN) for cell in cells([replace(model("m", **told), oracle="always")])]
+    result = sweep(tmp_path, planned, n_jobs=1)
+    assert [record.verdict for record in result.records] == ["pass", "pass"], result.records[0].message
+    oracles = [action for record in result.records for action in record.actions if action.mnemonic == "Oracle"]
+    assert [action.origin for action in oracles] == ["ran", "ran"]
+    assert len({action.key for action in oracles}) == 1
+    again = sweep(tmp_path, planned, n_jobs=1)
+    assert {action.origin for record in again.records for action in record.actions} == {"cached"}
+
+
+def test_what_is_doubtful_in_every_process_ends_the_cell(tmp_path: Path) -> None:
+    planned = [
+        replace(cell, exporter=PLUGIN) for cell in cells([replace(model("m", doubts="always"), oracle="always")])
+    ]
+    for record in sweep(tmp_path, planned, n_jobs=1).records:
+        assert outcome(record) == ("fail", "environment", "Unsettled")
 
 
 def test_a_crash_while_measuring_fails_that_cell_and_not_the_lane(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ class Bench:
         self.module = module.eval()
         self.built = built(self.module)
         self.scratch = scratch
+        self.was_lent = False
 
     def inputs(self, sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
         return model_room.example_inputs(self.model, sizes, variant)

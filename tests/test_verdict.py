@@ -374,6 +374,24 @@ def test_steps_that_built_other_models_prove_nothing(
 
 
 @pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"weights": ["a", "b", "c", "d"]}, "(weights: a, b, c and 1 more), so that the file may be of another model"),
+        ({"modes": ["the model"]}, "changed the model that it was given (training mode: the model), so that"),
+        ({"process": ["torch.tanh"]}, "changed functions of its process (torch.tanh), so that"),
+    ],
+)
+def test_a_mismatch_says_what_its_exporter_changed(changed: dict[str, list[str]], said: str) -> None:
+    extra = {"changed_by_exporter": changed}
+    judged = judge(record(BAD, extra=extra))
+    assert judged.error_class == "NumericMismatch"
+    assert said in judged.message
+    assert f"the exporter '{judged.cell.exporter}' changed" in judged.message
+    assert judge(judged).message == judged.message
+    assert judge(record(GOOD, extra=extra)).verdict == "pass"
+
+
+@pytest.mark.parametrize(
     ("runs", "extra", "error_class", "said"),
     [
         ([run(output(0.5, noise=0.4))], {"random_operators": []}, "FrozenRandomness", "forward draws or counts"),

@@ -19,6 +19,10 @@ from batch_export.steps import MAKES
 SIZES_REFUSED = ("SizeRefused", "ModelGuard")
 """Classes of problems that kept sizes from being compared."""
 
+_NAMES = 3
+_KINDS = {"modes": "training mode"}
+"""What a sentence calls what an exporter changed, where the record's word for it is not that of a sentence."""
+
 
 def first_problem(record: Record, tolerance_of: Mapping[str, Tolerance], excused: bool) -> Problem | None:
     """Returns the first problem; `excused` says whether float64 may excuse rounding."""
@@ -62,6 +66,32 @@ def not_reproducible(record: Record, model: ModelSpec, problem: Problem | None) 
         "os.urandom and uuid are not)"
     )
     return Problem("model", "NotReproducible", message)
+
+
+def with_what_the_exporter_changed(record: Record, problem: Problem) -> Problem:
+    """Returns the problem; of a file that differs from eager, with what its exporter changed while it had the model."""
+    changed: Mapping[str, Sequence[str]] = record.extra.get("changed_by_exporter", {})
+    if problem.stage != "mismatch" or not changed:
+        return problem
+    of_torch = changed.get("process", ())
+    of_model = [_some(kind, names) for kind, names in changed.items() if kind != "process"]
+    what = [f"the model that it was given ({'; '.join(of_model)})"] if of_model else []
+    what += [f"functions of its process ({_named(of_torch)})"] if of_torch else []
+    step = "work on a copy (copy.deepcopy)" if of_model else "put them back before the model is traced"
+    message = (
+        f"{problem.message}; the exporter {record.cell.exporter!r} changed {' and '.join(what)}, so that the file may "
+        f"be of another model than eager's values. Next step: let the exporter {step}"
+    )
+    return Problem(problem.stage, problem.error_class, message)
+
+
+def _some(kind: str, names: Sequence[str]) -> str:
+    return f"{_KINDS.get(kind, kind)}: {_named(names)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES
+    return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _frozen(record: Record) -> Problem | None:

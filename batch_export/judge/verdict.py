@@ -22,7 +22,14 @@ from batch_export.judge import oracle_need
 from batch_export.judge.float64 import FROM_FLOAT64, float64_sentence
 from batch_export.judge.mismatch import Problem, is_random, worst_mismatch
 from batch_export.judge.noise import noise_factor, noise_sentence
-from batch_export.judge.problems import SIZES_REFUSED, builds_agree, first_problem, not_reproducible, nothing_finite
+from batch_export.judge.problems import (
+    SIZES_REFUSED,
+    builds_agree,
+    first_problem,
+    not_reproducible,
+    nothing_finite,
+    with_what_the_exporter_changed,
+)
 from batch_export.judge.untried import untried_axes
 from batch_export.numbers.tolerances import DEFAULT_TOLERANCES, Tolerance
 from batch_export.record import Record, RunFacts, holds_for, untried_sizes
@@ -72,6 +79,7 @@ def judge(
         problem = nothing_finite(record.runs)
     if problem is not None and in_float64 and _wants_float64(problem, model):
         problem = replace(problem, message=f"{problem.message}; eager in float64: {in_float64}")
+    problem = problem and with_what_the_exporter_changed(record, problem)
     untried = untried_axes(record, model)
     if untried:
         extra["untried_axes"] = untried

@@ -64,6 +64,7 @@ def assemble(
         log=log,
         extra=_extra(by_step)
         | _randomness(by_step)
+        | _changed_by_exporter(by_step)
         | _unlike_reference(chain)
         | _no_oracle(chain)
         | _measured_on(chain),
@@ -107,6 +108,22 @@ def _randomness(by_step: dict[Any, ActionResult]) -> dict[str, list[str]]:
     words = ("random", "dropout", "bernoulli", "multinomial")
     drawing = [name for name in check.facts["operators"] if any(word in name.lower() for word in words)]
     return {"random_operators": drawing}
+
+
+def _changed_by_exporter(by_step: dict[Any, ActionResult]) -> dict[str, dict[str, list[str]]]:
+    """Returns by kind what a plug-in exporter changed in the model that it was given, but for buffers that the model
+    changes when it runs.
+    """
+    translated, reference = by_step.get("Translate"), by_step.get("Reference")
+    if translated is None or "changed" not in translated.facts:
+        return {}
+    of_model = reference.facts.get("mutations", ()) if reference is not None else ()
+    changed = {
+        kind: [name for name in names if kind != "buffers" or name not in of_model]
+        for kind, names in translated.facts["changed"].items()
+    }
+    changed = {kind: names for kind, names in changed.items() if names}
+    return {"changed_by_exporter": changed} if changed else {}
 
 
 _AGAIN = "a second model of it"

@@ -86,7 +86,12 @@ class CellDone(msgspec.Struct, frozen=True, tag=True):
 
 
 class UnitDone(msgspec.Struct, frozen=True, tag=True):
-    """The order is carried out; the child ends."""
+    """The order is carried out; the child ends.
+
+    `spoiled`: as far as it can be here. An exporter changed the model or torch, and what is left wants another process.
+    """
+
+    spoiled: bool = False
 
 
 class Warned(msgspec.Struct, frozen=True, tag=True):

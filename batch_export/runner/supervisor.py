@@ -50,12 +50,14 @@ class End:
         exit_code: of the process, negative for a signal.
         running: the action that it was executing then.
         peak_bytes: the most private memory seen.
+        spoiled: whether the rest of its order wants a fresh child, see `UnitDone`.
     """
 
     reason: Reason
     exit_code: int | None = None
     running: Started | None = None
     peak_bytes: int = 0
+    spoiled: bool = False
 
 
 class Supervision:
@@ -81,6 +83,7 @@ class Supervision:
         self._running: Started | None = None
         self._heard_at = time.monotonic()
         self._done = False
+        self._spoiled = False
         self._peak = 0
         self._log_start = _size(log)
 
@@ -99,7 +102,7 @@ class Supervision:
             elif self._stop.is_set():
                 # Whoever stops the run ends the forkserver too, and with it the children, maybe before we look.
                 reason = "stopped"
-            return End(reason, code, self._running, self._peak)
+            return End(reason, code, self._running, self._peak, self._spoiled)
         finally:
             if gone:
                 child.kill_group()
@@ -163,6 +166,7 @@ class Supervision:
             self._running = None
         elif isinstance(event, UnitDone):
             self._done = True
+            self._spoiled = event.spoiled
             self._running = None
         self._on_event(event)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from batch_export.action import ActionResult
+from batch_export.digest import Digest
 from batch_export.errors import StoreError
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import RETRIED_STAGES, Cell, Failure
@@ -45,6 +46,7 @@ class UnitRunner:
         self._done: set[Cell] = set()
         self._current = 0
         self._trying_again = False
+        self._heard: set[Digest] = set()
 
     @property
     def results(self) -> View:
@@ -55,7 +57,7 @@ class UnitRunner:
         """Starts children until every cell is settled, or the run is stopped."""
         todo = self._open(list(self._unit.cells))
         while todo and not self._site.stop.is_set():
-            self._trying_again = False
+            self._trying_again, before = False, len(self._heard)
             try:
                 end = self._child(todo)
             except StoreError as error:
@@ -67,7 +69,8 @@ class UnitRunner:
             if result is not None and not self._tries_again(result):
                 self._results.put(replace(result, attempts=self._results.tries(result.key)), "ran")
             left = self._open(todo)
-            if left and end.reason == "done" and not self._trying_again:
+            goes_on = self._trying_again or (end.spoiled and len(self._heard) > before)
+            if left and end.reason == "done" and not goes_on:
                 self._fail(left, Failure("environment", "Unsettled", "the child ended without a result for this cell"))
                 return
             if left and result is None and end.reason != "done" and len(left) == len(todo):
@@ -142,6 +145,7 @@ class UnitRunner:
             mnemonic = event.mnemonic if isinstance(event, Started) else ""
             self._watch(self._unit.name, self._sent[index].cell, mnemonic)
         if isinstance(event, Finished):
+            self._heard.add(event.result.key)
             if event.origin == "cached" or not self._tries_again(event.result):
                 self._results.put(event.result, event.origin)
         elif isinstance(event, CellStarted):

@@ -82,6 +82,7 @@ class Worker:
         self._environment = dict(os.environ)
         self._corruptions = 0
         self._process = os.getpid()
+        self._lent = self._spoiled = self._unfinished = False
 
     def carry_out(self) -> None:
         """Resolves every cell, one after another."""
@@ -96,7 +97,7 @@ class Worker:
                 except _ResolveAnewError:
                     continue  # once per capture, and a few times for damaged files
             self._tell(CellDone(index))
-        self._tell(UnitDone())
+        self._tell(UnitDone(spoiled=self._unfinished))
 
     def _get(self, step: plan.Step) -> ActionResult | None:
         action = step.action
@@ -113,8 +114,20 @@ class Worker:
             found = self._store.find(action.key, remote=False)
             if found is not None and serves(found, action.mnemonic, refresh):
                 return self._keep(found.result, "ran" if found.own else "cached")
+            if not self._is_sound_for(step):
+                self._unfinished = True
+                return None
             self._require_live(step)  # not before: another run may be making this very result
             return self._execute(step)
+
+    def _is_sound_for(self, step: plan.Step) -> bool:
+        """Whether the model, and what it runs on, is here what it was before any plug-in exporter had it in hands."""
+        if not step.kind.live:
+            return True
+        if self._spoiled or (step.kind.fresh and self._lent):
+            return False
+        self._spoiled = not self._bench().is_sound()
+        return not self._spoiled
 
     def _require_live(self, step: plan.Step) -> None:
         """Executes again what `step` stands on when that came from the cache, which holds facts but no live objects."""
@@ -124,10 +137,13 @@ class Worker:
         if getattr(self._bench(), earlier.kind.leaves) is not None:
             return
         again = self._execute(earlier)
-        if again.failure is not None or any(again.facts.get(name) != value for name, value in facts.items()):
+        if again is None or again.failure is not None:
+            raise _ResolveAnewError
+        if any(again.facts.get(name) != value for name, value in facts.items()):
             raise _ResolveAnewError
 
-    def _execute(self, step: plan.Step) -> ActionResult:
+    def _execute(self, step: plan.Step) -> ActionResult | None:
+        """Executes a step; None where what came of it may be an exporter's doing: nothing is kept of it."""
         action = step.action
         self._tell(Started(action.key, action.mnemonic, action.description))
         limit = self._order.limit_s
@@ -137,6 +153,9 @@ class Worker:
         try:
             with self._ending_forks():
                 output = self._stage(step)
+            if output.is_doubtful:
+                self._spoiled = self._unfinished = True
+                return None
             result = self._store_output(action, output)
             encode_event(Finished(result, "ran"))
         except BaseException as error:
@@ -155,6 +174,7 @@ class Worker:
 
     def _stage(self, step: plan.Step) -> StageOutput:
         bench = (self._bench(),) if step.kind.live else ()
+        self._lent = self._lent or step.kind.name == "Plugin"
         given = [self._opened(value) if name in step.kind.reads else value for name, value in step.given.items()]
         output: StageOutput = importlib.import_module(self._order.stages[step.kind.name]).execute(*bench, *given)
         return output
@@ -242,6 +262,7 @@ class Worker:
         cell = self._cell
         name = cell.cell.capture
         if name not in self._benches:
+            self._spoiled = self._spoiled or any(bench.is_spoiled for bench in self._benches.values())
             self._benches.clear()  # the models of one order are used one after another
             scratch = Path(self._order.scratch) / "bench"
             scratch.mkdir(parents=True, exist_ok=True)  # someone may have removed the store under us

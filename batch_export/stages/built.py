@@ -32,7 +32,7 @@ def built(module: torch.nn.Module) -> dict[str, str]:
         of_tensors.update(f"{name}={text}\n".encode("utf-8", "surrogatepass"))
     of_constants = hashlib.sha256()
     for name, value in _attributes(module):
-        of_constants.update(f"{name}={_text(value, 0)}\n".encode("utf-8", "surrogatepass"))
+        of_constants.update(f"{name}={plain_text(value)}\n".encode("utf-8", "surrogatepass"))
     return {"tensors": of_tensors.hexdigest(), "constants": of_constants.hexdigest()}
 
 
@@ -74,6 +74,11 @@ def _tensor_text(tensor: torch.Tensor) -> str:
     except (RuntimeError, TypeError):  # a dtype without whole bytes
         return type(tensor).__name__
     return f"{dense.dtype}{tuple(dense.shape)}{checksum:08x}"
+
+
+def plain_text(value: Any) -> str:
+    """Returns a plain value as a text; of what is none, the name of its class."""
+    return _text(value, 0)
 
 
 def _text(value: Any, depth: int) -> str:

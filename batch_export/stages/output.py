@@ -20,9 +20,15 @@ class ModelFiles:
 
 @dataclass(slots=True)
 class StageOutput:
-    """The outcome of one stage; `files` (name -> path) are moved into the content store by the worker."""
+    """The outcome of one stage; `files` (name -> path) are moved into the content store by the worker.
+
+    Attributes:
+        is_doubtful: whether it may be what an exporter made of this process that shows here: nothing is stored, and the
+            step is taken again in a process that no exporter has had in hands.
+    """
 
     facts: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
     model: ModelFiles | None = None
     failure: Failure | None = None
+    is_doubtful: bool = False

@@ -2,17 +2,21 @@
 
 A workbench whose exporter names a callable (`batch_export/plugin.py` says how it is called) arrives; the written file
 and the files beside it leave. What the callable raises is a failure under its own class; what it writes is believed by
-nobody until the checks are done. The module's buffers leave as they came.
+nobody until the checks are done. The module's buffers, its training modes and torch's settings leave as they came; a
+module in which the exporter changed anything else is let go, so that nothing else runs on it.
 
-Facts: `built` (see `built.py`), `opset` (of the file's default domain), `nodes`, `seconds_by_stage`.
+Facts: `built` (see `built.py`), `opset` (of the file's default domain), `nodes`, `seconds_by_stage`, and where there is
+something `changed`: by kind what the exporter changed in the model or in torch (see `lent_module.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, get_args
@@ -22,12 +26,14 @@ import torch
 
 from batch_export import axes
 from batch_export.errors import LibraryMissingError, TranslationError, UsageError
+from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.plugin import Wanted
 from batch_export.record import Failure, Stage
 from batch_export.spec import ExporterSpec
 from batch_export.stages import model as model_room
 from batch_export.stages.exporter_arguments import require_known
 from batch_export.stages.failures import formatted, short_line
+from batch_export.stages.lent_module import LentModule
 from batch_export.stages.models_line import models_line
 from batch_export.stages.output import ModelFiles, StageOutput
 from batch_export.stages.state import ModuleState
@@ -42,33 +48,24 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
         UsageError: the exporter's `target` cannot be imported, or not be called with what an exporter is given.
         TranslationError: it returned without having written an ONNX file at `path`.
     """
-    exporter = resolve(bench.exporter.target)
-    path = Path(tempfile.mkdtemp(prefix=f"opset{opset}-", dir=bench.scratch)) / "model.onnx"
     made = bench.built
     module, kwargs = bench.module, bench.inputs(axes.example_sizes(bench.model))
-    state, training = ModuleState(module), module.training
-    wanted: Wanted = {
-        "path": path,
-        "opset_version": opset,
-        "dynamic_shapes": model_room.dynamic_shapes(bench.model, bench.dynamic),
-        "input_names": list(axes.input_names(bench.model)),
-        "output_names": list(bench.model.output_names) or None,
-    }
-    options = {**wanted, **bench.exporter.arguments}
-    ours = ("module", "model", "args", "f", "kwargs", "dynamo", "external_data", "verbose", *wanted)
-    require_known(bench.exporter.name, exporter, bench.exporter.arguments, ours)
-    _require_takes(bench.exporter, exporter, (module, (), kwargs), options)
-    start = perf_counter()
+    state, lent = ModuleState(module), LentModule(module)
+    changed: dict[str, list[str]] = {}
     try:
-        exporter(module, (), kwargs, **options)
-    except (MemoryError, LibraryMissingError):
-        raise
-    except Exception as error:
-        return StageOutput(failure=_failure(error, module))
+        with settings_kept():
+            called = _call(bench, (module, (), kwargs), opset)
     finally:
-        state.restore()
-        module.train(training)
-    seconds = perf_counter() - start
+        changes = lent.changes()
+        with contextlib.suppress(AttributeError):  # the submodule that held a buffer is gone
+            state.restore()
+        lent.put_modes_back()
+        after = lent.changes() if changes.of_module else changes
+        changed = changes.named()
+        bench.returned(replace(changes, is_same=after.is_same))
+    if isinstance(called, Failure):
+        return StageOutput(facts={"changed": changed} if changed else {}, failure=called)
+    path, seconds = called
     model = _written(bench.exporter.name, path)
     versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     facts = {
@@ -76,8 +73,52 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
         "opset": versions[0] if versions else 0,
         "nodes": len(model.graph.node),
         "seconds_by_stage": {"export": seconds},
+        **({"changed": changed} if changed else {}),
     }
     return StageOutput(facts=facts, model=_files(bench.exporter.name, path))
+
+
+def _call(bench: Workbench, given: tuple[Any, ...], opset: int) -> tuple[Path, float] | Failure:
+    """Calls the exporter; returns where it was to write and the seconds that it took, or what it raised."""
+    module = given[0]
+    try:
+        exporter = resolve(bench.exporter.target)
+        path = Path(tempfile.mkdtemp(prefix=f"opset{opset}-", dir=bench.scratch)) / "model.onnx"
+        wanted: Wanted = {
+            "path": path,
+            "opset_version": opset,
+            "dynamic_shapes": model_room.dynamic_shapes(bench.model, bench.dynamic),
+            "input_names": list(axes.input_names(bench.model)),
+            "output_names": list(bench.model.output_names) or None,
+        }
+        options = {**wanted, **bench.exporter.arguments}
+        ours = ("module", "model", "args", "f", "kwargs", "dynamo", "external_data", "verbose", *wanted)
+        require_known(bench.exporter.name, exporter, bench.exporter.arguments, ours)
+        _require_takes(bench.exporter, exporter, given, options)
+        start = perf_counter()
+        try:
+            exporter(*given, **options)
+        except (MemoryError, LibraryMissingError):
+            raise
+        except Exception as error:
+            return _failure(error, module)
+        return path, perf_counter() - start
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _ended(error, bench.exporter.name, module)
+
+
+def _ended(error: SystemExit | KeyboardInterrupt, exporter: str, module: torch.nn.Module) -> Failure:
+    """Says whose code wanted to end the process: the exporter's, unless it was inside the model's forward."""
+    place = models_line(error, module)
+    did = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else "raised KeyboardInterrupt"
+    who = f"the model's code (at {place}), which exporter {exporter!r} ran," if place else f"exporter {exporter!r}"
+    return Failure(
+        "translate",
+        type(error).__name__,
+        f"{who} {did}. Next step: let it return, or raise an exception that says why",
+        details=without_colours(formatted(error)),
+        source=place or None,
+    )
 
 
 def resolve(target: str) -> Callable[..., Any]:

@@ -18,3 +18,8 @@ class Workbench:
         self.exporter = exporter
         self.scratch = scratch
         self.captured: Any = None
+        self.was_lent = self.is_spoiled = False
+
+    def is_sound(self) -> bool:
+        """As the real one."""
+        return not self.is_spoiled

@@ -1,4 +1,4 @@
-"""A plug-in exporter that writes one file."""
+"""A plug-in exporter that writes one file, and spoils its process where it is told to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from fake_stages.bench import Workbench
 
 def execute(bench: Workbench, opset: int) -> StageOutput:
     act(bench.model.arguments, f"Translate@{opset}")
+    bench.was_lent = True
+    bench.is_spoiled = bench.model.arguments.get("spoils", False)
     path = bench.scratch / f"plugin{opset}.onnx"
     path.write_text(f"plugin {bench.model.name} {opset}")
     return StageOutput({"opset": opset}, model=ModelFiles(path))
