@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from batch_export.errors import TranslationError
+from batch_export.errors import NoFormError, TranslationError
 from batch_export.exporter import export
 from tests.exporting import export_and_compare
 
@@ -310,3 +310,33 @@ class Decoding(torch.nn.Module):
 def test_writes_behind_a_recurrent_layer_of_any_length(layer: type[torch.nn.RNNBase]) -> None:
     more = [(torch.randn(batch, 2, width),) for batch, width in ((1, 9), (3, 16))]
     export_and_compare(Decoding(layer), (torch.randn(2, 2, 20),), *more, dynamic_shapes=({0: "b", 2: "w"},))
+
+
+def _bits_cleared(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1
+    y.view(torch.int32).bitwise_and_(0x7FFFFFFF)
+    return y
+
+
+def _part_of_the_bits(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = x * 1
+    bits = y[1:].view(torch.int32)
+    bits[0, 1:3] = 7
+    y[:, 0] = 1.5
+    return y, bits
+
+
+def _bits_of_some_strides(x: torch.Tensor) -> torch.Tensor:
+    y = x * 1
+    y.as_strided((2, 3), (4, 1)).view(torch.int32).add_(1)
+    return y
+
+
+@pytest.mark.parametrize("axes", [None, ({0: "rows"},)], ids=["fixed", "free"])
+@pytest.mark.parametrize("function", [_bits_cleared, _part_of_the_bits, _bits_of_some_strides])
+def test_a_write_through_a_view_of_another_dtype_shows_in_the_tensor(function: Callable[..., Any], axes: Any) -> None:
+    inputs = (torch.tensor([[-1.0, 2.0, -0.0, 3.0]] * 3),)
+    more = () if axes is None else ((torch.linspace(-2.0, 2.0, 20).reshape(5, 4),),)
+    export_and_compare(Calls(function), inputs, *more, dynamic_shapes=axes, opset_version=26)
+    with pytest.raises(NoFormError, match=r"BitCast has no form at opset 20.*choose opset 26"):
+        export(Calls(function), inputs, dynamic_shapes=axes, opset_version=20)

@@ -187,6 +187,11 @@ def is_fixed(view: torch.fx.Node) -> bool:
     return len(view.all_input_nodes) == 1 and len(maker.all_input_nodes) == 1
 
 
+def reads_other_numbers(view: torch.fx.Node) -> bool:
+    """Whether a view has its parent's elements at their places, and takes their bits for those of another dtype."""
+    return view.target is aten.view.dtype
+
+
 def positions(views: Sequence[torch.fx.Node], parent_sizes: Sequence[int]) -> torch.Tensor:
     """Where each element of a view of views lies in their parent: int64 of its shape, counting the parent's elements.
 
@@ -205,14 +210,20 @@ def positions(views: Sequence[torch.fx.Node], parent_sizes: Sequence[int]) -> to
     return numbered
 
 
-def merge_view(node: torch.fx.Node, parent_sizes: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
+def merge_view(node: torch.fx.Node, parent: torch.Tensor) -> tuple[Any, tuple[Any, ...]] | None:
     """How the parent takes up a new content of the view `node`.
+
+    Args:
+        node: the view.
+        parent: as the program has it.
 
     Returns:
         The operator and its arguments, in which `None` stands for the parent and `...` for the view; None when the view
         cannot be written through here (the whole program is then made functional by torch).
     """
-    target, args = node.target, node.args
+    target, args, parent_sizes = node.target, node.args, parent.shape
+    if reads_other_numbers(node):
+        return None if parent.is_complex() else (aten.view.dtype, (..., parent.dtype))
     if target in _TRANSPARENT:
         return aten.alias.default, (...,)
     if target in _RESHAPES:

@@ -196,7 +196,7 @@ class Writes:
 
     def _merge(self, view: torch.fx.Node, parent: torch.fx.Node, env: dict[torch.fx.Node, object]) -> object:
         before = parent.meta["val"]
-        recipe = aliasing.merge_view(view, before.shape)
+        recipe = aliasing.merge_view(view, before)
         if recipe is None:
             return self._merge_by_position([view], parent, env)
         target, template = recipe
@@ -229,12 +229,17 @@ class Writes:
         views = [view for view in reversed(path) if not decompose.mutated_arguments(view.target)]
         for view, of in zip(views, [parent, *views], strict=False):
             self._check_declared(view, of)
+        views = [view for view in views if not aliasing.reads_other_numbers(view)]
+        content, fake = env[path[0]], path[0].meta["val"]
+        if fake.dtype != before.dtype:
+            args, made = [content, self._translator.plain(before.dtype)], _of_numbers(fake, before.dtype)
+            content = self._translator.call(Call(aten.view.dtype, args, {}, made, f"{path[0].name}_bits", [fake]))
         if all(aliasing.is_fixed(view) for view in views) and all(isinstance(size, int) for size in before.shape):
             places = aliasing.positions(views, [int(size) for size in before.shape]).reshape(-1).tolist()
         else:
             places = self._places(views, env[parent], before, env)
         flat = op.Reshape(env[parent], [-1])
-        written = op.ScatterElements(flat, places, op.Reshape(env[path[0]], [-1]), axis=0)
+        written = op.ScatterElements(flat, places, op.Reshape(content, [-1]), axis=0)
         merged: ir.Value = op.Reshape(written, self._shape_of(before))
         self._translator.describe(merged, before)
         return merged
@@ -265,14 +270,14 @@ class Writes:
     ) -> Any:
         """Where a view's elements lie in a parent of free sizes: the same views of the parent's elements, counted."""
         counted = op.Reshape(op.Range(0, op.Size(parent), 1), self._shape_of(before))
-        self._translator.describe(counted, _counting(before))
+        self._translator.describe(counted, _of_numbers(before))
         shown = before
         for view in views:
             of_list = view.target is operator.getitem
             maker = view.all_input_nodes[0] if of_list else view
             args = [counted, *(self._translator.convert(argument, env) for argument in maker.args[1:])]
             kwargs = {name: self._translator.convert(argument, env) for name, argument in maker.kwargs.items()}
-            fakes = pytree.tree_map_only(torch.Tensor, _counting, maker.meta["val"])
+            fakes = pytree.tree_map_only(torch.Tensor, _of_numbers, maker.meta["val"])
             made = self._translator.call(Call(maker.target, args, kwargs, fakes, f"{view.name}_positions", [shown]))
             if made is None:
                 raise FunctionalisationNeededError(str(view.target))
@@ -281,9 +286,9 @@ class Writes:
         return op.Reshape(counted, [-1])
 
 
-def _counting(fake: torch.Tensor) -> torch.Tensor:
-    """A fake tensor of its sizes for numbers of elements; to convert one that overlaps itself would fix its sizes."""
-    return fake.new_empty(fake.shape, dtype=torch.int64)
+def _of_numbers(fake: torch.Tensor, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    """A fake tensor of its sizes for other numbers; to convert one that overlaps itself would fix its sizes."""
+    return fake.new_empty(fake.shape, dtype=dtype)
 
 
 def _assigned(before: torch.Tensor, source: object) -> torch.Tensor | None:
