@@ -83,7 +83,7 @@ def _extreme(
 
     It is added afterwards, to each other place -0.0, which changes nothing.
     """
-    found = op.ScatterElements(start, index, updates, axis=position, reduction=kind)
+    found = axes.shaped(op.ScatterElements(start, index, updates, axis=position, reduction=kind), start.shape)
     added = op.Where(op.IsNaN(updates), axes.like(math.nan, start), axes.like(-0.0, start))
     found = op.ScatterElements(found, index, added, axis=position, reduction="add")
     return op.Where(op.IsNaN(start), start, found) if start_counts else found
