@@ -317,7 +317,8 @@ def test_a_model_that_would_end_the_process_while_it_is_exported_is_named_with_i
     bench.module = Leaving()
     failure = plugin.execute(bench, 18).failure
     assert failure is not None
-    assert failure.source == f"{__file__}:{_line_of('raise SystemExit("enough')}"
+    line = _line_of('raise SystemExit("enough")')
+    assert failure.source == f"{__file__}:{line}"
     assert failure.message.startswith(f"the model's code (at {failure.source}), which exporter 'peer' ran, called sys")
 
 
