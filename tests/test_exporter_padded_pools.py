@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from batch_export import export
+from batch_export.errors import ExportWarning
 from tests.exporting import export_and_compare
 
 MODELS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -54,3 +56,22 @@ def test_means_of_overhanging_windows_over_free_sizes(
     pool = torch.nn.AvgPool2d(kernel, stride, padding, True, count_include_pad, divisor)
     inputs = [(torch.randn(2, 2, *sizes),) for sizes in ((6, 7), (4, 5), (8, 9), (10, 11), (5, 13))]
     export_and_compare(pool, *inputs, dynamic_shapes=({2: "height", 3: "width"},))
+
+
+OVERHANGING: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "maxima of pictures": (lambda x: functional.max_pool2d(x, 2, 3, ceil_mode=True), 2),
+    "maxima of rows": (lambda x: functional.max_pool1d(x, 3, 2, 1, ceil_mode=True), 1),
+    "maxima of volumes": (lambda x: functional.max_pool3d(x, 1, 2, ceil_mode=True), 3),
+    "means of rows": (lambda x: functional.avg_pool1d(x, 4, 3, 2, ceil_mode=True), 1),
+    "means of pictures": (lambda x: functional.avg_pool2d(x, 2, 3, ceil_mode=True), 2),
+    "norms": (lambda x: functional.lp_pool2d(x.abs(), 2, 2, 3, ceil_mode=True), 2),
+}
+
+
+@pytest.mark.parametrize("name", OVERHANGING)
+def test_windows_that_overhang_at_some_sizes_take_no_size_away(name: str) -> None:
+    pool, axes = OVERHANGING[name]
+    inputs = [(torch.randn(2, 2, *sizes[:axes]),) for sizes in ((9, 10, 6), (4, 6, 5), (7, 8, 9), (11, 9, 4))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export_and_compare(Calls(pool), *inputs, dynamic_shapes=({2 + axis: "hwd"[axis] for axis in range(axes)},))

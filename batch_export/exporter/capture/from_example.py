@@ -48,6 +48,7 @@ from batch_export.exporter.capture.numbers_of_sizes import numbers_of_sizes
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.outside_numbers import outside_noted
 from batch_export.exporter.capture.packed_sequences import packed_sequences
+from batch_export.exporter.capture.pooled_sizes import pooled_sizes
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
@@ -290,6 +291,7 @@ def _followed() -> Iterator[None]:
         stack.enter_context(unchecked_distributions())
         stack.enter_context(averaged_batches())
         stack.enter_context(repeated_values())
+        stack.enter_context(pooled_sizes())
         yield
 
 

@@ -20,6 +20,7 @@ from batch_export.errors import DecompositionError, DynamicShapeError, MissingOp
 from batch_export.exporter.capture import effect_tokens
 from batch_export.exporter.capture.block_expansion import expanded, sources
 from batch_export.exporter.capture.guards import environment_of
+from batch_export.exporter.capture.pooled_sizes import pooled_sizes
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.repeated_values import repeated_values
@@ -169,6 +170,7 @@ def decomposed(
         with (
             recurrent_shapes(),
             repeated_values(),
+            pooled_sizes(),
             quiet(),
             size_oblivious(),
             dropouts_as_views(program),
