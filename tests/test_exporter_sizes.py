@@ -641,3 +641,30 @@ def test_what_is_not_finite_for_another_reason_proves_nothing() -> None:
 
     with pytest.raises(DynamicShapeError, match="holds only while"):
         export(other, (-torch.rand(2, 6) - 1,), dynamic_shapes=({0: "b", 1: "t"},))
+
+
+Number = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Spread(nn.Module):
+    """A quantile of all that a number scales, which torch takes of 2**24 elements at most."""
+
+    def __init__(self, number: Number) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        place = torch.searchsorted(table, torch.tensor(1.5))
+        return torch.quantile((x * self.number(table, place)).flatten(1), 0.9, dim=1)
+
+
+@pytest.mark.parametrize("number", [lambda table, place: table[place], lambda table, _: table[table > 1].sum()])
+def test_a_limit_of_torchs_own_is_none_behind_an_index_by_data(
+    number: Number,
+) -> None:
+    given = torch.randn(2, 5, 5), torch.linspace(0.1, 4, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(Spread(number), given, dynamic_shapes=({1: "h", 2: "h"}, None))
+    other = torch.randn(2, 7, 7), given[1]
+    torch.testing.assert_close(torch.as_tensor(program(*other)[0]), Spread(number)(*other))

@@ -17,6 +17,7 @@ from dataclasses import replace
 import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.captured import Captured
@@ -114,7 +115,8 @@ class Trials:
 
     def _refused_unmade(self, sizes: Point) -> str:
         """Why the model does not take sizes that are too large to be made; empty where it may take them."""
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        symbols = ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=symbols)  # an index by data is some index
         inputs, example = (self.resizing.without_numbers(at, mode) for at in (sizes, self.resizing.example))
         if inputs is None or example is None or refusal(self._module, *example, mode):
             return ""  # what it refuses without numbers at the example's sizes too is not because of sizes

@@ -23,6 +23,8 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
 )
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import VerificationError
@@ -40,6 +42,7 @@ _UNDECIDED = (
     DynamicOutputShapeException,
     UnsupportedFakeTensorException,
     UnsupportedOperatorException,
+    GuardOnDataDependentSymNode,
     NotImplementedError,
 )
 """What a run without numbers cannot tell, and a run with them can."""
@@ -164,6 +167,25 @@ def accepts(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[s
     return True
 
 
+class _AnyIndex(TorchFunctionMode):
+    """Within, one integer that the data say stands for any index: each gives the same shape."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in ("__getitem__", "__setitem__") and len(args) > 1:
+            of, index, *rest = args
+            index = tuple(map(_any_index, index)) if isinstance(index, tuple) else _any_index(index)
+            args = (of, index, *rest)
+        return func(*args, **(kwargs or {}))
+
+
+def _any_index(one: object) -> object:
+    if not isinstance(one, FakeTensor) or one.dim() or one.is_floating_point():
+        return one
+    return one if one.dtype in (torch.bool, torch.uint8) else 0
+
+
 def refusal(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: FakeTensorMode | None = None
 ) -> str:
@@ -186,7 +208,7 @@ def refusal(
             if mode is None:
                 mode = FakeTensorMode(allow_non_fake_inputs=True)
                 given, keywords = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (given, keywords))
-            with mode:
+            with mode, _AnyIndex():
                 module(*given, **keywords)
     except _UNDECIDED:
         return ""
