@@ -332,7 +332,7 @@ def _bits_of_some_strides(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
-@pytest.mark.parametrize("axes", [None, ({0: "rows"},)], ids=["fixed", "free"])
+@pytest.mark.parametrize("axes", [None, (({0: "rows"},),)], ids=["fixed", "free"])
 @pytest.mark.parametrize("function", [_bits_cleared, _part_of_the_bits, _bits_of_some_strides])
 def test_a_write_through_a_view_of_another_dtype_shows_in_the_tensor(function: Callable[..., Any], axes: Any) -> None:
     inputs = (torch.tensor([[-1.0, 2.0, -0.0, 3.0]] * 3),)
