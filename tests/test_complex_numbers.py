@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -309,3 +310,27 @@ def test_transforms_back_to_real_numbers_of_free_length(name: str, norm: str) ->
     for sizes in ((3, 5), (2, 4), (4, 9), (1, 2)):
         x = torch.randn(sizes, dtype=torch.complex64)
         torch.testing.assert_close(program(x)[0], Back()(x), rtol=1e-4, atol=1e-4)
+
+
+CONJUGATE_WRITES: dict[str, Callable[[Tensor], Any]] = {
+    "an element of each row": lambda z: z.__setitem__((slice(None), 0), 2j),
+    "a part": lambda z: z[:, 1:].mul_(3j),
+    "a sum in place": lambda z: operator.iadd(z, 1j),
+    "its own imaginary part": lambda z: z.imag.mul_(3),
+    "a mask": lambda z: z.masked_fill_(z.real > 0, 1j),
+}
+
+
+@pytest.mark.parametrize("name", CONJUGATE_WRITES)
+def test_writes_to_a_conjugate_of_free_size(name: str) -> None:
+    def written(x: Tensor) -> Tensor:
+        y = x.clone()
+        CONJUGATE_WRITES[name](y.conj())
+        return y
+
+    program = export(written, (torch.randn(3, 4, dtype=torch.complex64),), dynamic_shapes=({0: "b"},))
+    for count in (3, 5, 1):
+        x = torch.randn(count, 4, dtype=torch.complex64)
+        found = torch.as_tensor(program(x)[0])
+        expected = written(x)
+        torch.testing.assert_close(found, expected if found.is_complex() else torch.view_as_real(expected))

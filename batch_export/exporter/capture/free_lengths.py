@@ -19,7 +19,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import free_forms, free_matrix_norms, joined_sequences, squeezed_ones, whole_windows
+from batch_export.exporter.capture import (
+    conjugated_writes,
+    free_forms,
+    free_matrix_norms,
+    joined_sequences,
+    squeezed_ones,
+    whole_windows,
+)
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -171,6 +178,9 @@ class _FreeSteps(TorchFunctionMode):
         """Called by torch for every function of its own."""
         given = dict(kwargs or {})
         is_one, made = joined_sequences.by_tensors(func, args, given)
+        if is_one:
+            return made
+        is_one, made = conjugated_writes.written(func, args, given)
         if is_one:
             return made
         if func in (torch.linspace, torch.logspace):
