@@ -114,6 +114,18 @@ def test_a_mask_beside_indices_reads_the_places_that_it_names(read: Callable[...
     export_and_compare(Calls(read), *given)
 
 
+def test_two_masks_of_which_one_names_one_place_are_written_together() -> None:
+    def written(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        y = x.clone()
+        y[rows, columns] = 2.0
+        return y
+
+    masks = [[True, False, True], [False, False, True], [True, True, True], [False, True, False]]
+    one, two, three, other = map(torch.tensor, masks)
+    given = [(torch.randn(3, 3), *pair) for pair in ((one, one), (three, two), (other, three), (other, other & False))]
+    export_and_compare(Calls(written), *given)
+
+
 def test_masks_beside_whole_axes_and_indices() -> None:
     def written(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         y = x.clone()

@@ -63,15 +63,13 @@ def _together(indices: list[ir.Value | None]) -> list[ir.Value | None]:
     torchlib takes the larger of two sizes, which is wrong of 0 and 1.
     """
     there = [one for one in indices if one is not None]
-    sizes = [tuple(one.shape or ()) for one in there]
-    if len(set(sizes)) == 1 or all(isinstance(size, int) for shape in sizes for size in shape):
+    sizes = [list(one.shape or ()) for one in there]
+    listed = [size for shape in sizes for size in shape]
+    is_known = all(isinstance(size, int) or size.value is not None for size in listed)
+    if (is_known and all(shape == sizes[0] for shape in sizes)) or all(isinstance(size, int) for size in listed):
         return indices
-    shape = op.Shape(op.Max(*there))
-    return [None if one is None else axes.shaped(op.Expand(one, shape), _as_long(sizes)) for one in indices]
-
-
-def _as_long(sizes: list[tuple[object, ...]]) -> list[None]:
-    return [None] * max(map(len, sizes))
+    shape, unknown = op.Shape(op.Max(*there)), [None] * max(map(len, sizes))
+    return [None if one is None else axes.shaped(op.Expand(one, shape), unknown) for one in indices]
 
 
 def _is_one(values: ir.Value) -> bool:
