@@ -28,6 +28,7 @@ NOT_BELOW: dict[tuple[int, str], int] = {
     (11, "Max"): 9,
     (11, "Min"): 9,
     (11, "Clip"): 9,
+    (11, "NegativeLogLikelihoodLoss"): 11,
     (12, "QuantizeLinear"): 10,
     (12, "DequantizeLinear"): 10,
     (12, "Resize"): 11,

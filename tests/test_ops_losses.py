@@ -137,3 +137,16 @@ def test_losses_and_logarithms_take_few_nodes(loss: Callable[..., torch.Tensor],
     example = torch.rand(3, 4), torch.tensor([1, 0, 2])
     program = export(Losses(loss), example, dynamic_shapes=(({0: "rows"}, {0: "rows"}),))
     assert len(program.model.graph) <= most
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_losses_and_logarithms_of_sums_at_older_opsets(opset: int) -> None:
+    def found(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        loss = F.cross_entropy(x, target, ignore_index=1) + F.nll_loss(x, target, reduction="sum")
+        return torch.logsumexp(x.double(), 1) + loss
+
+    given = [(torch.randn(n, 4), torch.arange(n) % 4) for n in (3, 5)]
+    axes = (({0: "n"}, {0: "n"}),)
+    program = export(Losses(found), given[0], dynamic_shapes=axes, opset_version=opset)
+    for inputs in given:
+        torch.testing.assert_close(program(*inputs)[0], found(*inputs))

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.legalise.examples import examples_at
+from batch_export.legalise.function_bodies import written_out
 from batch_export.legalise.rules import NoForm, Result, Rule, attribute, first, given, known, needed, no_longer
 from batch_export.legalise.writing import Writer
 
@@ -39,14 +40,21 @@ def _chosen(op: Writer, name: str, left: ir.Value, right: ir.Value) -> ir.Value:
 
 
 def _clip(node: ir.Node, op: Writer) -> Result:
+    """Of integers: chosen by comparison; of float64, for which ONNX Runtime has no kernel below: its extremes."""
     value = first(node)
-    if not _is_integer(value):
+    if not _is_integer(value) and value.dtype != ir.DataType.DOUBLE:
         return None
     for place, name in ((1, "Max"), (2, "Min")):
         limit = given(node, place)
         if limit is not None:
-            value = _chosen(op, name, value, limit)
+            value = _chosen(op, name, value, limit) if _is_integer(value) else _extreme_of(op, name, value, limit)
     return op.Identity(value) if value is node.inputs[0] else value
+
+
+def _extreme_of(op: Writer, name: str, value: ir.Value, limit: ir.Value) -> ir.Value:
+    found = op.Max(value, limit) if name == "Max" else op.Min(value, limit)
+    found.dtype = value.dtype
+    return found
 
 
 def _power(node: ir.Node, op: Writer) -> Result:
@@ -108,6 +116,15 @@ RULES = {
         "integers, other than squares and cubes",
     ),
     "Dropout": Rule(_dropout, _of("y = Dropout (x)", "float[4] x", "float[4] y"), "training"),
+    "NegativeLogLikelihoodLoss": written_out(
+        12,
+        _of(
+            'y = NegativeLogLikelihoodLoss <ignore_index = 1, reduction = "mean"> (x, t, w)',
+            "float[2,4,3] x",
+            "float y",
+            "int64[2,3] t = {0, 1, 3, 2, 1, 0}, float[4] w = {1, 2, 3, 4}",
+        ),
+    ),
     "Celu": Rule(_celu, _of("y = Celu <alpha = 1.5> (x)", "float[4] x", "float[4] y")),
     "Constant": Rule(
         _constant, _of("c = Constant <value_floats = [1.0, 2.0]> ()  y = Add (x, c)", "float[2] x", "float[2] y")

@@ -134,9 +134,7 @@ def logsumexp(self: ir.Value, dim: Sequence[int] | int, keepdim: bool = False) -
     assert data.dtype is not None
     limits = np.finfo(data.dtype.numpy())
     least, most = (axes.like(float(limit), data) for limit in (limits.min, limits.max))
-    found = op.ReduceMax(data, listed, keepdims=1)  # infinity less infinity is NaN; below opset 12 no Clip of float64
-    is_double = data.dtype == ir.DataType.DOUBLE
-    largest = op.Min(op.Max(found, least), most) if is_double else op.Clip(found, least, most)
+    largest = op.Clip(op.ReduceMax(data, listed, keepdims=1), least, most)  # infinity less infinity is NaN
     below = op.Sub(data, largest)
     if len(set(listed)) == rank:
         rest = op.ReduceLogSum(op.Exp(below), listed, keepdims=1)
