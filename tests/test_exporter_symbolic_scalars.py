@@ -181,6 +181,12 @@ FREE_FORMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "affine_grid of volumes": lambda x: nn_functional.affine_grid(
         torch.arange(12.0).reshape(1, 3, 4), [1, 2, x.shape[0], 3, x.shape[0] + 1]
     ),
+    "the size it has": lambda x: (
+        (x * 2).resize_as_(x),
+        (x * 3).resize_(x.shape),
+        (x * 4).resize_as_(torch.zeros_like(x)).add_(1),
+        (x[:, 0] * 5).resize_(x.shape[0]),
+    ),
     "windows": lambda x: tuple(
         getattr(torch, f"{name}_window")(x.shape[0] - 1, periodic=periodic)
         for name in ("hann", "hamming", "blackman", "bartlett")

@@ -64,6 +64,13 @@ CHECKS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+def test_second_derivatives_that_are_zero_take_no_memory_in_torch_and_are_zeros_here() -> None:
+    module = Applied(torch.vmap(torch.func.hessian(lambda row: row.sin().prod())))
+    program = export(module, (torch.randn(3, 4),))
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(program(x)[0], module(x), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", CHECKS)
 def test_checks_that_torch_keeps_in_order_are_left_out(name: str) -> None:
     x = torch.randn(4, 3, 3)

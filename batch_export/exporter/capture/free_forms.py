@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._prims_common import is_contiguous_or_false
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -226,6 +227,22 @@ def _fill_diagonal(bound: Mapping[str, Any]) -> torch.Tensor | None:
     return matrix.masked_fill_(places % (columns + 1) == 0, bound["fill_value"])
 
 
+def _resize(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """A tensor that is given the sizes it has, which is no change; torch asks what the free ones are."""
+    tensor, sizes = bound["self"], bound.get("sizes")
+    if sizes is None or not bound.keys() <= {"self", "sizes"}:
+        return None
+    wanted = sizes.shape if isinstance(sizes, torch.Tensor) else sizes if isinstance(sizes, (list, tuple)) else (sizes,)
+    if len(wanted) != tensor.dim() or not all(map(_is_known_equal, wanted, tensor.shape)):
+        return None
+    assert isinstance(tensor, torch.Tensor)
+    return tensor
+
+
+def _is_known_equal(one: Any, other: Any) -> bool:
+    return statically_known_true(one == other)
+
+
 _POOLED = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 _SIZED = ("window_length", "periodic")
 _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]] = {
@@ -237,6 +254,8 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.tril_indices: (("row", "col", "offset"), _triangle(torch.tril)),
     torch.triu_indices: (("row", "col", "offset"), _triangle(torch.triu)),
     torch.Tensor.fill_diagonal_: (("input", "fill_value", "wrap"), _fill_diagonal),
+    torch.Tensor.resize_: (("self", "sizes", "further"), _resize),
+    torch.Tensor.resize_as_: (("self", "sizes"), _resize),
     torch.combinations: (("input", "r", "with_replacement"), _combinations),
     torch.kron: (("input", "other"), _kron),
     torch.Tensor.kron: (("input", "other"), _kron),

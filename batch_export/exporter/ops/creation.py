@@ -63,7 +63,7 @@ def ones_like(self: ir.Value, dtype: int = -1) -> RecordedValue:
     return full_like(self, 1, dtype)
 
 
-@lowering("aten::empty.memory_format")
+@lowering("aten::empty.memory_format", "aten::_efficientzerotensor")
 def empty(size: Sequence[Size], dtype: int = -1) -> RecordedValue:
     """Memory without content is zeros here. Float4 is pairs of numbers to torch, and Expand has none at any opset."""
     wanted = ir.DataType.FLOAT if dtype in (-1, None) else ir.DataType(dtype)
