@@ -53,7 +53,7 @@ def _clip(node: ir.Node, op: Writer) -> Result:
 
 def _extreme_of(op: Writer, name: str, value: ir.Value, limit: ir.Value) -> ir.Value:
     found = op.Max(value, limit) if name == "Max" else op.Min(value, limit)
-    found.dtype = value.dtype
+    found.type = value.type
     return found
 
 

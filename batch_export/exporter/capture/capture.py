@@ -38,6 +38,7 @@ from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
+from batch_export.exporter.capture.marked_inputs import marks_put_back
 from batch_export.exporter.capture.outside_numbers import outside_numbers, read_outside
 from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
@@ -201,6 +202,7 @@ def _capture(
         other_seeds(module) as generators,
         attributes.watching(module, functions) as changed,
         caches_known(module, functions),
+        marks_put_back(arguments, keywords),
         lost_assignments() as lost,
         drawn_numbers() as drawn,
         outside_numbers() as outside,
