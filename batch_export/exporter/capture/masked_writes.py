@@ -7,13 +7,14 @@ nothing where the answer is no, so that a capture may go there in any case. Noth
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import linecache
 from dataclasses import dataclass
 from types import FrameType
 
 import torch
+
+from batch_export.exporter.capture.read_values import value_of
 
 _METHODS = frozenset(("to", "type_as", "float", "half", "double", "bfloat16", "clone", "detach"))
 """What may be called of what is written: it gives the same, as another kind."""
@@ -26,14 +27,14 @@ class _MaskedWrites:
     Attributes:
         first: the first line of what is asked.
         last: its last line.
-        mask: its name in the source.
-        writes: what is written to, in the source, and what is written.
+        mask: the mask, a name.
+        writes: what is written to, and what is written.
     """
 
     first: int
     last: int
-    mask: str
-    writes: tuple[tuple[str, ast.expr], ...]
+    mask: ast.Name
+    writes: tuple[tuple[ast.expr, ast.expr], ...]
 
 
 def does_nothing_otherwise(frame: FrameType) -> bool:
@@ -43,11 +44,11 @@ def does_nothing_otherwise(frame: FrameType) -> bool:
     """
     found = (one for one in _found(frame.f_code.co_filename) if one.first <= frame.f_lineno <= one.last)
     asked = next(found, None)
-    mask = None if asked is None else _value(asked.mask, frame)
+    mask = None if asked is None else value_of(asked.mask, frame)
     if asked is None or not isinstance(mask, torch.Tensor) or mask.dtype is not torch.bool:
         return False
     for target, value in asked.writes:
-        written, rank = _value(target, frame), _rank(value, frame)
+        written, rank = value_of(target, frame), _rank(value, frame)
         if not isinstance(written, torch.Tensor) or rank is None or rank > written.dim() - mask.dim():
             return False
     return True
@@ -65,29 +66,19 @@ def _rank(node: ast.expr, frame: FrameType) -> int | None:
         is_kind = isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
         return _rank(node.func.value, frame) if is_kind else None  # type: ignore[attr-defined]
     if isinstance(node, ast.Subscript):
-        place = _value(ast.unparse(node.slice), frame)
-        held = _value(ast.unparse(node.value), frame) if isinstance(node.value, (ast.Name, ast.Attribute)) else None
+        place = value_of(node.slice, frame)
+        held = value_of(node.value, frame) if isinstance(node.value, (ast.Name, ast.Attribute)) else None
         is_place = isinstance(place, (int, torch.SymInt)) and not isinstance(place, bool)
         if isinstance(held, torch.Tensor) and is_place:
             return held.dim() - 1
         return _rank_of(held[place]) if isinstance(held, (list, tuple)) and type(place) is int else None
-    return (
-        _rank_of(_value(ast.unparse(node), frame))
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Constant))
-        else None
-    )
+    return _rank_of(value_of(node, frame)) if isinstance(node, (ast.Name, ast.Attribute, ast.Constant)) else None
 
 
 def _rank_of(value: object) -> int | None:
     if isinstance(value, torch.Tensor):
         return value.dim()
     return 0 if isinstance(value, (int, float, torch.SymInt, torch.SymFloat)) else None
-
-
-def _value(source: str, frame: FrameType) -> object:
-    with contextlib.suppress(Exception):
-        return eval(source, frame.f_globals, dict(frame.f_locals))
-    return None
 
 
 @functools.lru_cache(maxsize=16)
@@ -109,7 +100,7 @@ def _masked_writes(node: ast.If) -> _MaskedWrites | None:
     return _MaskedWrites(node.test.lineno, node.test.end_lineno or node.test.lineno, mask, kept)
 
 
-def _write(statement: ast.stmt, mask: str) -> tuple[str, ast.expr] | None:
+def _write(statement: ast.stmt, mask: ast.Name) -> tuple[ast.expr, ast.expr] | None:
     """What `x[mask] = value` and `x[mask] += value` write to, and what; None for any other statement."""
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target, value = statement.targets[0], statement.value
@@ -117,15 +108,15 @@ def _write(statement: ast.stmt, mask: str) -> tuple[str, ast.expr] | None:
         target, value = statement.target, statement.value
     else:
         return None
-    if not isinstance(target, ast.Subscript) or ast.unparse(target.slice) != mask:
+    if not isinstance(target, ast.Subscript) or ast.unparse(target.slice) != mask.id:
         return None
     names = {one.id for part in (target.value, value) for one in ast.walk(part) if isinstance(one, ast.Name)}
-    is_plain = isinstance(target.value, (ast.Name, ast.Attribute)) and mask not in names
-    return (ast.unparse(target.value), value) if is_plain else None
+    is_plain = isinstance(target.value, (ast.Name, ast.Attribute)) and mask.id not in names
+    return (target.value, value) if is_plain else None
 
 
-def _asked(test: ast.expr) -> str | None:
-    """The mask of `mask.any()`, `torch.any(mask)` or `mask.sum() > 0`, by its name; None for anything else."""
+def _asked(test: ast.expr) -> ast.Name | None:
+    """The mask of `mask.any()`, `torch.any(mask)` or `mask.sum() > 0`, a name; None for anything else."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt):
         right = test.comparators[0]
         is_nought = isinstance(right, ast.Constant) and type(right.value) is int and right.value == 0
@@ -146,7 +137,7 @@ def _item_of(value: ast.expr) -> ast.expr:
     return value.func.value if is_item and not value.args else value  # type: ignore[attr-defined]
 
 
-def _reduced(value: ast.expr, name: str) -> str | None:
+def _reduced(value: ast.expr, name: str) -> ast.Name | None:
     is_method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == name
     if not is_method or value.keywords or len(value.args) > 1:  # type: ignore[attr-defined]
         return None
@@ -154,4 +145,4 @@ def _reduced(value: ast.expr, name: str) -> str | None:
     if of_torch != bool(value.args):  # type: ignore[attr-defined]
         return None
     mask = value.args[0] if of_torch else value.func.value  # type: ignore[attr-defined]
-    return mask.id if isinstance(mask, ast.Name) else None
+    return mask if isinstance(mask, ast.Name) else None

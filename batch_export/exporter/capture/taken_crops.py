@@ -13,13 +13,13 @@ import functools
 import linecache
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch
 from torch.fx.experimental.sym_node import SymNode
 
 from batch_export.exporter.capture.guard_sources import users_frame
+from batch_export.exporter.capture.read_values import value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _is_of_crop(node: SymNode) -> bool:
     crop = None if frame is None else _crop_at(frame.f_code.co_filename, frame.f_lineno)
     if frame is None or crop is None:
         return False
-    tensor, length = _value(crop.tensor, frame), _value(crop.length, frame)
+    tensor, length = value_of(crop.tensor, frame), value_of(crop.length, frame)
     is_number = isinstance(length, (int, torch.SymInt)) and not isinstance(length, bool)
     if not isinstance(tensor, torch.Tensor) or not is_number or not -tensor.ndim <= crop.axis < tensor.ndim:
         return False
@@ -79,23 +79,6 @@ def _is_of_crop(node: SymNode) -> bool:
     cut = (length < size, length <= size, length != size)  # where it is not so, the length is no smaller
     asked = (*cut, size > length, size >= length, size != length)  # another expression to sympy
     return any(isinstance(one, torch.SymBool) and one.node.expr == node.expr for one in asked)
-
-
-def _value(read: ast.expr, frame: FrameType) -> Any:
-    """What an expression without calls is in a frame; None where it cannot be told."""
-    with contextlib.suppress(Exception):
-        match read:
-            case ast.Name(id=name):
-                return frame.f_locals[name] if name in frame.f_locals else frame.f_globals[name]
-            case ast.Constant(value=value):
-                return value
-            case ast.Attribute(value=of, attr=name):
-                return getattr(_value(of, frame), name)
-            case ast.Subscript(value=of, slice=place):
-                return _value(of, frame)[_value(place, frame)]
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -_value(operand, frame)
-    return None
 
 
 def _crop_at(file: str, line: int) -> _Crop | None:

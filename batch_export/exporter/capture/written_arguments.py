@@ -54,6 +54,8 @@ def written_arguments(
         targets = first[0] if first and isinstance(first[0], (list, tuple)) else first
         tensors = [one for one in targets if isinstance(one, Tensor)]
         return [*written, *tensors] if tensors else None
+    if name == "__getitem__":  # a function of Python's while a model is captured, as `__setitem__`
+        return written
     if inspect.isfunction(function):
         if (function.__module__ or "").partition(".")[0] != "torch":  # nobody knows what another one does
             return None
