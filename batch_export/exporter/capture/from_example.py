@@ -199,7 +199,10 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
         elif texts.data:
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_text(texts.data))
         elif calls:
-            assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_call(calls[0]))
+            try:
+                assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_call(calls[0]))
+            except CaptureError as error:
+                raise unfollowed(attempts) or error from attempts[0].exception
         return captured
     if held is not None:
         return held.result()

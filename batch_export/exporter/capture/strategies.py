@@ -33,7 +33,7 @@ from batch_export.exporter.capture.guard_sources import OWN_SOURCES, is_users
 from batch_export.exporter.capture.kept_state import trace_undone
 from batch_export.exporter.capture.unfaithful import refuse_unfaithful
 from batch_export.exporter.capture.unwritten_code import code_unwritten, write_code
-from batch_export.exporter.capture.written_constants import UnfollowedWriteError, made_elsewhere
+from batch_export.exporter.capture.written_constants import UnfollowedWriteError, assigns_data, made_elsewhere
 
 NON_STRICT, STRICT, BOTH_WAYS, DRAFT, TRACE = (
     "torch.export(strict=False)",
@@ -84,7 +84,7 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
             return _below_dispatcher(module, args, kwargs, form)
         missing = None
         if not transforms.has_transforms(program):  # a constant of a transform has no content either
-            missing = made_elsewhere(program)
+            missing = None if assigns_data(program) else made_elsewhere(program)
             has_numbers = detect_fake_mode(pytree.tree_leaves((args, kwargs))) is None
             if not transforms.holds_example(program) and (missing is None or not has_numbers):
                 return program

@@ -41,6 +41,11 @@ class UnfollowedWriteError(RuntimeError):
         self.next_step = next_step
 
 
+def assigns_data(program: torch.export.ExportedProgram) -> bool:
+    """Whether some tensor's `.data` becomes another's, which no way of torch's follows."""
+    return any(True for _ in program.graph.find_nodes(op="call_function", target=_ASSIGNED))
+
+
 def refuse_unfollowed_writes(program: torch.export.ExportedProgram, module: torch.nn.Module) -> None:
     """Looks for constants without content, and for tensors whose `.data` becomes another's, which torch leaves out.
 
