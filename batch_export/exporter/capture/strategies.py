@@ -31,6 +31,7 @@ from batch_export.exporter.capture.calls_without_numbers import note_line
 from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import OWN_SOURCES, is_users
 from batch_export.exporter.capture.kept_state import trace_undone
+from batch_export.exporter.capture.started_threads import threads_told
 from batch_export.exporter.capture.unfaithful import refuse_unfaithful
 from batch_export.exporter.capture.unwritten_code import code_unwritten, write_code
 from batch_export.exporter.capture.written_constants import UnfollowedWriteError, assigns_data, made_elsewhere
@@ -67,6 +68,7 @@ class Assumption:
 
 
 def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
+    @threads_told()
     def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
         try:
             with (
