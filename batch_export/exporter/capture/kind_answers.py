@@ -2,7 +2,8 @@
 
 Arrives: what the code asks Python of an object. Leaves: Python's answer for what stands there in eager, where a size is
 an int and a tensor none of torch's stand-ins for tensors. Code that asks for such a stand-in wants to know whether it
-is captured: the answer stands, and the line is noted, so that the program is compared with the model.
+is captured: the answer stands, and the line is noted, so that the program is compared with the model. Where torch has
+told the same line so, the model is compared for that already.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.capture.calls_without_numbers import note_answer
 from batch_export.exporter.capture.free_sequences import FreeSequence
+from batch_export.exporter.capture.traced_questions import is_asked_here
 
 _PLAIN: tuple[tuple[Any, object], ...] = ((torch.SymInt, 0), (torch.SymFloat, 0.0), (torch.SymBool, False))
 
@@ -25,7 +27,8 @@ _EMPTY: Mapping[type, object] = {list: [], tuple: (), range: range(0)}
 def _isinstance(one: object, kinds: Any) -> bool:
     """As Python's, and true of a symbolic number for what is true of a number."""
     if builtins.isinstance(one, kinds):
-        if builtins.isinstance(one, FakeTensor) and not builtins.issubclass(kind_of(one), kinds):
+        stands_in = builtins.isinstance(one, FakeTensor) and not builtins.issubclass(kind_of(one), kinds)
+        if stands_in and not is_asked_here():
             note_answer()
         return True
     if builtins.isinstance(one, FreeSequence):

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from batch_export.errors import CaptureError, ExportWarning, VerificationError
-from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.guard_sources import is_users, users_frames
 from batch_export.exporter.capture.kept_state import RunsUndone
 from batch_export.exporter.capture.trial import is_fake, outputs
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
@@ -53,6 +53,12 @@ def traced_questions() -> Iterator[dict[str, str]]:
             yield noted
     finally:
         _NOTED.reset(before)
+
+
+def is_asked_here() -> bool:
+    """Whether a line of the model that is running was told that it is captured: there the model is compared so."""
+    noted = _NOTED.get()
+    return bool(noted) and any(f"{file}:{line}" in noted for file, line in users_frames())
 
 
 def refuse_other_answers(
