@@ -57,8 +57,8 @@ def traced_questions() -> Iterator[dict[str, str]]:
 
 def is_asked_here() -> bool:
     """Whether a line of the model that is running was told that it is captured: there the model is compared so."""
-    noted = _NOTED.get()
-    return bool(noted) and any(f"{file}:{line}" in noted for file, line in users_frames())
+    noted = _NOTED.get() or {}
+    return any(f"{file}:{line}" in noted for file, line in users_frames())
 
 
 def refuse_other_answers(
