@@ -334,3 +334,12 @@ def test_writes_to_a_conjugate_of_free_size(name: str) -> None:
         found = torch.as_tensor(program(x)[0])
         expected = written(x)
         torch.testing.assert_close(found, expected if found.is_complex() else torch.view_as_real(expected))
+
+
+def test_real_numbers_made_complex_between_transposes_run() -> None:
+    def signal(x: Tensor) -> Tensor:  # onnxruntime moves the one Transpose to the other, past what makes pairs
+        angle = x.transpose(1, 2)
+        return torch.fft.irfft((torch.cos(angle) + 1j * torch.sin(angle)).transpose(1, 2), 8, dim=1)
+
+    x = torch.randn(2, 5, 4)
+    torch.testing.assert_close(torch.as_tensor(export(signal, (x,))(x)[0]), signal(x), rtol=1e-4, atol=1e-5)

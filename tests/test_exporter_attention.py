@@ -10,6 +10,7 @@ import torch
 from exporting import export_and_compare
 from torch import Tensor
 
+from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 
 HEADS, SIZE = 4, 8
@@ -147,3 +148,21 @@ def test_causal_attention_of_free_length_below_11(opset: int) -> None:
     program = export(attention, (torch.randn(2, 2, 5, 8),), opset_version=opset, dynamic_shapes=free)
     x = torch.randn(1, 2, 3, 8)
     torch.testing.assert_close(torch.as_tensor(program(x)[0]), attention(x), rtol=1e-4, atol=1e-5)
+
+
+def test_whether_attention_is_causal_may_go_by_a_free_length() -> None:
+    def attention(x: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=x.shape[2] > 1)
+
+    program = export(attention, (torch.randn(2, 2, 5, 8),), dynamic_shapes=({0: "batch", 2: "seq"},))
+    for seq in (1, 4):
+        x = torch.randn(1, 2, seq, 8)
+        torch.testing.assert_close(torch.as_tensor(program(x)[0]), attention(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_length_that_decides_whether_attention_is_causal_is_refused_where_it_matters() -> None:
+    def attention(x: Tensor, k: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, k, k, None, 0.0, x.shape[2] > 1)
+
+    with pytest.raises(DynamicShapeError, match="holds only while `seq > 1`"):
+        export(attention, (torch.randn(2, 2, 5, 8), torch.randn(2, 2, 7, 8)), dynamic_shapes=({2: "seq"}, {2: "keys"}))

@@ -1,25 +1,32 @@
-"""During capture, whether a mask is causal is a hint that torch.nn's transformers can do without.
+"""During capture, whether attention is causal is answered where torch itself gives no answer for a free size.
 
-Their layers compare a mask of free size with the causal one, for which there is one answer at every size or none, to
-take a faster way to the same numbers. Where torch cannot tell without data, the mask is used as it is given.
+`is_causal=length > 1` is a truth value in eager. torch's function takes no comparison of free sizes for one: it is
+given the answer, which leaves a guard as Python's `if` does.
+
+torch.nn's transformers compare a mask of free size with the causal one, for which there is one answer at every size or
+none, to take a faster way to the same numbers. Where torch cannot tell without data, the mask is used as it is given.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn import functional
 from torch.nn.modules import transformer
 
 _NAME = "_detect_is_causal_mask"
+_IS_CAUSAL = 5
+"""Its place among the arguments of attention."""
 
 
 @contextlib.contextmanager
 def causal_hints(*, constants_are_known: bool) -> Iterator[None]:
-    """While open, a mask of which the answer depends on data is taken for any mask.
+    """While open, attention is told whether it is causal, and a mask of which that depends on data is any mask.
 
     Args:
         constants_are_known: if not, this is for masks with a free size only, as others may be known to a later attempt.
@@ -37,8 +44,23 @@ def causal_hints(*, constants_are_known: bool) -> Iterator[None]:
                 return False
             raise
 
+    attention = functional.scaled_dot_product_attention
     setattr(transformer, _NAME, detect)
+    functional.scaled_dot_product_attention = _told(attention)
     try:
         yield
     finally:
         setattr(transformer, _NAME, torchs)
+        functional.scaled_dot_product_attention = attention
+
+
+def _told(attention: Any) -> Any:
+    @functools.wraps(attention)
+    def told(*args: Any, **given: Any) -> object:
+        if isinstance(given.get("is_causal"), torch.SymBool):
+            given["is_causal"] = bool(given["is_causal"])
+        elif len(args) > _IS_CAUSAL and isinstance(args[_IS_CAUSAL], torch.SymBool):
+            args = (*args[:_IS_CAUSAL], bool(args[_IS_CAUSAL]), *args[_IS_CAUSAL + 1 :])
+        return attention(*args, **given)
+
+    return told

@@ -91,7 +91,18 @@ def paired(number: ComplexNumber, like: ir.Value) -> ir.Value:
     if not isinstance(number, ir.Value):
         of = complex(number)
         return op.Constant(value=ir.tensor([of.real, of.imag], dtype=like.dtype))
-    return op.Pad(op.Unsqueeze(op.CastLike(number, like), [-1]), [0, 1], op.CastLike(0, like), [-1])
+    return _beside_zeros(op.CastLike(number, like), number.shape)
+
+
+def _beside_zeros(real: ir.Value, shape: ir.Shape | None) -> RecordedValue:
+    """A real tensor as pairs whose imaginary part is 0.
+
+    NOTE: the Pad has amounts for all axes: onnxruntime moves a Transpose wrongly past one that names its axes.
+    """
+    last = op.Unsqueeze(real, [-1])
+    if shape is None:
+        return op.Concat(last, op.Expand(op.CastLike(0, last), op.Shape(last)), axis=-1)
+    return op.Pad(last, [*[0] * (2 * len(shape) + 1), 1], op.CastLike(0, last))
 
 
 def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
@@ -131,7 +142,7 @@ def _as_pairs(value: ir.Value, dtype: ir.DataType) -> ir.Value:
     if is_pair(value):
         mark(found)
     elif shape is None or list(shape) != [0]:  # what torch leaves out of a join whatever its rank
-        found = op.Pad(op.Unsqueeze(found, [-1]), [0, 1], op.CastLike(0, found), [-1])
+        found = _beside_zeros(found, shape)
         mark(found)
         if shape is not None:
             found.shape = ir.Shape([*shape, 2])
