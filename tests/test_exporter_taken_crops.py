@@ -48,7 +48,7 @@ class _FromTheEnd(_Table):
 
 
 class _Others(_Table):
-    """No crops: other elements, and another way beside them."""
+    """No crops alone: another way beside them."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         table = self.table(max(x.shape[1], x.shape[2]))
@@ -60,6 +60,24 @@ class _Others(_Table):
             assert table.ndim == 2
             table = table + 1
         return x + table
+
+
+class _LastOnes(nn.Module):
+    """The last four elements of an axis, of which the example has more, and the first three of these."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] > 4:
+            x = x[:, -4:]
+        return 2 * (x if x.shape[1] <= 3 else x[:, :3])
+
+
+def test_a_crop_to_a_number_is_no_limit(recwarn: pytest.WarningsRecorder) -> None:
+    program = export(_LastOnes(), (torch.rand(2, 6),), dynamic_shapes={"x": {1: "length"}})
+
+    assert not [one for one in recwarn if "the file holds only while" in str(one.message)]
+    for length in (1, 3, 4, 9):
+        x = torch.rand(2, length)
+        assert_same(program(x), [_LastOnes()(x)])
 
 
 @pytest.mark.parametrize("module", [_Rows(), _FromTheEnd()])
@@ -81,6 +99,11 @@ def test_what_is_more_than_a_crop_is_refused_with_its_line() -> None:
     [
         ("if n < x.shape[0]: x = x[:n]", True),
         ("if self.n <= self.x.size(1): self.x = self.x[:, : self.n, ...]", True),
+        ("if n < x.shape[0]: x = x[-n:]", True),
+        ("y = x if x.shape[0] <= 8 else x[:8]", True),
+        ("y = x[..., -8:] if 8 < x.shape[-1] else x", True),
+        ("y = x if x.shape[0] <= 8 else z[:8]", False),
+        ("if n < x.shape[0]: x = x[n:]", False),
         ("if n < x.shape[0]: y = x[:n]", False),
         ("if n < x.shape[0]: x = x[1:n]", False),
         ("if n < x.shape[0]: x = x[0, :n]", False),

@@ -44,9 +44,15 @@ class Course:
             for captured in itertools.chain(self._with_crops(examples), self._from_others(examples)):
                 return captured
             raise error
-        if captured.harmful and captured.strategy not in ASSUMING:
+        if captured.strategy in ASSUMING:
+            return captured
+        if captured.harmful:
             for other in itertools.chain(self._with_crops(examples), self._from_others(examples, captured)):
                 return other
+        elif any_crop(_limiting_lines(captured)):
+            for other in self._with_crops(examples):
+                if not any_crop(_limiting_lines(other)):
+                    return other
         return captured
 
     def _with_crops(self, examples: Examples) -> Iterator[Captured]:
@@ -123,6 +129,11 @@ def _is_traced_only(error: CaptureError) -> bool:
     """Whether all that could capture the example was a trace, which holds for its sizes only."""
     last = error.attempts[-1] if error.attempts else None
     return isinstance(last, Attempt) and last.strategy == TRACE and not last.error
+
+
+def _limiting_lines(captured: Captured) -> list[str]:
+    """Where the model asks what the program holds to only for the sizes that it shows."""
+    return [guard.source for guard in captured.restrictions if guard.is_limit]
 
 
 def _takes_same_branches(captured: Captured, sizes: Mapping[str, int]) -> bool:

@@ -1,5 +1,7 @@
 """Crops by a comparison of sizes (`if length < table.shape[0]: table = table[:length]`), taken at every size.
 
+So are `x if x.shape[1] <= 8 else x[:, :8]`, and crops to the last elements (`x[:, -8:]`).
+
 Arrives: lines of a model, or nothing; a context is opened round a capture. Leaves: a capture in which such an `if`
 takes no side: cropping to a length that is not smaller changes nothing, so the crop is right either way, and what is
 cut has the smaller one of both lengths. Anything else at such a line is decided as before.
@@ -30,8 +32,9 @@ class _Crop:
         first: the first line of what is asked.
         last: its last line.
         tensor: what is cropped.
-        length: the length.
+        length: the length, of which the first elements are left, or the last ones.
         axis: the axis, counted from the end where it is negative.
+        answer: the answer by which it is cropped.
     """
 
     first: int
@@ -39,6 +42,7 @@ class _Crop:
     tensor: ast.expr
     length: ast.expr
     axis: int
+    answer: bool
 
 
 def any_crop(places: Iterable[str]) -> bool:
@@ -56,7 +60,8 @@ def crops_taken() -> Iterator[None]:
     own: Any = SymNode.guard_bool
 
     def guard_bool(self: SymNode, file: str, line: int) -> bool:
-        return True if _is_of_crop(self) else bool(own(self, file, line))
+        answer = _answer(self)
+        return bool(own(self, file, line)) if answer is None else answer
 
     SymNode.guard_bool = guard_bool  # type: ignore[method-assign]
     try:
@@ -65,20 +70,21 @@ def crops_taken() -> Iterator[None]:
         SymNode.guard_bool = own  # type: ignore[method-assign]
 
 
-def _is_of_crop(node: SymNode) -> bool:
-    """Whether the model asks here if a length is smaller than the axis that it crops to it."""
+def _answer(node: SymNode) -> bool | None:
+    """The answer that crops, where the model asks if a length is smaller than the axis that it crops to it."""
     frame = users_frame()
     crop = None if frame is None else _crop_at(frame.f_code.co_filename, frame.f_lineno)
     if frame is None or crop is None:
-        return False
+        return None
     tensor, length = value_of(crop.tensor, frame), value_of(crop.length, frame)
     is_number = isinstance(length, (int, torch.SymInt)) and not isinstance(length, bool)
     if not isinstance(tensor, torch.Tensor) or not is_number or not -tensor.ndim <= crop.axis < tensor.ndim:
-        return False
+        return None
     size: Any = tensor.shape[crop.axis]
-    cut = (length < size, length <= size, length != size)  # where it is not so, the length is no smaller
-    asked = (*cut, size > length, size >= length, size != length)  # another expression to sympy
-    return any(isinstance(one, torch.SymBool) and one.node.expr == node.expr for one in asked)
+    smaller = (length < size, length <= size, length != size, size > length, size >= length, size != length)
+    other = (length > size, length >= size, length == size, size < length, size <= length, size == length)
+    asked = smaller if crop.answer else other  # each has an expression of its own to sympy
+    return crop.answer if any(isinstance(one, torch.SymBool) and one.node.expr == node.expr for one in asked) else None
 
 
 def _crop_at(file: str, line: int) -> _Crop | None:
@@ -91,16 +97,24 @@ def _crops(file: str) -> tuple[_Crop, ...]:
         parsed = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return ()
-    found = (_crop(node) for node in ast.walk(parsed) if isinstance(node, ast.If))
+    found = (crop for node in ast.walk(parsed) for crop in _crops_of(node))
     return tuple(one for one in found if one is not None)
 
 
-def _crop(node: ast.If) -> _Crop | None:
-    compares = isinstance(node.test, ast.Compare) and len(node.test.ops) == 1
-    if not compares or len(node.body) != 1 or node.orelse or not isinstance(node.body[0], ast.Assign):
-        return None
-    targets, value = node.body[0].targets, node.body[0].value
-    if len(targets) != 1 or not isinstance(value, ast.Subscript) or ast.unparse(targets[0]) != ast.unparse(value.value):
+def _crops_of(node: ast.AST) -> Iterator[_Crop | None]:
+    if isinstance(node, ast.IfExp):
+        yield _crop(node.test, node.orelse, node.body, answer=True)
+        yield _crop(node.test, node.body, node.orelse, answer=False)
+    if isinstance(node, ast.If) and len(node.body) == 1 and not node.orelse:
+        (one,) = node.body
+        if isinstance(one, ast.Assign) and len(one.targets) == 1:
+            yield _crop(node.test, one.targets[0], one.value, answer=True)
+
+
+def _crop(test: ast.expr, whole: ast.expr, value: ast.expr, *, answer: bool) -> _Crop | None:
+    """The crop of a tensor that an answer stands for, where the other one leaves it whole."""
+    compares = isinstance(test, ast.Compare) and len(test.ops) == 1
+    if not compares or not isinstance(value, ast.Subscript) or ast.unparse(whole) != ast.unparse(value.value):
         return None
     parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
     cut = [place for place, one in enumerate(parts) if not _is_whole(one)]
@@ -109,13 +123,21 @@ def _crop(node: ast.If) -> _Crop | None:
     (place,) = cut
     one: Any = parts[place]
     dotted = [place for place, part in enumerate(parts) if _is_ellipsis(part)]
-    if one.lower is not None or one.step is not None or len(dotted) > 1:
-        return None
-    if not (_is_read(value.value) and _is_read(one.upper)):
+    length = _length(one)
+    if length is None or len(dotted) > 1 or not (_is_read(value.value) and _is_read(length)):
         return None
     axis = place - len(parts) if dotted and dotted[0] < place else place
-    last = node.test.end_lineno or node.test.lineno
-    return _Crop(node.test.lineno, last, value.value, one.upper, axis)
+    return _Crop(test.lineno, test.end_lineno or test.lineno, value.value, length, axis, answer)
+
+
+def _length(cut: ast.Slice) -> ast.expr | None:
+    """How many elements a slice leaves at most: the first ones (`:n`), or the last ones (`-n:`)."""
+    if cut.step is not None or (cut.lower is None) == (cut.upper is None):
+        return None
+    if cut.lower is None:
+        return cut.upper
+    is_of_last = isinstance(cut.lower, ast.UnaryOp) and isinstance(cut.lower.op, ast.USub)
+    return cut.lower.operand if is_of_last else None  # type: ignore[attr-defined]
 
 
 def _is_ellipsis(part: ast.expr) -> bool:
