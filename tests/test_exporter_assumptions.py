@@ -29,7 +29,7 @@ from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning, 
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from tests import catching
-from tests.exporting import export_and_compare
+from tests.exporting import assert_same, export_and_compare
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 ONES = torch.ones(3, 4)
@@ -106,11 +106,25 @@ class Both(Force):
             return energy, -torch.autograd.grad(energy, place)[0]
 
 
-@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
-def test_a_gradient_that_is_not_followed_is_refused_with_the_line_and_what_does_it(shapes: Any) -> None:
-    line = Both.forward.__code__.co_firstlineno + 4
-    with pytest.raises(CaptureError, match=rf"made by torch\.autograd.*:{line}\)\. Next step: .*torch\.func\.grad"):
-        export(Both(), (torch.randn(3, 2),), dynamic_shapes=shapes)
+class Recorded(Force):
+    """Leaves the recording to its caller."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x.requires_grad_()
+        energy = self.layer(x).tanh().sum((0, 1))
+        return {"energy": energy, "force": -torch.autograd.grad([energy], [x])[0]}
+
+
+@pytest.mark.parametrize("module", [Both(), Recorded()])
+def test_energies_beside_their_gradients_are_followed(module: torch.nn.Module) -> None:
+    before = dict(vars(module))
+    program = export(module, (torch.randn(3, 2),), dynamic_shapes=({0: "n"},), verify=True)
+    assert vars(module) == before
+    assert not program.captured.changed_attributes
+    for count in (1, 5):
+        x = torch.randn(count, 2)
+        found = module(x.clone())
+        assert_same(program(x), [one.detach() for one in (found.values() if isinstance(found, dict) else found)])
 
 
 def _in_a_thread(x: torch.Tensor) -> torch.Tensor:

@@ -23,6 +23,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from batch_export.exporter.capture import code_state
 from batch_export.exporter.capture.block_state import globals_of
+from batch_export.exporter.capture.grad_modes import without_recording
 from batch_export.exporter.capture.held_values import class_values, held_by_hooks, is_without_state, object_values
 from batch_export.exporter.capture.own_attributes import OwnAttributes, modules_of
 from batch_export.exporter.capture.watched_iterators import WatchedIterator
@@ -52,7 +53,7 @@ def _all_of(module: torch.nn.Module, of_kind: dict[str, object]) -> dict[str, ob
 
 
 def _plain(module: torch.nn.Module) -> dict[str, object]:
-    return {name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
+    return without_recording({name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE})
 
 
 def _of_hooks(module: torch.nn.Module) -> dict[str, object]:

@@ -36,6 +36,7 @@ from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.finished import Called, GuardMode, finished
 from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
+from batch_export.exporter.capture.grad_modes import is_of_recording, record_for, recording
 from batch_export.exporter.capture.guard_sources import Observation, observing
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.hit_loops import Place, hit_loops
@@ -332,7 +333,7 @@ def _run(
         alike_branches(),
         known_expressions(),
         unsolved_equalities(),
-        torch.no_grad(),
+        recording(module),
         unset_fake_temporarily(),
         own_levels(),
         quiet(),
@@ -363,6 +364,8 @@ def _run_again(
     try:
         return _run(name, strategy, module, inputs, form)
     except Exception as error:
+        if name == NON_STRICT and is_of_recording(error) and record_for(module):
+            return _run_again(name, strategy, module, inputs, form)
         if name != NON_STRICT or decision_on_data(error) is None:
             raise
         try:

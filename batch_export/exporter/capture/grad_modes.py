@@ -3,17 +3,84 @@
 torch.export keeps each `with torch.no_grad():` of a model as a subgraph of its own, and copies the whole program piece
 by piece to cut it there: a sixth of the capture of a deep decoder, whose rotary embedding has one. In here the switches
 are left out instead.
+
+Models are captured and run without recording. One that takes gradients itself, and leaves the recording to whoever
+calls it, is captured and run with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
+from typing import Any, Final
+from weakref import WeakSet
 
 import torch
 from torch._export.passes import replace_set_grad_with_hop_pass as torchs
+from torch.utils import _pytree as pytree
 
 _NAME = "replace_set_grad_with_hop_pass"
+_MISSING = ("does not require grad", "is made by torch.autograd")
+"""What is said where nothing was recorded that a gradient could be taken of, and of results that are still recorded."""
+_AS_IT_IS: Final = object()
+_WITH_GRADIENTS: WeakSet[torch.nn.Module] = WeakSet()
+
+
+def is_of_recording(error: BaseException) -> bool:
+    """Whether a model may have failed because nothing is recorded, or too much, where its caller would record."""
+    return torch.is_grad_enabled() and any(words in str(error) for words in _MISSING)
+
+
+def record_for(module: torch.nn.Module) -> bool:
+    """From now on, gradients are recorded while this model runs.
+
+    Returns:
+        Whether they were not before.
+    """
+    is_new = module not in _WITH_GRADIENTS
+    _WITH_GRADIENTS.add(module)
+    return is_new
+
+
+@contextlib.contextmanager
+def recording(module: Any) -> Iterator[None]:
+    """The context in which a model is captured or run: gradients are recorded in its forward, or nowhere."""
+    with torch.no_grad():
+        if module not in _WITH_GRADIENTS:
+            yield
+            return
+        own = vars(module).get("forward")
+        module.forward = _recorded(module.forward, own)
+        try:
+            yield
+        finally:
+            if own is None:
+                del module.forward
+            else:
+                module.forward = own
+
+
+def _recorded(forward: Any, own: object) -> Any:
+    """A forward that records gradients, and gives tensors that are no part of what is recorded."""
+
+    @functools.wraps(forward)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        with torch.enable_grad():
+            found = forward(*args, **kwargs)
+        return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, found)
+
+    recorded.instead_of = own  # type: ignore[attr-defined]
+    return recorded
+
+
+def without_recording(attributes: dict[str, object]) -> dict[str, object]:
+    """A module's attributes as they are without `recording`."""
+    own = getattr(attributes.get("forward"), "instead_of", _AS_IT_IS)
+    if own is _AS_IT_IS:
+        return attributes
+    others = {name: value for name, value in attributes.items() if name != "forward"}
+    return others if own is None else {**others, "forward": own}
 
 
 @contextlib.contextmanager

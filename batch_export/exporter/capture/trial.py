@@ -30,6 +30,7 @@ from torch.utils import _pytree as pytree
 from batch_export.errors import VerificationError
 from batch_export.exporter.capture.dropped_caches import caches_dropped
 from batch_export.exporter.capture.endless import EndlessError, loops_bounded
+from batch_export.exporter.capture.grad_modes import recording
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import RunsUndone, run_undone, state_kept
 from batch_export.exporter.capture.quiet import quiet
@@ -129,7 +130,7 @@ def _run(
     """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
     undone = undone or run_undone(module)
-    with undone, settings_kept(), torch.no_grad(), loops_bounded(), uncompiled(), warnings.catch_warnings():
+    with undone, settings_kept(), recording(module), loops_bounded(), uncompiled(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at sizes that nobody gave
         torch.manual_seed(0)
         result = call(*given, **keywords)
@@ -138,7 +139,7 @@ def _run(
 
 def _held(leaf: torch.Tensor | int | float) -> torch.Tensor:
     """A result as it is now: a tensor may be state, a number is often a size."""
-    return leaf.clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
+    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
 
 
 def outputs(
@@ -200,7 +201,7 @@ def refusal(
         mode: that of inputs which are fake, beside weights that are not.
     """
     try:
-        with state_kept(module), caches_dropped(), torch.no_grad(), quiet(), uncompiled():
+        with state_kept(module), caches_dropped(), recording(module), quiet(), uncompiled():
             given, keywords = args, dict(kwargs)
             if mode is None and is_fake(module, args, kwargs):
                 module(*given, **keywords)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from batch_export.calling.fast_paths import without_fast_paths
+from batch_export.exporter.capture.grad_modes import recording
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import run_undone
 from batch_export.exporter.capture.turns import in_turn
@@ -27,9 +28,9 @@ def model_outputs(
     if isinstance(model, torch.export.ExportedProgram):
         model = model.module()
     inputs, keywords = copy.deepcopy((tuple(args), dict(kwargs)))
-    with run_undone(model), settings_kept(), torch.no_grad(), without_fast_paths():
+    with run_undone(model), settings_kept(), recording(model), without_fast_paths():
         found = program.adapt_torch_outputs_to_onnx(model(*inputs, **keywords))
-        return [one.clone() for one in found]  # a buffer that is returned is put back
+        return [one.detach().clone() for one in found]  # a buffer that is returned is put back
 
 
 def gives_error_codes(program: torch.export.ExportedProgram) -> bool:
