@@ -203,3 +203,15 @@ def test_a_refusal_names_the_axis_that_the_model_fixes() -> None:
     given, line = (torch.randn(3, 4, 5),), Parts.forward.__code__.co_firstlineno + 3
     with pytest.raises(DynamicShapeError, match=rf"axis 0 \(batch\) .* makes it 3 .*whole_numbers\.py:{line}\)"):
         export(Parts(), given, dynamic_shapes=({0: "batch", 1: "height", 2: "width"},))
+
+
+def test_sequences_as_long_as_the_data_say_are_padded_without_free_axes() -> None:
+    class Regulator(torch.nn.Module):
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            rows = [torch.repeat_interleave(row, length, 0) for row, length in zip(x, lengths, strict=True)]
+            return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+    x = torch.randn(2, 3, 4)
+    program = export(Regulator(), (x, torch.tensor([[1, 2, 1], [2, 2, 3]])))
+    for lengths in (torch.tensor([[3, 2, 2], [1, 0, 1]]), torch.tensor([[1, 1, 0], [1, 0, 1]])):
+        torch.testing.assert_close(torch.as_tensor(program(x, lengths)[0]), Regulator()(x, lengths))

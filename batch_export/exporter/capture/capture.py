@@ -30,6 +30,7 @@ from batch_export.exporter.capture.code_state import functions_of
 from batch_export.exporter.capture.course import Course
 from batch_export.exporter.capture.drawn_numbers import drawn_numbers
 from batch_export.exporter.capture.dropped_caches import caches_known
+from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.finished import GUARD_MODES, GuardMode, finished
 from batch_export.exporter.capture.forced_decisions import decisions_returned
@@ -43,6 +44,7 @@ from batch_export.exporter.capture.outside_numbers import outside_numbers, read_
 from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
 from batch_export.exporter.capture.seeded_numbers import other_seeds
+from batch_export.exporter.capture.settled_attributes import unsettled
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRATEGIES
 from batch_export.exporter.capture.traced_questions import traced_questions
 from batch_export.exporter.capture.turns import in_turn
@@ -224,7 +226,11 @@ def _capture(
             captured = course.from_examples()
             captured.fixed = narrower
     written = attributes.holders(module, written_tensors(captured.traced))
-    captured.changed_attributes = [one for one in dict.fromkeys((*changed, *written)) if one not in generators]
+    plain = [one for one in dict.fromkeys(changed) if one not in generators and one not in written]
+    if plain:
+        examples = Examples(asked, module, (arguments, keywords))
+        plain = unsettled(plain, module, (arguments, keywords), examples.others(), has_axes=bool(asked.axes))
+    captured.changed_attributes = [*plain, *dict.fromkeys(one for one in written if one not in generators)]
     captured.seeded = [*captured.seeded, *(f"of the generator {one}" for one in changed if one in generators)]
     captured.lost_assignments = list(dict.fromkeys(lost))
     captured.drawn = [f"{one} (at {outside[one]})" if one in outside else one for one in sorted(drawn)]

@@ -21,6 +21,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from batch_export.exporter.capture.calls_without_numbers import ANSWERED_OTHERWISE, note
+from batch_export.exporter.capture.free_forms import of_free_sizes
 from batch_export.exporter.capture.transforms import is_of_transform
 
 _MOST_PLACES = 1 << 16
@@ -150,7 +151,15 @@ _CHECKING = functional.gaussian_nll_loss
 
 
 class _DataFunctions(TorchFunctionMode):
-    """Hands calls of these functions to their forms above; a form gives None for what torch takes by itself."""
+    """Hands calls of these functions to their forms above; a form gives None for what torch takes by itself.
+
+    Args:
+        with_free_forms: whether forms for free sizes are given too, which sizes by data need.
+    """
+
+    def __init__(self, *, with_free_forms: bool) -> None:
+        super().__init__()
+        self._with_free_forms = with_free_forms
 
     def __torch_function__(
         self,
@@ -169,6 +178,8 @@ class _DataFunctions(TorchFunctionMode):
             made = form(*args, **given)
             if made is not None:
                 return made
+        if self._with_free_forms and (made := of_free_sizes(func, args, given)) is not None:
+            return made
         if getattr(func, "__name__", "") in ANSWERED_OTHERWISE:
             note(failed=False)
         try:
@@ -196,6 +207,10 @@ def _fits(form: Callable[..., object], args: Sequence[Any], given: Mapping[str, 
     return True
 
 
-def data_functions() -> contextlib.AbstractContextManager[object]:
-    """Within, these functions need no data."""
-    return _DataFunctions()
+def data_functions(*, with_free_forms: bool) -> contextlib.AbstractContextManager[object]:
+    """Within, these functions need no data.
+
+    Args:
+        with_free_forms: whether functions whose own form fixes a free size have another one here, and not elsewhere.
+    """
+    return _DataFunctions(with_free_forms=with_free_forms)

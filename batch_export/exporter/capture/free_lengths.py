@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -91,22 +91,6 @@ def _diff(tensor: torch.Tensor, times: int = 1, dim: int = -1) -> torch.Tensor:
     return tensor
 
 
-def _pad_sequence(
-    sequences: Sequence[torch.Tensor],
-    batch_first: bool = False,
-    padding_value: float = 0.0,
-    padding_side: str = "right",
-) -> torch.Tensor:
-    """Sequences of free lengths beside one another, each filled up to the longest."""
-    longest: Any = functools.reduce(torch.sym_max, [one.shape[0] for one in sequences])
-    rows = []
-    for one in sequences:
-        more = longest - one.shape[0]
-        pads = [*[0] * (2 * one.dim() - 2), *((0, more) if padding_side == "right" else (more, 0))]
-        rows.append(torch.nn.functional.pad(one, pads, value=padding_value))
-    return torch.stack(rows, 0 if batch_first else 1)
-
-
 def _complex_mean(input: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tensor:
     """Of complex numbers along free axes, for which torch fixes their number."""
     axes = [dim] if isinstance(dim, int) else list(dim or range(input.dim()))
@@ -136,8 +120,6 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         tensor, dim = bound.get("self", bound.get("input")), bound.get("dim", 0)
         if isinstance(pieces, int) and pieces > 0 and isinstance(tensor, torch.Tensor) and _is_free(tensor, dim):
             return _tensor_split(tensor, pieces, dim)
-    if func is torch._C._nn.pad_sequence and args and any(_is_free(one, 0) for one in args[0]):
-        return _pad_sequence(*args, **given)
     if func in _CHAINS and args and not given:
         factors = args[0] if func is torch.linalg.multi_dot else args
         if any(map(_is_symbol, (size for one in factors for size in one.shape))):

@@ -245,10 +245,11 @@ def _taking(
 ) -> tuple[torch.export.ExportedProgram, bool]:
     is_first, asked = name in (NON_STRICT, BOTH_WAYS), request.asked
     sides = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious(may_be_zero=may_be_zero)
-    lengths = free_lengths() if is_first and (asked.axes or name == BOTH_WAYS) else contextlib.nullcontext()
+    with_lengths = is_first and (bool(asked.axes) or name == BOTH_WAYS)
+    lengths = free_lengths() if with_lengths else contextlib.nullcontext()
     scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
-    data = data_functions() if is_first else contextlib.nullcontext()
+    data = data_functions(with_free_forms=not with_lengths) if is_first else contextlib.nullcontext()
     arrays = array_numbers() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
     with sides as is_oblivious, lengths, scans, checks, data, arrays, kinds, known_constants(), scalar_indices():
