@@ -174,7 +174,8 @@ TORCHVISION = {
         '@torch.library.register_fake("torchvision::nms")\ndef nms(a):\n    return a\n'
         '@torch.library.register_fake("torchvision::qnms")\ndef qnms(a):\n    return a\n'
     ),
-    "wanting.py": "from torchvision import Frozen\n",
+    "wanting.py": "from torchvision import Frozen\n\n\ndef maker():\n    return Frozen\n",
+    "transformers.py": "from torchvision import Frozen\n\n\nclass ToyModel:\n    frozen = Frozen\n",
 }
 
 
@@ -272,12 +273,30 @@ def test_a_package_that_cannot_be_imported_is_one_sentence(tmp_path: Path, monke
 
 def test_torchvisions_python_is_imported_where_its_compiled_part_is_not_loaded(tmp_path: Path) -> None:
     written(tmp_path, TORCHVISION)
-    words = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r});"
-        "from batch_export.collections.small_models.importing import imported;"
-        "assert imported('wanting').Frozen == 1"
-    )
-    subprocess.run([sys.executable, "-c", words], check=True)
+    forked = f"""
+import os, sys
+sys.path.insert(0, {str(tmp_path)!r})
+from batch_export.collections.small_models.importing import imported
+from batch_export.collections.transformers.building import class_of
+from batch_export.config.model import model_spec
+from batch_export.runner.preload import preload
+from batch_export.stages.model import found_builder
+LEAF = {{"dtype": "float32", "shape": [1]}}
+ways = {{
+    "a package of a collection": lambda: imported("wanting").Frozen == 1,
+    "a class of transformers": lambda: class_of("ToyModel", object).frozen == 1,
+    "what a server preloads": lambda: preload(["transformers", "transformers.absent"]) or "transformers" in sys.modules,
+    "a builder that requires a library": lambda: found_builder(
+        model_spec("toy", {{"_target_": "wanting.maker", "requires": ["wanting"], "inputs": {{"x": LEAF}}}})
+    )() == 1,
+}}
+for name, way in ways.items():
+    child = os.fork()
+    if not child:
+        os._exit(0 if way() else 1)
+    assert os.waitpid(child, 0)[1] == 0, name
+"""
+    subprocess.run([sys.executable, "-c", forked], check=True)
 
 
 def test_a_registered_model_of_timm_has_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def _shipped(owner: str, *packages: str) -> Collection:
 
 
 COLLECTIONS: dict[str, Collection] = {
-    "transformers": _shipped("transformers", "transformers"),
+    "transformers": _shipped("transformers", "transformers", "torchvision"),
     "timm": _shipped("timm", "timm", "torchvision"),
     "diffusers": _shipped("diffusers", "diffusers", "transformers", "torchvision"),
     "torch_geometric": _shipped("torch_geometric", "torch_geometric"),

@@ -6,6 +6,7 @@ onnxruntime (which starts one) is therefore never preloaded, and no file that a 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -44,12 +45,26 @@ def entries_for(libraries: Iterable[str], *, core_exporter: bool) -> tuple[str, 
 
 
 def preload(entries: Iterable[str]) -> None:
-    """Imports the modules, and calls the functions."""
+    """Imports the modules, and calls the functions.
+
+    A model library that cannot be imported here is left out: each child that needs it says why.
+    """
     for entry in entries:
         name, _, function = entry.partition(":")
+        if name.partition(".")[0] in LIBRARY_MODULES:
+            _preload_library(name)
+            continue
         module = importlib.import_module(name)
         if function:
             getattr(module, function)()
+
+
+def _preload_library(name: str) -> None:
+    from batch_export.collections.small_models.importing import declare_operators  # lazy: imports torch
+
+    declare_operators()
+    with contextlib.suppress(Exception):  # whatever a library raises as it is imported
+        importlib.import_module(name)
 
 
 def torch_alone() -> None:

@@ -21,6 +21,7 @@ from batch_export import saved_programs
 from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms
 from batch_export.calling import caches, exported_inputs
 from batch_export.calling.axis_words import AxisExpression
+from batch_export.collections.small_models.importing import declare_operators
 from batch_export.config.model import RESERVED_KEYS
 from batch_export.digest import digest_value
 from batch_export.errors import BatchExportError, CaptureError, LibraryMissingError, ModelError
@@ -60,6 +61,8 @@ def found_builder(spec: ModelSpec) -> Any:
     for library in spec.requires:
         if not _installed(library):
             raise LibraryMissingError(library, f"model {spec.name!r}")
+    if spec.requires:
+        declare_operators()  # of a torchvision that does not load: transformers does not import without them
     return _found(spec, spec.target)
 
 

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from batch_export import axes
 from batch_export.calling import caches
 from batch_export.calling.fast_paths import without_fast_paths
+from batch_export.calling.tree_paths import leaves_with_paths
 from batch_export.errors import ModelError
 from batch_export.numbers.compare import compare
 from batch_export.numbers.values import RawTensor, Value, dtype_name, raw_dtype
@@ -202,9 +202,8 @@ class Eager:
 
     def _outputs(self, returned: Any) -> list[tuple[str, Value]]:
         caches.register()
-        leaves, _ = pytree.tree_flatten_with_path(returned)
         outputs: list[tuple[str, Value]] = []
-        for keys, leaf in leaves:
+        for keys, leaf in leaves_with_paths(returned):
             if leaf is None:
                 continue
             name = ".".join(_key_name(key) for key in keys) or str(len(outputs))

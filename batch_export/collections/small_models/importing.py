@@ -31,7 +31,7 @@ def imported(package: str) -> ModuleType:
     Raises:
         UnimportableError: it or something that it needs cannot be imported here.
     """
-    _declare_operators()
+    declare_operators()
     try:
         return importlib.import_module(package)
     except Exception as error:  # whatever a package raises as it is imported
@@ -50,8 +50,12 @@ _DECLARED: list[Any] = []
 
 
 @cache
-def _declare_operators() -> None:
-    """Gives torchvision the names of operators that its Python part needs, where its compiled part does not load."""
+def declare_operators() -> None:
+    """Gives torchvision the names of operators that its Python part needs, where its compiled part does not load.
+
+    What looks for torchvision and imports it where it is installed, as most of transformers does, cannot be imported
+    before.
+    """
     found = importlib.util.find_spec("torchvision")
     if found is None or not found.origin:
         return

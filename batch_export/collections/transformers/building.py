@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from batch_export.collections.small_models.completed import Completed
+from batch_export.collections.small_models.importing import imported
 from batch_export.collections.small_models.spreading import spread
 
 
@@ -39,7 +40,7 @@ def build(
     Returns:
         The module in eval mode.
     """
-    transformers = importlib.import_module("transformers")
+    transformers = imported("transformers")
     transformers.logging.set_verbosity_error()
     made = config_of(model_type, config or {})
     model: nn.Module = class_of(architecture, made)(made).eval()
@@ -55,7 +56,7 @@ def class_of(architecture: str, config: Any) -> type[nn.Module]:
     Raises:
         AttributeError: neither has it.
     """
-    transformers = importlib.import_module("transformers")
+    transformers = imported("transformers")
     found: type[nn.Module] | None = getattr(transformers, architecture, None)
     if found is None:  # in transformers' mappings and not in its own list of names
         kind = config if isinstance(config, type) else type(config)
@@ -66,7 +67,7 @@ def class_of(architecture: str, config: Any) -> type[nn.Module]:
 
 def config_of(model_type: str, arguments: Mapping[str, Any]) -> Any:
     """The config of a type with these arguments; caches are off, in the configs within it too."""
-    transformers = importlib.import_module("transformers")
+    transformers = imported("transformers")
     made = transformers.CONFIG_MAPPING[model_type](**_as_written(transformers, model_type, arguments))
     todo = [made]
     while todo:

@@ -26,6 +26,7 @@ from batch_export.collections.small_models.calling import (
 from batch_export.collections.small_models.config_tree import changed, overlaid
 from batch_export.collections.small_models.configs import nested
 from batch_export.collections.small_models.errors_read import settings_said
+from batch_export.collections.small_models.importing import UnimportableError, imported
 from batch_export.collections.small_models.leaves import Attempt
 from batch_export.collections.small_models.mending import Mender
 from batch_export.collections.small_models.reasons import Reasons
@@ -48,8 +49,10 @@ def describe(model_type: str, architecture: str) -> dict[str, Any]:
     Raises:
         UndescribedError: no degree of shrinking gives a model that eager runs.
     """
-    import transformers  # lazy: this package is imported by what lists names, too
-
+    try:
+        transformers = imported("transformers")
+    except UnimportableError as error:
+        raise UndescribedError(str(error)) from error
     reasons = Reasons()
     with reasons.noting(DEGREES[0]):
         model_type = _own_type(transformers, model_type, architecture)
@@ -156,9 +159,7 @@ def _own_type(transformers: Any, model_type: str, architecture: str) -> str:
 
 
 def _config_class(model_type: str) -> Any:
-    import transformers  # lazy: as in `describe`
-
-    return transformers.CONFIG_MAPPING[model_type]
+    return imported("transformers").CONFIG_MAPPING[model_type]
 
 
 def _whole(config_class: Any, model_type: str) -> Any:

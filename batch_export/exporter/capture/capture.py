@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.calling import caches, dataclasses_of_tensors, exported_inputs
 from batch_export.calling.fast_paths import without_fast_paths
+from batch_export.calling.tree_paths import leaves_with_paths
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import attributes, refusals, tied_axes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
@@ -319,8 +320,7 @@ def names_in_forward_order(
 
 def _names_of(name: str, value: object) -> list[str]:
     """What torch calls the tensors of an input."""
-    leaves = pytree.tree_leaves_with_path(value)
-    paths = [path for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    paths = [path for path, leaf in leaves_with_paths(value) if isinstance(leaf, torch.Tensor)]
     return ["_".join([name, *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)]) for path in paths]
 
 

@@ -22,6 +22,7 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 from batch_export.calling.axis_words import in_words, of_tree
+from batch_export.calling.tree_paths import leaves_with_paths
 from batch_export.calling.users_line import users_level
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter.capture.guard_symbols import AskedAxis
@@ -130,7 +131,7 @@ def canonical(
         )
     axes, aliases = _axes(by_name, args, kwargs, walker.wanted)
     required = [frozenset(axis for axis, one in wanted.items() if one.required) for wanted in walker.wanted]
-    leaves = pytree.tree_flatten_with_path(dict(by_name))[0]
+    leaves = leaves_with_paths(dict(by_name))
     places = [pytree.keystr(path) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     forms = dict(zip(places, walker.forms, strict=False))
     flat = len(pytree.tree_leaves((tuple(args), dict(kwargs))))
@@ -151,7 +152,7 @@ def _axes(
     wanted: Sequence[Mapping[int, Wanted]],
 ) -> tuple[list[AskedAxis], dict[str, str]]:
     """The axes asked for by the place of their input, and the places by the position among all flattened inputs."""
-    leaves = pytree.tree_flatten_with_path(dict(by_name))[0]
+    leaves = leaves_with_paths(dict(by_name))
     places = [(pytree.keystr(path), leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
     axes = [
         AskedAxis(place, axis, one.name, one.required, one.lowest, one.highest, one.derived)

@@ -16,6 +16,8 @@ import torch
 from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.utils import _pytree as pytree
 
+from batch_export.calling.tree_paths import leaves_with_paths
+
 _GIVEN = (
     torch.Tensor,
     np.ndarray,
@@ -72,10 +74,9 @@ def _refuse(module: torch.nn.Module, outputs: Any) -> None:
 
 
 def _place_of(leaf: object, outputs: Any) -> str:
-    with contextlib.suppress(ValueError):  # containers that tell no names of what they hold
-        for path, one in pytree.tree_leaves_with_path(outputs):
-            if one is leaf and path:
-                return f" at {pytree.keystr(path)}"
+    for path, one in leaves_with_paths(outputs):
+        if one is leaf and path:
+            return f" at {pytree.keystr(path)}"
     return ""
 
 

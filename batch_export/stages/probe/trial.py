@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from batch_export.calling.tree_paths import leaves_with_paths
 from batch_export.spec import InputSpec, ModelSpec
 from batch_export.stages.failures import short_line
 from batch_export.stages.model import example_inputs
@@ -68,13 +69,12 @@ def run(module: torch.nn.Module, leaves: Sequence[InputSpec]) -> Trial:
         hooks = _watch(module, places, seen)
         with torch.no_grad():
             result = module(**kwargs)
-        flat, tree = pytree.tree_flatten_with_path(result)
-        tensors = [(path, one) for path, one in flat if isinstance(one, torch.Tensor)]
+        tensors = [(path, one) for path, one in leaves_with_paths(result) if isinstance(one, torch.Tensor)]
         outputs = tuple(
             Output(_named(path, place), str(one.dtype).removeprefix("torch."), tuple(map(int, one.shape)))
             for place, (path, one) in enumerate(tensors)
         )
-        return Trial(outputs, str(tree), ranges=tuple(seen.items()))
+        return Trial(outputs, str(pytree.tree_structure(result)), ranges=tuple(seen.items()))
     except Exception as error:
         return Trial(error=short_line(class_and_line(error)))
     finally:
