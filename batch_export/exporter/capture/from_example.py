@@ -56,6 +56,7 @@ from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
 from batch_export.exporter.capture.repeated_values import repeated_values
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.seeded_numbers import seeded, seeds_noted
+from batch_export.exporter.capture.settled_extremes import settled_extremes
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import (
     ASSUMING,
@@ -297,6 +298,7 @@ def _followed() -> Iterator[None]:
         stack.enter_context(averaged_batches())
         stack.enter_context(repeated_values())
         stack.enter_context(pooled_sizes())
+        stack.enter_context(settled_extremes())
         yield
 
 
