@@ -78,6 +78,7 @@ from batch_export.exporter.capture.unfaithful import refuse_unfaithful
 from batch_export.exporter.capture.unfit_outputs import refuse_nothing
 from batch_export.exporter.capture.unsolved_equalities import unsolved_equalities
 from batch_export.exporter.capture.whole_numbers import is_followed, whole_numbers
+from batch_export.exporter.capture.whole_slices import whole_slices
 from batch_export.exporter.capture.written_constants import written_constant
 from batch_export.words import class_and_line
 
@@ -299,6 +300,7 @@ def _followed() -> Iterator[None]:
         stack.enter_context(repeated_values())
         stack.enter_context(pooled_sizes())
         stack.enter_context(settled_extremes())
+        stack.enter_context(whole_slices())
         yield
 
 

@@ -1,4 +1,4 @@
-"""The larger of two sizes, where whole quotients decide which: padding as TensorFlow's."""
+"""Sizes that torch leaves open, and sizes alone decide: padding as TensorFlow's, a slice of all elements."""
 
 from __future__ import annotations
 
@@ -66,3 +66,21 @@ def test_padding_as_tensorflows_keeps_lengths_short(tmp_path: Path) -> None:
     for length in (2, 17, 31, 64, 99):
         x = torch.randn(1, 1, length)
         torch.testing.assert_close(torch.from_numpy(session.run(None, {"x": x.numpy()})[0]), model(x))
+
+
+class Tail(torch.nn.Module):
+    """Keeps as many elements at the end as there were before padding, which are all of those that are left."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        padded = functional.pad(x.transpose(1, 2), [3, 3])[:, :, :length]
+        return padded[:, :, -length:].transpose(1, 2).view(batch, length, -1, width // 2)
+
+
+def test_a_slice_of_as_many_as_there_are_is_the_whole(tmp_path: Path) -> None:
+    x = torch.randn(2, 9, 4)
+    export(Tail(), (x,), tmp_path / "tail.onnx", dynamic_shapes=({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},))
+    session = onnxruntime.InferenceSession(tmp_path / "tail.onnx", providers=["CPUExecutionProvider"])
+    for sizes in ((1, 1), (3, 2), (2, 12)):
+        x = torch.randn(*sizes, 4)
+        torch.testing.assert_close(torch.from_numpy(session.run(None, {"x": x.numpy()})[0]), Tail()(x))
