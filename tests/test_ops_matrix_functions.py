@@ -57,6 +57,15 @@ def test_over_a_free_batch(name: str, shape: tuple[int, int]) -> None:
     export_and_compare(Call(FUNCTIONS[name]), (given,), (other,), dynamic_shapes=(({0: "batch"},),), tolerance=1e-4)
 
 
+def test_of_equal_eigenvalues_beside_others() -> None:
+    torch.manual_seed(3)
+    steps = torch.randint(-3, 4, (64, 1, 3)).float()
+    matrices = steps.mT @ steps / 2.0 + torch.eye(3)
+    export_and_compare(
+        Call(lambda x: (torch.linalg.eigvalsh(x), by_eigenvectors(x))), (matrices,), tolerance=1e-5, opset_version=20
+    )
+
+
 @pytest.mark.parametrize("name", ["eigenvectors", "singular vectors", "values only", "exponential"])
 def test_over_free_rows_and_columns(name: str) -> None:
     torch.manual_seed(1)

@@ -41,18 +41,22 @@ def _diagonal(data: ir.Value, on_diagonal: ir.Value) -> RecordedValue:
 
 
 def _rotation(products: ir.Value, step: ir.Value, length: Size) -> RecordedValue:
-    """The rotations of one step, `float64[batch, n, n]`, that clear the elements of its pairs in `products`."""
+    """The rotations of one step, `float64[batch, n, n]`, that clear the elements of its pairs in `products`.
+
+    Both rows of a pair go by the sum of its two elements: these differ by rounding, and beside equal numbers on the
+    diagonal the rows would be turned by angles that have nothing to do with one another.
+    """
     rows, columns = numbers_along(length, [1, -1, 1]), numbers_along(length, [1, 1, -1])
     same = op.Equal(rows, columns)
     places = op.Mod(op.Sub(step, op.Squeeze(rows, [0, 2])), length)
     partner = op.Reshape(places, [1, -1, 1])
     at_partner = op.And(op.Equal(columns, partner), op.Not(same))
-    beside = op.ReduceSum(op.Where(at_partner, products, number(0.0)), [2], keepdims=1)
+    both = op.Add(products, with_axes_swapped(products))
+    twice = op.ReduceSum(op.Where(at_partner, both, number(0.0)), [2], keepdims=1)
     own = _diagonal(products, same)
     others = op.Gather(own, places, axis=1)
-    is_turned = op.Not(op.Equal(beside, number(0.0)))
-    twice = op.Where(is_turned, op.Add(beside, beside), number(1.0))
-    slope = op.Div(op.Sub(others, own), twice)
+    is_turned = op.Not(op.Equal(twice, number(0.0)))
+    slope = op.Div(op.Sub(others, own), op.Where(is_turned, twice, number(1.0)))
     ahead = op.Where(op.Less(rows, partner), number(1.0), number(-1.0))
     sign = op.Where(op.Equal(slope, number(0.0)), ahead, op.Sign(slope))
     tangent = op.Div(sign, op.Add(op.Abs(slope), op.Sqrt(op.Add(op.Mul(slope, slope), number(1.0)))))
