@@ -58,3 +58,17 @@ def test_bodies_are_handed_the_narrow_values_alone_in_a_wider_dtype(opset: int) 
     assert [one.dtype for one in loop.inputs if one is not None][2:] == [ir.DataType.INT64, carried]
     assert [one.dtype for one in loop.attributes["body"].as_graph().inputs][2:] == [ir.DataType.INT64, carried]
     assert [one.dtype for one in made.graph.outputs] == [ir.DataType.INT64, *[ir.DataType.BFLOAT16] * 2]
+
+
+def test_names_of_casts_in_bodies_are_no_names_around_them() -> None:
+    step = "(int64 i, bool c, uint8[2] s) => (bool d, uint8[2] t)"
+    made = model(
+        f"y = Loop <body = body {step} {{d = Identity(c)  t = Add(s, s)}}> (times, more, a)  z = Add(y, a)",
+        "int64 times, bool more, uint8[2] a",
+        "uint8[2] z",
+    )
+    set_opset(made, 13)
+    bodies = [one.as_graph() for node in made.graph for one in node.attributes.values() if node.op_type == "Loop"]
+    named = [output.name for graph in (made.graph, *bodies) for node in graph for output in node.outputs]
+    assert len(named) == len(set(named))
+    onnx.checker.check_model(ir.serde.serialize_model(made), full_check=True)

@@ -134,12 +134,17 @@ def _all_fit(operator: str, opset_version: int, inputs: _Dtypes, outputs: _Dtype
 
 
 def _cast_around(node: ir.Node, opset_version: int, variable: str, dtype: ir.DataType) -> None:
-    """The wider dtype for the inputs of one type variable, and the old one again for its outputs."""
+    """The wider dtype for the inputs of one type variable, and the old one again for its outputs.
+
+    Names are made of the node's own: in a body a graph would count them anew, and find those of the graph around it.
+    """
+    stem = next(output.name for output in node.outputs if output.name)
     schema = onnx.defs.get_schema(node.op_type, opset_version)
     assert node.graph is not None
     for index, value in enumerate(node.inputs):
         if value is not None and schema.inputs[min(index, len(schema.inputs) - 1)].type_str == variable:
             cast = ir.node("Cast", [value], {"to": _WIDER[dtype].value})
+            cast.outputs[0].name = f"{stem}_wide_{index}"
             cast.outputs[0].type, cast.outputs[0].shape = ir.TensorType(_WIDER[dtype]), value.shape
             cast.metadata_props.update(node.metadata_props)
             node.graph.insert_before(node, cast)
@@ -152,6 +157,8 @@ def _cast_around(node: ir.Node, opset_version: int, variable: str, dtype: ir.Dat
             node.graph.insert_after(node, back)
             if output.is_graph_output():
                 output.name, back.outputs[0].name = f"{output.name}_wide", output.name
+            else:
+                back.outputs[0].name = f"{output.name}_narrow"
             ir.convenience.replace_all_uses_with(output, back.outputs[0], replace_graph_outputs=True)
             back.replace_input_with(0, output)
             output.type = ir.TensorType(_WIDER[dtype])
