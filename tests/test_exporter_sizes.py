@@ -153,6 +153,33 @@ def test_a_branch_at_one_is_refused_with_its_line(name: str, example: int) -> No
     export(Function(function), rows(3), dynamic_shapes=({0: Dim("n", min=2)},))
 
 
+DECIDED_BY_A_SIZE: dict[str, tuple[Callable[..., torch.Tensor], tuple[int, ...], str]] = {
+    "the axis of a product": (lambda x, y: torch.cross(x, x.roll(1, 1)), (4, 3), "n != 3"),
+    "vectors or a matrix": (lambda x, y: torch.linalg.solve(x, y), (4, 3, 3), "n != 3"),
+    "with information": (lambda x, y: torch.linalg.solve_ex(x, y)[0], (4, 3, 3), "n != 3"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using torch.cross without")
+@pytest.mark.parametrize("name", DECIDED_BY_A_SIZE)
+def test_a_meaning_that_goes_by_a_size_is_refused_with_its_line(name: str) -> None:
+    function, shape, condition = DECIDED_BY_A_SIZE[name]
+    args = (torch.rand(shape) + torch.eye(4, 3) if len(shape) == 2 else torch.rand(shape) + torch.eye(3), torch.eye(3))
+    with pytest.raises(DynamicShapeError, match=rf"only while `{condition}`.*test_exporter_sizes\.py:\d+"):
+        export(Function(function), args, dynamic_shapes=({0: "n"}, None))
+    program = export(Function(function), args, dynamic_shapes=({0: Dim("n", min=4)}, None))
+    torch.testing.assert_close(program(*args)[0], function(*args))
+
+
+@pytest.mark.parametrize("solve", [torch.linalg.solve, lambda x, y: torch.linalg.solve_ex(x, y)[0]])
+def test_a_vector_for_each_matrix_is_solved_at_every_size(solve: Callable[..., torch.Tensor]) -> None:
+    args = (torch.rand(4, 3, 3) + torch.eye(3), torch.rand(4, 3))
+    program = export(Function(solve), args, dynamic_shapes=({0: "n"}, {0: "n"}))
+    for count in (1, 3, 5):
+        given = (torch.rand(count, 3, 3) + torch.eye(3), torch.rand(count, 3))
+        torch.testing.assert_close(program(*given)[0], solve(*given))
+
+
 # Axes that the model makes one ----------------------------------------------------------------------------------------
 
 

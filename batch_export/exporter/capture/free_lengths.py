@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import (
     conjugated_writes,
+    deciding_sizes,
     free_forms,
     free_matrix_norms,
     joined_sequences,
@@ -140,6 +141,7 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         if times > 0 and bound.get("out") is None and any(_is_free(one, dim) for one in parts):
             return _diff(torch.cat(parts, dim) if len(parts) > 1 else parts[0], times, dim)
     made = squeezed_ones.squeezed(func, args, given)
+    made = deciding_sizes.decided(func, args, given) if made is None else made
     made = whole_windows.pooled(func, args, given) if made is None else made
     return made if made is not None else free_forms.of_free_sizes(func, args, given)
 
