@@ -87,8 +87,12 @@ def test_a_planted_fault_is_found_shrunk_and_written_as_a_script(
     path = tmp_path / "found.py"
     path.write_text(script(subject, small, 7), encoding="utf-8")
     monkeypatch.undo()
-    ran = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    ran = subprocess.run([sys.executable, str(path)], cwd=elsewhere, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr  # without the planted fault the file is right
+    assert path.with_suffix(".onnx").is_file()
+    assert list(elsewhere.iterdir()) == []  # started in a checkout, it leaves nothing there
     assert "onnx.reference" in ran.stdout
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -94,6 +95,17 @@ def test_what_is_left_to_another_session_is_run_by_it() -> None:
         marked = {f"tests/{path.name}" for path in files if mark in path.read_text(encoding="utf-8")}
         (found,) = re.findall(named, text, re.MULTILINE)
         assert set(re.findall(r'"(.+?)"', found)) == marked
+
+
+def test_a_file_that_a_run_leaves_in_the_tree_is_none_of_the_project() -> None:
+    """Neither an exported file nor its weights is added by `git add .`, and none has been."""
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {"*.onnx", "*.onnx.data"} <= set(ignored)
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(
+            ["git", "-C", str(ROOT), "ls-files", "*.onnx", "*.onnx.data"], capture_output=True, text=True, check=True
+        )
+        assert listed.stdout == ""
 
 
 def test_the_version_is_written_once_more_only() -> None:

@@ -1,6 +1,6 @@
 """A failing program as a script: it needs torch, onnx, onnxruntime and `batch_export.export`, nothing of the hunter.
 
-The script exits 1 while the file is wrong and 0 once it is right.
+The script exits 1 while the file is wrong and 0 once it is right. The file lies beside it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ Seed {seed}; reproduce the whole program with `nox -s hunt -- --only {seed}`.
 
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -46,8 +47,9 @@ def shown(results):
 program = batch_export.export(
     Model({buffers}), example, opset_version={opset}, dynamic_shapes={dynamic}, allow_guards={allow}
 )
-program.save("program.onnx")
-onnx.checker.check_model("program.onnx", full_check=True)
+path = str(Path(__file__).with_suffix(".onnx"))
+program.save(path)
+onnx.checker.check_model(path, full_check=True)
 model = Model({buffers})
 expected = flat(model(*[torch.utils._pytree.tree_map(torch.clone, one) for one in failing]))
 print("eager           ", shown(expected))
@@ -56,14 +58,14 @@ wrong = False
 for level in ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL"):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    session = onnxruntime.InferenceSession("program.onnx", options)
+    session = onnxruntime.InferenceSession(path, options)
     actual = session.run(None, {{name: one.numpy() for name, one in zip(names, flat(failing))}})
     print(f"{{level:16}}", shown(actual))
     wrong |= any(
         list(one.shape) != list(other.shape) or not np.allclose(one.numpy(), other, {tolerance}, equal_nan=True)
         for one, other in zip(expected, actual)
     )
-print("onnx.reference  ", shown(onnx.reference.ReferenceEvaluator("program.onnx").run(
+print("onnx.reference  ", shown(onnx.reference.ReferenceEvaluator(path).run(
     None, {{name: one.numpy() for name, one in zip(names, flat(failing))}})))
 sys.exit(int(wrong))
 """
