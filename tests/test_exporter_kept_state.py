@@ -465,6 +465,23 @@ def test_each_of_several_runs_finds_the_same_state_and_leaves_it(size: int, by_d
     assert model.seen == []
 
 
+def test_memory_that_is_mapped_for_reading_only_is_not_written(tmp_path: Path) -> None:
+    """Weights, buffers and inputs of `np.memmap`: a write to them, though it be of the same byte, ends the process."""
+    path = tmp_path / "weights.bin"
+    np.array([2.0, np.nan, 3.0], np.float32).tofile(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, that such a tensor must not be written
+        mapped = [torch.from_numpy(np.memmap(path, np.float32, "r")) for _ in range(4)]
+    model = nn.Module()
+    model.weight = nn.Parameter(mapped[0], requires_grad=False)
+    model.register_buffer("shift", mapped[1])
+    model.plain = mapped[2]
+    model.forward = lambda x: x * model.weight + model.shift[0] + model.plain[2]
+    export(model, (mapped[3],), opset_version=18)
+    undone = RunsUndone(model)
+    assert [outputs(model, (mapped[3],), {}, undone)[0][0].item() for _ in range(2)] == [9.0, 9.0]
+
+
 def test_several_runs_set_an_iterator_back_each_time() -> None:
     model = Advancing(rates(), "own")
     undone, x = RunsUndone(model), torch.randn(2, 4)

@@ -39,6 +39,13 @@ SOURCES = {
     "mine/every.py": "import os\ndef build(): return sorted(k for k in os.environ if k.startswith('HERMETIC_ALL'))\n",
     "mine/program.py": f"import subprocess\ndef build(): return subprocess.getoutput('echo ${VARIABLE}')\n",
     "mine/by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).getenv(b'HERMETIC_C') != 0\n",
+    "mine/text_of_all.py": "import posix\ndef build(): return b'HERMETIC_ALL_1' in posix.environ\n",
+    "mine/of_process.py": "def build(): return b'HERMETIC_ALL_1' in open('/proc/self/environ', 'rb').read()\n",
+    "mine/forked.py": "import os\ndef build():\n"
+    "    if not (pid := os.fork()): os._exit('HERMETIC_ALL_1' in os.environ)\n"
+    "    return os.waitpid(pid, 0)[1]\n",
+    "mine/anew.py": "import os\nfrom multiprocessing import util\n"
+    "def build(): return os.waitpid(util.spawnv_passfds(b'/bin/true', [b'true'], ()), 0)[1]\n",
     "mine/version.py": "from importlib.metadata import version\ndef build(): return version('libver')\n",
     "mine/plugins.py": "from importlib.metadata import entry_points\ndef build(): return not entry_points(group='a')\n",
     "mine/where.py": "import os\ndef build(): return os.path.basename(os.getcwd())\n",
@@ -57,7 +64,7 @@ SOURCES = {
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
-EVERY = {"every", "program", "by_c"}
+EVERY = {"every", "program", "by_c", "text_of_all", "of_process", "forked", "anew"}
 """Models that went through all variables, or may have."""
 EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}

@@ -358,6 +358,7 @@ def test_a_target_that_cannot_be_imported_is_a_usage_error(target: str, sentence
         ("batch_export.peers.torchscript.export", "do_constant_foldin", "did you mean 'do_constant_folding'?"),
         (f"{__name__}.named_alone", "sise", "exporter 'plug' has no argument 'sise'; did you mean 'size'?"),
         (f"{__name__}.named_alone", "zzz", "has no argument 'zzz'; there are size. Next step: correct its config"),
+        (f"{__name__}.without_any", "zzz", "has no argument 'zzz', nor any of its own. Next step: correct its config"),
     ],
 )
 def test_a_misspelt_argument_of_an_exporter_gets_the_nearest_name(
@@ -375,6 +376,13 @@ def named_alone(
     output_names: Any, size: int = 1,
 ) -> None:  # fmt: skip
     """Says each of its arguments."""
+
+
+def without_any(
+    module: Any, args: Any, kwargs: Any, *, path: Any, opset_version: Any, dynamic_shapes: Any, input_names: Any,
+    output_names: Any,
+) -> None:  # fmt: skip
+    """Has none of its own."""
 
 
 def test_a_misspelt_argument_of_our_own_exporter_is_found_before_the_translation(tmp_path: Path) -> None:

@@ -270,3 +270,12 @@ def scripted() -> nn.Module:
 def test_a_script_module_is_a_module() -> None:
     module = model_room.build(spec_of(f"{__name__}.scripted", {"x": INPUTS["x"]}))
     assert isinstance(module, torch.jit.ScriptModule)
+
+
+def unpacked() -> nn.Module:
+    return torch.export.export(Scripted(), (torch.ones(2),)).module()
+
+
+def test_the_module_of_an_exported_program_is_a_module_though_it_has_no_modes() -> None:
+    module = model_room.build(spec_of(f"{__name__}.unpacked", {"x": INPUTS["x"]}))
+    assert isinstance(module, torch.fx.GraphModule)

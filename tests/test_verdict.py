@@ -240,6 +240,12 @@ def test_other_messages() -> None:
     assert (
         judge(record(GOOD, findings=findings)).message == "dimension 0 of input 'x' is fixed at 2 (and 2 more findings)"
     )
+    refused = Failure("run", "InvalidArgument", "the runtime refuses it")
+    assert (
+        judge(record(findings=findings, failure=refused)).message
+        == "the runtime refuses it; what was found in the file before: dimension 0 of input 'x' is fixed at 2"
+        " (and 2 more findings)"
+    )
     assert judge(record(RunFacts({}, (output(1.0),)))).message.endswith("elements differ at the example sizes")
 
 

@@ -27,11 +27,11 @@ _KINDS = {"modes": "training mode"}
 def first_problem(record: Record, tolerance_of: Mapping[str, Tolerance], excused: bool) -> Problem | None:
     """Returns the first problem; `excused` says whether float64 may excuse rounding."""
     if record.failure is not None:
-        return Problem(record.failure.stage, record.failure.error_class, record.failure.message)
+        cause = f"; what was found in the file before: {_found(record)}" if record.findings else ""
+        return Problem(record.failure.stage, record.failure.error_class, record.failure.message + cause)
     if record.findings:
-        first, others = record.findings[0], len(record.findings) - 1
-        more = f" (and {others} more finding{'s' if others > 1 else ''})" if others else ""
-        return Problem(first.stage, first.error_class, first.message + more)
+        first = record.findings[0]
+        return Problem(first.stage, first.error_class, _found(record))
     if not any(run.outputs for run in record.runs):
         refusal = next(_refusals(record.runs), None)
         return refusal or Problem("run", "NothingCompared", "no output was compared with eager; nothing is known")
@@ -39,6 +39,12 @@ def first_problem(record: Record, tolerance_of: Mapping[str, Tolerance], excused
     refusal = next(_refusals(record.runs), None)
     worst = refusal or worst_mismatch(runs, tolerance_of, noise_factor(record))
     return _frozen(record) or worst if worst is None or worst.error_class == "NumericMismatch" else worst
+
+
+def _found(record: Record) -> str:
+    others = len(record.findings) - 1
+    more = f" (and {others} more finding{'s' if others > 1 else ''})" if others else ""
+    return record.findings[0].message + more
 
 
 def builds_agree(record: Record) -> bool:

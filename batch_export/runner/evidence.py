@@ -84,7 +84,7 @@ class Evidence:
         asked += tuple((name, ABSENT) for name in local if name not in dict(sources))
         if self._layer:
             packages = distributions.outside(packages, self._layer)
-        variables = self._variables.variables(self._files.used(), self._roots)
+        variables = self._variables.variables(self._files.used(), self._roots, self._files.opened())
         return Seen(_as_texts(sources), _as_texts(asked), packages, _as_texts(variables), tuple(self._warnings()))
 
     def of_ours(self) -> Seen:

@@ -26,7 +26,7 @@ from batch_export.runner.folder_variables import watch_reads
 from batch_export.runner.greeting import READY, TIED
 from batch_export.runner.preload import preload
 from batch_export.runner.preloaded import Preloaded
-from batch_export.runner.system_folders import is_systems_own
+from batch_export.runner.system_folders import tells_nothing
 from batch_export.runner.witness import Witness
 
 _MESSAGE_BYTES = 1 << 16
@@ -84,7 +84,7 @@ def _become_keeper(order: Path, events: int, fate: int, line: int, server: int, 
         ours.close()
         worker.main(order, events, preloaded, theirs)
 
-    witness = Witness(ours, is_systems_own)
+    witness = Witness(ours, tells_nothing)
     keeper.keep(work, fate, server, inherited=(events, theirs.fileno()), witness=witness)
 
 

@@ -166,6 +166,10 @@ class LoadedFiles:
         """Returns the paths that were opened and may count, those that were made included; after `sources`."""
         return [path for path in self._opened_last.keys() - self._installed if self._names.may_count(path)]
 
+    def opened(self) -> Collection[str]:
+        """Returns all paths that were opened, the system's own included; after `sources`."""
+        return self._opened_last.keys()
+
     def _links_to_what_was_used(self) -> dict[str, str]:
         """The links outside the roots that were read, and lead to what was then used by its own name: path -> name.
 

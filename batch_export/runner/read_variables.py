@@ -2,13 +2,16 @@
 
 Names leave, and digests instead of values, which may be secrets. It watches and never changes what is read. Whose reads
 count is for `askers.py` to say. Another program that is given the environment may read all of it, and so may who asks C
-for `getenv`; what C extensions read for themselves is out of reach. The current folder's name counts where the user's
-own code asks for it by itself; where a library makes a path absolute, what is done with that path counts.
+for `getenv`, takes `posix.environ` or opens `/proc/self/environ`; what C extensions read for themselves is out of
+reach. Of a forked process is known whether it has read any, not which. The current folder's name counts where the
+user's own code asks for it by itself; where a library makes a path absolute, what is done with that path counts.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import mmap
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,9 +21,13 @@ from typing import Any, AnyStr
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
 from batch_export.runner.folder_variables import chose_a_folder, watch_reads
+from batch_export.runner.system_folders import is_environment
 from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, VARIABLES_OF_THE_SESSION, variable_digest
 
 _FOR_C = frozenset({"getenv", "secure_getenv", "environ"})
+_WHERE_TEXTS_ARE_KEPT, _STARTS_PROGRAMS = "posix", "_posixsubprocess"
+_ENVIRONMENT_OF_A_PROGRAM = 5
+"""Where it stands among the arguments of `fork_exec`."""
 _OF_PATHLIB = (Path.cwd.__func__.__code__,)  # type: ignore[attr-defined]  # a class method's
 
 
@@ -39,13 +46,48 @@ class ReadVariables:
         self._folder = os.curdir
         self._read: set[str] = set()
         self._by_libraries = set(before)
+        self._process = os.getpid()
+        self._forked = {name: mmap.mmap(-1, 1) for name in (ALL_VARIABLES, CURRENT_FOLDER)}
+        """What processes have read that this one forked: a byte each, in memory that they share."""
 
     def watch(self) -> None:
         """Starts watching."""
         self._folder = os.getcwd()
+        self._process = os.getpid()
         watch_reads(self._note_read)
         sys.addaudithook(self._hook)
         os.getcwd, os.getcwdb = self._watched(os.getcwd), self._watched(os.getcwdb)
+        if os.name == "posix":
+            self._watch_the_text_of_all()
+            self._watch_other_pythons()
+
+    def _watch_the_text_of_all(self) -> None:
+        """Makes `posix.environ`, a plain dict, an attribute that tells when it is taken."""
+        module = importlib.import_module(_WHERE_TEXTS_ARE_KEPT)
+        kept = vars(module).pop("environ")
+
+        def taken(name: str) -> object:
+            if name != "environ":
+                raise AttributeError(f"module {_WHERE_TEXTS_ARE_KEPT!r} has no attribute {name!r}")
+            self._note(ALL_VARIABLES)
+            return kept
+
+        vars(module)["__getattr__"] = taken
+
+    def _watch_other_pythons(self) -> None:
+        """Notes processes that `multiprocessing` starts anew, which no audit event tells of."""
+        module = importlib.import_module(_STARTS_PROGRAMS)
+        start = module.fork_exec
+
+        @functools.wraps(start)
+        def started(*arguments: Any) -> Any:
+            asker = sys._getframe(1).f_back
+            tracks = asker is not None and asker.f_globals.get("__name__") == "multiprocessing.resource_tracker"
+            if arguments[_ENVIRONMENT_OF_A_PROGRAM] is None and not tracks:
+                self._note(ALL_VARIABLES)
+            return start(*arguments)
+
+        vars(module)["fork_exec"] = started
 
     def _watched(self, getcwd: Callable[[], AnyStr]) -> Callable[[], AnyStr]:
         @functools.wraps(getcwd)
@@ -54,13 +96,14 @@ class ReadVariables:
             if caller.f_back is not None and caller.f_code in _OF_PATHLIB:
                 caller = caller.f_back
             if CURRENT_FOLDER not in self._read and self._askers.is_users_own(caller, directly=True):
-                self._read.add(CURRENT_FOLDER)
+                self._add(CURRENT_FOLDER)
             return getcwd()
 
         return watched
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         inherited = event == "os.system" or (event == "subprocess.Popen" and arguments[3] is None)
+        inherited |= event == "os.exec" and arguments[2] is None
         if inherited or (event == "ctypes.dlsym" and arguments[1] in _FOR_C):
             self._note(ALL_VARIABLES)
 
@@ -71,17 +114,28 @@ class ReadVariables:
         if name in self._read or name in VARIABLES_OF_THE_SESSION or ALL_VARIABLES in self._read:
             return
         if self._askers.count(sys._getframe(above)):
-            self._read.add(name)
+            self._add(name)
         else:
             self._by_libraries.add(name)
 
-    def variables(self, used: Collection[str] = (), roots: Sequence[Path] = ()) -> tuple[tuple[str, Digest], ...]:
+    def _add(self, name: str) -> None:
+        self._read.add(name)
+        if os.getpid() != self._process:
+            self._forked[name if name == CURRENT_FOLDER else ALL_VARIABLES][0] = 1
+
+    def variables(
+        self, used: Collection[str] = (), roots: Sequence[Path] = (), opened: Collection[str] = ()
+    ) -> tuple[tuple[str, Digest], ...]:
         """Returns what was read so far, with the digests of the values at the start, sorted by name.
 
         Args:
             used: absolute paths of the files that were used, which libraries' variables may have chosen.
             roots: folders of local modules.
+            opened: absolute paths of all that was opened, the system's own included.
         """
+        self._read.update(name for name, memory in self._forked.items() if memory[0])
+        if any(map(is_environment, opened)):
+            self._read.add(ALL_VARIABLES)
         names = self._read
         if ALL_VARIABLES not in names:
             names = names | chose_a_folder(self._by_libraries, self._at_start, used, roots)

@@ -7,6 +7,7 @@ What is mounted below the system's folders is not: memory (`/dev/shm`), drives (
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from functools import cache
@@ -32,6 +33,19 @@ _FOLDERS_OF_RUN = (
 _MEMORY = "/dev/shm/"
 _SIGNS_IN_MEMORY = ("/dev/shm/sem.", "/dev/shm/__KMP_REGISTERED_LIB_")
 """Semaphores, and what Intel's OpenMP runtime leaves for its other copies."""
+
+
+_ENVIRONMENT = re.compile(r"/proc/[^/]+/(task/[0-9]+/)?environ")
+
+
+def is_environment(path: str) -> bool:
+    """Returns whether an absolute path is that of a process' environment variables."""
+    return path.endswith("/environ") and _ENVIRONMENT.fullmatch(path) is not None
+
+
+def tells_nothing(path: str) -> bool:
+    """Returns whether nobody has to know that something at an absolute path was used."""
+    return is_systems_own(path) and not is_environment(path)
 
 
 def is_systems_own(path: str) -> bool:

@@ -38,7 +38,7 @@ def require_known(
     known = [one.name for one in parameters if one.kind is not one.POSITIONAL_ONLY and one.name not in ours]
     unknown = next((argument for argument in arguments if argument not in known), None)
     if unknown is not None:
-        near = did_you_mean(unknown, known) or f"; there are {', '.join(known)}"
+        near = did_you_mean(unknown, known) or (f"; there are {', '.join(known)}" if known else ", nor any of its own")
         raise UsageError(
             f"exporter {name!r} has no argument {unknown!r}{near}. Next step: correct its config, exporter/{name}.yaml"
         )

@@ -6,6 +6,7 @@ cached and nothing is downloaded; the global generators are seeded before the bu
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -98,7 +99,8 @@ def prepared(spec: ModelSpec, module: Any) -> torch.nn.Module:
             "it must return a torch.nn.Module, a torch.export.ExportedProgram, or the path of a .pt2 file"
         )
     if not getattr(module, "keep_training_mode", False):
-        module.eval()
+        with contextlib.suppress(NotImplementedError):  # an exported program's module has the mode of its export
+            module.eval()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
     return module

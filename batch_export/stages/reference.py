@@ -99,7 +99,7 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
                 words = class_and_line(error)
                 if example:
                     raise ModelError(
-                        f"model {bench.model.name} fails in eager PyTorch at {sizes}: {words}. "
+                        f"model {bench.model.name} fails in eager PyTorch{f' at {sizes}' if sizes else ''}: {words}. "
                         "Next step: correct the model, or 'inputs' and 'axes' in its config"
                     ) from error
                 case["rejected"] = words

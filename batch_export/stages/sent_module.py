@@ -7,7 +7,7 @@ of it. Runs in the caller's process, which has torch already; the module is left
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -173,7 +173,8 @@ def _save(path: Path, made: Any) -> None:
 def _in_eval_mode(module: torch.nn.Module) -> Iterator[None]:
     before = {part: part.training for part in module.modules()}
     if not getattr(module, "keep_training_mode", False):
-        module.eval()
+        with suppress(NotImplementedError):  # an exported program's module has the mode of its export
+            module.eval()
     try:
         yield
     finally:

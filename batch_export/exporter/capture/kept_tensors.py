@@ -57,7 +57,7 @@ class KeptTensor:
             if self._memory is not None and not _same_memory(tensor, self._memory):
                 tensor.data = self._memory
         with contextlib.suppress(RuntimeError, NotImplementedError):
-            if self._memory is not None and self._values is not None:
+            if self._memory is not None and self._values is not None and not same_bytes(self._memory, self._values):
                 self._memory.copy_(self._values)
         with contextlib.suppress(RuntimeError):
             if tensor.requires_grad != self._requires_grad:
@@ -73,6 +73,15 @@ def memory_of(tensor: torch.Tensor) -> int | None:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
         return None
+
+
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether nothing has to be written, which memory that was mapped for reading only would not bear."""
+    try:
+        first, second = (each.contiguous().reshape(-1).view(torch.uint8) for each in (one, other))
+    except (RuntimeError, NotImplementedError):
+        return False
+    return torch.equal(first, second)
 
 
 def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -15,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from batch_export.exporter.capture.kept_tensors import memory_of
+from batch_export.exporter.capture.kept_tensors import memory_of, same_bytes
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _SMALL = 1 << 15
@@ -75,7 +75,7 @@ class CopiedParameters:
         """Gives the parameters that have others their numbers again."""
         with unset_fake_temporarily(), torch._C.DisableTorchFunction(), torch.no_grad():
             for memory, values in self._before:
-                if not torch.equal(memory, values):
+                if not same_bytes(memory, values):
                     with contextlib.suppress(RuntimeError):
                         memory.copy_(values)
 
