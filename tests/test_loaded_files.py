@@ -272,6 +272,8 @@ def test_a_signal_that_interrupts_an_answer_does_not_hold_the_call_for_ever(root
         pytest.param(
             "open('w.txt', opener=lambda *_: os.open('w.txt', 0, dir_fd=os.open('{}', 0o200000)))", True, id="as"
         ),
+        pytest.param("os.fchdir(os.open('{}', 0)); open('w.txt')", True, id="entered by its descriptor"),
+        pytest.param("open('{}/../v1/w.txt')", True, id="a way up"),
         pytest.param("os.listdir('{}')", True, id="listed"),
         pytest.param("os.path.realpath('{}')", False, id="resolved, of no use"),
     ],

@@ -22,6 +22,8 @@ _PACKAGES = f"{os.sep}site-packages{os.sep}"
 _PLACES_OF_PACKAGES = (_PACKAGES, f"{os.sep}dist-packages{os.sep}")
 _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
 
+_UPWARDS = f"{os.sep}{os.pardir}{os.sep}"
+"""Where it leads depends on the link before it, if that is one."""
 _WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 Stamp = tuple[int, int, int]
@@ -73,11 +75,15 @@ class Notes:
         if origin is None:
             self.files[path] = Opened(None, output=True, wrote=True)
             return
+        if _UPWARDS in path:
+            self.ask_links(path.rpartition(_UPWARDS)[0])
         try:
             found = os.stat(path)
         except (OSError, ValueError):
             before = None
         else:
+            if stat.S_ISDIR(found.st_mode):
+                self.ask_links(path)
             if not stat.S_ISREG(found.st_mode):
                 return
             before = stamp_of(found)
