@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from batch_export.sources.asked import state_now
+
 CODE = """
 import json, sys
 from pathlib import Path
@@ -260,6 +262,20 @@ def test_a_file_that_nobody_can_read_or_find_is_recorded_as_such(root: Path) -> 
 def test_a_signal_that_interrupts_an_answer_does_not_hold_the_call_for_ever(root: Path) -> None:
     sources, _, _ = seen(root, "open('weights.bin').read()", "interrupted")
     assert "weights.bin" in sources
+
+
+@linux_only
+def test_a_users_extended_attributes_count_beside_the_content(root: Path) -> None:
+    path = root / "weights.bin"
+    try:
+        os.setxattr(path, "user.scale", b"2")
+    except OSError as error:
+        pytest.skip(f"no extended attributes here: {error}")
+    _, _, _, asked = seen_and_asked(root, "open('weights.bin').read(); os.getxattr('weights.bin', 'user.scale')")
+    state = asked["weights.bin"]
+    assert state_now(str(path), state) == state != "attributes none"
+    os.setxattr(path, "user.scale", b"3")
+    assert state_now(str(path), state) != state
 
 
 @linux_only

@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-Does = Literal["opens", "enters", "makes", "kind", "status", "link"]
+Does = Literal["opens", "enters", "makes", "kind", "status", "link", "attributes"]
 """`makes` is said of what a call leaves behind, `enters` of one that makes a folder the current one; `kind`,
-`status` and `link` are what somebody asks, see `asked.How`.
+`status`, `link` and `attributes` are what somebody asks, see `asked.How`.
 """
 
 
@@ -53,6 +53,7 @@ _EXECVE, _EXECVEAT = Call("opens", -1, 0), Call("opens", 0, 1)
 _STATAT = Call("status", 0, 1, 3, by_descriptor=True)
 _STATX = Call("status", 0, 1, 2, by_descriptor=True)
 _ACCESSAT, _READLINKAT = Call("kind", 0, 1), Call("link", 0, 1)
+_ATTRIBUTES = Call("attributes", -1, 0)
 _MADE_AT, _LINKED_AT = Call("makes", 0, 1), Call("makes", 1, 2)
 _MOVED, _MOVED_AT = Call("makes", -1, 1, source=0), Call("makes", 2, 3, source=1, source_folder=0)
 
@@ -86,6 +87,10 @@ MACHINES = {
             265: _MOVED_AT,
             88: Call("makes", -1, 1),  # symlink
             266: _LINKED_AT,
+            191: _ATTRIBUTES,
+            192: _ATTRIBUTES,
+            194: _ATTRIBUTES,
+            195: _ATTRIBUTES,
         },
     ),
     "aarch64": Machine(
@@ -107,6 +112,10 @@ MACHINES = {
             276: _MOVED_AT,
             37: _MOVED_AT,
             36: _LINKED_AT,
+            8: _ATTRIBUTES,
+            9: _ATTRIBUTES,
+            11: _ATTRIBUTES,
+            12: _ATTRIBUTES,
         },
     ),
 }

@@ -1,4 +1,5 @@
-"""What a path is to whoever asks about it without opening it: nothing, a file of some size, a folder, a link.
+"""What a path is to whoever asks about it without opening it: nothing, a file of some size, a folder, a link; and which
+extended attributes of a user's it has.
 
 Paths arrive, short texts leave, which say by themselves how exactly somebody has asked.
 """
@@ -9,14 +10,18 @@ import os
 import stat
 from typing import Literal
 
+from batch_export.digest import digest_value
 from batch_export.sources.name_texts import name_of, text_of
 
-How = Literal["kind", "status", "link"]
-"""access(2) learns what kind a path is, stat(2) its size too, lstat(2) and readlink(2) where a link leads."""
+How = Literal["kind", "status", "link", "attributes"]
+"""access(2) learns what kind a path is, stat(2) its size too, lstat(2) and readlink(2) where a link leads; getxattr(2)
+and listxattr(2) extended attributes, of which those of the system do not count.
+"""
 
 ABSENT = "absent"
 """There is nothing; in place of the digest of a file that was looked for, too."""
-_FILE, _LINK = "file", "link"
+_FILE, _LINK, _ATTRIBUTES = "file", "link", "attributes"
+_OF_USERS = "user."
 
 
 def state_of(path: str, how: How) -> str:
@@ -30,9 +35,19 @@ def state_of(path: str, how: How) -> str:
         found = os.stat(path)
     except (OSError, ValueError):
         return ABSENT
+    if how == "attributes":
+        return f"{_ATTRIBUTES} {_attributes(path)}"
     if stat.S_ISREG(found.st_mode):
         return _FILE if how == "kind" else f"{_FILE} {found.st_size}"
     return "folder" if stat.S_ISDIR(found.st_mode) else "other"
+
+
+def _attributes(path: str) -> str:
+    try:
+        names = sorted(name for name in os.listxattr(path) if name.startswith(_OF_USERS))
+        return digest_value([(text_of(name), os.getxattr(path, name).hex()) for name in names]) if names else "none"
+    except (OSError, AttributeError):  # no such thing on this file system, or on this kind of system
+        return "none"
 
 
 def state_now(path: str, state: str) -> str:
@@ -40,12 +55,19 @@ def state_now(path: str, state: str) -> str:
     if state == ABSENT:
         return state_of(path, "link") if os.path.lexists(path) else ABSENT  # a link to nowhere is something
     word, _, more = state.partition(" ")
+    if word == _ATTRIBUTES:
+        return state_of(path, "attributes")
     return state_of(path, "link" if word == _LINK else "status" if more else "kind")
 
 
 def without_size(state: str) -> str:
     """Returns the state of a file as one learns it who does not ask for its size; others as they are."""
     return _FILE if state.startswith(f"{_FILE} ") else state
+
+
+def is_of_attributes(state: str) -> bool:
+    """Whether it is that of extended attributes, which no content implies."""
+    return state.startswith(f"{_ATTRIBUTES} ")
 
 
 def leads_on(state: str) -> bool:
