@@ -25,7 +25,6 @@ from batch_export.config.groups import TAG
 from batch_export.errors import BatchExportError
 from batch_export.sources.places import conf_dir
 
-FLAGS = ("-sc", "--shell-completion")
 _SWEEP_FLAGS = (
     *BRIEF,
     *LAST_FAILED,
@@ -41,11 +40,6 @@ _FOLDER_FLAGS = ("--config-dir", "-cd")
 _RUN_FLAGS = ("--run", "--baseline")
 _LISTS = {"models": "model", "providers": "provider", "exporters": "exporter"}
 _IN_A_LIST = re.compile(rf"(?P<start>matrix\.(?P<key>{'|'.join(_LISTS)})=\[?(?:[^\[\]]*,)?)(?P<word>[^,\[\]]*)")
-
-
-def is_query(arguments: Sequence[str]) -> bool:
-    """Whether a shell asks for words (it also asks for the function that asks)."""
-    return arguments[:1] in [[flag] for flag in FLAGS] and any(word.startswith("query=") for word in arguments[1:])
 
 
 def offer() -> None:

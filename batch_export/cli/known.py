@@ -7,6 +7,7 @@ by what leaves.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,12 +18,20 @@ LAST_FAILED = ("--last-failed", "--lf")
 BRIEF = ("-q", "--quiet")
 """The flag of a sweep, and of some verbs, that leaves out what is as expected."""
 
+COMPLETION = ("-sc", "--shell-completion")
+"""Hydra's flag of a shell that asks for words."""
+
 _FIRST_LINE = re.compile(r'"""`(?P<usage>(?P<name>[\w-]+)[^`]*)`: (?P<summary>.*?)(?:""")?\n')
 
 
 def is_last_failed(word: str) -> bool:
     """Whether a word of a command line is that flag, with or without a run."""
     return word.partition("=")[0] in LAST_FAILED
+
+
+def asks_for_words(arguments: Sequence[str]) -> bool:
+    """Whether a shell asks for words (it also asks for the function that asks)."""
+    return arguments[:1] in [[flag] for flag in COMPLETION] and any(word.startswith("query=") for word in arguments[1:])
 
 
 @dataclass(frozen=True, slots=True)

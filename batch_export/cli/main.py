@@ -19,19 +19,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
-from batch_export.cli import completion, standard_streams
-from batch_export.cli.known import is_last_failed, module_of, verbs
+from batch_export.cli import standard_streams
+from batch_export.cli.known import asks_for_words, is_last_failed, module_of, verbs
+from batch_export.cli.sweep_flags import SweepFlags, taken_out
 from batch_export.config.compose import Composed, compose_and_call, takes_value
 from batch_export.errors import BatchExportError, RunError, UsageError
 from batch_export.version import __version__
 from batch_export.words import nearest
-
-if TYPE_CHECKING:
-    from batch_export.cli.sweep_flags import SweepFlags
 
 EXIT_INTERRUPTED = 130
 _ELSEWHERE = "make room where it goes, or send it elsewhere; a run's own files are in its folder"
@@ -111,13 +108,13 @@ def _dispatch(program: str, arguments: list[str]) -> int:
         print(f"batch_export {__version__}")
         return 0
     OmegaConf.register_new_resolver("batch_export_help", _help, replace=True)
-    if completion.is_query(arguments):
+    if asks_for_words(arguments):
+        from batch_export.cli import completion  # lazy: only shells ask
+
         completion.offer()
     arguments = verb_first(arguments)
     word, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if not word or "=" in word or word[0] in "-+~":
-        from batch_export.cli.sweep_flags import taken_out  # lazy: verbs and help do without the folders of runs
-
         asked = taken_out(arguments)
         if asked.nothing_to_do:
             print(asked.nothing_to_do)

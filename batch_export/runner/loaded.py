@@ -29,6 +29,7 @@ from batch_export.sources.closure import is_installed, relative_name
 from batch_export.sources.file_digests import content_digest
 from batch_export.sources.recorded import CHANGED, UNREADABLE, listing_digest
 
+_NO_NAMES = ("", os.curdir, os.pardir)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 
 
@@ -64,6 +65,8 @@ class LoadedFiles:
         self._listed: set[str] = set()
         self._listings_by_python: Counter[str] = Counter()
         self._installed = set(installed)
+        self._nameless: set[str] = set()
+        """Files that no result names, such as our own."""
         self._channel: socket.socket | None = None
         self._told: set[str] = set()
         self.of_packages: frozenset[str] = frozenset()
@@ -134,18 +137,24 @@ class LoadedFiles:
         self._used.clear()
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
-        for name in sorted((_module_files() | opened.keys()) - self._installed):
+        for name in sorted((_module_files() | opened.keys()) - self._installed - self._nameless):
             if not self._names.may_count(name):
                 continue
             folder, file = os.path.split(name)
             real, installed = folders(folder)
-            if installed and not os.path.islink(name):
+            is_link = os.path.islink(name)
+            if installed and not is_link:
                 self._installed.add(name)
                 continue
-            path = Path(os.path.realpath(os.path.join(real, file)))
+            real_name = os.path.join(real, file)
+            path = Path(os.path.realpath(real_name) if is_link or file in _NO_NAMES else real_name)
             recorded = self._names.of(self._names.chosen(name, path))
+            if recorded is None:
+                if name == str(path):
+                    self._nameless.add(name)
+                continue
             digest = self._digest(path, opened.get(name))
-            if recorded is not None and digest and (digest != ABSENT or not recorded.startswith(os.sep)):
+            if digest and (digest != ABSENT or not recorded.startswith(os.sep)):
                 found[recorded] = digest
                 self._used.add(str(path))
         self._sources = found | self._listings()

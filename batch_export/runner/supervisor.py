@@ -20,7 +20,7 @@ from typing import Literal
 from batch_export.action import ActionResult
 from batch_export.record import Failure, Stage
 from batch_export.runner.launcher import Child, log_tail
-from batch_export.runner.memory import private_bytes
+from batch_export.runner.memory import PrivateMemory
 from batch_export.runner.order import Event, Finished, Started, UnitDone, decode_event
 from batch_export.spec import ModelSpec, RunnerSpec
 
@@ -86,6 +86,7 @@ class Supervision:
         self._spoiled = False
         self._peak = 0
         self._log_start = _size(log)
+        self._memory = PrivateMemory(child.keeper, limits.memory_bytes)
 
     def run(self) -> End:
         """Watches the child to its end."""
@@ -130,7 +131,7 @@ class Supervision:
                 next_look = now + _POLL_S
                 if _size(self._log) - self._log_start > _LOG_LIMIT_BYTES:
                     return "log"
-                used = private_bytes(self._child.keeper) or 0
+                used = self._memory.look()
                 self._peak = max(self._peak, used)
                 if used > self._limits.memory_bytes:
                     return "memory"

@@ -59,14 +59,21 @@ def content_digest(path: Path) -> Digest:
 
     A reader of the database reads both, and the file itself may stay as it is for long.
     """
-    digest = file_digest(path)
-    log = Path(f"{os.path.realpath(path)}-wal")
-    try:
-        if log.stat().st_size and _is_database(path):
-            return digest_value([digest, file_digest(log)])
-    except OSError:
-        pass  # the usual case: there is none
+    status = path.stat()
+    name, stamp = os.path.abspath(path), _stamp(status)
+    digest = _file_digest(name, stamp, status.st_size, _newest(status))
+    if _was_database(name, stamp):
+        log = Path(f"{os.path.realpath(path)}-wal")
+        with contextlib.suppress(OSError):  # the usual case: there is none
+            if log.stat().st_size:
+                return digest_value([digest, file_digest(log)])
     return digest
+
+
+@cache
+def _was_database(path: str, _: str) -> bool:
+    """Whether it is a database, asked once as long as its time, size and inode stay."""
+    return _is_database(Path(path))
 
 
 def is_side_file(path: str) -> bool:
