@@ -20,6 +20,7 @@ from typing import Any
 from batch_export.digest import Digest
 from batch_export.runner.asked_about import MissingModules, states
 from batch_export.runner.askers import Askers
+from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
 from batch_export.runner.recorded_names import Names
@@ -29,6 +30,8 @@ from batch_export.sources.closure import is_installed, relative_name
 from batch_export.sources.file_digests import content_digest
 from batch_export.sources.recorded import CHANGED, UNREADABLE, listing_digest
 
+_LISTINGS = ("os.listdir", "os.scandir")
+_MADE = ("os.mkdir", "os.rename", "os.link", "os.symlink")
 _NO_NAMES = ("", os.curdir, os.pardir)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 
@@ -84,19 +87,19 @@ class LoadedFiles:
         """
         self.unseen = be_watched(channel) if channel is not None else "children are not forked here"
         self._channel = None if self.unseen else channel
-        sys.addaudithook(self._hook)
+        listen((*_LISTINGS, *_MADE, "open"), self._hear)
         sys.meta_path.append(self.missing)
 
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in ("os.listdir", "os.scandir"):
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _LISTINGS:
             path = "." if arguments[0] is None else arguments[0]
             if isinstance(path, int):
                 path = f"/proc/self/fd/{path}"
             else:
                 self._listings_by_python[_absolute(path)] += 1
-            if self._askers.count(sys._getframe(1)):
+            if self._askers.count(sys._getframe(2)):
                 self._listed.add(_absolute(path))
-        elif event in ("os.mkdir", "os.rename", "os.link", "os.symlink"):
+        elif event in _MADE:
             if self._channel is None:
                 self._note_made(event, arguments)
         elif event == "open":

@@ -20,6 +20,7 @@ from typing import Any, AnyStr
 
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
+from batch_export.runner.audited import listen
 from batch_export.runner.folder_variables import chose_a_folder, watch_reads
 from batch_export.runner.system_folders import is_environment
 from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, VARIABLES_OF_THE_SESSION, variable_digest
@@ -55,7 +56,7 @@ class ReadVariables:
         self._folder = os.getcwd()
         self._process = os.getpid()
         watch_reads(self._note_read)
-        sys.addaudithook(self._hook)
+        listen(("os.system", "subprocess.Popen", "ctypes.dlsym"), self._hear)
         os.getcwd, os.getcwdb = self._watched(os.getcwd), self._watched(os.getcwdb)
         if os.name == "posix":
             self._watch_the_text_of_all()
@@ -101,16 +102,16 @@ class ReadVariables:
 
         return watched
 
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         inherited = event == "os.system" or (event == "subprocess.Popen" and arguments[3] is None)
         inherited |= event == "os.exec" and arguments[2] is None
         if inherited or (event == "ctypes.dlsym" and arguments[1] in _FOR_C):
-            self._note(ALL_VARIABLES)
+            self._note(ALL_VARIABLES, above=3)
 
     def _note_read(self, name: str) -> None:
         self._note(name, above=3)
 
-    def _note(self, name: str, above: int = 2) -> None:
+    def _note(self, name: str, above: int) -> None:
         if name in self._read or name in VARIABLES_OF_THE_SESSION or ALL_VARIABLES in self._read:
             return
         if self._askers.count(sys._getframe(above)):
