@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
 from sweeping import cells, model
 
 from batch_export.cli import cache, completion
@@ -380,6 +381,21 @@ def test_help_is_ours() -> None:
     for verb in verbs().values():
         assert f"\n  {verb.usage}" in done.stdout
         assert verb.summary.split(",")[0] in " ".join(done.stdout.split())
+
+
+def test_help_copies_hydras_configs_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made = []
+
+    class Counted(CachingConfigRepository):
+        def __init__(self, delegate: IConfigRepository) -> None:
+            made.append(delegate)
+            super().__init__(delegate)
+
+    monkeypatch.setattr("hydra._internal.config_loader_impl.CachingConfigRepository", Counted)
+    with pytest.raises(SystemExit):
+        command("--help")
+    assert "== Configuration groups ==" in capsys.readouterr().out
+    assert len(made) <= 3
 
 
 def test_every_module_that_runs_is_a_verb_with_a_line_of_help() -> None:

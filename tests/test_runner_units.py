@@ -25,7 +25,7 @@ from batch_export.record import Failure
 from batch_export.runner import preload
 from batch_export.runner.estimates import estimated
 from batch_export.runner.launcher import Launcher
-from batch_export.runner.memory import private_bytes
+from batch_export.runner.memory import PrivateMemory, private_bytes
 from batch_export.runner.order import Finished, Order, Started, decode_event, decode_order, encode_event, encode_order
 from batch_export.runner.records_file import RecordsFile
 from batch_export.runner.settling import Settling
@@ -182,6 +182,35 @@ def test_private_memory_counts_what_a_process_and_its_children_have_for_themselv
     assert used is not None
     assert 40 << 20 < used < 160 << 20
     assert private_bytes(process.pid) is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux' smaps_rollup")
+def test_private_memory_is_looked_at_closely_where_it_may_be_too_much_or_has_grown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+
+    def counted(pid: int) -> int | None:
+        looks.append(pid)
+        return private_bytes(pid)
+
+    monkeypatch.setattr("batch_export.runner.memory.private_bytes", counted)
+    code = "import os, sys\nprint(flush=True)\nfor _ in sys.stdin: hoard = os.urandom(150 << 20); print(flush=True)"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        memory = PrivateMemory(process.pid, 1 << 30)
+        at_first = [memory.look() for _ in range(3)]
+        process.stdin.write(b"more\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        later = [memory.look() for _ in range(3)]
+        tight = PrivateMemory(process.pid, 100 << 20)
+        assert min(tight.look(), tight.look()) > 100 << 20
+        process.stdin.close()
+    assert max(at_first) < 100 << 20 < min(later)
+    assert len(looks) <= 4
 
 
 def test_records_of_an_unwritable_folder_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
