@@ -103,11 +103,12 @@ class Launcher:
         preload: what the forkserver imports, see `preload.entries_for`.
         roots: folders that are importable in the children.
         stop: when it is set nobody waits for the forkserver to start any longer.
-        staying: the server that may serve this and later commands; None: the forkserver ends with this process.
+        staying: see there.
         python: the interpreter of the children; None: this process' own.
 
     Attributes:
         log: of the forkserver.
+        staying: the server that may serve this and later commands; None: the forkserver ends with this process.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class Launcher:
         self._python = str(python or sys.executable)
         self._preload = tuple(preload)
         self._environment = environment_of_children(roots)
-        self._staying = staying
+        self.staying = staying
         self._lock = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -241,11 +242,11 @@ class Launcher:
 
     def _joins(self, handles: Sequence[int]) -> bool:
         """Whether the server that stays does for this process what a forkserver of its own would."""
-        if self._staying is None:
+        if self.staying is None:
             return False
         from batch_export.runner.staying.client import begin_session, question_of  # lazy: where it was asked for
 
-        idle_s, toolchain, warn = self._staying.idle_s, self._staying.toolchain, self._staying.warn
+        idle_s, toolchain, warn = self.staying.idle_s, self.staying.toolchain, self.staying.warn
         try:
             question = question_of(self._environment, self._preload, toolchain, idle_s, session=True)
             begin_session(question, self._preload, handles, self._refuse_if_stopped)

@@ -127,7 +127,9 @@ class LoadedFiles:
         return {
             name: file
             for name, file in mine
-            if file not in self._installed and relative_name(Path(file), self._roots) is not None
+            if file not in self._installed
+            and file not in self._nameless
+            and relative_name(Path(file), self._roots) is not None
         }
 
     def sources(self) -> tuple[tuple[str, Digest], ...]:

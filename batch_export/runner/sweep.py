@@ -34,6 +34,7 @@ from batch_export.runner.settling import Settling
 from batch_export.runner.site import Site
 from batch_export.runner.surroundings import Surroundings, surroundings_of
 from batch_export.runner.warnings_once import Warnings
+from batch_export.sources.closure import local_roots
 from batch_export.sources.file_digests import remember_in
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.toolchain import Toolchain, toolchain_for
@@ -101,15 +102,18 @@ def run_sweep(
     names = ImportNames(imports_memo(place))
     remember_in(digests_memo(place), reporter.message)
     providers = {cell.cell.provider: cell.provider for cell in to_run}.values()
-    toolchain = toolchain_for(models.values(), exporters.values(), names=names, store=place, providers=providers)
     logs = run_folder / LOGS_NAME
     if preload is None:
         preload = preload_for(to_run, spec.store)
     stop = threading.Event()
     warnings = Warnings(reporter.message)
-    launcher = Launchers(logs, preload, toolchain.roots, stop, _staying(spec.runner, toolchain, warnings.tell))
+    launcher = Launchers(logs, preload, tuple(map(str, local_roots())), stop)
     with RecordsFile(run_folder) as records, contextlib.closing(launcher):
         wait_for_their_end(launcher.log)  # whoever had the records before us may have been killed a moment ago
+        if to_run and _begins_with_nothing(spec, place):
+            launcher.prepare()  # while we read our own files and the models'
+        toolchain = toolchain_for(models.values(), exporters.values(), names=names, store=place, providers=providers)
+        launcher.staying = _staying(spec.runner, toolchain, warnings.tell)
         surroundings, changed = surroundings_of(run_folder, toolchain, folders_of_run(run_folder))
         store = open_store(
             place,
@@ -151,6 +155,13 @@ def run_sweep(
         wall_s=time.monotonic() - began,
         counts=site.results.counts(),
     )
+
+
+def _begins_with_nothing(spec: RunSpec, place: Path) -> bool:
+    """Whether it is sure that children are needed, and that no server has stayed that they could come from."""
+    if spec.runner.engine == "dask" or spec.store.remote or seconds_of(spec.runner.keep_alive):
+        return False
+    return not any((place / "actions").iterdir()) if (place / "actions").is_dir() else True
 
 
 def _staying(runner: RunnerSpec, toolchain: Toolchain, warn: Callable[[str], None]) -> Staying | None:

@@ -222,7 +222,7 @@ class _Writer:
         if found is None:
             made = onnx.TensorProto(data_type=tensor.dtype.value, dims=kind[1])
             found = self._kinds[kind] = made.SerializeToString()
-        parts = [found, b"\x42", self._texts[tensor.name]]  # type: ignore[index]
+        parts = [found, b"\x42", self._texts[tensor.name]]
         places = ("location", os.fspath(tensor.location)), ("offset", tensor.offset), ("length", tensor.length)
         for key, place in places:
             if place is not None:
