@@ -7,27 +7,43 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from batch_export.cli.known import BRIEF, is_last_failed
 from batch_export.cli.origin import enter
-from batch_export.cli.sweep_flags import SweepFlags
 from batch_export.errors import UsageError
 from batch_export.nouns import counted
-from batch_export.record import Record
+from batch_export.record import Cell, Record
 from batch_export.report import run_folder as files
 from batch_export.report.runs import all_runs, records_of, resolve_run
 from batch_export.report.terminal import folder_text
 from batch_export.report.wording import UNEXPECTED
 
 
-def run_again(run: str, words: tuple[str, ...], brief: bool) -> SweepFlags:
-    """What is asked of a run that failed.
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What is run again.
+
+    Attributes:
+        words: overrides and Hydra's flags.
+        cells: those that failed.
+        sentence: what is said where none did, and nothing is run; empty otherwise.
+        exit_code: what is returned with it.
+    """
+
+    words: tuple[str, ...]
+    cells: frozenset[Cell]
+    sentence: str = ""
+    exit_code: int = 0
+
+
+def run_again(run: str, words: tuple[str, ...]) -> Again:
+    """What is left to do of a run.
 
     Args:
         run: a folder, `latest~1`, or these in another folder of runs; the last one when empty.
         words: overrides and Hydra's flags; when empty, the run's own.
-        brief: only what is not as expected is told.
 
     Raises:
         UsageError: there is no such run.
@@ -36,10 +52,10 @@ def run_again(run: str, words: tuple[str, ...], brief: bool) -> SweepFlags:
     records = records_of(folder)
     failed = frozenset(record.cell for record in records if record.verdict in UNEXPECTED)
     if not failed:
-        return SweepFlags(words, brief, failed, *_without_failure(folder, records))
+        return Again(words, failed, *_without_failure(folder, records))
     if run or not words:
         enter(folder)
-    return SweepFlags(words or _repeated(files.read_run(folder).command), brief, failed)
+    return Again(words or _repeated(files.read_run(folder).command), failed)
 
 
 def _without_failure(folder: Path, records: Sequence[Record]) -> tuple[str, int]:

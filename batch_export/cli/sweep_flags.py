@@ -55,4 +55,5 @@ def taken_out(arguments: Sequence[str]) -> SweepFlags:
         return SweepFlags(words, brief)
     from batch_export.cli import last_failed  # lazy: it reads folders of runs, and no other flag needs them
 
-    return last_failed.run_again(asked[-1], words, brief)
+    again = last_failed.run_again(asked[-1], words)
+    return SweepFlags(again.words, brief, again.cells, again.sentence, again.exit_code)
