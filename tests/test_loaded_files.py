@@ -61,6 +61,27 @@ def test_what_is_local_is_found_through_links_and_what_is_installed_is_not(root:
     )
 
 
+OWN = """
+import sys
+from pathlib import Path
+import batch_export.errors
+from batch_export.runner import loaded
+
+root = Path(batch_export.__file__).parents[1]
+asked = []
+known = loaded.content_digest
+loaded.content_digest = lambda path: asked.append(str(path)) or known(path)
+watched = loaded.LoadedFiles([root], [root / "outputs"])
+assert not any("batch_export/" in name for name, _ in watched.sources())
+assert not any("batch_export/" in path for path in asked), asked
+"""
+
+
+def test_our_own_files_which_no_result_names_are_not_read() -> None:
+    done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux' kernel tells")
 
 WATCH = """

@@ -19,6 +19,7 @@ from batch_export.errors import RunError, StoreError
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.record import Record
 from batch_export.runner import launcher
+from batch_export.runner import sweep as run_module
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.store import Store
@@ -50,6 +51,23 @@ def test_a_warm_run_starts_no_child_and_gives_the_same_facts(tmp_path: Path, mon
     for before, after in zip(cold.records, warm.records, strict=True):
         assert (before.cell, before.runs, before.latency_ms) == (after.cell, after.runs, after.latency_ms)
         assert (after.latency_ms and after.latency_ms.median, after.eager_ms) == (1.0, 3.0)
+
+
+def test_the_forkserver_starts_before_sources_are_read_where_the_store_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    read, prepare = run_module.toolchain_for, launcher.Launcher.prepare
+    monkeypatch.setattr(
+        run_module, "toolchain_for", lambda *args, **known: (order.append("read"), read(*args, **known))[1]
+    )
+    monkeypatch.setattr(launcher.Launcher, "prepare", lambda one: (order.append("prepare"), prepare(one))[1])
+    planned = cells([model("a")], opsets=(18,))
+    sweep(tmp_path, planned)
+    assert order[:2] == ["prepare", "read"]
+    order.clear()
+    sweep(tmp_path, planned)
+    assert order == ["read"], "nothing is missing"
 
 
 def test_the_reporter_hears_which_action_of_which_cell_each_unit_is_at(tmp_path: Path) -> None:
