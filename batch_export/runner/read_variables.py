@@ -56,7 +56,7 @@ class ReadVariables:
         self._folder = os.getcwd()
         self._process = os.getpid()
         watch_reads(self._note_read)
-        listen(("os.system", "subprocess.Popen", "ctypes.dlsym"), self._hear)
+        listen(("os.system", "os.exec", "subprocess.Popen", "ctypes.dlsym"), self._hear)
         os.getcwd, os.getcwdb = self._watched(os.getcwd), self._watched(os.getcwdb)
         if os.name == "posix":
             self._watch_the_text_of_all()
@@ -70,7 +70,7 @@ class ReadVariables:
         def taken(name: str) -> object:
             if name != "environ":
                 raise AttributeError(f"module {_WHERE_TEXTS_ARE_KEPT!r} has no attribute {name!r}")
-            self._note(ALL_VARIABLES)
+            self._note(ALL_VARIABLES, above=2)
             return kept
 
         vars(module)["__getattr__"] = taken
@@ -85,7 +85,7 @@ class ReadVariables:
             asker = sys._getframe(1).f_back
             tracks = asker is not None and asker.f_globals.get("__name__") == "multiprocessing.resource_tracker"
             if arguments[_ENVIRONMENT_OF_A_PROGRAM] is None and not tracks:
-                self._note(ALL_VARIABLES)
+                self._note(ALL_VARIABLES, above=2)
             return start(*arguments)
 
         vars(module)["fork_exec"] = started
