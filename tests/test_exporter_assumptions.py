@@ -127,6 +127,16 @@ def test_energies_beside_their_gradients_are_followed(module: torch.nn.Module) -
         assert_same(program(x), [one.detach() for one in (found.values() if isinstance(found, dict) else found)])
 
 
+def test_a_function_that_leaves_the_recording_to_its_caller_is_compared() -> None:
+    def force(x: torch.Tensor) -> torch.Tensor:
+        x.requires_grad_()
+        return torch.autograd.grad((x**3).sum(), x)[0]
+
+    program = export(force, (torch.randn(3, 2),), verify=True)
+    x = torch.randn(3, 2)
+    assert_same(program(x), [3 * x**2])
+
+
 def _in_a_thread(x: torch.Tensor) -> torch.Tensor:
     with ThreadPoolExecutor(1) as pool:
         return sum(pool.map(x.mul, (1, 2, 3)))  # type: ignore[return-value]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -24,7 +25,7 @@ _NAME = "replace_set_grad_with_hop_pass"
 _MISSING = ("does not require grad", "is made by torch.autograd")
 """What is said where nothing was recorded that a gradient could be taken of, and of results that are still recorded."""
 _AS_IT_IS: Final = object()
-_WITH_GRADIENTS: WeakSet[torch.nn.Module] = WeakSet()
+_WITH_GRADIENTS: WeakSet[Any] = WeakSet()
 
 
 def is_of_recording(error: BaseException) -> bool:
@@ -33,21 +34,27 @@ def is_of_recording(error: BaseException) -> bool:
 
 
 def record_for(module: torch.nn.Module) -> bool:
-    """From now on, gradients are recorded while this model runs.
+    """From now on, gradients are recorded while this model runs, and the function that it was made of.
 
     Returns:
         Whether they were not before.
     """
-    is_new = module not in _WITH_GRADIENTS
+    is_new = not _is_recorded(module)
     _WITH_GRADIENTS.add(module)
+    if isinstance(function := vars(module).get("_function"), FunctionType):
+        _WITH_GRADIENTS.add(function)
     return is_new
+
+
+def _is_recorded(model: object) -> bool:
+    return isinstance(model, (torch.nn.Module, FunctionType)) and model in _WITH_GRADIENTS
 
 
 @contextlib.contextmanager
 def recording(module: Any) -> Iterator[None]:
     """The context in which a model is captured or run: gradients are recorded in its forward, or nowhere."""
-    with torch.no_grad():
-        if module not in _WITH_GRADIENTS:
+    with torch.set_grad_enabled(isinstance(module, FunctionType) and _is_recorded(module)):
+        if not isinstance(module, torch.nn.Module) or not _is_recorded(module):
             yield
             return
         own = vars(module).get("forward")
