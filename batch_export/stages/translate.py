@@ -28,7 +28,6 @@ from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture import fingerprint
 from batch_export.exporter.graph import weights
 from batch_export.exporter.graph.metadata import STACK_TRACE
-from batch_export.exporter.graph.serialised import serialised
 from batch_export.stages.exporter_arguments import require_known
 from batch_export.stages.output import ModelFiles, StageOutput
 from batch_export.stages.tensor_files import TensorFiles
@@ -77,7 +76,7 @@ def execute(bench: Workbench, opset: int) -> StageOutput:
             external[content_name(digest)] = files.file(large[name], digest)
     places = {name: (content_name(digest), 0, weights.size(large[name])) for name, digest in digests.items()}
     with weights.referring(model, places, bench.scratch):
-        path.write_bytes(serialised(model))
+        path.write_bytes(ir.to_proto(model).SerializeToString(deterministic=True))
     seconds = {**program.seconds, "save": time.perf_counter() - begun}
     names = [value.name or "" for value in model.graph.outputs]
     return StageOutput(

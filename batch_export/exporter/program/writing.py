@@ -17,7 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.errors import SaveError
 from batch_export.exporter.graph import metadata, weights
-from batch_export.exporter.graph.serialised import serialised
 
 PROTO_LIMIT_BYTES = 2_000_000_000
 """What one file holds at most: protobuf counts lengths in 31 bits, and the graph takes its part."""
@@ -31,7 +30,7 @@ def write_stream(model: ir.Model, stream: io.BufferedIOBase) -> None:
         OSError: the stream does not take it.
     """
     _require_room(_size(weights.model_tensors(model)), "save to a path, so that the weights go to a file of their own")
-    stream.write(serialised(model))
+    stream.write(ir.to_proto(model).SerializeToString())
 
 
 def write_path(model: ir.Model, path: Path, external_data: bool | None) -> None:
@@ -60,7 +59,7 @@ def write_path(model: ir.Model, path: Path, external_data: bool | None) -> None:
             weights.write(stream, laid_out)
     places = {name: (data.name, *place) for name, place in laid_out.entries.items()}
     with weights.referring(model, places, path.parent):
-        path.write_bytes(serialised(model))
+        path.write_bytes(ir.to_proto(model).SerializeToString())
 
 
 def refuse_fake(tensors: Mapping[str, torch.Tensor]) -> None:
