@@ -281,3 +281,22 @@ def test_an_index_of_nothing_leaves_everything() -> None:
 def test_counts_of_nothing_are_integers() -> None:
     given = (torch.zeros(0, dtype=torch.int64), torch.zeros(0))
     export_and_compare(Calls(lambda x, w: (torch.bincount(x, w), x.bincount(w, minlength=4))), given)
+
+
+def test_a_number_among_no_elements() -> None:
+    function = Calls(lambda x: (torch.isin(2, x), torch.isin(2, x, invert=True), torch.isin(x, 2)))
+    given = [(torch.tensor(one, dtype=torch.int64),) for one in ([1, 2, 5], [], [4])]
+    export_and_compare(function, *given, dynamic_shapes=(({0: "n"},),))
+
+
+def test_maxima_of_bags_without_a_position() -> None:
+    bags = nn.EmbeddingBag(5, 3, mode="max")
+    given = [(torch.arange(n), torch.tensor([0, min(n, 2), min(n, 2)])) for n in (4, 0, 1)]
+    export_and_compare(bags, *given, dynamic_shapes={"input": {0: "n"}, "offsets": None})
+
+
+def test_images_sampled_below_opset_16_where_there_are_none_or_points_are_no_numbers() -> None:
+    module = Calls(lambda x, grid: functional.grid_sample(x, grid, padding_mode="border", align_corners=True))
+    given = [(torch.randn(n, 2, 3, 4), torch.rand(n, 5, 2, 2) * 3 - 1.5) for n in (2, 0)]
+    program = export_and_compare(module, *given, dynamic_shapes=(({0: "n"}, {0: "n"}),), opset_version=13)
+    assert torch.isnan(program(given[0][0], given[0][1] * math.nan)[0]).all()

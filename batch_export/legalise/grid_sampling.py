@@ -32,13 +32,15 @@ class _Sampler:
         shape = op.Shape(image)
         self.lengths = [op.Cast(op.Gather(shape, op.number(axis)), to=dtype) for axis in (3, 2)]
         self.width = op.Gather(shape, op.number(3))
-        self.flat = op.Reshape(image, op.number([0, 0, -1]))  # [batch, channels, pixels]
+        batch_and_channels = op.Slice(shape, op.number([0]), op.number([2]))
+        pixels = op.Mul(*(op.Slice(shape, op.number([axis]), op.number([axis + 1])) for axis in (2, 3)))
+        self.flat = op.Reshape(image, op.Concat(batch_and_channels, pixels, axis=0))  # counted: a batch may be empty
         self.channels = op.Slice(shape, op.number([1]), op.number([2]))
         self.coordinates = [
             self._unnormalised(op.Gather(grid, op.number(place), axis=-1), self.lengths[place]) for place in (0, 1)
         ]
         outer = op.Slice(op.Shape(grid), op.number([1]), op.number([3]))
-        self.shape = op.Concat(op.Slice(shape, op.number([0]), op.number([2])), outer, axis=0)
+        self.shape = op.Concat(batch_and_channels, outer, axis=0)
 
     def sampled(self, mode: str) -> ir.Value:
         op = self.op
@@ -62,7 +64,7 @@ class _Sampler:
 
     def _per_pixel(self, weight: ir.Value) -> ir.Value:
         """`[batch, 1, rows * columns]`."""
-        return self.op.Unsqueeze(self.op.Reshape(weight, self.op.number([0, -1])), self.op.number([1]))
+        return self.op.Unsqueeze(self.op.Flatten(weight, axis=1), self.op.number([1]))
 
     def _unnormalised(self, at: ir.Value, length: ir.Value) -> ir.Value:
         """-1 to 1 as pixels: the outer pixels' centres where corners are aligned, else their outer edges."""
@@ -126,9 +128,10 @@ class _Sampler:
         clamped = []
         for at, length in zip((column, row), self.lengths, strict=True):
             last = op.Sub(length, self._number(1.0))
-            here = op.And(op.GreaterOrEqual(at, zero), op.LessOrEqual(at, last))
+            begun = op.GreaterOrEqual(at, zero)
+            here = op.And(begun, op.LessOrEqual(at, last))
             inside = here if inside is None else op.And(inside, here)
-            clamped.append(op.Cast(op.Min(op.Max(at, zero), last), to=ir.DataType.INT64))
+            clamped.append(op.Cast(op.Where(begun, op.Min(at, last), zero), to=ir.DataType.INT64))  # NaN is 0
         assert inside is not None
         places = self._per_pixel(op.Add(op.Mul(clamped[1], self.width), clamped[0]))
         wide = op.Expand(places, op.Concat(op.number([1]), self.channels, op.number([1]), axis=0))

@@ -7,6 +7,7 @@ import onnx_ir as ir
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 _SUM, _MEAN, _MAX = 0, 1, 2
@@ -60,9 +61,8 @@ def embedding_bag(
         inside = op.Unsqueeze(member, [2])
         spread = op.Where(inside, op.Unsqueeze(rows, [0]), op.CastLike(float("-inf"), rows))
         largest = op.ReduceMax(spread, [1], keepdims=0)
-        filled = op.Unsqueeze(
-            op.Cast(op.ReduceMax(op.Cast(member, to=ir.DataType.INT32), [1], keepdims=0), to=ir.DataType.BOOL), [1]
-        )
+        held = op.ReduceMax(op.Cast(member, to=ir.DataType.INT32), [1], keepdims=1)
+        filled = op.Greater(held, axes.like(0, held))  # of no positions at all the maximum is the smallest integer
         return [op.Where(filled, largest, op.CastLike(0.0, rows))]
     matrix = op.Cast(member, to=weight.dtype)
     summed = matrix

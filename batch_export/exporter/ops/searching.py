@@ -8,8 +8,9 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph import promote
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes
+from batch_export.exporter.ops.division import operands
 from batch_export.exporter.ops.marking import lowering
 
 _HALVINGS = 32
@@ -114,4 +115,14 @@ def isin(
     left, right = _common(elements, test_elements)
     same = op.Equal(op.Unsqueeze(left, [axes.rank(elements)]), op.Reshape(right, [-1]))
     found = op.Greater(op.ReduceSum(op.Cast(same, to=ir.DataType.INT64), [-1], keepdims=0), 0)
+    return op.Not(found) if invert else found
+
+
+@lowering("aten::isin.Scalar_Tensor")
+def number_is_in(
+    element: Number, test_elements: ir.Value, assume_unique: bool = False, invert: bool = False
+) -> RecordedValue:
+    """Whether a number is one of the elements, of which there may be none."""
+    left, right = operands(element, test_elements)
+    found = op.Greater(op.ReduceSum(op.Cast(op.Equal(left, right), to=ir.DataType.INT64), keepdims=0), 0)
     return op.Not(found) if invert else found
