@@ -300,3 +300,12 @@ def test_images_sampled_below_opset_16_where_there_are_none_or_points_are_no_num
     given = [(torch.randn(n, 2, 3, 4), torch.rand(n, 5, 2, 2) * 3 - 1.5) for n in (2, 0)]
     program = export_and_compare(module, *given, dynamic_shapes=(({0: "n"}, {0: "n"}),), opset_version=13)
     assert torch.isnan(program(given[0][0], given[0][1] * math.nan)[0]).all()
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+def test_columns_of_one_image_and_of_none(opset: int) -> None:
+    module = Calls(
+        lambda x, y: (functional.fold(x, (4, 4), 2), functional.fold(y, (4, 3), (2, 2), padding=1, stride=2))
+    )
+    given = [(torch.randn(n, 12, 9), torch.randn(12, 6)) for n in (2, 0, 1)]
+    export_and_compare(module, *given, dynamic_shapes=(({0: "n"}, None),), opset_version=opset)

@@ -196,7 +196,10 @@ def _columns_to_image(node: ir.Node, op: Writer) -> Result:
     padded = [int(image[axis]) + pads[axis] + pads[axis + dims] for axis in range(dims)]
     counts = [(padded[axis] - spread[axis] * (int(block[axis]) - 1) - 1) // steps[axis] + 1 for axis in range(dims)]
     area, places = int(np.prod(padded)), int(np.prod(counts))
-    each = op.Reshape(first(node), op.number([0, -1, int(np.prod(block)), places]))
+    size, shape = int(np.prod(block)), first(node).shape
+    width = shape[1] if shape is not None else None
+    channels = width // size if isinstance(width, int) else -1  # a batch may be empty, and then none is worked out
+    each = op.Reshape(first(node), op.number([0, channels, size, places]))
     each = op.Transpose(each, perm=[2, 3, 0, 1])  # [block, places, batch, channels]
     outer = op.Slice(op.Shape(each), op.number([2]), op.number([4]))
     zero = op.like([0], each)

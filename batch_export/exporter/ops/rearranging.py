@@ -182,6 +182,24 @@ def im2col(
     return axes.reshaped(taken, [_sizes(self, 0, 1), channels, op.Mul(high, wide)])
 
 
+@lowering("aten::col2im")
+def col2im(
+    self: ir.Value,
+    output_size: Sequence[Size],
+    kernel_size: Sequence[int],
+    dilation: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    stride: Sequence[int] = (1, 1),
+) -> RecordedValue:
+    """`aten::col2im`: columns `float[batch, channels * kernel, windows]`, or without a batch, added up as an image."""
+    if axes.rank(self) == 2:
+        batch = axes.shaped(op.Unsqueeze(self, [0]), [1, *list(self.shape or ())])
+        return op.Squeeze(col2im(batch, output_size, kernel_size, dilation, padding, stride), [0])
+    dilations, pads, strides = ([one] * 2 if isinstance(one, int) else list(one) for one in (dilation, padding, stride))
+    pads = (pads * 2)[:4]
+    return op.Col2Im(self, list(output_size), list(kernel_size), dilations=dilations, pads=pads, strides=strides)
+
+
 def _last_two_swapped(self: ir.Value, trailing: int) -> RecordedValue:
     """The last two axes before `trailing` others, swapped; a scalar has none and stays."""
     count = axes.rank(self) - trailing
