@@ -115,3 +115,24 @@ def test_what_is_only_added_to_a_dict_is_a_cache() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ExportWarning)
         export(Stateful(_cached), (torch.rand(3, 4),))
+
+
+class Lazy:
+    """A package that is not installed, as optional imports stand in for it: whatever is asked of it raises."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ImportError("no such package")
+
+    def __call__(self) -> None:
+        raise ImportError("no such package")
+
+
+LAZY = Lazy()
+
+
+def _without_lazy(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.dim() == 2 else LAZY()  # type: ignore[func-returns-value]
+
+
+def test_nothing_is_asked_of_what_the_code_names_and_does_not_use() -> None:
+    export(Stateful(_without_lazy), (torch.rand(3, 4),))

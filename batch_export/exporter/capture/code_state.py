@@ -11,7 +11,7 @@ import inspect
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, Final
 
 import torch
@@ -108,11 +108,15 @@ def functions_of(module: torch.nn.Module) -> list[FunctionType]:
 
 
 def _plain(value: Any) -> FunctionType | None:
-    while isinstance(value, functools.partial):
+    """The function that something is or stands for; no attribute is asked of what may raise at any (a lazy import)."""
+    while issubclass(type(value), functools.partial):
         value = value.func
-    value = getattr(value, "__func__", value)
-    value = inspect.unwrap(value) if isinstance(value, FunctionType) else value
-    return value if isinstance(value, FunctionType) else None
+    if issubclass(type(value), (MethodType, classmethod, staticmethod)):
+        value = value.__func__
+    if not issubclass(type(value), FunctionType):
+        return None
+    function = inspect.unwrap(value)
+    return function if issubclass(type(function), FunctionType) else None
 
 
 def cells(function: FunctionType) -> Iterator[tuple[str, object]]:
