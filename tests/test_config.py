@@ -174,6 +174,8 @@ def test_tolerances_and_paths() -> None:
             r"measure\.refresh must be one of missing, contended, always.*did you mean 'always'",
         ),
         ("measure.budget_s=0.1", r"measure\.min_s must lie between 0 and measure\.budget_s=0\.1"),
+        ("output.path=", r"output\.path is empty\. Next step: name a folder"),
+        ("store.path=''", r"store\.path is empty"),
         ("measure=null", r"measure: .*not Optional"),
         ("tolerances.float32.rtol=-1", r"tolerances\.float32\.rtol must be zero or a positive number"),
         ("+sweep=al", r"Unknown sweep 'al' \(nearest: all\)"),

@@ -72,6 +72,9 @@ def run_spec(config: DictConfig, groups: ConfigGroups, *, output_path: Path, ove
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
     _refuse_unknown(plain, Config)
+    for group in ("output", "store"):
+        if not plain[group]["path"].strip():
+            raise UsageError(f"{group}.path is empty. Next step: name a folder; `.` is the current one")
     return RunSpec(
         matrix=_verified(_matrix(plain["matrix"], groups, plain["runner"]["shard"]), plain["verify"]),
         runner=_runner(plain["runner"]),

@@ -118,7 +118,12 @@ def register() -> None:
     """Makes the schema known to Hydra, and the resolvers for the run's folder: `~`, and its name (milliseconds too)."""
     ConfigStore.instance().store(name=SCHEMA_NAME, node=Config)
     OmegaConf.register_new_resolver("batch_export_time", _time_of_day, use_cache=True, replace=True)
-    OmegaConf.register_new_resolver("batch_export_home", os.path.expanduser, replace=True)
+    OmegaConf.register_new_resolver("batch_export_home", _at_home, replace=True)
+
+
+def _at_home(path: str) -> str:
+    """A path without `~`; for no path the current folder, since what begins there would begin at the root of all."""
+    return os.path.expanduser(path) or os.curdir
 
 
 def known_keys(schema: type = Config, prefix: str = "") -> tuple[str, ...]:
