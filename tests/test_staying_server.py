@@ -87,6 +87,7 @@ class Home:
         try:
             launcher.start()
             assert (launcher._server is None) == (not said), said
+            print(*said)  # why none stays, beside a failure
             return server() if launcher._server is None else None
         finally:
             launcher.close()
