@@ -19,7 +19,7 @@ from batch_export.collections.diffusers.names import names as diffusers_names
 from batch_export.collections.monai.describing import describe_named as describe_monai
 from batch_export.collections.monai.names import names as monai_names
 from batch_export.collections.registered import COLLECTIONS
-from batch_export.collections.small_models.building import build
+from batch_export.collections.small_models.building import build, made
 from batch_export.collections.small_models.calling import UndescribedError
 from batch_export.collections.small_models.classes import Classes, describe
 from batch_export.collections.small_models.errors_read import (
@@ -242,6 +242,16 @@ def test_a_class_is_made_small_and_called_with_what_its_parameters_names_say(net
     first, second = (build("toy_nets_of_a_test", "Net", config["arguments"]) for _ in range(2))
     assert float(first.get_parameter("norm.weight").detach().std()) > 0
     assert torch.equal(first.get_parameter("norm.weight"), second.get_parameter("norm.weight"))
+
+
+def test_a_class_that_changes_its_arguments_changes_copies() -> None:
+    class Turned(torch.nn.Linear):
+        def __init__(self, widths: list[int]) -> None:
+            super().__init__(*widths)
+            widths.reverse()
+
+    given = {"widths": [2, 3]}
+    assert [made(Turned, given).in_features for _ in range(2)] == [2, 2]
 
 
 def test_what_a_class_passes_on_is_given_where_another_class_requires_it(nets: Classes) -> None:

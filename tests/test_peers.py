@@ -222,6 +222,18 @@ def raises(*args: Any, **kwargs: Any) -> None:
     raise ZeroDivisionError("\nno such luck\nat all")
 
 
+def turns_its_sizes(*args: Any, sizes: list[int], path: Path, **kwargs: Any) -> None:
+    """Changes an argument of its own."""
+    sizes.reverse()
+    writes_with_data(*args, path=path, size=sizes[0], **kwargs)
+
+
+def test_a_plug_in_that_changes_an_argument_does_not_change_the_config(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, f"{__name__}.turns_its_sizes", sizes=[1, 2])
+    assert plugin.execute(bench, 20).model is not None
+    assert bench.exporter.arguments == {"sizes": [1, 2]}
+
+
 def test_files_beside_the_model_are_its_external_data(tmp_path: Path) -> None:
     bench: Any = Bench(tmp_path, f"{__name__}.writes_with_data", size=12)
     for opset in (18, 20, 20):

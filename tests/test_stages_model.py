@@ -48,6 +48,14 @@ def kept(**anything):
 def open_ended():
     return Open()
 
+class Turned(Two):
+    def __init__(self, widths, **others):
+        super().__init__(widths[-1], **others)
+        widths.reverse()
+
+def turned(widths, **others):
+    return Turned(widths, **others)
+
 def broken():
     raise ValueError("no such width\\nand more")
 
@@ -97,6 +105,12 @@ def test_a_module_is_built_in_eval_mode_and_from_the_seed(package: str) -> None:
     assert first.noise == second.noise != third.noise
     assert not torch.equal(first.linear.weight, third.linear.weight)
     assert not torch.backends.mha.get_fastpath_enabled()
+
+
+def test_a_model_that_turns_its_list_of_widths_round_does_not_change_the_spec(package: str) -> None:
+    spec = spec_of(f"{package}.turned", widths=[8, 4])
+    assert [model_room.build(spec).linear.in_features for _ in range(2)] == [4, 4]
+    assert spec.arguments == {"widths": [8, 4]}
 
 
 def test_a_builder_may_keep_the_training_mode(package: str) -> None:

@@ -62,7 +62,7 @@ def _made(kind: Any, cache: CacheSpec, parts: Any, module: torch.nn.Module) -> A
     """The cache with these tensors in it; a class that takes a `config` is given the module's."""
     if set(parts) == set(_PAIR):
         return kind(*(parts[name] for name in _PAIR))
-    arguments = dict(cache.arguments)
+    arguments = _copied(cache.arguments)
     config = getattr(module, "config", None)
     if config is not None and "config" in inspect.signature(kind).parameters:
         arguments.setdefault("config", config)

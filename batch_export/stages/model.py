@@ -7,6 +7,7 @@ cached and nothing is downloaded; the global generators are seeded before the bu
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import importlib.util
 import inspect
@@ -223,12 +224,16 @@ def _member(spec: ModelSpec, owner: Any, name: str, attribute: str) -> Any:
 
 
 def _fitting_arguments(spec: ModelSpec, builder: Any) -> dict[str, Any]:
-    """The builder's arguments; a parameter called `seed` is given the config's seed, where that names one."""
+    """The builder's arguments; a parameter called `seed` is given the config's seed, where that names one.
+
+    They are copies: a model that turns its list of widths round in place would else change the spec, of which keys and
+    the next model are made.
+    """
+    arguments = copy.deepcopy(spec.arguments)
     try:
         signature = inspect.signature(builder)
     except (TypeError, ValueError):
-        return dict(spec.arguments)  # Builders written in C have no signature; the call itself will tell.
-    arguments = dict(spec.arguments)
+        return arguments  # Builders written in C have no signature; the call itself will tell.
     wanted = signature.parameters.get("seed")
     if spec.seed_given and wanted is not None and wanted.kind in _BY_KEYWORD:
         arguments["seed"] = spec.seed

@@ -12,6 +12,7 @@ something `changed`: by kind what the exporter changed in the model or in torch 
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import inspect
 import tempfile
@@ -91,7 +92,7 @@ def _call(bench: Workbench, given: tuple[Any, ...], opset: int) -> tuple[Path, f
             "input_names": list(axes.input_names(bench.model)),
             "output_names": list(bench.model.output_names) or None,
         }
-        options = {**wanted, **bench.exporter.arguments}
+        options = {**wanted, **copy.deepcopy(bench.exporter.arguments)}  # of which keys are made
         ours = ("module", "model", "args", "f", "kwargs", "dynamo", "external_data", "verbose", *wanted)
         require_known(bench.exporter.name, exporter, bench.exporter.arguments, ours)
         _require_takes(bench.exporter, exporter, given, options)

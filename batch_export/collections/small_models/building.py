@@ -5,6 +5,7 @@ Nothing is downloaded, and no class is known by its name.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -54,10 +55,16 @@ def class_of(module: str, name: str) -> type[nn.Module]:
 
 
 def made(kind: type[nn.Module], arguments: Mapping[str, Any]) -> nn.Module:
-    """A module of a class, with lists as tuples where the class has one by default, which JSON does not tell apart."""
+    """A module of a class, with lists as tuples where the class has one by default, which JSON does not tell apart.
+
+    A class that changes its lists in place changes copies: the same arguments are described and built with again.
+    """
     defaults = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
     return kind(
-        **{name: tuples(value) if isinstance(defaults.get(name), tuple) else value for name, value in arguments.items()}
+        **{
+            name: tuples(value) if isinstance(defaults.get(name), tuple) else copy.deepcopy(value)
+            for name, value in arguments.items()
+        }
     )
 
 
