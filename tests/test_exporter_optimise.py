@@ -72,6 +72,17 @@ def test_fewer_nodes_and_the_same_results(function: Any, before: int, after: int
     }
 
 
+def test_frequencies_are_eagers_to_the_last_bit() -> None:
+    def angles(timestep: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        steps = torch.arange(128, dtype=torch.float32) / 128
+        frequencies = [torch.exp(-9.2 * steps), 1 / 10000**steps, steps**0.5, (steps * 7).sin(), (steps * 7).cos()]
+        return tuple(timestep[:, None] * one for one in frequencies)
+
+    given = torch.tensor([1.0, 2.0, 1024.0])
+    for one, expected in zip(export(angles, (given,))(given), angles(given), strict=True):
+        assert torch.equal(one, expected)
+
+
 def test_shape_arithmetic_of_a_static_model_is_a_constant() -> None:
     program = export(shaped, (torch.randn(2, 3, 4),))
     assert [node.op_type for node in program.model.graph] == ["Reshape"]

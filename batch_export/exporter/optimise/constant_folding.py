@@ -1,20 +1,19 @@
 """Constant propagation: nodes whose inputs are all small constants are computed once, here, and become constants.
 
 Arrives: an `onnx_ir.Model`. Leaves: the same model with fewer nodes. Constants are those that the exporter made;
-weights are never read, since others may be applied later. onnx's reference implementation computes, and what it cannot
-compute stays.
+weights are never read, since others may be applied later. torch computes what it has an operator for, so that
+frequencies (`exp`, `pow`) are eager's to the last bit, which sines of large angles multiply; onnx's reference
+implementation computes the rest, and what neither can stays.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import onnx
 import onnx_ir as ir
-from onnx.reference import ReferenceEvaluator
 
 from batch_export.exporter.graph import weights
+from batch_export.exporter.optimise import weight_values
 from batch_export.exporter.optimise.edits import RANDOM
 
 _FEW_ELEMENTS = 1024
@@ -66,23 +65,12 @@ def _constant(model: ir.Model, value: ir.Value | None) -> ir.TensorProtocol | No
 
 
 def _computed(node: ir.Node, tensors: list[ir.TensorProtocol], opset: int) -> ir.Tensor[Any] | None:
-    names = [f"input_{index}" for index in range(len(tensors))]
-    attributes = [ir.to_proto(attribute) for attribute in node.attributes.values()]
-    made = onnx.helper.make_node(node.op_type, names, ["output"])
-    made.attribute.extend(attributes)
-    inputs = [
-        onnx.helper.make_tensor_value_info(name, int(of.dtype), None) for name, of in zip(names, tensors, strict=True)
-    ]
-    graph = onnx.helper.make_graph([made], "folded", inputs, [onnx.helper.make_empty_tensor_value_info("output")])
-    single = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
-    feeds = {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)}
-    try:
-        array: Any
-        with np.errstate(all="ignore", invalid="raise"):  # casts of infinity to int differ between runtimes
-            (array,) = ReferenceEvaluator(single).run(None, feeds)
-    except Exception:  # whatever the reference cannot compute stays a node
-        return None
+    inputs = [weight_values.as_tensor(tensor) for tensor in tensors]
     dtype = node.outputs[0].dtype
-    if not hasattr(array, "dtype") or array.size > _FEW_ELEMENTS or dtype is None or array.dtype != dtype.numpy():
+    if dtype in (None, ir.DataType.BFLOAT16) or any(tensor is None for tensor in inputs):
         return None
-    return ir.Tensor(array, name=node.outputs[0].name)
+    outputs = weight_values.compute(node, inputs, opset)
+    if outputs is None or outputs[0].numel() > _FEW_ELEMENTS:
+        return None
+    array = outputs[0].contiguous().numpy()
+    return ir.Tensor(array, name=node.outputs[0].name) if array.dtype == dtype.numpy() else None

@@ -212,6 +212,11 @@ def _floats(function: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
     return run
 
 
+def _power(base: Tensor, exponent: Tensor) -> Tensor:
+    """By one number as eager does: a square is a product there, and a half a root."""
+    return torch.pow(base, exponent.item()) if exponent.dim() == 0 else torch.pow(base, exponent)
+
+
 _TABLE: Mapping[str, Callable[..., Tensor | None]] = {
     "Identity": lambda data: data,
     "Transpose": _transpose,
@@ -238,6 +243,19 @@ _TABLE: Mapping[str, Callable[..., Tensor | None]] = {
     "Reciprocal": _floats(torch.reciprocal),
     "Exp": _floats(torch.exp),
     "Log": _floats(torch.log),
+    "Pow": _floats(_power),
+    "Sin": _floats(torch.sin),
+    "Cos": _floats(torch.cos),
+    "Tan": _floats(torch.tan),
+    "Sinh": _floats(torch.sinh),
+    "Cosh": _floats(torch.cosh),
+    "Asin": _floats(torch.asin),
+    "Acos": _floats(torch.acos),
+    "Atan": _floats(torch.atan),
+    "Asinh": _floats(torch.asinh),
+    "Acosh": _floats(torch.acosh),
+    "Atanh": _floats(torch.atanh),
+    "Erf": _floats(torch.erf),
     "Tanh": _floats(torch.tanh),
     "Sigmoid": _floats(torch.sigmoid),
     "Relu": _floats(torch.relu),
