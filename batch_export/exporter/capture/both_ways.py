@@ -40,6 +40,7 @@ class _Ways:
     Attributes:
         decided: the decisions that were captured both ways, in words.
         raising: those of which one way is an error of the model's own, in words.
+        passed: those that ask if there is work to do, of which only the way with work was captured, in words.
     """
 
     strategy: Strategy
@@ -50,6 +51,7 @@ class _Ways:
     check: Check
     decided: dict[str, None] = field(default_factory=dict)
     raising: dict[str, None] = field(default_factory=dict)
+    passed: dict[str, None] = field(default_factory=dict)
 
     def tree(self, ways: tuple[bool, ...]) -> tuple[Tree | Exception, tuple[Decision, ...]]:
         """All ways that begin so, and the decisions of the first of them."""
@@ -70,7 +72,7 @@ class _Ways:
         """One way, or the error that the model itself raises on it."""
         with (
             begun_anew(self.module, self.args, self.kwargs),
-            forced_decisions(ways, _MOST_DECISIONS, self.raising) as decisions,
+            forced_decisions(ways, _MOST_DECISIONS, self.raising, self.passed) as decisions,
         ):
             try:
                 program = self.strategy(self.module, self.args, self.kwargs, self.form)
@@ -116,6 +118,7 @@ def captured_both_ways(strategy: Strategy, check: Check) -> Strategy:
                 program = strategy(MergedPaths(module, tree, shares=False), args, kwargs, form)
         program._both_ways = list(ways.decided)  # type: ignore[attr-defined]
         program._raising = list(ways.raising)  # type: ignore[attr-defined]
+        program._works_on_nothing = list(ways.passed)  # type: ignore[attr-defined]
         return program
 
     return run

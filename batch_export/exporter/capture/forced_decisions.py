@@ -26,6 +26,7 @@ from batch_export.exporter.capture.caught_failures import is_caught
 from batch_export.exporter.capture.guard_sources import is_users, users_frame, users_frames
 from batch_export.exporter.capture.masked_writes import does_nothing_otherwise
 from batch_export.exporter.capture.raising_lines import passing
+from batch_export.exporter.capture.work_on_nothing import answer_that_works
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _WORKING_OUT_SHAPES = tuple(
@@ -151,13 +152,16 @@ def _is_of_truth(node: SymNode) -> bool:
 
 
 @contextlib.contextmanager
-def forced_decisions(ways: Sequence[bool], most: int, raising: dict[str, None]) -> Iterator[list[Decision]]:
+def forced_decisions(
+    ways: Sequence[bool], most: int, raising: dict[str, None], passed: dict[str, None]
+) -> Iterator[list[Decision]]:
     """Within, decisions by data go these ways; gives a list of them, which grows.
 
     Args:
         ways: how to decide, in order.
         most: how many decisions there may be.
         raising: gets lines that do nothing but raise an error by what is asked; they are passed by.
+        passed: gets lines that ask if there is work to do, where doing it on nothing changes nothing.
 
     Raises:
         OneWayOnlyError: from within, where there are more.
@@ -183,6 +187,10 @@ def forced_decisions(ways: Sequence[bool], most: int, raising: dict[str, None]) 
             frame = users_frame()
             if frame is not None and does_nothing_otherwise(frame):
                 return True
+            working = None if frame is None else answer_that_works(frame)
+            if working is not None:
+                passed[_text(*frames[0])] = None
+                return working
             return path.answer(_truth(self), frames)
 
     SymNode.guard_bool = guard_bool  # type: ignore[method-assign]

@@ -39,7 +39,8 @@ class FreeLengths(FreeSequence):
         return self._listed(self.numbers)
 
     def __getitem__(self, place: Any) -> Any:
-        return self.plain()[place]
+        is_one = not self.is_plain and type(place) is int
+        return self.numbers[place].item() if is_one else self.plain()[place]
 
 
 class FreePieces(FreeSequence):

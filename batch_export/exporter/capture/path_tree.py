@@ -118,7 +118,10 @@ class Gathered:
         asked = {self._asked[id(way)][choice.decision.place] for way in choice.ways}
         (only,) = asked if len(asked) == 1 else (None,)
         if not isinstance(only, int):
-            raise OneWayOnlyError(f"the ways differ before {choice.decision.text} already")
+            raise OneWayOnlyError(
+                f"what {choice.decision.text} asks of the data is computed in another way on each side of a decision "
+                "before it, so that there is no one value to choose by (compute what is asked before the first decision)"
+            )
         return only
 
 
