@@ -24,6 +24,7 @@ from batch_export.exporter.capture import (
     deciding_sizes,
     free_forms,
     free_matrix_norms,
+    free_parts,
     joined_sequences,
     squeezed_ones,
     whole_windows,
@@ -164,6 +165,9 @@ class _FreeSteps(TorchFunctionMode):
         is_one, made = joined_sequences.by_tensors(func, args, given)
         if is_one:
             return made
+        parted = free_parts.parts(func, args, given)
+        if parted is not None:
+            return parted
         is_one, made = conjugated_writes.written(func, args, given)
         if is_one:
             return made

@@ -24,6 +24,7 @@ from batch_export.exporter.capture import (
     class_reads,
     comprehension_rewriting,
     free_loops,
+    free_parts,
     free_pieces,
     free_sequences,
     joined_sequences,
@@ -122,7 +123,8 @@ def whole_numbers(
 
     try:
         lists = free_pieces.lists_of_data(made) if are_free else contextlib.nullcontext()
-        with joined_sequences.joining(), lists, left_to_dynamo(lambda: tell(plainly), lambda: tell(told)):
+        parts = free_parts.parts_of_free_axes(made) if are_free else contextlib.nullcontext()
+        with joined_sequences.joining(), lists, parts, left_to_dynamo(lambda: tell(plainly), lambda: tell(told)):
             yield made
     finally:
         for one, code, names in changed:
