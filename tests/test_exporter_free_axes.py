@@ -272,16 +272,28 @@ def test_tensors_of_free_lengths_side_by_side(side: str) -> None:
     export_and_compare(_Calls(padded), given, *more, dynamic_shapes=({0: "one"}, {0: "other"}))
 
 
-def _cut(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+def _cut(x: torch.Tensor, factor: float) -> tuple[torch.Tensor, int]:
     if x.shape[1] > 10:
-        x = x[:, -10:]
+        x = x[:, -10:] * factor
     return x.mean(1), x.shape[1]
 
 
 @pytest.mark.parametrize("length", [7, 17])
 def test_numbers_that_forward_returns_are_held_against_eagers(length: int) -> None:
     with pytest.raises(DynamicShapeError, match=r"holds only while `length (<=|>) 10`"):
-        export(_cut, (torch.randn(2, length, 3),), dynamic_shapes=({0: "batch", 1: "length"},))
+        export(_cut, (torch.randn(2, length, 3), 2.0), dynamic_shapes=({0: "batch", 1: "length"}, None))
+
+
+@pytest.mark.parametrize("length", [7, 17])
+def test_numbers_that_forward_returns_follow_a_crop(length: int) -> None:
+    def cropped(x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        if x.shape[1] > 10:
+            x = x[:, -10:]
+        return x.mean(1), x.shape[1]
+
+    program = export(cropped, (torch.randn(2, length, 3),), dynamic_shapes=({0: "batch", 1: "length"},))
+    for size in (1, 9, 10, 11, 30):
+        assert program(torch.randn(2, size, 3))[1] == min(size, 10)
 
 
 def test_a_function_without_a_signature() -> None:
