@@ -90,6 +90,32 @@ def test_outcome(facts: Record, outcome: str, stage: str, error_class: str) -> N
     assert (judged.verdict, judged.stage, judged.error_class) == (outcome, stage, error_class)
 
 
+@pytest.mark.parametrize(
+    ("guard", "at_two", "error_class"),
+    [
+        ("batch != 2", BAD, "BeyondGuard"),
+        ("2 + seq <= 34 and batch >= 1", BAD, "BeyondGuard"),
+        ("((63 + seq) // 64) == 2 or -batch > 0", BAD, "BeyondGuard"),
+        ("batch != 2", GOOD, ""),
+        ("batch != 3", BAD, "NumericMismatch"),
+        ("Max(batch, seq) < 3", BAD, "NumericMismatch"),
+        ("height != 2", BAD, "NumericMismatch"),
+        ("of no grammar at all", BAD, "NumericMismatch"),
+    ],
+)
+def test_a_size_beyond_a_guard_of_the_capture_is_told_from_wrong_numbers(
+    guard: str, at_two: RunFacts, error_class: str
+) -> None:
+    facts = record(run(output(1e-5), batch=5), at_two, extra={"guards": [guard]})
+    found = judge(facts)
+    assert found.error_class == error_class
+    assert found.stage == ("dynamic" if error_class == "BeyondGuard" else "mismatch" if error_class else "")
+    if "batch != 2" in guard and error_class:
+        assert "holds only while `batch != 2`, as its capture says: output 0 (logits)" in found.message
+        both = judge(replace(facts, runs=(run(output(0.5), batch=5), at_two)))
+        assert both.error_class == "NumericMismatch"
+
+
 NAN, INF = np.nan, np.inf
 
 

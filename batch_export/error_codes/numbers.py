@@ -193,5 +193,25 @@ found = judge(record, ModelSpec("mine", "mine.build", {}, ()), {}, ()).error_cla
 """,
         "Look at the file's outputs in the cell's facts.",
     ),
+    Explanation(
+        "BE414",
+        "BeyondGuard",
+        "The file differs from eager at a size which its capture left out",
+        "The model decides by a size in Python (`if frames == 2:`), so that the program is that of one branch. "
+        "`batch_export.export` refuses such an axis, or warns; a sweep exports the file to see where it is right.",
+        Kind.PYTHON,
+        """
+from batch_export.record import Cell, Record, RunFacts
+from batch_export.numbers.compare import compare
+from batch_export.spec import ModelSpec
+from batch_export.judge.verdict import judge
+import numpy
+
+run = RunFacts({"frames": 2}, (compare("y", numpy.ones(2), numpy.zeros(2)),))
+record = Record(Cell("mine", "full", 20, "cpu", "core"), "pass", runs=(run,), extra={"guards": ["frames != 2"]})
+found = judge(record, ModelSpec("mine", "mine.build", {}, ()), {}, ()).error_class
+""",
+        "Write the decision with tensors (torch.where), or leave that size out of the axis's `check`.",
+    ),
 )
 """By rising code."""

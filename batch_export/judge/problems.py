@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from batch_export.judge.beyond_guards import broken
 from batch_export.judge.float64 import sizes_of
 from batch_export.judge.mismatch import Problem, worst_mismatch
 from batch_export.judge.noise import noise_factor
@@ -37,8 +38,23 @@ def first_problem(record: Record, tolerance_of: Mapping[str, Tolerance], excused
         return refusal or Problem("run", "NothingCompared", "no output was compared with eager; nothing is known")
     runs = record.runs if excused else [_without_oracle(run) for run in record.runs]
     refusal = next(_refusals(record.runs), None)
-    worst = refusal or worst_mismatch(runs, tolerance_of, noise_factor(record))
+    worst = refusal or _worst(record, runs, tolerance_of)
     return _frozen(record) or worst if worst is None or worst.error_class == "NumericMismatch" else worst
+
+
+def _worst(record: Record, runs: Sequence[RunFacts], tolerance_of: Mapping[str, Tolerance]) -> Problem | None:
+    """Returns the gravest mismatch where the file is said to hold; else one that a guard of its capture tells."""
+    factor, guards = noise_factor(record), record.extra.get("guards", ())
+    beyond = {id(run): guard for run in runs if guards and (guard := broken(guards, run.sizes))}
+    worst = worst_mismatch([run for run in runs if id(run) not in beyond], tolerance_of, factor)
+    for run in runs if worst is None else ():
+        if id(run) in beyond and (found := worst_mismatch([run], tolerance_of, factor)) is not None:
+            message = (
+                f"the file holds only while `{beyond[id(run)]}`, as its capture says: {found.message}. Next step: "
+                "change the model where it asks for that size, or take the size out of axes.*.check"
+            )
+            return Problem("dynamic", "BeyondGuard", message)
+    return worst
 
 
 def _found(record: Record) -> str:
