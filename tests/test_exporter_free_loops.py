@@ -299,3 +299,38 @@ def test_a_file_that_changed_since_it_was_read_is_not_read_again(tmp_path: Path)
         file.write_text(other)
         linecache.clearcache()
         assert with_rounds(code) is code
+
+
+class _Slices(torch.nn.Module):
+    """Loops over slices, and backwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = torch.nn.GRUCell(4, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        h = c = g = torch.zeros_like(x[:, 0])
+        outs, others, later = [], [], torch.zeros_like(x)
+        for xt in x.unbind(1):
+            h = self.cell(xt, h)
+            outs.append(h)
+        for t, xt in enumerate(x.transpose(0, 1)):
+            c = torch.tanh(xt + c * x[:, t])
+            later[:, t] = c
+        for t in range(x.shape[1] - 1, -1, -1):
+            g = torch.tanh(x[:, t] + g)
+            others.append(g)
+        for xt in reversed(x.unbind(1)):
+            h = h * 0.5 + xt
+        backwards, last = torch.zeros_like(x), h
+        for t in reversed(range(x.shape[1])):
+            last = last * 0.9 + x[:, t]
+            backwards[:, t] = last
+        others.reverse()
+        return torch.stack(outs, 1), later, torch.stack(others[::-1], 1), torch.stack(others, 1), h, backwards
+
+
+def test_loops_over_slices_and_backwards() -> None:
+    more = [(torch.randn(b, t, 4),) for b, t in ((2, 3), (3, 1), (1, 9))]
+    module, shapes = _Slices(), ({0: "b", 1: "t"},)
+    export_and_compare(module, (torch.randn(2, 5, 4),), *more, dynamic_shapes=shapes)

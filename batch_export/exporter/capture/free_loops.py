@@ -19,12 +19,28 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows
+from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
 
 _OWN_REFERENCES = 4
 """To a list that only its function knows: its name, the arguments of a call, and who counts."""
 Along = tuple[Any, int]
 """A tensor, and the axis along which the loop goes."""
+
+
+def steps_of(over: Any, is_backwards: bool) -> tuple[Any, Tensor | None]:
+    """What a loop goes over: its steps, and the tensor of which it takes a slice at each of them.
+
+    Args:
+        over: whole numbers, a tensor, or its slices.
+        is_backwards: whether the loop begins at their end.
+    """
+    if isinstance(over, FreeNumbers) and not over.is_plain:
+        return over[::-1] if is_backwards else over, None
+    rows = over.rows if isinstance(over, FreeRows) and not over.is_plain else over
+    length: Any = rows.shape[0] if isinstance(rows, Tensor) and rows.dim() else None
+    if not isinstance(length, torch.SymInt):
+        return None, None
+    return FreeNumbers([Run(0, 1, length)], range), rows.flip(0) if is_backwards else rows
 
 
 def is_free(
@@ -47,7 +63,7 @@ def is_free(
     """
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
         return False
-    if not _goes_up_by_one(over):
+    if not _goes_by_one(over):
         return False
     filled, read = [one for one, _ in written], [*carried, *(one for one, _ in slices)]
     if not all(isinstance(one, Tensor) for one in (*filled, *read)):
@@ -62,10 +78,16 @@ def is_free(
     return all(axis < one.dim() for one, axis in (*slices, *written))
 
 
-def _goes_up_by_one(over: FreeNumbers) -> bool:
+def _goes_by_one(over: FreeNumbers) -> bool:
     """Whether steps are places along an axis one after the other, none of them counted from its end."""
     run, *more = over.runs
-    return not more and run.step == 1 and statically_known_true(run.first >= 0)
+    return not more and run.step in (1, -1) and statically_known_true(_lowest(run) >= 0)
+
+
+def _lowest(run: Run) -> Any:
+    """The lowest step; where the last one is, without steps 1 more than the first."""
+    lowest = run.first if run.step == 1 else run.first - run.length + 1
+    return 0 if statically_known_true(lowest == 0) else lowest
 
 
 def _content(one: Any) -> Any:
@@ -94,13 +116,16 @@ def run(
     length = over.free_length()
     is_run = statically_known_true(length > 0)
     rounds = length if is_run else torch.sym_max(length, 1)
-    first = over.runs[0].first
+    first, is_backwards = _lowest(over.runs[0]), over.runs[0].step == -1
 
     def gone_over(one: Tensor, axis: int) -> Tensor:
         begin = first if isinstance(first, int) and not first else torch.sym_min(first, one.shape[axis])
         return one.narrow(axis, begin, length)
 
-    given = [gone_over(one, axis).movedim(axis, 0) for one, axis in slices]
+    def in_order(rows: Tensor) -> Tensor:
+        return rows.flip(0) if is_backwards else rows
+
+    given = [in_order(gone_over(one, axis).movedim(axis, 0)) for one, axis in slices]
     parts = [_plain(one) if is_run else _lengthened(one, rounds - length) for one in given]
     count = len(lists)
 
@@ -117,7 +142,7 @@ def run(
         found = [rows.narrow(0, 0, length) for rows in found]
     for (one, axis), rows in zip(written, found[count:], strict=True):
         broadcast = rows.reshape(length, *[1] * (one.dim() - rows.dim()), *rows.shape[1:])
-        gone_over(one, axis).copy_(broadcast.movedim(0, axis))
+        gone_over(one, axis).copy_(in_order(broadcast).movedim(0, axis))
     return tuple(last)[: len(carried)], tuple(FreeRows(rows, list) for rows in found[:count])
 
 

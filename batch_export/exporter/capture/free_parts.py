@@ -73,8 +73,7 @@ def parts_of_free_axes(made: list[object]) -> Iterator[None]:
 
 def parts(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> FreeSequence | None:
     """What `unbind` or `split` gives of a free axis; None for any other call."""
-    made = _MADE.get()
-    if made is None or (function not in _UNBINDS and function not in _SPLITS):
+    if function not in _UNBINDS and function not in _SPLITS:
         return None
     is_split = function in _SPLITS
     names = ("self", "length", "dim") if is_split else ("self", "dim")
@@ -85,7 +84,10 @@ def parts(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> FreeS
         return None
     if not isinstance(whole.shape[dim], torch.SymInt) or (is_split and (type(length) is not int or length < 1)):
         return None
+    made = _MADE.get()  # asked last: dynamo, which reads the body of a loop, cannot read it
+    if made is None:
+        return None
     axis = dim % whole.dim()
-    found = FreeChunks(whole, length, axis) if is_split else FreeSlices(whole, axis)
+    found = FreeChunks(whole, int(length), axis) if is_split and length else FreeSlices(whole, axis)
     made.append(found)
     return found

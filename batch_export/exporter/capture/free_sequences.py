@@ -217,7 +217,16 @@ class FreeRows(FreeSequence):
             return self.as_kind()[place]
         if isinstance(place, slice) and (place.step is None or (isinstance(place.step, int) and place.step > 0)):
             return FreeRows(self.rows[place], self.kind)
+        if isinstance(place, slice) and place == slice(None, None, -1):
+            return FreeRows(self.rows.flip(0), self.kind)
         return self.rows[place] if isinstance(place, (int, torch.SymInt)) else self.as_kind()[place]
+
+    def reverse(self) -> None:
+        """The same as a list's."""
+        if self.is_plain:
+            self.plain().reverse()
+        else:
+            self.rows = self.rows.flip(0)
 
     def stacked(self, dim: int = 0) -> Tensor:
         """Beside one another, along an axis of their own."""

@@ -1,4 +1,4 @@
-"""Loops of a model's code over a size (`for step in range(n):`), written so that one round of them is a function.
+"""Loops of a model's code over a size (`for step in range(n):`, `for one in x.unbind(1):`), with a round as a function.
 
 Arrives: a function's code. Leaves: code that does the same, in which a loop over a free size may be run as one operator
 (`free_loops.py`): a round takes the names that go on from round to round, and of each tensor that it reads at the
@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 from types import CodeType
 
 from batch_export.exporter.capture import function_sources, loop_bodies
+from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
-IS_FREE, RUN = "__is_a_free_loop__", "__run_a_free_loop__"
-"""What the new code calls: whether a loop can be run as one operator now, and that operator."""
+STEPS, IS_FREE, RUN = "__steps_of_a_free_loop__", "__is_a_free_loop__", "__run_a_free_loop__"
+"""What the new code calls: what a loop goes over, whether it can be run as one operator now, and that operator."""
 BODY = "__round_of_a_loop__"
 
 
 def with_rounds(code: CodeType) -> CodeType:
     """The same function, with rounds of loops as functions; the code itself where it has no such loop."""
-    if "range" not in code.co_names or code.co_name.startswith("<") or not _is_looping(code):
+    if not WALKED.intersection(code.co_names) or code.co_name.startswith("<") or not _is_looping(code):
         return code
     made = function_sources.tree_of(code)
     if made is None:
@@ -72,14 +73,16 @@ class _Loops:
         return [statement]
 
     def _loop(self, loop: ast.For) -> list[ast.stmt] | None:
-        step, over = loop.target, loop.iter
-        is_range = isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range"
-        if not isinstance(step, ast.Name) or not is_range or loop.orelse or len(over.args) > 2 or over.keywords:  # type: ignore[attr-defined]
+        way, over = LoopWay.of(loop), loop.iter
+        if way is None or loop.orelse:
             return None
         carried = loop_bodies.carried_from(self.code, over.lineno, over.end_lineno or over.lineno)
-        if carried is None or step.id in carried:
+        if carried is None or carried & {way.step, way.element}:
             return None
-        body = _Round(step.id, frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars)))
+        names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars))
+        body = _Round(way.step, names, way)
+        if way.element:
+            body.read.append(_Slice(f"__rows_{self.count + 1}__", 0, way.element))
         statements = [body.visit(copy.deepcopy(one)) for one in loop.body]
         if not body.is_followed or any(not isinstance(one, _STRAIGHT) for one in loop.body):
             return None
@@ -87,6 +90,8 @@ class _Loops:
             one.id for each in loop.body for one in ast.walk(each) if isinstance(one, ast.Name) and _is_store(one)
         }
         read = {one.of for one in body.read}
+        if way.element in stored:
+            return None
         if self._is_written_later({*carried, *read, *body.lists}, loop):  # what is in a list may be the same tensor
             return None
         if stored & (read | body.lists.keys() | body.written.keys()) or body.touches(statements):
@@ -134,6 +139,7 @@ class _Round(ast.NodeTransformer):
     Attributes:
         step: the loop's name for the step.
         known: the names of the loop's function.
+        way: what the loop goes over.
         read: tensors that are read at the step's place.
         lists: lists that get one element, and the name of that element.
         written: tensors that are written at the step's place: the name of what is written, and the axis.
@@ -142,6 +148,7 @@ class _Round(ast.NodeTransformer):
 
     step: str
     known: frozenset[str]
+    way: LoopWay
     read: list[_Slice] = field(default_factory=list)
     lists: dict[str, str] = field(default_factory=dict)
     written: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -223,7 +230,7 @@ class _Round(ast.NodeTransformer):
         self, loop: ast.For, carried: Sequence[str], statements: Sequence[ast.stmt], number: int
     ) -> list[ast.stmt]:
         """The loop, as a choice between one operator and what was there."""
-        over, body = f"__over_{number}__", f"{BODY}{number}"
+        over, body, steps = f"__over_{number}__", f"{BODY}{number}", f"__steps_{number}__"
         rounds = ast.parse(
             f"def {body}(__carried__, __slices__):\n"
             f"    {_listed(carried)} = __carried__\n"
@@ -236,20 +243,21 @@ class _Round(ast.NodeTransformer):
         others = self._others(rounds, carried)
         slices = ", ".join(f"({one.of}, {one.axis})" for one in self.read)
         written = ", ".join(f"({name}, {axis})" for name, (_, axis) in self.written.items())
-        parts = f"{over}, {_listed(carried)}, [{slices}], {_listed(self.lists)}, [{written}]"
+        parts = f"{steps}, {_listed(carried)}, [{slices}], {_listed(self.lists)}, [{written}]"
         chosen = ast.parse(
+            f"{steps}, __rows_{number}__ = {STEPS}({over}, {self.way.is_backwards})\n"
             f"try:\n    {over}_free = {IS_FREE}({parts}, {_listed(others)})\n"
             f"except NameError:\n    {over}_free = False\n"
             f"if {over}_free:\n    {_listed(carried)}, {_listed(self.lists)} = {RUN}({body}, {parts})\n"
         ).body
-        first = ast.Assign([ast.Name(over, ast.Store())], loop.iter)
-        loop.iter = ast.Name(over, ast.Load())
-        choice = chosen[1]
+        first = ast.Assign([ast.Name(over, ast.Store())], self.way.over)
+        self.way.over_name(loop, over)
+        choice = chosen[2]
         assert isinstance(choice, ast.If)
         choice.body.insert(0, rounds)
         choice.orelse = [loop]
         made = [first, *chosen]
-        for one in (first, chosen[0], choice.body[1], choice.test):
+        for one in (first, *chosen[:2], choice.body[1], choice.test):
             _at(one, loop.lineno)
         _at(rounds.args, loop.lineno)
         return [ast.fix_missing_locations(ast.copy_location(one, loop)) for one in made]

@@ -120,7 +120,7 @@ class Gathered:
         if not isinstance(only, int):
             raise OneWayOnlyError(
                 f"what {choice.decision.text} asks of the data is computed in another way on each side of a decision "
-                "before it, so that there is no one value to choose by (compute what is asked before the first decision)"
+                "before it, so that no one value is there to choose by (compute what is asked before them)"
             )
         return only
 
