@@ -410,6 +410,27 @@ def test_axes_left_to_the_exporter_that_become_one_are_told_where_the_model_has_
         export(Plus(), inputs, dynamic_shapes=(free, free))
 
 
+class Doubled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] == 2 * y.shape[0] + 1 else x * 3
+
+
+class Behind(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[2:] + y
+
+
+@pytest.mark.parametrize("hint", [Dim.AUTO, Dim.DYNAMIC])
+def test_axes_without_names_that_are_tied_are_told_where_the_model_has_others(hint: Any) -> None:
+    free, three, seven = {0: hint}, torch.randn(3, 4), torch.randn(7, 4)
+    for module, x in ((Branches(), three), (Doubled(), seven)):
+        with pytest.warns(ExportWarning, match=r"axis 0 of the input .* and axis 0 of the input .*one computed from"):
+            export(module, (x, three), dynamic_shapes=(free, free))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export(Behind(), (seven, torch.randn(5, 4)), dynamic_shapes=(free, free))
+
+
 class Gathering(torch.nn.Module):
     def forward(self, x: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
         return x + more["y"]

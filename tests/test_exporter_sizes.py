@@ -695,3 +695,29 @@ def test_a_limit_of_torchs_own_is_none_behind_an_index_by_data(
         program = export(Spread(number), given, dynamic_shapes=({1: "h", 2: "h"}, None))
     other = torch.randn(2, 7, 7), given[1]
     torch.testing.assert_close(torch.as_tensor(program(*other)[0]), Spread(number)(*other))
+
+
+TIED: dict[str, tuple[Callable[..., Any], Sizes, Sizes]] = {
+    "a quotient": (lambda x, y: x.view(y.shape[0], -1) + y, (30,), (6, 5)),
+    "what a convolution leaves": (lambda x, y: functional.conv1d(x[None], torch.ones(1, 1, 3))[0] - y, (1, 7), (1, 5)),
+}
+
+
+@pytest.mark.parametrize("name", TIED)
+def test_an_axis_that_is_computed_from_others_may_be_undefined_or_negative_where_those_are_small(name: str) -> None:
+    function, one, other = TIED[name]
+    free = tuple({axis: Dim.DYNAMIC for axis, size in enumerate(sizes) if size > 1} for sizes in (one, other))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(Function(function), (torch.randn(one), torch.randn(other)), dynamic_shapes=free)
+    smaller = torch.randn(12 if len(one) == 1 else (1, 6)), torch.randn((3, 4) if len(one) == 1 else (1, 4))
+    torch.testing.assert_close(torch.as_tensor(program(*smaller)[0]), function(*smaller))
+
+
+def test_a_branch_at_sizes_at_which_a_tied_axis_would_be_negative_is_refused() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x[2:] + y if x.shape[0] > 2 else y * 2
+
+    free = {0: Dim.DYNAMIC}
+    with pytest.raises(DynamicShapeError, match=r"holds only while `x.shape\[0\] > 2`"):
+        export(Function(function), (torch.randn(7), torch.randn(5)), dynamic_shapes=(free, free))

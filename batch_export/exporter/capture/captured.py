@@ -53,7 +53,7 @@ class Captured:
         drawn: modules from whose generators forward drew random numbers, in place of torch's.
         read: what forward reads of clocks and of the operating system's random bytes, with the lines.
         seeded: what seeds torch's random numbers in forward, in words.
-        tied: axes left to the exporter that are one in the program and not in the model, in words.
+        tied: axes without names that the program ties together and the model does not, in words.
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
         other_names: a name that the file does not have -> that of the axis which it is in the program.
         asked_if_captured: lines at which the model was told that it is being captured, with who told it.
@@ -205,8 +205,8 @@ def warn(captured: Captured) -> None:
         )
     for axes in captured.tied:
         warnings.warn(
-            f"{axes}, which were left to the exporter, are one axis in the file: at other sizes the model gives "
-            "something that the file cannot; give them names to be told the line",
+            f"{axes}, which have no names of their own, are one axis in the file, or one computed from the other: at "
+            "other sizes the model gives something that the file cannot; give them names to be told the line",
             ExportWarning,
             stacklevel=users_level(),
         )

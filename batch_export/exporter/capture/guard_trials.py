@@ -39,6 +39,8 @@ _TRIALS = 256
 """Sizes that are tried at all, those that the model refuses at once among them."""
 _AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
 """The program does what the model does, though perhaps by other shapes than it shows."""
+_GRAVEST = (Outcome.DIFFERS, Outcome.FAILS, Outcome.SHAPES, Outcome.NOTHING, Outcome.AGREES, Outcome.REFUSED)
+"""Which of several outcomes at one point counts."""
 _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers, and how many times as long an
 axis is that is left alone once the program has failed at less."""
@@ -79,13 +81,15 @@ class Trials:
                 return None
             spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
             inputs = self.resizing.at(sizes, spread=spread)
-            if inputs is None:
+            instead = self.resizing.in_place_of_less(sizes) if inputs is None else [inputs]
+            if not instead:
                 refused = self._refused_unmade(sizes)
                 if refused:
                     self._known[key] = Trial(Outcome.REFUSED, refused)
                 return self._known.get(key)
-            trial = self._run(*inputs, is_large=self._is_large(sizes))
-            if trial.outcome is Outcome.AGREES:
+            trials = [self._run(*one, is_large=self._is_large(sizes)) for one in instead]
+            trial = min(trials, key=lambda one: _GRAVEST.index(one.outcome))
+            if trial.outcome is Outcome.AGREES and inputs is not None:
                 trial = self._shown(sizes, inputs) or trial
             if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
                 trial = Trial(Outcome.NOTHING, trial.problem)

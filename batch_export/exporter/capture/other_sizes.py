@@ -114,9 +114,35 @@ class Resizing:
 
     def _shapes(self, sizes: Mapping[str, int]) -> list[list[int]] | None:
         """The shape of each input at other sizes of some axes; None where an axis would have less than nothing."""
+        shapes = self._computed(sizes)
+        return None if _least(shapes) < 0 else shapes
+
+    def in_place_of_less(self, sizes: Mapping[str, int]) -> list[Inputs]:
+        """Inputs at sizes at which an axis that is computed from others would have less than nothing (`n - 2`), or may
+        have any size (`n // m`).
+
+        Such an axis has 0, 1 or as many as in the example; there are no inputs where there is no such axis.
+        """
+        shapes = self._computed(sizes)
+        if _least(shapes) >= 0:
+            return []
+        made: list[Inputs] = []
+        for given in (0, 1, None):
+            leaves = list(self._leaves)
+            for position, shape in zip(self._positions, shapes, strict=True):
+                leaf = self._leaves[position]
+                instead = leaf.shape if given is None else [given] * len(shape)
+                full = [size if size >= 0 else int(other) for size, other in zip(shape, instead, strict=True)]
+                if math.prod(full) > _ELEMENTS:
+                    return []
+                leaves[position] = within(leaf, full, self._generator, (0, 0))
+            made.append(pytree.tree_unflatten(leaves, self._tree))
+        return made
+
+    def _computed(self, sizes: Mapping[str, int]) -> list[list[int]]:
+        """The shape of each input, which may have sizes below 0."""
         values = {**self.example, **sizes}
-        shapes = [[self._size(axis, values) for axis in axes] for axes in self._expressions]
-        return None if min(size for shape in shapes for size in (*shape, 0)) < 0 else shapes
+        return [[self._size(axis, values) for axis in axes] for axes in self._expressions]
 
     @property
     def is_uniform(self) -> bool:
@@ -126,14 +152,16 @@ class Resizing:
 
     def elements(self, sizes: Mapping[str, int]) -> int:
         """How many numbers the inputs have at some sizes."""
-        values = {**self.example, **sizes}
-        return sum(math.prod(self._size(axis, values) for axis in axes) for axes in self._expressions)
+        return sum(max(0, math.prod(shape)) for shape in self._computed(sizes))
 
     def _size(self, axis: Any, values: Mapping[str, int]) -> int:
         symbols = getattr(axis, "free_symbols", None)
         if not symbols:
             return int(axis)
-        return int(axis.xreplace({symbol: self._symbols.value(str(symbol), values) for symbol in symbols}))
+        try:
+            return int(axis.xreplace({symbol: self._symbols.value(str(symbol), values) for symbol in symbols}))
+        except ZeroDivisionError:  # a quotient by an axis of nothing
+            return -1
 
 
 def other_sizes(
@@ -163,6 +191,10 @@ def other_sizes(
         made = resizing.like_example(sizes) if like_example else resizing.at(sizes)
         if made is not None:
             yield ", ".join(f"{names[axis]}={size}" for axis, size in sizes.items()), made
+
+
+def _least(shapes: Sequence[Sequence[int]]) -> int:
+    return min((size for shape in shapes for size in shape), default=0)
 
 
 def _expression(size: Any) -> sympy.Basic:

@@ -1,4 +1,4 @@
-"""Axes left to the exporter that the capture made one, where the model takes them at sizes of their own.
+"""Axes without a name that the capture tied to others, where the model takes them at sizes of their own.
 
 Arrives: a captured program and what was asked for. Leaves: these axes in words, to be warned of. Where the model
 refuses other sizes, or the program gives what it gives, nothing was lost.
@@ -22,7 +22,7 @@ _HARM = (Outcome.FAILS, Outcome.DIFFERS)
 
 def told(captured: Captured, asked: shapes.DynamicShapes, module: torch.nn.Module, given: Inputs) -> list[str]:
     """Each group of such axes, in words."""
-    pairs = [(group[0], axis) for group in _groups(captured, asked) for axis in group[1:]]
+    pairs = _pairs(captured, asked)
     if not pairs or is_fake(module, *given):
         return []
     examples = Examples(asked, module, given)
@@ -40,13 +40,19 @@ def _words(axis: AskedAxis) -> str:
     return f"axis {axis.axis} of the input {readable(axis.where)}"
 
 
-def _groups(captured: Captured, asked: shapes.DynamicShapes) -> list[list[AskedAxis]]:
-    """Axes of one size in the program, those first that were asked for by name; the others were left to it."""
+def _pairs(captured: Captured, asked: shapes.DynamicShapes) -> list[tuple[AskedAxis, AskedAxis]]:
+    """Axes without a name that have another one's size in the program, or are computed from it, behind that one."""
     fakes = dict(zip(asked.forms, (fake for _, fake in shapes.user_tensors(captured.traced)), strict=False))
     groups: dict[str, list[AskedAxis]] = {}
     for axis in asked.axes:
         size: object = fakes[axis.where].shape[axis.axis] if axis.where in fakes else 0
         if isinstance(size, torch.SymInt):
             groups.setdefault(str(size.node.expr), []).append(axis)
-    ordered = (sorted(group, key=lambda axis: not axis.required) for group in groups.values())
-    return [[group[0], *left] for group in ordered if (left := [axis for axis in group[1:] if not axis.required])]
+    ordered = [sorted(group, key=lambda axis: not axis.name) for group in groups.values()]
+    pairs = [(group[0], axis) for group in ordered for axis in group[1:] if not axis.name]
+    symbols = captured.symbols
+    for symbol, (_, others) in symbols.solved.items() if symbols is not None else ():
+        axis, sources = symbols.axes.get(symbol), [symbols.axes[other] for other in others if other in symbols.axes]
+        if axis is not None and not axis.name and sources and axis in asked.axes:
+            pairs.append((sources[0], axis))
+    return list({frozenset(pair): pair for pair in pairs}.values())
