@@ -343,3 +343,24 @@ def test_real_numbers_made_complex_between_transposes_run() -> None:
 
     x = torch.randn(2, 5, 4)
     torch.testing.assert_close(torch.as_tensor(export(signal, (x,))(x)[0]), signal(x), rtol=1e-4, atol=1e-5)
+
+
+PAIR_WRITES: dict[str, Callable[[Tensor], Any]] = {
+    "all of it": lambda z: z.mul_(1j),
+    "rows of it": lambda z: z[1:].fill_(2 - 1j),
+    "a transpose": lambda z: z.T[1:].mul_(2j),
+    "pairs of it": lambda z: torch.view_as_real(z)[..., 0].fill_(3.0),
+}
+
+
+@pytest.mark.parametrize("name", PAIR_WRITES)
+def test_writes_to_pairs_seen_as_complex_numbers(name: str) -> None:
+    def written(x: Tensor) -> Tensor:
+        pairs = x.clone()
+        PAIR_WRITES[name](torch.view_as_complex(pairs))
+        return pairs
+
+    program = export(written, (torch.randn(3, 4, 2),), dynamic_shapes=({0: "b", 1: "t"},))
+    for sizes in ((3, 4), (1, 1), (5, 2)):
+        x = torch.randn(*sizes, 2)
+        torch.testing.assert_close(torch.as_tensor(program(x)[0]), written(x))

@@ -64,6 +64,12 @@ _RESHAPES = frozenset(
     }
 )
 
+_PAIRS = {
+    aten.view_as_complex.default: aten.view_as_real.default,
+    aten.view_as_real.default: aten.view_as_complex.default,
+}
+"""Views that take pairs of real numbers for complex ones or the other way -> what undoes them."""
+
 
 def _tensor(node: object) -> torch.Tensor | None:
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
@@ -226,6 +232,8 @@ def merge_view(node: torch.fx.Node, parent: torch.Tensor) -> tuple[Any, tuple[An
         return None if parent.is_complex() else (aten.view.dtype, (..., parent.dtype))
     if target in _TRANSPARENT:
         return aten.alias.default, (...,)
+    if target in _PAIRS:
+        return _PAIRS[target], (...,)
     if target in _RESHAPES:
         return aten.reshape.default, (..., list(parent_sizes))
     if target == aten.select.int:

@@ -249,7 +249,8 @@ class Writes:
         """Refuses what cannot be written through by the places of its elements."""
         before = parent.meta["val"]
         reads_memory = promote.base_name(qualified_name(view.target)) in memory_layout.READS_MEMORY
-        if before.is_complex() or (reads_memory and not memory_layout.is_in_order(before)):
+        shows_pairs = view.meta["val"].is_complex()  # one number of it is two of what it is a view of
+        if before.is_complex() or shows_pairs or (reads_memory and not memory_layout.is_in_order(before)):
             raise FunctionalisationNeededError(str(view.target))
         maker = view.all_input_nodes[0] if view.target is operator.getitem else view
         if maker.args[0] is not parent:  # torch's own functionalisation loses such a write
