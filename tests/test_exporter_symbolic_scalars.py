@@ -332,3 +332,17 @@ def test_what_is_at_a_position_is_changed_in_place(change: Callable[[torch.Tenso
         inputs = torch.randn(5, 3), torch.tensor(at)
         for one, other in zip(program(*inputs), module(*inputs), strict=True):
             torch.testing.assert_close(one, other)
+
+
+class Spread(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        half = x.shape[0] // 2
+        return x.var(correction=half), x.std(0, correction=half), *torch.var_mean(x, 0, correction=half)
+
+
+def test_a_correction_made_of_a_free_size() -> None:
+    program = export(Spread(), (torch.randn(10, 3),), dynamic_shapes=({0: "n"},))
+    for count in (10, 3, 5):
+        x = torch.randn(count, 3)
+        for found, expected in zip(program(x), Spread()(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), expected)

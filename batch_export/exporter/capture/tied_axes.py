@@ -51,8 +51,9 @@ def _pairs(captured: Captured, asked: shapes.DynamicShapes) -> list[tuple[AskedA
     ordered = [sorted(group, key=lambda axis: not axis.name) for group in groups.values()]
     pairs = [(group[0], axis) for group in ordered for axis in group[1:] if not axis.name]
     symbols = captured.symbols
-    for symbol, (_, others) in symbols.solved.items() if symbols is not None else ():
-        axis, sources = symbols.axes.get(symbol), [symbols.axes[other] for other in others if other in symbols.axes]
-        if axis is not None and not axis.name and sources and axis in asked.axes:
-            pairs.append((sources[0], axis))
+    if symbols is not None:
+        for symbol, (_, others) in symbols.solved.items():
+            computed, sources = symbols.axes.get(symbol), [symbols.axes[one] for one in others if one in symbols.axes]
+            if computed is not None and not computed.name and sources and computed in asked.axes:
+                pairs.append((sources[0], computed))
     return list({frozenset(pair): pair for pair in pairs}.values())

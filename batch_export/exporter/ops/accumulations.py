@@ -150,7 +150,7 @@ def prod(inp: ir.Value, dims: Sequence[int] | None, output_dtype: int = -1) -> i
 
 
 def _moments(
-    self: ir.Value, dim: Sequence[int] | None, correction: float, keepdim: bool
+    self: ir.Value, dim: Sequence[int] | None, correction: float | ir.Value, keepdim: bool
 ) -> tuple[RecordedValue, RecordedValue]:
     """Variance and mean; NaN where there are no more elements than the correction.
 
@@ -158,23 +158,25 @@ def _moments(
     """
     count = axes.rank(self)
     wanted = sorted({int(one) % max(count, 1) for one in dim}) if dim is not None and len(dim) else list(range(count))
+    less = op.CastLike(correction, self) if isinstance(correction, ir.Value) else axes.like(correction, self)
     if count == 0:
-        nan = float("nan") if correction >= 1 else 0.0
-        return op.Add(op.Mul(self, axes.like(0.0, self)), axes.like(nan, self)), axes.from_zero(self)
+        zero = axes.like(0.0, self)
+        nan = op.Where(op.GreaterOrEqual(less, axes.like(1.0, self)), axes.like(float("nan"), self), zero)
+        return op.Add(op.Mul(self, zero), nan), axes.from_zero(self)
     keep = mean_over(self, wanted, keepdims=True)
     about = op.Sub(self, keep)
     centred = op.Sub(about, mean_over(about, wanted, keepdims=True))
     total = op.ReduceSum(op.Mul(centred, centred), wanted, keepdims=int(keepdim))
     sizes = [axes.size(self, position) for position in wanted]
     elements = op.ReduceProd(op.Concat(*sizes, axis=0) if len(sizes) > 1 else sizes[0], keepdims=0)
-    divisor = op.Max(op.Sub(op.CastLike(elements, self), axes.like(correction, self)), axes.like(0.0, self))
+    divisor = op.Max(op.Sub(op.CastLike(elements, self), less), axes.like(0.0, self))
     mean = keep if keepdim else op.Squeeze(keep, wanted)
     return op.Div(total, divisor), mean
 
 
 @lowering("aten::var.correction")
 def var(
-    self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
+    self: ir.Value, dim: Sequence[int] | None = None, correction: float | ir.Value | None = None, keepdim: bool = False
 ) -> RecordedValue:
     """The variance along axes, over n - correction elements."""
     return _moments(self, dim, 1.0 if correction is None else correction, keepdim)[0]
@@ -182,7 +184,7 @@ def var(
 
 @lowering("aten::std.correction")
 def std(
-    self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
+    self: ir.Value, dim: Sequence[int] | None = None, correction: float | ir.Value | None = None, keepdim: bool = False
 ) -> RecordedValue:
     """The standard deviation along axes."""
     return op.Sqrt(var(self, dim, correction, keepdim))
@@ -190,7 +192,7 @@ def std(
 
 @lowering("aten::var_mean.correction")
 def var_mean(
-    self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
+    self: ir.Value, dim: Sequence[int] | None = None, correction: float | ir.Value | None = None, keepdim: bool = False
 ) -> tuple[RecordedValue, ...]:
     """Variance and mean."""
     return _moments(self, dim, 1.0 if correction is None else correction, keepdim)
@@ -198,7 +200,7 @@ def var_mean(
 
 @lowering("aten::std_mean.correction")
 def std_mean(
-    self: ir.Value, dim: Sequence[int] | None = None, correction: float | None = None, keepdim: bool = False
+    self: ir.Value, dim: Sequence[int] | None = None, correction: float | ir.Value | None = None, keepdim: bool = False
 ) -> tuple[RecordedValue, ...]:
     """Standard deviation and mean."""
     variance, mean = var_mean(self, dim, correction, keepdim)

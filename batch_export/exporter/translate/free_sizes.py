@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import sympy
 from torch.fx import traceback as fx_traceback
@@ -21,7 +22,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from batch_export.errors import DecompositionError
 from batch_export.exporter.graph.metadata import innermost_line
 
-_TO_NUMBER = "guard_int"
+_TO_NUMBER = ("guard_int", "guard_float")
 _REPLACED = "_replacements_version_counter"
 _REFUSED = "_batch_export_refused"
 
@@ -104,32 +105,30 @@ class TakenNumber(NamedTuple):
 
 @contextlib.contextmanager
 def numbers_of_sizes(axis_names: Mapping[str, str] = types.MappingProxyType({})) -> Iterator[list[TakenNumber]]:
-    """Free sizes that operators written in C++ take for numbers while it is open.
+    """Free sizes, and fractions made of them, that operators written in C++ take for numbers while it is open.
 
-    NOTE: by a private method of torch; a torch without it has these sizes unseen.
+    NOTE: by private methods of torch; a torch without it has these sizes unseen.
 
     Args:
         axis_names: torch's symbol -> axis name.
     """
     seen: list[TakenNumber] = []
-    original: Callable[..., int] | None = getattr(SymNode, _TO_NUMBER, None)
-    if original is None:
-        yield seen
-        return
 
-    def noted(self: SymNode, *place: object) -> int:
-        size = self.expr if self.shape_env is None else self.shape_env.simplify(self.expr)  # not after: it is a number
-        number = original(self, *place)
-        if not size.is_number:
-            shown = size.xreplace({one: sympy.Symbol(axis_names.get(str(one), str(one))) for one in size.free_symbols})
-            trace = fx_traceback.get_current_meta().get("stack_trace")
-            seen.append(
-                TakenNumber(f"{PythonPrinter().doprint(shown)} = {number}", innermost_line(trace) if trace else None)
-            )
-        return number
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(self: SymNode, *place: object) -> Any:
+            size = self.expr if self.shape_env is None else self.shape_env.simplify(self.expr)  # later it is a number
+            number = original(self, *place)
+            if not size.is_number:
+                names = {one: sympy.Symbol(axis_names.get(str(one), str(one))) for one in size.free_symbols}
+                trace = fx_traceback.get_current_meta().get("stack_trace")
+                text = f"{PythonPrinter().doprint(size.xreplace(names))} = {number}"
+                seen.append(TakenNumber(text, innermost_line(trace) if trace else None))
+            return number
 
-    setattr(SymNode, _TO_NUMBER, noted)
-    try:
+        return noted
+
+    with contextlib.ExitStack() as stack:
+        for name in _TO_NUMBER:
+            if (original := getattr(SymNode, name, None)) is not None:
+                stack.enter_context(patch.object(SymNode, name, noting(original)))
         yield seen
-    finally:
-        setattr(SymNode, _TO_NUMBER, original)
