@@ -334,3 +334,23 @@ def test_loops_over_slices_and_backwards() -> None:
     more = [(torch.randn(b, t, 4),) for b, t in ((2, 3), (3, 1), (1, 9))]
     module, shapes = _Slices(), ({0: "b", 1: "t"},)
     export_and_compare(module, (torch.randn(2, 5, 4),), *more, dynamic_shapes=shapes)
+
+
+class _Filter(torch.nn.Module):
+    """A filter of Kalman's, whose gain has an inverse."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mean, spread = torch.zeros(x.shape[0], 3, 1), torch.eye(3).expand(x.shape[0], 3, 3)
+        change, outs = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.0, 0.0, 0.7]]), []
+        for t in range(x.shape[1]):
+            mean, spread = change @ mean, change @ spread @ change.T + 0.1 * torch.eye(3)
+            gain = spread @ torch.linalg.inv(spread + torch.eye(3)).mT
+            mean = mean + gain @ (x[:, t, :, None] - mean)
+            spread = (torch.eye(3) - gain) @ spread
+            outs.append(mean[..., 0])
+        return torch.stack(outs, 1)
+
+
+def test_a_matrix_beside_itself_turned_round() -> None:
+    more = [(torch.randn(b, t, 3),) for b, t in ((3, 1), (1, 9))]
+    export_and_compare(_Filter(), (torch.randn(2, 5, 3),), *more, dynamic_shapes=({0: "b", 1: "t"},))

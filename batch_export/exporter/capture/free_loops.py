@@ -43,6 +43,12 @@ def steps_of(over: Any, is_backwards: bool) -> tuple[Any, Tensor | None]:
     return FreeNumbers([Run(0, 1, length)], range), rows.flip(0) if is_backwards else rows
 
 
+def turned(of: Any, name: str) -> Any:
+    """The attribute `T` or `mT` of something; of a matrix by a call."""
+    is_matrix = isinstance(of, Tensor) and (name == "mT" or of.dim() == 2)
+    return of.transpose(-2, -1) if is_matrix else getattr(of, name)
+
+
 def is_free(
     over: Any,
     carried: Sequence[Any],

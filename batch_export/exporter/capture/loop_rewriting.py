@@ -21,6 +21,7 @@ from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, IS_FREE, RUN = "__steps_of_a_free_loop__", "__is_a_free_loop__", "__run_a_free_loop__"
 """What the new code calls: what a loop goes over, whether it can be run as one operator now, and that operator."""
+TURNED = "__turned_in_a_loop__"
 BODY = "__round_of_a_loop__"
 
 
@@ -158,6 +159,13 @@ class _Round(ast.NodeTransformer):
         """The step by itself."""
         self.is_followed = self.is_followed and node.id != self.step
         return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """A matrix turned round: as an attribute dynamo takes it for an input that shares the memory of another."""
+        turned = self.generic_visit(node)
+        if node.attr not in ("T", "mT") or not isinstance(node.ctx, ast.Load):
+            return turned
+        return ast.Call(ast.Name(TURNED, ast.Load()), [node.value, ast.Constant(node.attr)], [])
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """A slice at the step's place."""

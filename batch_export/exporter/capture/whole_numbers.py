@@ -103,7 +103,7 @@ def whole_numbers(
     told = {name: _conversion(plain, free, made) for name, plain, free in _CALLED.values()}
     told.update({other: method_calls.told(name, made) for name, other in method_calls.NAMES.items()})
     told.update({loop_rewriting.IS_FREE: free_loops.is_free, loop_rewriting.RUN: free_loops.run})
-    told[loop_rewriting.STEPS] = free_loops.steps_of
+    told.update({loop_rewriting.STEPS: free_loops.steps_of, loop_rewriting.TURNED: free_loops.turned})
     told[comprehension_rewriting.MAPPED] = free_pieces.mapped
     if with_lengths:
         told[_CALLED["len"][0]] = _conversion(builtins.len, _length, made)
