@@ -48,6 +48,27 @@ def test_numbers_counted_backwards() -> None:
     export_and_compare(Backwards(), (torch.randn(3, 9), torch.tensor([1, 5, 7])), *others, dynamic_shapes=shapes)
 
 
+class Repeated(torch.nn.Module):
+    """One number again and again, which eager makes a tensor of."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        batch = x.shape[0]
+        zeros = [0] * batch
+        places, halves = torch.tensor(zeros), torch.tensor(batch * [0.5], device=x.device)
+        masks, sizes = torch.tensor([True] * (batch + 1)), torch.as_tensor([3, *[batch]] * 1 + [batch] * batch)
+        marked = torch.tensor([7] + zeros[1:], dtype=torch.float32)  # noqa: RUF005
+        return places, x * halves[:, None], masks, sizes, marked, x * len(zeros)
+
+
+def test_one_number_in_a_list_of_free_length() -> None:
+    export_and_compare(
+        Repeated(), (torch.randn(4, 3),), (torch.randn(1, 3),), (torch.randn(7, 3),), dynamic_shapes=({0: "batch"},)
+    )
+    doubled = lambda x: x * sum([2] * x.shape[0])  # noqa: E731
+    with pytest.raises(DynamicShapeError, match="the model makes it 4"):
+        export(doubled, (torch.randn(4, 3),), dynamic_shapes=({0: "batch"},))
+
+
 class Pooled(torch.nn.Module):
     """Every second place again and again, with one of its own in front."""
 

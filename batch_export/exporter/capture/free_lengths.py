@@ -26,6 +26,7 @@ from batch_export.exporter.capture import (
     free_matrix_norms,
     free_parts,
     joined_sequences,
+    repeated_numbers,
     squeezed_ones,
     whole_windows,
 )
@@ -214,7 +215,7 @@ def free_lengths() -> Iterator[None]:
     for name, symbolic in _FUNCTIONS.items():
         setattr(math, name, either(kept[name], symbolic))
     try:
-        with _numpy_functions(), _FreeSteps():
+        with _numpy_functions(), _FreeSteps(), repeated_numbers.repeated_numbers():
             yield
     finally:
         for name, plain in kept.items():

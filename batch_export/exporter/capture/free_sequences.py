@@ -1,4 +1,4 @@
-"""Lists that a model's code makes of a free size (`list(range(n))`, `list(x)`), whose length stays free.
+"""Lists that a model's code makes of a free size (`list(range(n))`, `list(x)`, `[0] * n`), whose length stays free.
 
 Arrives: what `len`, `range`, `list` and `tuple` are called with in a model's code while torch captures it. Leaves: for
 a free size or a tensor whose first axis is free an object that knows its elements by a rule, and in functions of torch
@@ -23,7 +23,7 @@ Size = Any
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Whole numbers at equal distances: `first`, `first + step`, and so on, `length` of them."""
+    """Whole numbers at equal distances: `first`, `first + step`, and so on, `length` of them; any number, at none."""
 
     first: Size
     step: Size
@@ -31,7 +31,7 @@ class Run:
 
     def at(self, place: Size) -> Size:
         """One of them, counted from 0."""
-        return self.first + self.step * place
+        return self.first if _is_none(self.step) else self.first + self.step * place
 
     def part(self, start: Size, stop: Size, stride: int) -> Run:
         """Every so many of them from one place up to another, both within the run and not negative."""
@@ -121,7 +121,7 @@ class FreeSequence:
 
 
 class FreeNumbers(FreeSequence):
-    """Whole numbers in runs, each of which but the last has a known length."""
+    """Numbers in runs, each of which but the last has a known length."""
 
     def __init__(self, runs: Sequence[Run], kind: type) -> None:
         self.runs = tuple(runs)
@@ -138,7 +138,7 @@ class FreeNumbers(FreeSequence):
         """The numbers as a tensor."""
         if self.is_plain:
             return torch.tensor(self._plain, dtype=dtype, device=device)
-        parts = [run.first + run.step * torch.arange(run.length, device=device) for run in self.runs]
+        parts = [_run_as_tensor(run, device) for run in self.runs]
         made = parts[0] if len(parts) == 1 else torch.cat(parts)
         return made if dtype is None else made.to(dtype)
 
@@ -238,7 +238,20 @@ class FreeRows(FreeSequence):
         return self.rows.movedim(0, dim).flatten(dim, dim + 1).clone(memory_format=torch.contiguous_format)
 
 
-def _plain_range(run: Run) -> range:
+def _is_none(step: Size) -> bool:
+    return isinstance(step, int) and step == 0
+
+
+def _run_as_tensor(run: Run, device: Any) -> Tensor:
+    if _is_none(run.step):
+        return torch.full((run.length,), run.first, device=device)
+    made: Tensor = run.first + run.step * torch.arange(run.length, device=device)
+    return made
+
+
+def _plain_range(run: Run) -> Sequence[Any]:
+    if _is_none(run.step):
+        return [run.first] * operator.index(run.length)
     first, step, length = map(operator.index, (run.first, run.step, run.length))
     return range(first, first + step * length, step)
 
