@@ -60,7 +60,10 @@ def settled_extremes() -> Iterator[None]:
 
 def _settling(original: Any, sign: int) -> Any:
     def chosen(self: SymNode, other: SymNode) -> SymNode:
-        difference = sign * (_expression(self) - _expression(other))
+        expressions = _expression(self), _expression(other)
+        if not any(one.has(FloorDiv) for one in expressions):  # as nearly always
+            return original(self, other)  # type: ignore[no-any-return]
+        difference = sign * (expressions[0] - expressions[1])
         if difference.has(FloorDiv) and not difference.has(Max, Min) and self.is_int() and other.is_int():
             for node, over in ((self, difference), (other, -difference)):
                 number = least(over)
