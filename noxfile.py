@@ -25,6 +25,7 @@ SCHEMAS = {
 }
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 RARER = (
+    "tests/test_dask.py",
     "tests/test_environments.py",
     "tests/test_exporter_architectures.py",
     "tests/test_exporter_flex_attention.py",
@@ -35,6 +36,8 @@ RARER = (
     "tests/test_own_model.py",
     "tests/test_ops_resampling.py",
     "tests/test_repro.py",
+    "tests/test_runs_from_anywhere.py",
+    "tests/test_whole_cell.py",
     "tests/test_workflow_steps.py",
 )
 """The files with tests marked `ops`."""

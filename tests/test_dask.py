@@ -133,7 +133,7 @@ def test_a_scheduler_that_does_not_answer_is_said(tmp_path: Path, monkeypatch: p
         sweep(tmp_path, cells([model("a")]), engine="dask", address="tcp://127.0.0.1:9")
 
 
-@pytest.mark.slow
+@pytest.mark.ops
 def test_a_scheduler_that_dies_leaves_a_run_that_goes_on_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -405,6 +405,7 @@ def test_two_processes_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert sum("making" in words for words in said) == 1
 
 
+@pytest.mark.ops
 def test_half_made_and_changed_ones_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(shelf.ROOT_VARIABLE, str(tmp_path / "kept"))
     made = environment_for(["numpy"])

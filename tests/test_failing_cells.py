@@ -88,7 +88,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.ops
 def test_a_wrong_node_is_named_with_its_line_and_reaches_the_report(swept: Path) -> None:
     cell = "net/full/opset18/cpu/wrong"
     found = command(swept, "bisect", cell)

@@ -130,8 +130,8 @@ def shown(raw: bytes) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("columns", [80, pytest.param(160, marks=pytest.mark.docs)])
+@pytest.mark.docs
+@pytest.mark.parametrize("columns", [80, 160])
 def test_the_first_and_the_last_minute(tmp_path: Path, columns: int) -> None:
     (tmp_path / "my_net.py").write_text(GOOD)
     terminal = Terminal(tmp_path, columns)

@@ -142,6 +142,7 @@ def planned(model: ModelSpec, exporter: ExporterSpec = CORE) -> PlannedCell:
     return PlannedCell(Cell(model.name, "static", 20, "cpu", exporter.name), model, None, exporter)  # type: ignore[arg-type]
 
 
+@pytest.mark.ops
 def test_keys_know_of_the_environment_and_are_as_ever_without_one(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,6 +408,7 @@ def test_sources_of_our_own_are_not_searched(capsys: pytest.CaptureFixture[str])
     assert "are searched by `git bisect`" in capsys.readouterr().err
 
 
+@pytest.mark.ops
 def test_the_verb_env_knows_of_models_and_exporters(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "conf/model/scale.yaml").write_text(CONFIG + "env: ['scales==1.0']\n")
     assert command("env", "create", "scale", "--config-dir=conf") == 0

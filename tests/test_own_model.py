@@ -209,6 +209,7 @@ def test_programs_of_a_sweep_go_to_outputs_below_the_home_folder(
     assert list((home / "mine" / "tried").glob("mine_*.pt2"))
 
 
+@pytest.mark.ops
 def test_try_sweeps_over_a_model_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["batch-export", "try", "of_mine:two", "--arg", "width=8", "runner.n_jobs=1", "measure.enabled=false"]
     assert main(words) == 0

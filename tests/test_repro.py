@@ -98,6 +98,7 @@ def exporter(target: str) -> dict[str, Any]:
     return {"target": target, "arguments": {}}
 
 
+@pytest.mark.ops
 def test_a_mismatch_shrinks_to_the_node_and_its_script_tells_when_it_is_fixed(tmp_path: Path, mismatch: Repro) -> None:
     repro = mismatch
     assert repro.nodes == ("tanh",)
@@ -137,6 +138,7 @@ def test_a_capture_error_shrinks_to_the_submodule(tmp_path: Path) -> None:
     assert (repro.folder / "subject.pt").is_file()
 
 
+@pytest.mark.ops
 def test_a_crash_is_reduced_in_processes_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
     wanted = {"stage": "crash", "error_class": "SIGSEGV", "operator": "", "message": ""}

@@ -84,6 +84,7 @@ def test_explain_without_a_run_takes_the_newest_that_has_the_cell(
     assert "Unknown model 'other'" in capsys.readouterr().err
 
 
+@pytest.mark.ops
 def test_config_folders_that_have_moved_are_named_and_may_be_given_anew(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,7 +69,7 @@ def whole(folder: Path, name: str, exporter: ExporterSpec, stage: str, error_cla
     [
         ("Plain", MORE, "check", "ExtraOutput", "the file has an output 'more' that was not asked for"),
         ("Leaves", CORE, "crash", "ProcessExit", "the process ended itself with exit code 5"),
-        ("Hangs", CORE, "timeout", "Timeout", "not done after 4 s"),
+        pytest.param("Hangs", CORE, "timeout", "Timeout", "not done after 4 s", marks=pytest.mark.ops),
     ],
 )
 def test_the_script_of_a_whole_cell_shows_how_it_fails(

@@ -103,7 +103,7 @@ def sessions_of(script: str) -> list[str]:
     return re.findall(r"\bnox (?:-R )?-s (\S+)", script)
 
 
-@pytest.mark.slow
+@pytest.mark.ops
 def test_the_steps_of_the_nightly_workflow_run_in_their_order(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     steps = loaded(".github/workflows/nightly.yml")["jobs"]["sweep"]["steps"]
