@@ -104,6 +104,23 @@ def test_every_form_takes_an_example_of_one(form: Any) -> None:
     assert right_at(program, module, rows, ((size,) for size in (1, 2, 3, 7))) == 4
 
 
+def test_auto_fixes_an_axis_of_which_the_model_takes_more_than_multiples() -> None:
+    multiples = Function(lambda x: x.view(-1, 3, 6).sum(1))
+    assert not isinstance(
+        export(multiples, rows(6), dynamic_shapes=({0: Dim.AUTO},)).model.graph.inputs[0].shape[0], int
+    )  # type: ignore[index]
+    branching = Function(lambda x: x[:2] if x.shape[0] % 3 else x * 2)
+    with pytest.warns(ExportWarning, match=r"x.shape\[0\] is fixed in the file: .*`\(x.shape\[0\] % 3\) == 0`"):
+        program = export(branching, rows(6), dynamic_shapes=({0: Dim.AUTO},))
+    assert program.model.graph.inputs[0].shape == (6, 6)
+
+
+def test_rows_taken_by_a_falling_range() -> None:
+    module = Function(lambda x: x[torch.arange(x.shape[0] - 1, -1, -1)])
+    program = export(module, rows(4), dynamic_shapes=({0: "n"},))
+    assert right_at(program, module, rows, ((size,) for size in (1, 2, 5))) == 3
+
+
 def test_an_axis_of_one_that_the_model_broadcasts_stays_one() -> None:
     module = Function(lambda x, y: x + y)
     auto = {0: Dim.AUTO, 1: Dim.AUTO}

@@ -69,7 +69,7 @@ class Guard:
         unites: the axes of different names that it makes one.
         holds_beyond: whether the program was seen to be right at sizes at which it is false.
         fixes: axes (input and position) left to the exporter that it holds to a few sizes, such as the example's.
-        narrows: axes left to the exporter that it takes some sizes from.
+        narrows: axes left to the exporter that it takes some sizes from, all but some multiples among these.
         counts: whether Python made it by counting with a size (`range(n)`, `names[n]`), a number in every capture.
         reason: what made it, where that is not a comparison of torch's; empty elsewhere.
         expression: the condition in torch's symbols.
@@ -230,7 +230,7 @@ def _judge(expression: Any, source: str, symbols: Symbols) -> Guard:
     fixes = left if isinstance(expression, sympy.Eq) and left and not required else ()
     if fixes and _holds_at_large_sizes(expression, names, symbols):
         fixes = ()
-    narrows = left if limits and not required and not isinstance(expression, sympy.Eq) else ()
+    narrows = left if limits and not required and not fixes else ()
     return Guard(condition, axes, source, restricts, fixes=fixes, narrows=narrows, expression=expression)
 
 

@@ -34,13 +34,19 @@ def arange_by(start: Number, end: Number, step: Number = 1, dtype: int | None = 
 def _range(start: Number, end: Number, step: Number, dtype: int | None) -> RecordedValue:
     wanted = None if dtype is None or dtype == -1 else ir.DataType(dtype)
     if all(_is_whole(number) for number in (start, end, step)):
-        numbers = op.Range(*(_as(number, ir.DataType.INT64) for number in (start, end, step)))
+        bounds = [_as(number, ir.DataType.INT64) for number in (start, end, step)]
+        numbers = op.Neg(op.Range(*map(op.Neg, bounds))) if _is_downwards(step) else op.Range(*bounds)
         return numbers if wanted is None else op.Cast(numbers, to=wanted)
     if wanted is not None and not wanted.is_floating_point():
         plain = cast("Callable[..., RecordedValue]", core.aten_arange_start_step)
         return plain(start, end, step, dtype=int(wanted))
     numbers = op.Range(*(_as(number, ir.DataType.DOUBLE) for number in (start, end, step)))
     return op.Cast(numbers, to=wanted or ir.DataType.FLOAT)
+
+
+def _is_downwards(step: Number) -> bool:
+    """Whether the numbers fall: of a Gather by them onnxruntime makes a Slice, whose end of -1 is the last element."""
+    return isinstance(step, int) and step < 0
 
 
 def _is_whole(number: Number) -> bool:
