@@ -173,3 +173,6 @@ def test_a_mistyped_reserved_key_is_suspected_when_its_owner_is_missing() -> Non
         model_spec("sample", config)
     with pytest.raises(UsageError, match="is 'input' mistyped"):
         model_spec("sample", {"_target_": "a.b", "input": {"x": {}}})
+    inputs = {"x": {"dtype": "float32", "shape": ["batch"]}}
+    with pytest.raises(UsageError, match="'batch', no axis; is 'axis' mistyped"):
+        model_spec("sample", {"_target_": "a.b", "inputs": inputs, "axis": {"batch": {"example": 2}}})

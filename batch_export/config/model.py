@@ -329,7 +329,7 @@ class _Reader:
                 for term in terms(entry):
                     if isinstance(term, str):
                         if term not in known:
-                            near = did_you_mean(term, known)
+                            near = did_you_mean(term, known) or _mistyped_axes(spec.arguments)
                             self._fail(f"the shape of input {_dotted(leaf)!r} names {term!r}, no axis{near}")
                         used.add(term)
         for name in known:
@@ -387,6 +387,12 @@ class _Reader:
 
     def _fail(self, problem: str) -> NoReturn:
         raise UsageError(f"model {self.name!r}: {problem}")
+
+
+def _mistyped_axes(arguments: Mapping[str, Any]) -> str:
+    """A question about the builder's argument that was plainly meant as `axes`; empty where there is none."""
+    likely = [key for key, value in arguments.items() if isinstance(value, Mapping) and did_you_mean(key, ["axes"])]
+    return f"; is {likely[0]!r} mistyped for 'axes'?" if likely else ""
 
 
 def _is_list(value: Any) -> bool:

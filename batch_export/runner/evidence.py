@@ -72,7 +72,7 @@ class Evidence:
         targets = [cell.model.target]
         if cell.exporter.target != CORE_EXPORTER_TARGET:
             targets.append(cell.exporter.target)
-        sources = self._files.sources()
+        sources = self._files.sources(self._distributions.folders)
         asked = self._files.asked()
         missing = self._files.missing.tops
         packages = self._packages.packages(

@@ -28,7 +28,7 @@ from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
 from batch_export.sources.file_digests import content_digest
-from batch_export.sources.recorded import CHANGED, UNREADABLE, listing_digest
+from batch_export.sources.recorded import CHANGED, METADATA_OF, UNREADABLE, listing_digest, metadata_digest
 
 _LISTINGS = ("os.listdir", "os.scandir")
 _MADE = ("os.mkdir", "os.rename", "os.link", "os.symlink")
@@ -132,11 +132,14 @@ class LoadedFiles:
             and relative_name(Path(file), self._roots) is not None
         }
 
-    def sources(self) -> tuple[tuple[str, Digest], ...]:
+    def sources(self, searched: Collection[str] = ()) -> tuple[tuple[str, Digest], ...]:
         """Returns the files loaded so far, sorted by name: relative to a root, or absolute outside all of them.
 
         A file that is not there counts as such, if it was looked for in a root; what this process or one that it
         started has made does not count.
+
+        Args:
+            searched: folders in which the metadata of distributions was looked for.
         """
         opened = self._opened_last = self._opened()
         self._used.clear()
@@ -162,7 +165,7 @@ class LoadedFiles:
             if digest and (digest != ABSENT or not recorded.startswith(os.sep)):
                 found[recorded] = digest
                 self._used.add(str(path))
-        self._sources = found | self._listings()
+        self._sources = found | self._listings(self._listed) | self._listings(searched, METADATA_OF)
         return tuple(sorted(self._sources.items()))
 
     def asked(self) -> tuple[tuple[str, str], ...]:
@@ -272,14 +275,16 @@ class LoadedFiles:
             self.changed.append(str(path))
         return CHANGED
 
-    def _listings(self) -> dict[str, Digest]:
+    def _listings(self, folders: Collection[str], ending: str = "") -> dict[str, Digest]:
         found: dict[str, Digest] = {}
-        for name in sorted(self._listed):
+        for name in sorted(folders):
             real = Path(os.path.realpath(name))
             if self._names.may_count(f"{name}{os.sep}") and not is_installed(real) and real.is_dir():
-                recorded = self._names.of(self._names.chosen(name, real))
+                recorded = self._names.of(self._names.chosen(name, real), os.sep)
                 if recorded is not None:
-                    found[f"{recorded}{os.sep}"] = listing_digest(real, self._avoided)
+                    is_metadata = ending == METADATA_OF
+                    digest = metadata_digest(real) if is_metadata else listing_digest(real, self._avoided)
+                    found[f"{recorded}{os.sep}{ending}"] = digest
                     self._used.add(str(real))
         return found
 

@@ -90,13 +90,18 @@ class Names:
     def _is_in_root(self, path: Path) -> bool:
         return str(path).startswith(self.prefixes)
 
-    def of(self, path: Path) -> str | None:
-        """The name to record: relative if that leads back to the file, absolute if not; None where versions count."""
+    def of(self, path: Path, ending: str = "") -> str | None:
+        """The name to record: relative if that leads back to the file, absolute if not; None where versions count.
+
+        Args:
+            path: of a file or a folder.
+            ending: a separator for a folder.
+        """
         relative = relative_name(path, self._roots)
         if relative is None:
             foreign = _is_foreign(str(path)) or is_installed(path)
             return None if foreign else str(path)
-        return relative if first_of(relative, self._roots) in (path, None) else str(path)
+        return relative if first_of(f"{relative}{ending}", self._roots) in (path, None) else str(path)
 
 
 def _is_foreign(name: str) -> bool:

@@ -31,7 +31,7 @@ CONTENT = "content "
 ALL = "*"
 """The name that stands for every installed distribution, for code that looked them all over."""
 
-_METADATA_SUFFIXES = (".dist-info", ".egg-info")
+METADATA_SUFFIXES = (".dist-info", ".egg-info")
 
 
 def state(name: str) -> str:
@@ -210,7 +210,7 @@ def _listed(entry: str, changed: int) -> dict[str, str]:
     return {
         normal(name.partition("-")[0].removesuffix(".egg-info")): os.path.join(entry, name)
         for name in sorted(names)
-        if name.endswith(_METADATA_SUFFIXES)
+        if name.endswith(METADATA_SUFFIXES)
     }
 
 

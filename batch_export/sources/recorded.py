@@ -22,6 +22,8 @@ from batch_export.sources.places import ZOO_PACKAGE, models_dir
 
 UNREADABLE = "unreadable"
 CHANGED = "changed while it was read"
+METADATA_OF = f"*.dist-info{os.sep}"
+"""Ends the name of a folder, after its separator, of which only the distributions count whose metadata is there."""
 """In place of the digest of a file of which nobody can say what was read: no later state equals it."""
 
 ALL_VARIABLES = "*"
@@ -107,11 +109,13 @@ def variable_digest(name: str, environment: Mapping[str, str], folder: str) -> D
 
 
 def current_digest(name: str, roots: Sequence[Path], store: Path) -> str:
-    """Returns the present digest of a file or, with a separator at its name's end, of a folder's listing."""
-    path = first_of(name, roots)
+    """Returns the present digest of a file, of a folder's listing (a separator ends the name), or of its metadata."""
+    path = first_of(name.removesuffix(METADATA_OF), roots)
     if path is None:
         return ABSENT
     try:
+        if name.endswith(METADATA_OF):
+            return metadata_digest(path)
         return listing_digest(path, (store,)) if name.endswith(os.sep) else content_digest(path)
     except OSError:
         return UNREADABLE
@@ -161,3 +165,8 @@ def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
     names = (name for name in os.listdir(folder) if name != "__pycache__" and not name.endswith(DERIVED_SUFFIXES))
     names = (name for name in names if not name.startswith(".") and (name,) not in aside)
     return digest_value(sorted(name for name in names if not is_side_file(os.path.join(folder, name))))
+
+
+def metadata_digest(folder: Path) -> Digest:
+    """Returns the digest of the names of the distributions whose metadata is in a folder."""
+    return digest_value(sorted(name for name in os.listdir(folder) if name.endswith(distributions.METADATA_SUFFIXES)))

@@ -1,0 +1,42 @@
+"""Where the user's code looks for the metadata of distributions, and what is new there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+
+from batch_export.runner.asked_distributions import AskedDistributions
+from batch_export.runner.askers import Askers
+from batch_export.runner.loaded import LoadedFiles
+from batch_export.sources.recorded import ABSENT, current_digest
+
+
+def test_a_new_distribution_counts_in_a_folder_that_the_model_put_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = importlib.metadata.MetadataPathFinder
+    monkeypatch.setattr(finder, "find_distributions", staticmethod(finder.find_distributions))
+    other, root = tmp_path / "other", tmp_path / "root"
+    roots = [other, root]
+    for folder in (other / "plugins", root / "plugins", root / "later", tmp_path / "store"):
+        folder.mkdir(parents=True)
+    monkeypatch.syspath_prepend(root / "plugins")
+    asked = AskedDistributions(Askers(()))
+    asked.watch()
+    importlib.metadata.entry_points()
+    found = dict(LoadedFiles(roots, [tmp_path / "store"]).sources(asked.folders))
+
+    def changed() -> list[str]:
+        return [name for name, digest in found.items() if current_digest(name, roots, tmp_path / "store") != digest]
+
+    assert changed() == []
+    (root / "plugins" / "module.py").write_text("")
+    assert changed() == []
+    (root / "plugins" / "x.dist-info").mkdir()
+    assert changed() == [f"{root / 'plugins'}/*.dist-info/"]
+    (root / "plugins" / "x.dist-info").rmdir()
+    (root / "plugins" / "module.py").unlink()
+    (root / "plugins").rmdir()
+    assert current_digest(f"{root / 'plugins'}/*.dist-info/", roots, tmp_path / "store") == ABSENT
