@@ -231,3 +231,20 @@ def test_a_fixed_size_of_0_is_no_size_to_copy(tmp_path: Path) -> None:
     onnx.checker.check_model(tmp_path / "model.onnx", full_check=True)
     for found, expected in zip(program(given), pytree.tree_leaves(function(given)), strict=True):
         assert found.shape == expected.shape
+
+
+def test_a_size_of_0_among_computed_sizes_is_no_size_to_copy() -> None:
+    """`nonzero` of a scalar has no columns, and the number of its rows is computed."""
+    program = export(Calls(lambda x: torch.kron(torch.nonzero(x), torch.nonzero(x))), (torch.tensor(0.3),))
+    assert program(torch.tensor(0.3))[0].shape == (1, 0)
+    assert program(torch.tensor(0.0))[0].shape == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
+def test_wide_unsigned_integers_are_sorted(dtype: torch.dtype) -> None:
+    """onnxruntime has no TopK for them."""
+    given = torch.tensor([5, 3, torch.iinfo(dtype).max, 3]).to(dtype)
+    found = export(Calls(lambda x: torch.sort(x, stable=True)), (given,))(given)
+    for one, expected in zip(found, torch.sort(given, stable=True), strict=True):
+        assert one.dtype == expected.dtype
+        assert one.tolist() == expected.tolist()

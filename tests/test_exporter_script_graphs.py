@@ -234,3 +234,45 @@ def test_a_copy_that_is_asked_for_is_one() -> None:
     assert not outputs.mutated
     for one, other in zip(outputs, Copying()(x, x * 1), strict=True):
         torch.testing.assert_close(one, other)
+
+
+class Weighed(torch.nn.Module):
+    def forward(self, x: Tensor, shifts: list[int]) -> Tensor:
+        for shift in shifts:
+            x = x.roll(shift, 1) * shift if shift > 1 else x - shift
+        return x
+
+
+class AroundScript(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.script = torch.jit.script(Weighed())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.script(x, [1, 2]) + 1
+
+
+def test_a_script_is_a_module_of_an_ordinary_one() -> None:
+    x = torch.randn(2, 6)
+    export_and_compare(AroundScript(), (x,), (x[:1],), dynamic_shapes=({0: "batch"},))
+
+
+class OfPython(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return Stepped.apply(x)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class Stepped(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        return (x > 0) * x
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient
+
+
+def test_a_function_of_python_within_a_script_is_refused() -> None:
+    traced = torch.jit.trace(OfPython(), (torch.randn(3),))
+    with pytest.raises(CaptureError, match="the Python function Stepped within TorchScript"):
+        export(traced, (torch.randn(3),))

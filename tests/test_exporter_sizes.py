@@ -120,6 +120,16 @@ def test_rows_taken_by_a_falling_range() -> None:
     assert right_at(program, module, rows, ((size,) for size in (1, 2, 5))) == 3
 
 
+def test_rows_taken_by_a_range_that_begins_below_zero() -> None:
+    module = Function(lambda x: x[torch.arange(x.shape[0] - 2, x.shape[0])])
+    program = export(module, rows(4), dynamic_shapes=({0: "n"},))
+    assert right_at(program, module, rows, ((size,) for size in (1, 2, 5))) == 3
+    positions = Function(lambda x, past: x + torch.arange(past.shape[0], past.shape[0] + x.shape[0])[:, None])
+    given = (torch.zeros(3, 6), torch.zeros(2))
+    program = export(positions, given, dynamic_shapes=({0: "n"}, {0: "past"}))
+    assert "Neg" not in [node.op_type for node in program.model.graph]  # sizes are never below zero
+
+
 def test_an_axis_of_one_that_the_model_broadcasts_stays_one() -> None:
     module = Function(lambda x, y: x + y)
     auto = {0: Dim.AUTO, 1: Dim.AUTO}

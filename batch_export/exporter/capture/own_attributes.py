@@ -42,7 +42,7 @@ class OwnAttributes:
     """The entries of a dict at one moment: of the attributes of a module, or of what it has of one kind.
 
     Args:
-        own: the dict.
+        own: the dict; TorchScript's of the modules of a module has no iterator, so it is asked for its keys.
         others: names that are left out.
 
     Attributes:
@@ -53,7 +53,7 @@ class OwnAttributes:
 
     def __init__(self, own: dict[str, Any], others: Container[str] = ()) -> None:
         self._own = own
-        self._names = tuple(own)
+        self._names = tuple(own.keys())
         self.values = [(name, value) for name, value in own.items() if name not in others]
 
     def are_same(self) -> bool:
@@ -62,6 +62,6 @@ class OwnAttributes:
 
     def are_in(self, own: dict[str, Any]) -> bool:
         """Whether another dict has the same names, in their order, and for each of these the same object."""
-        if len(own) != len(self._names) or not all(map(operator.eq, own, self._names)):
+        if len(own) != len(self._names) or not all(map(operator.eq, own.keys(), self._names)):
             return False
         return all(own[name] is value for name, value in self.values)

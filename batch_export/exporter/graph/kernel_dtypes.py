@@ -18,6 +18,7 @@ from batch_export.exporter.graph import promote
 
 BOOL, INT16, INT32, INT64 = ir.DataType.BOOL, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64
 UINT8, INT8, FLOAT, DOUBLE = ir.DataType.UINT8, ir.DataType.INT8, ir.DataType.FLOAT, ir.DataType.DOUBLE
+UINT16, UINT32 = ir.DataType.UINT16, ir.DataType.UINT32
 FLOAT16, BFLOAT16 = ir.DataType.FLOAT16, ir.DataType.BFLOAT16
 
 _FEWER_KERNELS: Mapping[str, frozenset[ir.DataType]] = {
@@ -41,6 +42,7 @@ _FEWER_KERNELS: Mapping[str, frozenset[ir.DataType]] = {
     "Resize": frozenset({BOOL, INT64, INT16, DOUBLE}),
     "SpaceToDepth": frozenset({BOOL, INT64, INT32, INT16}),
     "SplitToSequence": frozenset({INT16, INT8, UINT8}),
+    "TopK": frozenset({UINT16, UINT32}),
     "Trilu": frozenset({INT16, INT8, UINT8}),
     "Unique": frozenset({BOOL, INT32, INT16, UINT8}),
     "Where": frozenset({BOOL, INT16}),
@@ -72,6 +74,8 @@ _STANDS_IN: Mapping[ir.DataType, tuple[ir.DataType, ...]] = {
     UINT8: (INT32, INT64, FLOAT),
     INT8: (INT32, INT64, FLOAT),
     INT16: (INT32, INT64, FLOAT),
+    UINT16: (INT32, INT64, FLOAT),
+    UINT32: (INT64, DOUBLE),
     INT32: (INT64, DOUBLE, FLOAT),
     INT64: (DOUBLE, FLOAT),
     FLOAT16: (FLOAT,),

@@ -41,8 +41,8 @@ def axes_from_the_front(name: str, inputs: Sequence[ir.Value | None], axes: Arra
 def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], Array | None]) -> bool:
     """Whether a Reshape to this shape may mean its 0 as "the size that was there", or holds a -1.
 
-    A shape that is computed means what it says: where a free axis has no elements, its size is 0. Numbers among it are
-    looked at, a shape that is known as a whole is left as it is.
+    A shape that is computed means what it says: where an axis has no elements, its size is 0, also as a number among
+    others that are computed. A shape that is known as a whole is left as it is.
 
     Args:
         shape: the second input of the Reshape.
@@ -59,7 +59,7 @@ def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], A
 
 def _is_a_mark(part: ir.Value | None, known: Callable[[ir.Value | None], Array | None]) -> bool:
     numbers = known(part)
-    return may_copy_a_size(part, known) if numbers is None else bool((numbers <= 0).any())
+    return may_copy_a_size(part, known) if numbers is None else bool((numbers < 0).any())
 
 
 def beyond_the_largest(name: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.never_negative import is_never_negative
 
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
 
@@ -21,20 +22,6 @@ def _amounts(pad: Sequence[Size], count: int) -> tuple[list[int], list[Size], li
     return listed, list(pad[0::2]), list(pad[1::2])
 
 
-def _is_never_negative(amount: Size) -> bool:
-    """Whether an amount that follows from sizes takes nothing away, as far as its last step says."""
-    if isinstance(amount, int):
-        return amount >= 0
-    node = amount.producer()
-    if node is None or ("fmod" in node.attributes and node.attributes["fmod"].as_int()):
-        return False
-    given = [one for one in node.inputs if one is not None]
-    if node.op_type == "Reshape":
-        return _is_never_negative(given[0])
-    bounds = [one.const_value for one in given[1:]] if node.op_type in ("Mod", "Max") else []
-    return any(one is not None and bool((one.numpy() >= 0).all()) for one in bounds)
-
-
 def _vector(amount: Size) -> list[int] | ir.Value:
     return [amount] if isinstance(amount, int) else op.Reshape(amount, [1])
 
@@ -43,14 +30,14 @@ def _taken(amount: Size) -> Size:
     """How many elements an amount takes away."""
     if isinstance(amount, int):
         return max(-amount, 0)
-    return 0 if _is_never_negative(amount) else op.Max(op.Neg(_vector(amount)), [0])
+    return 0 if is_never_negative(amount) else op.Max(op.Neg(_vector(amount)), [0])
 
 
 def _added(amount: Size) -> Size:
     """How many elements an amount adds."""
     if isinstance(amount, int):
         return max(amount, 0)
-    return amount if _is_never_negative(amount) else op.Max(_vector(amount), [0])
+    return amount if is_never_negative(amount) else op.Max(_vector(amount), [0])
 
 
 def _known(amounts: list[Size]) -> list[Size]:

@@ -11,6 +11,7 @@ from onnxscript.function_libs.torch_lib.ops import core
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.never_negative import is_never_negative
 
 
 @lowering("aten::arange")
@@ -35,7 +36,7 @@ def _range(start: Number, end: Number, step: Number, dtype: int | None) -> Recor
     wanted = None if dtype is None or dtype == -1 else ir.DataType(dtype)
     if all(_is_whole(number) for number in (start, end, step)):
         bounds = [_as(number, ir.DataType.INT64) for number in (start, end, step)]
-        numbers = op.Neg(op.Range(*map(op.Neg, bounds))) if _is_downwards(step) else op.Range(*bounds)
+        numbers = op.Range(*bounds) if _stays_whole(start, step) else op.Neg(op.Range(*map(op.Neg, bounds)))
         return numbers if wanted is None else op.Cast(numbers, to=wanted)
     if wanted is not None and not wanted.is_floating_point():
         plain = cast("Callable[..., RecordedValue]", core.aten_arange_start_step)
@@ -44,9 +45,15 @@ def _range(start: Number, end: Number, step: Number, dtype: int | None) -> Recor
     return op.Cast(numbers, to=wanted or ir.DataType.FLOAT)
 
 
-def _is_downwards(step: Number) -> bool:
-    """Whether the numbers fall: of a Gather by them onnxruntime makes a Slice, whose end of -1 is the last element."""
-    return isinstance(step, int) and step < 0
+def _stays_whole(start: Number, step: Number) -> bool:
+    """Whether the numbers rise from zero or more.
+
+    Of a Gather by a Range onnxruntime makes a Slice, which counts a start or an end below zero from the back. It does
+    not see through the negative of a Range.
+    """
+    if isinstance(step, int) and step < 0:
+        return False
+    return not isinstance(start, (int, ir.Value)) or is_never_negative(start)
 
 
 def _is_whole(number: Number) -> bool:
