@@ -259,7 +259,7 @@ def test_a_script_is_a_module_of_an_ordinary_one() -> None:
 
 class OfPython(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return Stepped.apply(x)  # type: ignore[no-any-return,no-untyped-call]
+        return Stepped.apply(x)  # type: ignore[no-untyped-call,no-any-return]
 
 
 class Stepped(torch.autograd.Function):
@@ -268,7 +268,7 @@ class Stepped(torch.autograd.Function):
         return (x > 0) * x
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> Tensor:
         return gradient
 
 

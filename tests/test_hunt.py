@@ -194,6 +194,8 @@ def test_a_name_excuses_only_the_step_that_is_wrong_and_only_numbers_that_are_no
     assert not declared("output 0", ["{f}.norm(dim=0)"])
     assert not declared("output 0" + SPECIAL_ON_THE_WAY, None)
     assert declared("output 0", [])
+    assert declared("output 0: [0, 24, 1, 1] instead of [0, 6, 2, 2]", ["F.pixel_unshuffle({f4}, 2)"])
+    assert not declared("output 0: [1, 24, 1, 1] instead of [1, 6, 2, 2]", ["F.pixel_unshuffle({f4}, 2)"])
 
 
 def test_one_capture_is_judged_at_several_opsets(monkeypatch: pytest.MonkeyPatch) -> None:

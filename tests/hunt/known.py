@@ -32,21 +32,30 @@ _DECLARED: tuple[tuple[str, str], ...] = (
     ),
 )
 """Operator -> what of it is declared where NaN, infinities or huge numbers reach it; docs/exporter.md says the same."""
+_OF_NOTHING = re.compile(r" instead of \[([^\]]*\b0\b[^\]]*)\]")
+"""At the end of a finding of another shape, where eager's has no elements."""
+_DECLARED_OF_NOTHING: tuple[tuple[str, str], ...] = (
+    (r"pixel_unshuffle", "of no elements torch gives its input, and its meta function another shape"),
+)
+"""Operator -> what of its shape is declared where it has no elements; docs/upstream.md says the same."""
 
 
 def declared(detail: str, wrong: list[str] | None) -> str:
-    """What is declared of a small program's difference; empty when nothing is, and always where every number is finite.
+    """What is declared of a small program's difference; empty when nothing is.
+
+    Of numbers that all are finite nothing is, but where there are none.
 
     Args:
         detail: of the finding.
         wrong: the operators of the steps that the file gets wrong at its own numbers, None where that is not known.
             Every one of them has to be declared: a name somewhere in the program excuses nothing.
     """
-    if wrong is None or (wrong and SPECIAL_ON_THE_WAY not in detail):
+    if wrong is None:
         return ""
+    table = _DECLARED if SPECIAL_ON_THE_WAY in detail else _DECLARED_OF_NOTHING if _OF_NOTHING.search(detail) else ()
     if not wrong:
         return "every step is right at the file's own numbers"
-    texts = [next((text for pattern, text in _DECLARED if re.search(pattern, one)), "") for one in wrong]
+    texts = [next((text for pattern, text in table if re.search(pattern, one)), "") for one in wrong]
     return texts[0] if all(texts) else ""
 
 
