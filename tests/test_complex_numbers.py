@@ -55,6 +55,7 @@ STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "pieces": lambda z, r: z.chunk(2, -1)[1] + z.split(1, -1)[0],
     "triangle": lambda z, r: torch.diagonal(z, 0, 1, 2).sum() + z.tril(),
     "cumsum": lambda z, r: z.cumsum(-1),
+    "sums of no axes": lambda z, r: z.sum(()) + z.mean((), keepdim=True) + z.sum((0, -1), keepdim=True),
     "written": lambda z, r: torch.zeros_like(z).index_put((torch.tensor([0]),), z[:1]),
     "made": lambda z, r: torch.ones(2, 3, 2, dtype=torch.complex64) * z + z.new_zeros(2, 3, 2),
     "filled": lambda z, r: torch.full((2, 3, 2), 1 + 2j) * z + torch.full_like(z, 2 - 1j) + torch.ones_like(z),

@@ -6,6 +6,7 @@ A real operand has no last axis of pairs: adding it to the pairs as it stands wo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TypeGuard
 
 import onnx_ir as ir
@@ -42,20 +43,27 @@ def _is_real(value: object) -> TypeGuard[float | ir.Value]:
     return not is_pair(value) and not isinstance(value, complex)
 
 
-@lowering("aten::sum", is_complex=True)
-def total(self: ir.Value, dtype: int = -1) -> RecordedValue:
-    """The sum of all; a single number is its own, and its two parts are no axis to add up."""
+@lowering("aten::sum", "aten::sum.dim_IntList", is_complex=True)
+def total(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1) -> RecordedValue:
+    """The sum over axes; a single number is its own, and its two parts are no axis to add up."""
     whole = in_dtype(self, dtype)
-    count = axes.rank(whole) - 1
-    return op.ReduceSum(whole, list(range(count)), keepdims=0) if count else op.Identity(whole)
+    reduced = _reduced(whole, dim)
+    return op.ReduceSum(whole, reduced, keepdims=int(keepdim)) if reduced else op.Identity(whole)
 
 
-@lowering("aten::mean", is_complex=True)
-def mean(self: ir.Value, dtype: int = -1) -> RecordedValue:
-    """The mean of all, as `total`."""
+@lowering("aten::mean", "aten::mean.dim", is_complex=True)
+def mean(self: ir.Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1) -> RecordedValue:
+    """The mean over axes, as `total`."""
     whole = in_dtype(self, dtype)
-    count = axes.rank(whole) - 1
-    return op.ReduceMean(whole, list(range(count)), keepdims=0) if count else op.Identity(whole)
+    reduced = _reduced(whole, dim)
+    return op.ReduceMean(whole, reduced, keepdims=int(keepdim)) if reduced else op.Identity(whole)
+
+
+def _reduced(pairs: ir.Value, dim: Sequence[int] | int | None) -> list[int]:
+    """The axes to reduce, all where none is named; the last axis is that of the pairs."""
+    count = axes.rank(pairs) - 1
+    listed = [dim] if isinstance(dim, int) else list(dim or range(count))
+    return [axis % count for axis in listed] if count else []
 
 
 def in_dtype(pairs: ir.Value, dtype: int) -> ir.Value:
