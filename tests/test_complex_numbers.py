@@ -365,3 +365,24 @@ def test_writes_to_pairs_seen_as_complex_numbers(name: str) -> None:
     for sizes in ((3, 4), (1, 1), (5, 2)):
         x = torch.randn(*sizes, 2)
         torch.testing.assert_close(torch.as_tensor(program(x)[0]), written(x))
+
+
+def test_an_exponential_at_infinities_is_that_of_c() -> None:
+    inf, nan = float("inf"), float("nan")
+    lengths, angles = (-inf, -3e4, 0.0, 1e3, inf, nan), (0.0, -0.0, 1.0, 3.0)
+    given = torch.tensor([*(complex(a, b) for a in lengths for b in angles), complex(inf, nan), complex(0, inf)])
+    found = torch.view_as_complex(export(Calls(lambda z, r: z.exp()), (given, given.real))(given, given.real)[0])
+    expected = torch.exp(given)
+    torch.testing.assert_close(found, expected, equal_nan=True)
+    for one, other in ((found.real, expected.real), (found.imag, expected.imag)):
+        known = ~other.isnan() & ((other != 0) | (given.real > -inf))
+        assert torch.equal(torch.signbit(one[known]), torch.signbit(other[known]))
+
+
+def test_memory_of_complex_numbers_is_read_in_its_order() -> None:
+    z = torch.randn(4, 3, 3, dtype=torch.complex64)
+    strided = Calls(lambda z, r: z.as_strided((2, 3), (1, 3), 2))
+    for given in (z, z.transpose(0, 2)):
+        assert torch.equal(export(strided, (given, R))(given, R)[0], strided(given, R))
+    with pytest.raises(TranslationError, match="as_strided reads memory that is not"):
+        export(strided, (z.repeat_interleave(2, -1)[..., ::2], R))

@@ -248,3 +248,10 @@ def test_wide_unsigned_integers_are_sorted(dtype: torch.dtype) -> None:
     for one, expected in zip(found, torch.sort(given, stable=True), strict=True):
         assert one.dtype == expected.dtype
         assert one.tolist() == expected.tolist()
+
+
+def test_values_alone_that_are_found_once_pass_the_checker_without_optimisation() -> None:
+    given = torch.randint(0, 3, (4, 3, 3))
+    program = export(Calls(torch.unique), (given,), optimize=False)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    assert torch.equal(program(given)[0], torch.unique(given))

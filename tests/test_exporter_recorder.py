@@ -185,3 +185,9 @@ def test_what_is_not_exact_is_left_to_the_runtime() -> None:
     assert folding.evaluate("Mod", [np.array([1]), zero], {}) is None
     assert folding.evaluate("MatMul", [np.eye(2), np.eye(2)], {}) is None
     assert folding.evaluate("Gather", [np.array([1]), np.array(7)], {}) is None
+
+
+def test_a_copy_that_is_kept_has_the_dtype_of_its_input() -> None:
+    recorder = Recorder(fold=False)
+    with recorder.recording():
+        assert op.Identity(graph_input(ir.DataType.BFLOAT16)).dtype == ir.DataType.BFLOAT16

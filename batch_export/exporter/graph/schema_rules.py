@@ -115,6 +115,8 @@ def output_dtype(
         return ir.DataType(fill.data_type) if isinstance(fill, onnx.TensorProto) else fill.dtype
     if name in ("RandomNormal", "RandomUniform"):
         return ir.DataType.FLOAT
+    if name == "Identity" and inputs[0] is not None and isinstance(inputs[0].type, ir.TensorType):
+        return inputs[0].dtype
     if any(type(kind) is ir.SequenceType for kind in formal.type_constraint.allowed_types):
         return None
     return binding.get(formal.type_constraint.name) or only_dtype(formal)

@@ -171,9 +171,18 @@ def is_nan(self: RecordedValue) -> RecordedValue:
 
 @lowering("aten::exp", is_complex=True)
 def exponential(self: RecordedValue) -> RecordedValue:
-    """exp(a) (cos b + i sin b)."""
-    angle = part(self, 1)
-    return op.Mul(op.Unsqueeze(op.Exp(part(self, 0)), [-1]), joined(op.Cos(angle), op.Sin(angle)))
+    """exp(a) (cos b + i sin b), where a product would be NaN as C has it.
+
+    The real part of exp(-inf) is 0 in whatever direction and that of exp(inf) infinite; of a real number exp is real,
+    also where it is infinite. The imaginary part of exp(-inf) in no direction stays NaN: a Where would lose the sign of
+    zeros.
+    """
+    length, angle = part(self, 0), part(self, 1)
+    size, cosine = op.Exp(length), op.Cos(angle)
+    edge = op.Where(op.IsInf(length), size, op.CastLike(math.nan, length))
+    real = op.Where(op.IsNaN(cosine), edge, op.Mul(size, cosine))
+    height = op.Where(op.Equal(angle, op.CastLike(0.0, length)), op.CastLike(1.0, length), size)
+    return joined(real, op.Mul(height, op.Sin(angle)))
 
 
 @lowering("aten::angle", is_complex=True)

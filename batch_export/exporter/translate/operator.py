@@ -252,11 +252,16 @@ class OperatorTranslator:
         """Real and imaginary parts by the translation for real tensors; None where there is none."""
 
         def real(args: Sequence[object], kwargs: Mapping[str, object], fake: object, end: str) -> object:
+            if base in memory_layout.READS_MEMORY and isinstance(whole, torch.Tensor):
+                args, kwargs = memory_layout.in_memory_order([*args, *kwargs.values()], whole), {}
             return self.call(Call(call.target, args, kwargs, fake, f"{call.name}_{end}"))
 
         if not self._has_parts(call.target):
             return None
         base = promote.base_name(call.qualified)
+        whole = call.given[0] if call.given else None
+        if base in memory_layout.IN_ORDER_ONLY and isinstance(whole, torch.Tensor):
+            memory_layout.require_order(whole, base)
         result = complex_parts.by_parts(base, call.args, call.kwargs, call.result, real)
         return None if result is None else self.conform(result, call.result, call.name)
 
