@@ -10,6 +10,8 @@ import pytest
 from batch_export.runner.asked_distributions import AskedDistributions
 from batch_export.runner.askers import Askers
 from batch_export.runner.loaded import LoadedFiles
+from batch_export.sources import distributions, search_path
+from batch_export.sources.closure import is_installed
 from batch_export.sources.recorded import ABSENT, current_digest
 
 
@@ -40,3 +42,25 @@ def test_a_new_distribution_counts_in_a_folder_that_the_model_put_on_the_path(
     (root / "plugins" / "module.py").unlink()
     (root / "plugins").rmdir()
     assert current_digest(f"{root / 'plugins'}/*.dist-info/", roots, tmp_path / "store") == ABSENT
+
+
+def test_what_a_model_puts_on_the_path_is_no_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_path, "_kept", [])
+    folder, absent, store = tmp_path / "vendor" / "site-packages", tmp_path / "not_yet", tmp_path / "store"
+    (folder / "foo-1.0.dist-info").mkdir(parents=True)
+    store.mkdir()
+    before = distributions.state(distributions.ALL)
+    search_path.keep()
+    monkeypatch.syspath_prepend(folder)
+    assert distributions.state("foo") == distributions.ABSENT
+    assert distributions.state(distributions.ALL) == before
+    assert not is_installed(folder / "foo.py")
+    found = dict(LoadedFiles([tmp_path], [store]).sources([str(folder), str(absent)]))
+    assert found["not_yet/*.dist-info/"] == ABSENT
+    (folder / "bar-1.0.dist-info").mkdir()
+    absent.mkdir()
+    changed = [name for name, digest in found.items() if current_digest(name, [tmp_path], store) != digest]
+    assert changed == ["not_yet/*.dist-info/", "vendor/site-packages/*.dist-info/"]
+    search_path.keep()
+    assert distributions.state("foo") == "1.0"
+    assert is_installed(folder / "foo.py")

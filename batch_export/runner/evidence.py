@@ -18,7 +18,7 @@ from batch_export.runner.loaded import LoadedFiles
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages
-from batch_export.sources import distributions, start_up
+from batch_export.sources import distributions, search_path, start_up
 from batch_export.sources.asked import ABSENT
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.name_texts import text_of
@@ -63,6 +63,7 @@ class Evidence:
         Args:
             channel: leads to the process that hears what the kernel says; None: there is none.
         """
+        search_path.keep()
         self._variables.watch()
         self._distributions.watch()
         self._files.watch(channel)

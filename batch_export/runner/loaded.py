@@ -279,13 +279,18 @@ class LoadedFiles:
         found: dict[str, Digest] = {}
         for name in sorted(folders):
             real = Path(os.path.realpath(name))
-            if self._names.may_count(f"{name}{os.sep}") and not is_installed(real) and real.is_dir():
-                recorded = self._names.of(self._names.chosen(name, real), os.sep)
-                if recorded is not None:
-                    is_metadata = ending == METADATA_OF
-                    digest = metadata_digest(real) if is_metadata else listing_digest(real, self._avoided)
-                    found[f"{recorded}{os.sep}{ending}"] = digest
-                    self._used.add(str(real))
+            if not self._names.may_count(f"{name}{os.sep}") or is_installed(real):
+                continue
+            recorded = self._names.of(self._names.chosen(name, real), os.sep)
+            if recorded is None:
+                continue
+            is_metadata = ending == METADATA_OF
+            if real.is_dir():
+                digest = metadata_digest(real) if is_metadata else listing_digest(real, self._avoided)
+                found[f"{recorded}{os.sep}{ending}"] = digest
+                self._used.add(str(real))
+            elif is_metadata and not real.exists():
+                found[f"{recorded}{os.sep}{ending}"] = ABSENT
         return found
 
 

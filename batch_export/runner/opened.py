@@ -17,6 +17,7 @@ import msgspec
 
 from batch_export.runner.made import Made
 from batch_export.sources.asked import How, state_of
+from batch_export.sources.closure import is_installed
 
 _PACKAGES = f"{os.sep}site-packages{os.sep}"
 _PLACES_OF_PACKAGES = (_PACKAGES, f"{os.sep}dist-packages{os.sep}")
@@ -100,7 +101,7 @@ class Notes:
 
     def ask(self, path: str, how: How) -> None:
         """Notes that somebody asks about a path, and how exactly."""
-        if self._ignored(path) or _PACKAGES in path or (path, how) in self.asked:
+        if self._ignored(path) or (_PACKAGES in path and is_installed(Path(path))) or (path, how) in self.asked:
             return
         if self._made.origin(path) != path:
             return  # it answers about its own doing
@@ -144,6 +145,7 @@ def is_of_package(path: str) -> bool:
     """
     return (
         any(folder in path for folder in _PLACES_OF_PACKAGES)
+        and is_installed(Path(path))
         and not path.endswith(".pth")
         and not any(folder in path for folder in _METADATA)
     )

@@ -19,10 +19,10 @@ from batch_export.errors import UsageError
 from batch_export.sources.file_digests import file_digest
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.places import ZOO_PACKAGE, defines, models_dir, resolve_target
+from batch_export.sources.search_path import package_folders
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _PACKAGE_NAME = "batch_export"
-_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 
 
 def local_roots() -> tuple[Path, ...]:
@@ -49,8 +49,8 @@ def is_installed(path: Path) -> bool:
     """Whether the path lies where the standard library or installed packages do, of this environment or another one."""
     text = str(path)
     # Packages of another environment may be on the path (PYTHONPATH, a .pth file); parsing all of torch takes a minute.
-    return not _PACKAGE_FOLDERS.isdisjoint(path.parts) or any(
-        text == folder or text.startswith(folder + os.sep) for folder in _installed_folders()
+    return any(
+        text == folder or text.startswith(folder + os.sep) for folder in (*_installed_folders(), *package_folders())
     )
 
 

@@ -11,8 +11,7 @@ import importlib.metadata
 import json
 import os
 import re
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 from batch_export.digest import digest_value
 from batch_export.sources import start_up
 from batch_export.sources.file_digests import file_digest, files_digest, folder_digest
+from batch_export.sources.search_path import search_path
 
 ABSENT = "absent"
 WITHOUT_METADATA = "module:"
@@ -50,7 +50,7 @@ def state(name: str) -> str:
         return start_up.state(name)
     if name.startswith(WITHOUT_METADATA):
         return _content(name.removeprefix(WITHOUT_METADATA))
-    for entry in sys.path:
+    for entry in search_path():
         found = _listed(entry or os.getcwd(), _changed(entry or os.getcwd())).get(name)
         if found is not None:
             version, files = _state(found, _changed(found))
@@ -80,15 +80,15 @@ def outside(states: Iterable[tuple[str, str]], folder: str) -> tuple[tuple[str, 
 def _place(name: str) -> str:
     """Where a package's metadata lies, or the package itself where it has none; empty where nothing is."""
     if name.startswith(WITHOUT_METADATA):
-        spec = PathFinder.find_spec(name.removeprefix(WITHOUT_METADATA).partition(".")[0])
+        spec = PathFinder.find_spec(name.removeprefix(WITHOUT_METADATA).partition(".")[0], search_path())
         return next(iter((spec.submodule_search_locations if spec else None) or ()), (spec and spec.origin) or "")
-    listed = (_listed(entry or os.getcwd(), _changed(entry or os.getcwd())) for entry in sys.path)
+    listed = (_listed(entry or os.getcwd(), _changed(entry or os.getcwd())) for entry in search_path())
     return next((found[name] for found in listed if name in found), "")
 
 
 def _all(aside: str = "") -> str:
     """Names and versions of what is installed; folders on the path that are no place for packages are left out."""
-    entries = [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
+    entries = [entry for entry in search_path() if os.path.basename(entry) in ("site-packages", "dist-packages")]
     entries = [entry for entry in entries if not aside or not entry.startswith(aside + os.sep)]
     found = [os.path.basename(path) for entry in entries for path in _listed(entry, _changed(entry)).values()]
     return digest_value(sorted(found))[:16]
@@ -96,7 +96,7 @@ def _all(aside: str = "") -> str:
 
 def path_stamp() -> tuple[tuple[str, int], ...]:
     """Returns what changes whenever a package is installed into a folder on `sys.path`, or removed from it."""
-    return tuple((entry, _changed(entry or os.getcwd())) for entry in sys.path)
+    return tuple((entry, _changed(entry or os.getcwd())) for entry in search_path())
 
 
 def owners(modules: Iterable[tuple[str, str]]) -> set[str]:
@@ -105,7 +105,7 @@ def owners(modules: Iterable[tuple[str, str]]) -> set[str]:
     Args:
         modules: each one's dotted name and file, all of installed packages.
     """
-    entries = sorted({os.path.abspath(entry or os.getcwd()) for entry in sys.path}, key=len, reverse=True)
+    entries = sorted({os.path.abspath(entry or os.getcwd()) for entry in search_path()}, key=len, reverse=True)
     tops: dict[tuple[str, str], None] = {}
     for _, file in modules:
         entry = next((one for one in entries if file.startswith(one + os.sep)), None)
@@ -251,7 +251,7 @@ def _files_now(metadata: str, names: tuple[str, ...]) -> str:
 
 def _content(module: str) -> str:
     """The state of a package without metadata, found on the path but not imported."""
-    places: list[str] | None = None
+    places: Sequence[str] = search_path()
     spec = None
     for name in module.split("."):
         spec = PathFinder.find_spec(name, places)

@@ -22,9 +22,9 @@ from batch_export.sources.places import ZOO_PACKAGE, models_dir
 
 UNREADABLE = "unreadable"
 CHANGED = "changed while it was read"
+"""In place of the digest of a file of which nobody can say what was read: no later state equals it."""
 METADATA_OF = f"*.dist-info{os.sep}"
 """Ends the name of a folder, after its separator, of which only the distributions count whose metadata is there."""
-"""In place of the digest of a file of which nobody can say what was read: no later state equals it."""
 
 ALL_VARIABLES = "*"
 """The name under which the whole environment is recorded, for a model that went through all of it."""

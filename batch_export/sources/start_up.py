@@ -18,6 +18,7 @@ from pathlib import Path
 from batch_export.digest import digest_value
 from batch_export.sources.closure import is_installed
 from batch_export.sources.file_digests import file_digest, folder_digest
+from batch_export.sources.search_path import search_path
 
 ABSENT = "absent"
 MODULES = ("sitecustomize", "usercustomize")
@@ -41,7 +42,7 @@ def state(name: str, aside: str = "") -> str:
     if what == _LINES:
         lines = sorted(_lines(aside))
         return f"content {digest_value(lines)[:16]}" if lines else ABSENT
-    spec = PathFinder.find_spec(what, _installed(tuple(sys.path), aside))
+    spec = PathFinder.find_spec(what, _installed(search_path(), aside))
     if spec is None:
         return ABSENT
     try:
@@ -63,7 +64,7 @@ def _installed(path: tuple[str, ...], aside: str) -> list[str]:
 
 
 def _lines(aside: str) -> Iterator[str]:
-    for folder in _installed(tuple(sys.path), aside):
+    for folder in _installed(search_path(), aside):
         try:
             files = [name for name in os.listdir(folder) if name.endswith(".pth") and not name.startswith(".")]
         except OSError:
