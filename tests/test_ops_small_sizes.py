@@ -289,6 +289,17 @@ def test_a_number_among_no_elements() -> None:
     export_and_compare(function, *given, dynamic_shapes=(({0: "n"},),))
 
 
+def test_medians_of_nothing() -> None:
+    """Of integers NaN, cast to their dtype."""
+    dtypes = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.float32)
+
+    def medians(x: Tensor) -> list[Tensor]:
+        return [kind(x.to(dtype)) for dtype in dtypes for kind in (torch.median, torch.nanmedian)]
+
+    given = [(torch.arange(n),) for n in (4, 0, 1)]
+    export_and_compare(Calls(medians), *given, dynamic_shapes=(({0: "n"},),))
+
+
 def test_maxima_of_bags_without_a_position() -> None:
     bags = nn.EmbeddingBag(5, 3, mode="max")
     given = [(torch.arange(n), torch.tensor([0, min(n, 2), min(n, 2)])) for n in (4, 0, 1)]

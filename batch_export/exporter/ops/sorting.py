@@ -13,6 +13,12 @@ from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
+_ABSENT = {
+    **dict.fromkeys((ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8), 0),
+    **{dtype: dtype.min for dtype in (ir.DataType.INT32, ir.DataType.INT64)},
+}
+"""NaN as integers: the smallest one of 32 and 64 bits, of which the narrower ones keep the low bits."""
+
 
 def ordered(self: ir.Value, dim: int, descending: bool) -> tuple[RecordedValue, RecordedValue]:
     """All values along an axis in order, and where each came from."""
@@ -143,13 +149,13 @@ def _flattened(self: ir.Value) -> RecordedValue:
 
 
 def _one_at_least(self: ir.Value) -> RecordedValue:
-    """The elements in one axis; where there may be none, a NaN in their place."""
+    """The elements in one axis; where there may be none, what torch gives in their place: NaN, cast to the dtype."""
     flat = _flattened(self)
-    if not axes.is_float(self) or all(isinstance(size, int) and size for size in self.shape or [None]):
+    if all(isinstance(size, int) and size for size in self.shape or [None]):
         return flat
     missing = op.Sub([1], op.Min(op.Reshape(op.Size(self), [1]), [1]))
-    nan = op.Expand(axes.like(float("nan"), self), missing)
-    return axes.shaped(op.Concat(flat, nan, axis=0), [None])
+    absent = op.Expand(axes.like(_ABSENT.get(self.dtype, float("nan")), self), missing)
+    return axes.shaped(op.Concat(flat, absent, axis=0), [None])
 
 
 @lowering("aten::median")
