@@ -76,3 +76,25 @@ def test_lengths_along_the_last_of_two_axes(way: str) -> None:
     torch.manual_seed(0)
     first, *more = ((torch.randn(4, size),) for size in (6, 2, 3, 4, 5, 9))
     export_and_compare(Transform(ROWS[way]), first, *more, dynamic_shapes=({1: "n"},))
+
+
+class Several(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], tuple[torch.Tensor, ...]]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("opset", [10, 16])
+def test_transforms_below_the_opset_that_has_them(opset: int) -> None:
+    """What stands around the nodes has no shape written on it; the first sums have an imaginary part of 0.0."""
+
+    def transformed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        windowed = torch.stft(x, 4, 2, center=False, return_complex=True)
+        pairs = fft.fft(x), fft.fft2(x), fft.rfft(x, dim=0), fft.ifft(torch.complex(x, -x), norm="ortho"), windowed
+        return (*map(torch.view_as_real, pairs), torch.signbit(fft.rfft(x).imag[:, 0]))
+
+    given = [(torch.randn(count, 6),) for count in (3, 1)]
+    export_and_compare(Several(transformed), *given, dynamic_shapes=({0: "n"},), opset_version=opset)

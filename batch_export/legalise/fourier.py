@@ -20,9 +20,10 @@ def transform(op: Writer, node: ir.Node, axis: int) -> Result:
         axis: which axis, counted from either end.
     """
     value = first(node)
-    if value.shape is None or value.dtype is None:
+    lengths = _sizes_of(value)
+    if lengths is None or value.dtype is None:
         raise NoForm("a DFT of an input whose axes or dtype are not known")
-    lengths, count = sizes(value), len(value.shape)
+    count = len(lengths)
     inverse, onesided = bool(attribute(node, "inverse", 0)), bool(attribute(node, "onesided", 0))
     if lengths[-1] not in (1, 2):
         raise NoForm("a DFT of an input whose last axis is neither 1 nor 2")
@@ -42,12 +43,13 @@ def transform(op: Writer, node: ir.Node, axis: int) -> Result:
 def short_time(node: ir.Node, op: Writer) -> Result:
     """STFT: overlapping frames of the signal, times the window, each transformed."""
     signal, step = first(node), needed(node, 1)
-    if signal.shape is None or signal.dtype is None or len(signal.shape) != 3:
+    lengths = _sizes_of(signal)
+    if lengths is None or signal.dtype is None or len(lengths) != 3:
         raise NoForm("an STFT of a signal whose axes or dtype are not known")
     window, length = given(node, 2), given(node, 3)
     if length is None:
         length = op.Gather(op.Shape(window), op.number(0))
-    parts_of = sizes(signal)[-1]
+    parts_of = lengths[-1]
     if parts_of not in (1, 2):
         raise NoForm("an STFT of a signal whose last axis is neither 1 nor 2")
     content = known(length)
@@ -66,6 +68,31 @@ def short_time(node: ir.Node, op: Writer) -> Result:
     onesided = bool(attribute(node, "onesided", 1))
     real, imaginary = _product(op, parts, signal.dtype, known_length, scalar, inverse=False, onesided=onesided)
     return op.Concat(op.Unsqueeze(real, op.number([-1])), op.Unsqueeze(imaginary, op.number([-1])), axis=-1)
+
+
+def _sizes_of(value: ir.Value) -> list[int | None] | None:
+    """The sizes of a value, None for one that is free; None where the number of axes does not follow either.
+
+    Between the transforms along several axes, and in front of the first one, stand values that no shape is written on.
+    """
+    if value.shape is not None:
+        return sizes(value)
+    node = value.producer()
+    found = None if node is None or not node.inputs else _sizes_of(first(node))
+    if node is None or found is None:
+        return None
+    if node.op_type == "DFT":
+        return [None] * (len(found) - 1) + [2]
+    if node.op_type == "Unsqueeze":
+        added = known(needed(node, 1))
+        return None if added is None else _with_ones(found, [int(axis) for axis in added.flatten()])
+    return found if node.op_type in ("Mul", "Div") else None  # by a number: what the sums are divided by
+
+
+def _with_ones(found: list[int | None], added: list[int]) -> list[int | None]:
+    count = len(found) + len(added)
+    places, rest = {axis % count for axis in added}, iter(found)
+    return [1 if place in places else next(rest) for place in range(count)]
 
 
 def _product(
@@ -94,17 +121,16 @@ def _product(
         points = size if content is None else int(content.reshape(()))
         here, there = np.arange(size), np.arange(points // 2 + 1 if onesided else points)
         angles = (np.outer(here, there) % points) * (2 * math.pi / points) if points else np.zeros((size, 0))
-        kept = (here < points)[:, None] / (points if inverse else 1)
-        cosines, sines = op.number(np.cos(angles) * kept, dtype), op.number(np.sin(angles) * kept, dtype)
+        kept, sign = (here < points)[:, None] / (points if inverse else 1), 1 if inverse else -1
+        cosines, sines = op.number(np.cos(angles) * kept, dtype), op.number(np.sin(angles * sign) * kept, dtype)
     else:
         cosines, sines = _computed(op, parts[0], dtype, length, inverse=inverse, onesided=onesided)
-    if inverse:
-        sines = op.Neg(sines)
-    real, imaginary = op.MatMul(parts[0], cosines), op.Neg(op.MatMul(parts[0], sines))
+        sines = sines if inverse else op.Neg(sines)  # and not of the sums: what has no imaginary part has 0.0
+    real, imaginary = op.MatMul(parts[0], cosines), op.MatMul(parts[0], sines)
     if len(parts) == 1:
         return real, imaginary
     return (
-        op.Add(real, op.MatMul(parts[1], sines)),
+        op.Sub(real, op.MatMul(parts[1], sines)),
         op.Add(imaginary, op.MatMul(parts[1], cosines)),
     )
 
