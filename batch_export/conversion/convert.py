@@ -19,7 +19,16 @@ from batch_export.conversion import reading
 from batch_export.conversion.comparison import Compared, compared
 from batch_export.errors import OpsetError, RunError, UsageError
 from batch_export.files import put_in_place
-from batch_export.legalise import chain, lagging, moved_batches, padded_pools, random_numbers, schema_dtypes, steps
+from batch_export.legalise import (
+    chain,
+    lagging,
+    moved_batches,
+    padded_pools,
+    random_numbers,
+    scaled_twice,
+    schema_dtypes,
+    steps,
+)
 from batch_export.legalise.versions import ir_version_for
 from batch_export.words import one_line
 
@@ -103,6 +112,7 @@ def _at(model: ir.Model, start: int, opset: int) -> tuple[ir.Model, int]:
             schema_dtypes.fit(node, opset)
     padded_pools.keep_apart(model, opset)
     moved_batches.keep_apart(model)
+    scaled_twice.keep_apart(model)
     return model, changed
 
 

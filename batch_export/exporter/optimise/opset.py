@@ -21,6 +21,7 @@ from batch_export.legalise import (
     newer_forms,
     padded_pools,
     random_numbers,
+    scaled_twice,
     schema_dtypes,
 )
 from batch_export.legalise.nested import has, nodes_of
@@ -70,6 +71,7 @@ def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> No
             schema_dtypes.fit(node, opset_version, _source)
     padded_pools.keep_apart(model, opset_version)
     moved_batches.keep_apart(model)
+    scaled_twice.keep_apart(model)
     if has(model.graph, "Constant"):
         common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     model.ir_version = ir_version_for(opset_version)
