@@ -389,6 +389,35 @@ def test_a_decomposition_that_fixes_a_size_is_refused() -> None:
         assert not fake.shape[0].node.expr.is_number
 
 
+def test_a_decomposition_that_writes_to_views_is_refused_with_what_to_give() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from batch_export.errors import DecompositionError
+    from batch_export.exporter.translate.decompose import run_decomposition
+
+    def negated(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[0].neg_()
+        return y
+
+    library = torch.library.Library("written_views", "FRAGMENT")
+    library.define("negated(Tensor x) -> Tensor")
+    library.impl("negated", negated, "CompositeImplicitAutograd")
+    mode = FakeTensorMode()
+    with pytest.raises(
+        DecompositionError, match=r"writes to views.*torch\.ops\.written_views\.negated"
+    ):
+        run_decomposition(
+            torch.ops.written_views.negated.default,
+            (mode.from_tensor(torch.ones(3)),),
+            {},
+            fake_mode=mode,
+            is_translatable=lambda target, *given: "neg_" not in str(target),
+            translate=lambda *given: None,
+            rebind=lambda *given: None,
+        )
+
+
 @pytest.mark.parametrize("dynamic", [None, ({0: "a", 1: "b", 2: "c"},)])
 def test_axes_that_a_decomposition_changes_in_place_are_changed_for_what_follows(dynamic: Any) -> None:
     def several_quantiles(_: Fn, x: torch.Tensor) -> list[torch.Tensor]:

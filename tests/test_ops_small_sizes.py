@@ -160,6 +160,19 @@ def test_complex_numbers_are_filled() -> None:
     export_and_compare(Calls(filled), (torch.randn(3, 4),))
 
 
+def test_diagonals_of_complex_numbers_are_written() -> None:
+    def written(x: Tensor) -> Any:
+        y, z = torch.complex(x, x * 2), torch.complex(x, -x)
+        y.diagonal().mul_(2j)
+        z.diagonal(1).copy_(x.diagonal(1))
+        return torch.view_as_real(y), torch.view_as_real(torch.diagonal_scatter(z, x.diagonal(-1), -1))
+
+    given = [(torch.randn(n, 4),) for n in (3, 1, 0)]
+    export_and_compare(Calls(written), *given, dynamic_shapes=(({0: "n"},),))
+    filled = Calls(lambda x: torch.view_as_real(torch.complex(x, x).fill_diagonal_(3 - 1j)))
+    export_and_compare(filled, *given, dynamic_shapes=(({0: "n"},),))
+
+
 def test_numbers_out_of_tensors_are_python_numbers() -> None:
     def summed(y: Tensor, x: Tensor) -> Tensor:
         return y * sum(x.flatten().tolist())

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from batch_export.exporter.graph.complex_parts import is_pair, joined, paired, part
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, loops
@@ -217,6 +218,20 @@ def diagonal_scatter(self: ir.Value, src: ir.Value, offset: int = 0, dim1: int =
     return op.Transpose(merged, perm=[order.index(position) for position in range(count)])
 
 
+@lowering("aten::diagonal_scatter", is_complex=True)
+def diagonal_scatter_complex(
+    self: ir.Value, src: ir.Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> RecordedValue:
+    """The same where one of the two is complex, part by part; a real tensor takes the real parts."""
+    if not is_pair(self):
+        return diagonal_scatter(self, op.CastLike(part(src, 0), self), offset, dim1, dim2)
+    source = paired(src, self)
+    if source is not src and src.shape is not None:
+        source.shape = ir.Shape([*src.shape, 2])
+    real, imaginary = (diagonal_scatter(part(self, which), part(source, which), offset, dim1, dim2) for which in (0, 1))
+    return joined(real, imaginary)
+
+
 @lowering("batch_export::fill_diagonal")
 def fill_diagonal(self: ir.Value, fill_value: float, wrap: bool = False) -> RecordedValue:
     """The tensor with a number where all indices are equal; `wrap` starts again below the square of a tall matrix."""
@@ -233,3 +248,10 @@ def fill_diagonal(self: ir.Value, fill_value: float, wrap: bool = False) -> Reco
     for other in others[1:]:
         chosen = op.And(chosen, op.Equal(rows, other))
     return op.Where(chosen, axes.like(fill_value, self), self)
+
+
+@lowering("batch_export::fill_diagonal", is_complex=True)
+def fill_diagonal_complex(self: ir.Value, fill_value: complex, wrap: bool = False) -> RecordedValue:
+    """The same of pairs, part by part."""
+    number = complex(fill_value)
+    return joined(fill_diagonal(part(self, 0), number.real, wrap), fill_diagonal(part(self, 1), number.imag, wrap))

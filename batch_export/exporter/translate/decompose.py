@@ -164,9 +164,9 @@ class DecompositionMode(TorchDispatchMode):
         if written:
             functional = functional_variant(func)
             if functional is None or written != (0,):
-                raise DecompositionError(f"{func} changes its arguments and has no functional form", operator=str(func))
+                raise self._not_followed(f"{func}, which changes its arguments and has no functional form")
             if args[0]._is_view():  # what it is a view of would keep its old content
-                raise DecompositionError(f"{self._path[-1]} decomposes into writes to views", operator=self._path[-1])
+                raise self._not_followed("writes to views")
             with self:
                 result = functional(*args, **kwargs)
             if torch.Tag.inplace_view in func.tags:  # `squeeze_`: the tensor itself has other axes from here on
@@ -179,6 +179,15 @@ class DecompositionMode(TorchDispatchMode):
         nested = DecompositionMode(self._is_translatable, self._translate, self._rebind, (*self._path, str(func)))
         with nested:
             return _covered(func, decomposition(*args, **kwargs))
+
+    def _not_followed(self, into: str) -> DecompositionError:
+        """Names the operator of the exported program, which a translation may be given for."""
+        return DecompositionError(
+            f"{self._path[-1]} decomposes into {into}",
+            operator=self._path[-1],
+            next_step=f"pass custom_translation_table={{torch.ops.{self._path[0]}: function}}, or rewrite that part of "
+            "the model",
+        )
 
 
 def _plain_lists(argument: object) -> object:
