@@ -554,6 +554,32 @@ def test_a_limit_of_an_axis_left_to_the_exporter_fixes_it_or_is_told(name: str, 
     assert not isinstance(next(iter(program.model.graph.inputs[0].shape or ())), int)
 
 
+def _counted(x: torch.Tensor) -> torch.Tensor:
+    return x * (1 << (x.shape[0] - 1).bit_length())
+
+
+def _square(x: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(x.shape[1:])
+    for row in range(x.shape[0]):
+        for column in range(row + 1):
+            total = total + x[row] * x[column]
+    return total
+
+
+@pytest.mark.parametrize("model", [_counted, _square])
+def test_an_axis_left_to_the_exporter_that_becomes_a_number_is_told(model: Callable[..., torch.Tensor]) -> None:
+    with pytest.warns(ExportWarning, match=r"x.shape\[0\] is fixed in the file at 6 \(at .*assumptions.py:\d+\)"):
+        program = export(model, (torch.randn(6, 4),), dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO},))
+    assert next(iter(program.model.graph.inputs[0].shape or ())) == 6
+
+
+def test_an_axis_that_the_model_has_at_one_size_only_is_fixed_in_silence() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(torch.nn.Linear(4, 3), (torch.randn(6, 4),), dynamic_shapes=True)
+    assert list(program.model.graph.inputs[0].shape or ())[1] == 4
+
+
 def test_a_limit_that_the_model_has_itself_is_none_of_the_files() -> None:
     table = torch.arange(16.0).reshape(8, 2)
     with warnings.catch_warnings():

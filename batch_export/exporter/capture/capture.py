@@ -21,7 +21,7 @@ from batch_export.calling import caches, dataclasses_of_tensors, exported_inputs
 from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.calling.tree_paths import leaves_with_paths
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import attributes, refusals, tied_axes, torchscript
+from batch_export.exporter.capture import attributes, fixed_axes, refusals, tied_axes, torchscript
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.assigned_buffers import lost_assignments
 from batch_export.exporter.capture.begun_anew import each_anew
@@ -196,6 +196,7 @@ def _capture(
     strategies = [(name, by_blocks(one) if name in shares else each_anew(one)) for name, one in strategies]
     request = Request(module, (arguments, keywords), asked, guards, allow_assumptions)
     course = Course(request, tuple(strategies))
+    wanted, positions = list(asked.axes), dict(asked.positions)
     functions = functions_of(module)
     with (
         dataclasses_of_tensors.outputs_of(module),
@@ -215,6 +216,7 @@ def _capture(
         captured = course.from_examples()
         if rounded and asked.axes and guards != "allow":
             raise refusals.rounded_otherwise(rounded[0])
+        sources = fixed_axes.lines(captured, wanted, asked.aliases)
         fixes = [place for guard in captured.guards for place in guard.fixes]
         squeezes = [guard for guard in captured.not_one if guard.narrows]
         narrower = [*(guard for guard in captured.guards if guard.narrows), *squeezes]
@@ -238,6 +240,7 @@ def _capture(
     captured.read = read_outside(outside, module, arguments, keywords)
     captured.asked_if_captured = dict(questions)
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
+    captured.made_numbers = fixed_axes.told(captured, wanted, positions, sources, module, (arguments, keywords))
     captured.traced.example_inputs = (arguments, keywords)
     warn(captured)
     return captured

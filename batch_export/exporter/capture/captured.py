@@ -47,6 +47,7 @@ class Captured:
         raising: decisions by data after which the model raises an error, and the program goes on the other way.
         not_one: sizes at which eager would drop an axis that the file keeps.
         fixed: guards because of which axes left to the exporter are fixed.
+        made_numbers: other axes left to the exporter that are fixed and that the model has at other sizes, in words.
         blocks: kinds of repeated blocks, and for which of them one's nodes were written again for another.
         changed_attributes: plain attributes of the module that forward changes, and the program does not.
         lost_assignments: which buffers are assigned what, where the program does not follow it.
@@ -76,6 +77,7 @@ class Captured:
     raising: list[str] = field(default_factory=list)
     not_one: list[Guard] = field(default_factory=list)
     fixed: list[Guard] = field(default_factory=list)
+    made_numbers: list[str] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     symbols: Symbols | None = None
     other_names: dict[str, str] = field(default_factory=dict)
@@ -191,6 +193,13 @@ def warn(captured: Captured) -> None:
         warnings.warn(
             f"{' and '.join(guard.axes)} {verb} fixed in the file: the program holds only while {_with_place(guard)}, "
             "though the model runs at other sizes, too; pass guards='allow' to keep the axis free within that limit",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
+    for axis in captured.made_numbers:
+        warnings.warn(
+            f"{axis}, though it was left to the exporter and the model runs at other sizes, too; change the model so "
+            "that it makes no plain number of that size, or ask for torch.export.Dim.STATIC",
             ExportWarning,
             stacklevel=users_level(),
         )

@@ -289,9 +289,16 @@ def axes_of_symbols(
 
 
 def fixed_sizes(
-    environment: ShapeEnv | None, asked: Sequence[AskedAxis], aliases: Mapping[str, str]
+    environment: ShapeEnv | None, asked: Sequence[AskedAxis], aliases: Mapping[str, str], *, with_left: bool = False
 ) -> list[tuple[AskedAxis, int, str]]:
-    """Axes that had to stay dynamic and that a capture made constant: the axis, its size, and where (`file:line`)."""
+    """Axes that had to stay dynamic and that a capture made constant: the axis, its size, and where (`file:line`).
+
+    Args:
+        environment: torch's environment of sizes.
+        asked: the axes that were asked for.
+        aliases: other ways in which torch names an input -> the way that `asked` uses.
+        with_left: axes that were left to the exporter as well.
+    """
     if environment is None:
         return []
     symbols = symbol_table(environment, asked, aliases)
@@ -305,12 +312,12 @@ def fixed_sizes(
             if isinstance(left, sympy.Symbol) and right.is_Integer:
                 sizes[str(left)] = int(right)
                 axis = symbols.axes.get(str(left))
-                if axis is not None and axis.required:
+                if axis is not None and (axis.required or with_left):
                     found.setdefault(str(left), (axis, int(right), _source(guard)))
     lines = getattr(environment, "replacements_slocs", {})
     for symbol, value in environment.replacements.items():  # what guards led to, such as `n <= 2` of a size from 2 on
         axis = symbols.axes.get(str(symbol))
-        if axis is not None and axis.required and value.is_Integer:
+        if axis is not None and (axis.required or with_left) and value.is_Integer:
             line = str(getattr(lines.get(symbol), "maybe_user_loc", None) or "")
             found.setdefault(str(symbol), (axis, int(value), line))
     return list(found.values())
