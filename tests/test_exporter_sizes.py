@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import ONNXProgram, export
-from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.capture.capture import STRATEGIES, capture
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.trial import Outcome
 from batch_export.exporter.program import naming
@@ -195,6 +195,18 @@ def test_a_meaning_that_goes_by_a_size_is_refused_with_its_line(name: str) -> No
         export(Function(function), args, dynamic_shapes=({0: "n"}, None))
     program = export(Function(function), args, dynamic_shapes=({0: Dim("n", min=4)}, None))
     torch.testing.assert_close(program(*args)[0], function(*args))
+
+
+@pytest.mark.filterwarnings("ignore:Using torch.cross without")
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one[0])
+@pytest.mark.parametrize("name", DECIDED_BY_A_SIZE)
+def test_such_a_meaning_is_decided_in_each_way_of_capture(name: str, strategy: tuple[str, Callable[..., Any]]) -> None:
+    function, shape, condition = DECIDED_BY_A_SIZE[name]
+    args = (torch.rand(shape) + torch.eye(4, 3) if len(shape) == 2 else torch.rand(shape) + torch.eye(3), torch.eye(3))
+    with pytest.raises(DynamicShapeError, match=rf"only while .*`{condition}`"):
+        capture(
+            Function(function), args, dynamic_shapes=({0: "n"}, None), allow_assumptions=True, strategies=[strategy]
+        )
 
 
 @pytest.mark.parametrize("solve", [torch.linalg.solve, lambda x, y: torch.linalg.solve_ex(x, y)[0]])

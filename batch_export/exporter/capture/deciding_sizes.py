@@ -29,9 +29,9 @@ def _crossed(function: Callable[..., Any], args: Sequence[Any], given: Mapping[s
     """Along the first axis of three elements, as eager takes it where no axis is named."""
     bound = {**dict(zip(("input", "other", "dim"), args, strict=False)), **given}
     left = bound.get("input", bound.get("self"))
-    if bound.pop("dim", None) is not None or not isinstance(left, torch.Tensor) or not _has_free(left.shape):
+    if bound.pop("dim", None) is not None or not isinstance(left, torch.Tensor) or not has_free(left.shape):
         return None
-    axis = next((place for place, size in enumerate(left.shape) if bool(size == 3)), None)
+    axis = first_of_three(left.shape)
     if axis is None:
         return None
     crossed: torch.Tensor = function(*args[:2], **{**given, "dim": axis})
@@ -44,9 +44,10 @@ def _solved(function: Callable[..., Any], args: Sequence[Any], given: Mapping[st
     matrix, right = bound.pop("A", None), bound.pop("B", None)
     if not (isinstance(matrix, torch.Tensor) and isinstance(right, torch.Tensor)) or bound.get("out") is not None:
         return None
-    if right.dim() < 2 or right.dim() != matrix.dim() - 1 or not _has_free((*matrix.shape, *right.shape)):
+    are_vectors = is_of_vectors(matrix.shape, right.shape)
+    if are_vectors is None:
         return None
-    if not all(bool(one == other) for one, other in zip(matrix.shape[:-1], right.shape, strict=True)):
+    if not are_vectors:
         return function(matrix, right.unsqueeze(0), **bound)  # as many axes as the matrices have: no vectors
     solved: Any = function(matrix, right.unsqueeze(-1), **bound)
     if isinstance(solved, torch.Tensor):
@@ -54,5 +55,18 @@ def _solved(function: Callable[..., Any], args: Sequence[Any], given: Mapping[st
     return type(solved)((solved[0].squeeze(-1), *solved[1:]))
 
 
-def _has_free(sizes: Sequence[Any]) -> bool:
+def first_of_three(shape: Sequence[Any]) -> int | None:
+    """The first axis of three elements, of which a guard tells where the size is free."""
+    return next((place for place, size in enumerate(shape) if bool(size == 3)), None)
+
+
+def is_of_vectors(matrices: Sequence[Any], right: Sequence[Any]) -> bool | None:
+    """Whether the right side has a vector for each matrix, of which a guard tells; None where no free size decides."""
+    if len(right) < 2 or len(right) != len(matrices) - 1 or not has_free((*matrices, *right)):
+        return None
+    return all(bool(one == other) for one, other in zip(matrices[:-1], right, strict=True))
+
+
+def has_free(sizes: Sequence[Any]) -> bool:
+    """Whether some size is no plain number."""
     return any(isinstance(size, torch.SymInt) for size in sizes)

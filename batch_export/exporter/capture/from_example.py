@@ -28,6 +28,7 @@ from batch_export.exporter.capture.caught_failures import caught_failures
 from batch_export.exporter.capture.causal_hints import causal_hints
 from batch_export.exporter.capture.conversions import conversions
 from batch_export.exporter.capture.data_functions import data_functions
+from batch_export.exporter.capture.decided_programs import decide
 from batch_export.exporter.capture.drawn_numbers import draws_noted
 from batch_export.exporter.capture.dropped_caches import caches_dropped
 from batch_export.exporter.capture.export_switch import in_onnx_export
@@ -349,6 +350,7 @@ def _run(
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
     if caught:
         raise caught[0]
+    decide(program)
     refuse_nothing(program, module)
     refuse_unfaithful(program, module)
     program._seeded = seeded(program, seeds)  # type: ignore[attr-defined]
