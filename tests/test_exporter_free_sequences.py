@@ -8,7 +8,7 @@ import pytest
 import torch
 from exporting import export_and_compare
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.free_sequences import FreeNumbers, Run
@@ -155,3 +155,16 @@ def test_slices_are_those_of_a_list(runs: list[tuple[int, int, int]]) -> None:
     assert [numbers[place] for place in range(-len(plain), len(plain))] == plain * 2
     assert list(numbers[::-1]) == plain[::-1]
     assert list(front + numbers + behind) == front + plain + behind
+
+
+class Counted(torch.nn.Module):
+    """Whole numbers, and floats where there are none: so eager makes a tensor of an empty list."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(list(range(x.shape[0])))
+
+
+def test_a_list_that_may_be_empty_is_told() -> None:
+    with pytest.warns(ExportWarning, match=r"only while `n > 0` \(at .*free_sequences.py:\d+\)"):
+        program = export(Counted(), (torch.randn(4, 3),), dynamic_shapes=({0: "n"},))
+    assert program(torch.randn(7, 3))[0].tolist() == list(range(7))

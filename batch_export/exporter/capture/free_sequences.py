@@ -135,11 +135,13 @@ class FreeNumbers(FreeSequence):
         return [number for run in self.runs for number in _plain_range(run)]
 
     def as_tensor(self, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
-        """The numbers as a tensor."""
+        """The numbers as a tensor; one of no numbers has torch's default dtype, so that a guard tells of it."""
         if self.is_plain:
             return torch.tensor(self._plain, dtype=dtype, device=device)
         parts = [_run_as_tensor(run, device) for run in self.runs]
         made = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if dtype is None and not self.free_length() > 0:
+            dtype = torch.get_default_dtype()
         return made if dtype is None else made.to(dtype)
 
     def _like(self, runs: Sequence[Run]) -> FreeNumbers:
