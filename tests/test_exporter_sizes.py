@@ -759,3 +759,18 @@ def test_a_branch_at_sizes_at_which_a_tied_axis_would_be_negative_is_refused() -
     free = {0: Dim.DYNAMIC}
     with pytest.raises(DynamicShapeError, match=r"holds only while `x.shape\[0\] > 2`"):
         export(Function(function), (torch.randn(7), torch.randn(5)), dynamic_shapes=(free, free))
+
+
+# Operators of Python's ------------------------------------------------------------------------------------------------
+
+
+def test_the_largest_of_three_sizes_and_bits_of_sizes_stay_free() -> None:
+    def cropped(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows, columns = x.shape
+        side = min(rows, columns, 4)
+        return x[:side, :side], x * max(rows, 3, columns - 1), x * (rows ^ 1) + (5 ^ columns)
+
+    program = export(Function(cropped), (torch.rand(6, 5),), dynamic_shapes=({0: "rows", 1: "columns"},))
+    for shape in ((1, 1), (2, 7), (3, 3), (4, 9), (8, 2)):
+        given = torch.rand(shape)
+        torch.testing.assert_close(program(given), cropped(given))

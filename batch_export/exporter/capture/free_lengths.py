@@ -26,6 +26,7 @@ from batch_export.exporter.capture import (
     free_matrix_norms,
     free_parts,
     joined_sequences,
+    operators_of_sizes,
     repeated_numbers,
     squeezed_ones,
     whole_windows,
@@ -215,7 +216,12 @@ def free_lengths() -> Iterator[None]:
     for name, symbolic in _FUNCTIONS.items():
         setattr(math, name, either(kept[name], symbolic))
     try:
-        with _numpy_functions(), _FreeSteps(), repeated_numbers.repeated_numbers():
+        with (
+            _numpy_functions(),
+            _FreeSteps(),
+            repeated_numbers.repeated_numbers(),
+            operators_of_sizes.operators_of_sizes(),
+        ):
             yield
     finally:
         for name, plain in kept.items():
