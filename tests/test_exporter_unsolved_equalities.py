@@ -27,3 +27,27 @@ def test_a_fold_behind_poolings_of_a_free_size() -> None:
     assert [attempt.strategy for attempt in captured.attempts] == [NON_STRICT]
     others = [(torch.rand(1, 2, height, width),) for height, width in ((96, 64), (57, 32), (128, 80))]
     export_and_compare(Folded(), (image,), *others, dynamic_shapes=shapes)
+
+
+class Placed(torch.nn.Module):
+    """Parts of sounds, of which as many are asked for as there are marks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.halved = torch.nn.Conv1d(2, 2, 3, 2, 1)
+
+    def forward(self, x: torch.Tensor, marks: torch.Tensor, sounds: torch.Tensor) -> torch.Tensor:
+        parts = self.halved(sounds).transpose(1, 2).reshape(-1, 4)
+        places = (marks == 3)[..., None].expand_as(x)
+        torch._check(x[places].numel() == parts.numel())
+        return x.masked_scatter(places, parts)
+
+
+def test_a_number_of_the_data_that_is_a_multiple_of_a_size() -> None:
+    def inputs(batch: int, length: int, sounds: int) -> tuple[torch.Tensor, ...]:
+        marks = torch.zeros(batch * length, dtype=torch.int64)
+        marks[-2 * sounds :] = 3
+        return torch.randn(batch, length, 4), marks.view(batch, length), torch.randn(sounds, 2, 8)
+
+    shapes = ({0: "batch", 1: "length"}, {0: "batch", 1: "length"}, {0: "sounds"})
+    export_and_compare(Placed(), inputs(2, 4, 2), inputs(3, 5, 4), inputs(1, 9, 1), dynamic_shapes=shapes)
