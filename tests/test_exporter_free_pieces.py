@@ -1,4 +1,4 @@
-"""`split` by as many lengths as the batch is long, over a free batch: the pieces behind one another again."""
+"""`split` by as many lengths as the batch is long, over a free batch: the pieces joined again, or padded."""
 
 from __future__ import annotations
 
@@ -64,6 +64,52 @@ def test_pieces_of_a_free_number(joined: Callable[..., torch.Tensor]) -> None:
     export_and_compare(Images(joined), _given(2, 3, 0), *others, nothing, not_a_number, dynamic_shapes=shapes)
 
 
+class Padded(torch.nn.Module):
+    """Texts one behind the other, each of which is made as long as the longest one."""
+
+    def __init__(self, scaled: bool, **given: object) -> None:
+        super().__init__()
+        self.scaled, self.given = scaled, given
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        pieces = x.split(lengths.tolist())
+        if self.scaled:
+            pieces = [torch.nn.functional.gelu(one) * 2 for one in pieces]
+        return torch.nn.utils.rnn.pad_sequence(pieces, **self.given) + 1
+
+
+@pytest.mark.parametrize(
+    "padded",
+    [
+        Padded(False),
+        Padded(True, batch_first=True, padding_value=-1.5),
+        Padded(False, batch_first=True, padding_value=2, padding_side="left"),
+    ],
+)
+def test_pieces_of_a_free_number_are_padded(padded: Padded) -> None:
+    def given(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(sum(lengths), 3), torch.tensor(lengths)
+
+    others = [given(5, 0), given(3, 1, 2, 4), given(4), given(0, 0)]
+    export_and_compare(padded, given(2, 4, 1), *others, dynamic_shapes=({0: "rows"}, {0: "texts"}))
+
+
+class Chunks(torch.nn.Module):
+    """Pieces of three rows, and of what is left of each text; their number is known from the data alone."""
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        counts = (lengths + 2) // 3
+        sizes = torch.full((counts.sum(),), 3)
+        sizes[counts.cumsum(0) - 1] = lengths - (counts - 1) * 3
+        return torch.nn.utils.rnn.pad_sequence(x.split(sizes.tolist()), batch_first=True).sum(-1)
+
+
+def test_pieces_whose_number_goes_by_the_data_are_padded() -> None:
+    x = torch.randn(9, 2)
+    others = [(x, torch.tensor(lengths)) for lengths in ([6, 3], [8, 1], [2, 7])]
+    export_and_compare(Chunks(), (x, torch.tensor([4, 5])), *others)
+
+
 def means(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     return torch.cat([one - one.mean(0) for one in rows.split(counts.tolist())])
 
@@ -83,6 +129,11 @@ def beside(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) ->
 def picked(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
     pieces = [one * 2 for one in rows.split(counts.tolist())]
     return torch.cat([pieces[0], pieces[1]])
+
+
+def padded_later(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
+    pieces = [one.flatten(0, 1) for one in rows.split(counts.tolist())]
+    return torch.nn.utils.rnn.pad_sequence(pieces)
 
 
 def counted(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Linear) -> torch.Tensor:
@@ -107,7 +158,10 @@ def in_other_order(rows: torch.Tensor, counts: torch.Tensor, linear: torch.nn.Li
     return torch.cat([one - one.sum() for one in rows.split(lengths)])
 
 
-@pytest.mark.parametrize("joined", [means, of_lengths, torn, beside, picked, counted, kept, backwards, in_other_order])
+@pytest.mark.parametrize(
+    "joined",
+    [means, of_lengths, torn, beside, picked, padded_later, counted, kept, backwards, in_other_order],
+)
 def test_what_does_not_go_row_by_row_is_refused(joined: Callable[..., torch.Tensor]) -> None:
     with pytest.raises(OnnxExporterError):
         export(Images(joined), _given(2, 3, 0), dynamic_shapes=({0: "batch", 1: "images"},))

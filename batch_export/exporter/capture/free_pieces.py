@@ -2,8 +2,8 @@
 
 Arrives: `tolist()` of a tensor of whole numbers with a free axis, a call of `split` by what it gave, a comprehension
 over the pieces. Leaves: lists of free length of which only `torch.cat` along the first axis makes a tensor: the one
-that was split, or what the comprehension makes of all its rows at once. Whatever else is done with them makes them
-plain lists, which holds the axis to the example's size.
+that was split, or what the comprehension makes of all its rows at once; and `pad_sequence`, which takes their rows to
+places of their own. Whatever else is done with them makes them plain lists, which holds the axis to the example's size.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from batch_export.exporter.capture.free_sequences import FreeSequence, Size
 
@@ -44,17 +45,28 @@ class FreeLengths(FreeSequence):
 
 
 class FreePieces(FreeSequence):
-    """Parts of a tensor, one behind the other along its first axis, which together are all of it."""
+    """Parts of a tensor, one behind the other along its first axis, which together are all of it.
 
-    def __init__(self, whole: Tensor, count: Size, listed: Callable[[], list[Any]], kind: type) -> None:
+    Args:
+        whole: the tensor.
+        lengths: whole numbers along one axis, one for each part.
+        listed: what makes the parts themselves.
+        kind: list or tuple.
+        are_rows: whether the lengths count their rows.
+    """
+
+    def __init__(
+        self, whole: Tensor, lengths: Tensor, listed: Callable[[], list[Any]], kind: type, are_rows: bool = True
+    ) -> None:
         self.whole = whole
         self.kind = kind
-        self._count = count
+        self._lengths = lengths
         self._listed = listed
+        self._are_rows = are_rows
 
     def free_length(self) -> Size:
         """The number of pieces."""
-        return self._count
+        return self._lengths.shape[0]
 
     def _made_plain(self) -> list[Any]:
         return self._listed()
@@ -70,9 +82,32 @@ class FreePieces(FreeSequence):
         """All of them, one behind the other."""
         return self.whole.clone(memory_format=torch.contiguous_format)
 
+    def padded(self, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right") -> Tensor:
+        """Beside one another as `pad_sequence` puts them, each made as long as the longest one."""
+        lengths = self._lengths.to(torch.int64)
+        longest: Any = lengths.max().item()
+        torch._check(longest >= 0)
+        places = torch.arange(longest, device=self.whole.device).expand(lengths.shape[0], longest)
+        if padding_side == "left":
+            places = places - (longest - lengths)[:, None]
+        is_row = (places >= 0) & (places < lengths[:, None])
+        rows = self.whole[torch.where(is_row, places + (lengths.cumsum(0) - lengths)[:, None], 0)]
+        filled = rows.masked_fill(~is_row.view(*is_row.shape, *[1] * (rows.dim() - 2)), padding_value)
+        return filled if batch_first else filled.transpose(0, 1).contiguous()
+
+    def are_padded(self, given: Mapping[str, Any]) -> bool:
+        """Whether `padded` gives what `pad_sequence` does with these arguments."""
+        known = {"batch_first": (bool,), "padding_value": (int, float), "padding_side": (str,)}
+        return (
+            not self.is_plain
+            and self._are_rows
+            and all(name in known and isinstance(one, known[name]) for name, one in given.items())
+            and given.get("padding_side", "right") in ("left", "right")
+        )
+
     def as_other(self, kind: type) -> FreePieces:
         """The same as a list or a tuple."""
-        return FreePieces(self.whole, self._count, self.plain, kind)
+        return FreePieces(self.whole, self._lengths, self.plain, kind, self._are_rows)
 
     def mapped(self, function: Callable[[Any], Any]) -> FreePieces | None:
         """What a function makes of each; None where that is not known to be what it makes of all rows at once."""
@@ -82,7 +117,8 @@ class FreePieces(FreeSequence):
             return None
         if not isinstance(made, _Rows):
             return None
-        return FreePieces(made._tensor, self._count, _too_late, list)
+        as_many = statically_known_true(made._tensor.shape[0] == self.whole.shape[0])
+        return FreePieces(made._tensor, self._lengths, _too_late, list, self._are_rows and as_many)
 
 
 def _too_late() -> list[Any]:
@@ -106,7 +142,7 @@ def split(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> FreeP
     (lengths,) = [one for one in bound.values() if isinstance(one, FreeLengths)] or (None,)
     if lengths is None or lengths.is_plain or not isinstance(dim, int) or dim not in (0, -tensor.dim()):
         return None
-    return FreePieces(tensor, lengths.free_length(), lambda: list(tensor.split(lengths.plain())), tuple)
+    return FreePieces(tensor, lengths.numbers, lambda: list(tensor.split(lengths.plain())), tuple)
 
 
 @contextlib.contextmanager

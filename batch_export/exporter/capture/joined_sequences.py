@@ -25,6 +25,7 @@ _JOINS: Mapping[str, Callable[..., Tensor]] = {
 """Functions of torch that take a list of tensors, which has to be one of Python's before any mode hears of the call."""
 _CATS = ("cat", "concat", "concatenate")
 _FEWEST_AXES = {"stack": 1, "vstack": 3, "row_stack": 3}
+_PADDING = ("batch_first", "padding_value", "padding_side")
 _TENSORS = frozenset({torch.tensor, torch.as_tensor})
 
 
@@ -58,13 +59,22 @@ def joining() -> Iterator[None]:
 
         return functools.wraps(own)(joined)
 
+    def pad_sequence(sequences: Any, *args: Any, **given: Any) -> Any:
+        named = {**dict(zip(_PADDING, args, strict=False)), **given}
+        if isinstance(sequences, free_pieces.FreePieces) and sequences.are_padded(named):
+            return sequences.padded(**named)
+        return own_padding(sequences, *args, **given)
+
+    own_padding = torch.nn.utils.rnn.pad_sequence
     for name, own in kept.items():
         setattr(library, name, either(name, own))
+    torch.nn.utils.rnn.pad_sequence = functools.wraps(own_padding)(pad_sequence)
     try:
         yield
     finally:
         for name, own in kept.items():
             setattr(library, name, own)
+        torch.nn.utils.rnn.pad_sequence = own_padding
 
 
 def _has_axes(name: str, rows: Any) -> bool:

@@ -123,9 +123,13 @@ def whole_numbers(
             names.update(answers)
 
     try:
-        lists = free_pieces.lists_of_data(made) if are_free else contextlib.nullcontext()
         parts = free_parts.parts_of_free_axes(made) if are_free else contextlib.nullcontext()
-        with joined_sequences.joining(), lists, parts, left_to_dynamo(lambda: tell(plainly), lambda: tell(told)):
+        with (
+            joined_sequences.joining(),
+            free_pieces.lists_of_data(made),
+            parts,
+            left_to_dynamo(lambda: tell(plainly), lambda: tell(told)),
+        ):
             yield made
     finally:
         for one, code, names in changed:
