@@ -124,12 +124,8 @@ def whole_numbers(
 
     try:
         parts = free_parts.parts_of_free_axes(made) if are_free else contextlib.nullcontext()
-        with (
-            joined_sequences.joining(),
-            free_pieces.lists_of_data(made),
-            parts,
-            left_to_dynamo(lambda: tell(plainly), lambda: tell(told)),
-        ):
+        lists = free_pieces.lists_of_data(made) if are_free or with_lengths else contextlib.nullcontext()
+        with joined_sequences.joining(), lists, parts, left_to_dynamo(lambda: tell(plainly), lambda: tell(told)):
             yield made
     finally:
         for one, code, names in changed:
