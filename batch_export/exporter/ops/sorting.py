@@ -13,9 +13,9 @@ from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
-_ABSENT = {
+_ABSENT: dict[ir.DataType | None, int] = {
     **dict.fromkeys((ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8), 0),
-    **{dtype: dtype.min for dtype in (ir.DataType.INT32, ir.DataType.INT64)},
+    **{dtype: int(dtype.min) for dtype in (ir.DataType.INT32, ir.DataType.INT64)},
 }
 """NaN as integers: the smallest one of 32 and 64 bits, of which the narrower ones keep the low bits."""
 
