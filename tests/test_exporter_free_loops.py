@@ -354,3 +354,38 @@ class _Filter(torch.nn.Module):
 def test_a_matrix_beside_itself_turned_round() -> None:
     more = [(torch.randn(b, t, 3),) for b, t in ((3, 1), (1, 9))]
     export_and_compare(_Filter(), (torch.randn(2, 5, 3),), *more, dynamic_shapes=({0: "b", 1: "t"},))
+
+
+class _Counting(torch.nn.Module):
+    """Loops that compute with the step as a number, and one that fills a list from its end."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        weighed = []
+        for place, row in enumerate(x):
+            weighed.append(torch.tanh(row * place + (2 - place)))
+        total = torch.zeros_like(x[0])
+        for step in range(1, x.shape[0]):
+            total = total - x[step] / (step + 1)
+        state, backwards = x[0] * 0, []
+        for step in range(x.shape[0] - 1, -1, -1):
+            state = state * 0.5 + x[step] * -step
+            backwards.insert(0, state)
+        return torch.stack(weighed), total, torch.stack(backwards)
+
+
+def test_loops_that_compute_with_the_step() -> None:
+    others = [(torch.randn(rows, 3),) for rows in (1, 2, 7)]
+    export_and_compare(_Counting(), (torch.randn(4, 3),), *others, dynamic_shapes=({0: "n"},))
+    whole = torch.arange(12).reshape(4, 3)
+    export_and_compare(_Counting(), (whole.double(),), (whole[:2].double(),), dynamic_shapes=({0: "n"},))
+    narrow = (torch.arange(4, dtype=torch.int32),)  # of which a tensor without axes would become wider
+    with pytest.raises(DynamicShapeError, match="the model makes it 4"):
+        export(_Narrow(), narrow, dynamic_shapes=({0: "n"},))
+
+
+class _Narrow(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = []
+        for place, one in enumerate(x):
+            made.append(one * place)
+        return torch.stack(made)

@@ -23,6 +23,8 @@ from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, 
 
 _OWN_REFERENCES = 4
 """To a list that only its function knows: its name, the arguments of a call, and who counts."""
+_COUNTED = (torch.float32, torch.float64, torch.int64)
+"""Of which a tensor without axes stays what it is beside another whole number."""
 Along = tuple[Any, int]
 """A tensor, and the axis along which the loop goes."""
 
@@ -56,6 +58,7 @@ def is_free(
     lists: Sequence[Any],
     written: Sequence[Along],
     others: Sequence[Any],
+    is_counted: bool,
 ) -> bool:
     """Whether a loop goes over a free size, from tensors to tensors, and what it fills is seen nowhere else meanwhile.
 
@@ -66,6 +69,7 @@ def is_free(
         lists: lists that get one element each round.
         written: what is written to at the step's place.
         others: whatever else a round reads.
+        is_counted: whether a round computes with the step as a number.
     """
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
         return False
@@ -73,6 +77,8 @@ def is_free(
         return False
     filled, read = [one for one, _ in written], [*carried, *(one for one, _ in slices)]
     if not all(isinstance(one, Tensor) for one in (*filled, *read)):
+        return False
+    if is_counted and not all(one.dtype in _COUNTED for one in read):
         return False
     if not all(type(one) is list and not one and sys.getrefcount(one) <= _OWN_REFERENCES for one in lists):
         return False
@@ -96,6 +102,10 @@ def _lowest(run: Run) -> Any:
     return 0 if statically_known_true(lowest == 0) else lowest
 
 
+def _is_counted_from_zero(run: Run) -> bool:
+    return isinstance(run.first, int) and run.first == 0 and run.step == 1
+
+
 def _content(one: Any) -> Any:
     """Something that a round reads; of a module its tensors."""
     return [*one.parameters(), *one.buffers(), *vars(one).values()] if isinstance(one, torch.nn.Module) else one
@@ -112,7 +122,8 @@ def run(
     """All rounds: the names that go on as the last round leaves them, and the lists; tensors are written to.
 
     Args:
-        body: a round; takes the names that go on and the slices, gives these names, and what it appends and writes.
+        body: a round; takes the names that go on, the slices and the step as a tensor, gives these names, and what it
+            appends and writes.
         over: the steps.
         carried: what the first round begins with.
         slices: what is read at the step's place.
@@ -136,10 +147,12 @@ def run(
     count = len(lists)
 
     def combine(state: list[Tensor], elements: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]))
+        now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]), elements[0])
         return [_plain(one) for one in now or state], [_plain(one) for one in made]
 
     steps = torch.arange(rounds)
+    if not _is_counted_from_zero(over.runs[0]):
+        steps = over.runs[0].first + over.runs[0].step * steps
     begun = [_plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
     last, found = scan(combine, begun, [steps, *parts], dim=0)
     if not is_run:

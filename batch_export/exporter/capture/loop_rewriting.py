@@ -2,8 +2,9 @@
 
 Arrives: a function's code. Leaves: code that does the same, in which a loop over a free size may be run as one operator
 (`free_loops.py`): a round takes the names that go on from round to round, and of each tensor that it reads at the
-step's place the slice there; it gives these names anew, and what it appends to lists or writes at the step's place.
-Loops that use the step for anything else, or reach further than their function's names, stay as they are.
+step's place the slice there; it gives these names anew, and what it puts into lists or writes at the step's place. It
+may compute with the step as a whole number. Loops that use the step for anything else, or reach further than their
+function's names, stay as they are.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
+from typing import Any
 
-from batch_export.exporter.capture import function_sources, loop_bodies
+from batch_export.exporter.capture import function_sources, loop_bodies, step_numbers
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, IS_FREE, RUN = "__steps_of_a_free_loop__", "__is_a_free_loop__", "__run_a_free_loop__"
 """What the new code calls: what a loop goes over, whether it can be run as one operator now, and that operator."""
 TURNED = "__turned_in_a_loop__"
 BODY = "__round_of_a_loop__"
+COUNT = "__count_of_a_loop__"
+"""A round's name for the step as a tensor."""
 
 
 def with_rounds(code: CodeType) -> CodeType:
@@ -81,7 +85,8 @@ class _Loops:
         if carried is None or carried & {way.step, way.element}:
             return None
         names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars))
-        body = _Round(way.step, names, way)
+        tensors = carried | {way.element} if way.element else carried
+        body = _Round(way.step, names, way, tensors)
         if way.element:
             body.read.append(_Slice(f"__rows_{self.count + 1}__", 0, way.element))
         statements = [body.visit(copy.deepcopy(one)) for one in loop.body]
@@ -143,17 +148,45 @@ class _Round(ast.NodeTransformer):
         way: what the loop goes over.
         read: tensors that are read at the step's place.
         lists: lists that get one element, and the name of that element.
+        turned: those of them that get it at their beginning.
         written: tensors that are written at the step's place: the name of what is written, and the axis.
+        tensors: names that are known to stand for tensors.
+        is_counted: whether a number that the step is a part of goes into a tensor.
         is_followed: whether nothing else is done with the step or the lists.
     """
 
     step: str
     known: frozenset[str]
     way: LoopWay
+    tensors: frozenset[str] = frozenset()
     read: list[_Slice] = field(default_factory=list)
     lists: dict[str, str] = field(default_factory=dict)
+    turned: list[str] = field(default_factory=list)
     written: dict[str, tuple[str, int]] = field(default_factory=dict)
+    is_counted: bool = False
     is_followed: bool = True
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """Arithmetic of a tensor with whole numbers that the step is a part of, which is then a tensor too."""
+        if not self._has_step(node) or step_numbers.kind(node, self.step, self._is_tensor) is not step_numbers.TENSOR:
+            return self.generic_visit(node)
+        sides = (self._counted(one) for one in (node.left, node.right))
+        return ast.BinOp(next(sides), node.op, next(sides))
+
+    def _counted(self, node: ast.expr) -> Any:
+        """One side of such arithmetic, with the step's tensor in the place of the step."""
+        if step_numbers.kind(node, self.step, self._is_tensor) is step_numbers.TENSOR:
+            return self.visit(node)
+        self.is_counted = self.is_counted or self._has_step(node)
+        return step_numbers.as_tensor(node, self.step, COUNT)
+
+    def _has_step(self, node: ast.expr) -> bool:
+        return any(isinstance(one, ast.Name) and one.id == self.step for one in ast.walk(node))
+
+    def _is_tensor(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Subscript):
+            return self._axis(node) is not None
+        return isinstance(node, ast.Name) and node.id in self.tensors
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """The step by itself."""
@@ -211,22 +244,30 @@ class _Round(ast.NodeTransformer):
         return ast.Assign([ast.Name(name, ast.Store())], self.visit(node.value))
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """An element of a list."""
-        call = node.value
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "append":
+        """An element of a list, behind the others or before them."""
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=of), attr="append"), args=[element], keywords=[]):
+                is_first = False
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=of), attr="insert"),
+                args=[ast.Constant(value=0), element],
+                keywords=[],
+            ):
+                is_first = True
+            case _:
+                self.is_followed = False
+                return node
+        if of in self.lists:
             self.is_followed = False
             return node
-        of = call.func.value
-        if not isinstance(of, ast.Name) or of.id in self.lists or len(call.args) != 1 or call.keywords:
-            self.is_followed = False
-            return node
-        self.lists[of.id] = f"__element_{len(self.lists)}__"
-        return ast.Assign([ast.Name(self.lists[of.id], ast.Store())], self.visit(call.args[0]))
+        self.lists[of] = f"__element_{len(self.lists)}__"
+        self.turned += [of] if is_first else []
+        return ast.Assign([ast.Name(self.lists[of], ast.Store())], self.visit(element))
 
     def _others(self, rounds: ast.FunctionDef, carried: Sequence[str]) -> list[str]:
         """What a round reads of the function's names besides."""
         names = [one for each in rounds.body for one in ast.walk(each) if isinstance(one, ast.Name)]
-        stored = {one.id for one in names if _is_store(one)} | {"__carried__", "__slices__"}
+        stored = {one.id for one in names if _is_store(one)} | {"__carried__", "__slices__", COUNT}
         return sorted({one.id for one in names if one.id in self.known} - stored - {*carried})
 
     def touches(self, statements: Sequence[ast.stmt]) -> bool:
@@ -240,7 +281,7 @@ class _Round(ast.NodeTransformer):
         """The loop, as a choice between one operator and what was there."""
         over, body, steps = f"__over_{number}__", f"{BODY}{number}", f"__steps_{number}__"
         rounds = ast.parse(
-            f"def {body}(__carried__, __slices__):\n"
+            f"def {body}(__carried__, __slices__, {COUNT}):\n"
             f"    {_listed(carried)} = __carried__\n"
             f"    {_listed(one.name for one in self.read)} = __slices__\n"
             f"    return {_listed(carried)}, "
@@ -252,11 +293,12 @@ class _Round(ast.NodeTransformer):
         slices = ", ".join(f"({one.of}, {one.axis})" for one in self.read)
         written = ", ".join(f"({name}, {axis})" for name, (_, axis) in self.written.items())
         parts = f"{steps}, {_listed(carried)}, [{slices}], {_listed(self.lists)}, [{written}]"
+        turned = "".join(f"    {name} = {name}[::-1]\n" for name in self.turned)
         chosen = ast.parse(
             f"{steps}, __rows_{number}__ = {STEPS}({over}, {self.way.is_backwards})\n"
-            f"try:\n    {over}_free = {IS_FREE}({parts}, {_listed(others)})\n"
+            f"try:\n    {over}_free = {IS_FREE}({parts}, {_listed(others)}, {self.is_counted})\n"
             f"except NameError:\n    {over}_free = False\n"
-            f"if {over}_free:\n    {_listed(carried)}, {_listed(self.lists)} = {RUN}({body}, {parts})\n"
+            f"if {over}_free:\n    {_listed(carried)}, {_listed(self.lists)} = {RUN}({body}, {parts})\n{turned}"
         ).body
         first = ast.Assign([ast.Name(over, ast.Store())], self.way.over)
         self.way.over_name(loop, over)
@@ -265,7 +307,7 @@ class _Round(ast.NodeTransformer):
         choice.body.insert(0, rounds)
         choice.orelse = [loop]
         made = [first, *chosen]
-        for one in (first, *chosen[:2], choice.body[1], choice.test):
+        for one in (first, *chosen[:2], *choice.body[1:], choice.test):
             _at(one, loop.lineno)
         _at(rounds.args, loop.lineno)
         return [ast.fix_missing_locations(ast.copy_location(one, loop)) for one in made]

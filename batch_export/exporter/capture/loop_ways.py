@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-WALKED = frozenset(("range", "unbind", "transpose", "permute", "movedim", "swapaxes"))
+WALKED = frozenset(("range", "enumerate", "unbind", "transpose", "permute", "movedim", "swapaxes"))
 """What loops may go over; others (`for layer in self.layers`) are not looked at, for which sources would be read."""
 
 
@@ -37,7 +37,7 @@ class LoopWay:
             case ast.Call(func=ast.Name(id="enumerate"), args=[over], keywords=[]), ast.Tuple(
                 elts=[ast.Name(id=step), ast.Name(id=name)]
             ):
-                return cls(over, step, name) if _gives_slices(over) else None
+                return cls(over, step, name) if isinstance(over, ast.Name) or _gives_slices(over) else None
             case over, ast.Name(id=name):
                 is_backwards = False
             case _:

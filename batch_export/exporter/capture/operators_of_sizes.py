@@ -1,8 +1,8 @@
 """During capture, what Python computes of free sizes by operators that torch has no form of in a program.
 
-Nothing arrives. Leaves: a context in which `max` and `min` of three sizes and more are made of those of two, for which
-torch has operators: Python itself compares the example's sizes, and keeps the one that is larger there. `n ^ 1` is made
-of `|` and `&`, since no exported program may hold the operator itself.
+Nothing arrives. Leaves: a context in which `max` and `min` of three sizes and more, or of fractions of sizes, are made
+of those of two, for which torch has operators: Python itself compares the example's sizes, and keeps the one that is
+larger there. `n ^ 1` is made of `|` and `&`, since no exported program may hold the operator itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 _EXTREMES: Mapping[str, Callable[[Any, Any], Any]] = {"max": torch.sym_max, "min": torch.sym_min}
 _DIFFERENCES = ("__xor__", "__rxor__")
 _FEWEST = 3
-"""Fewer are handed to operators by torch itself."""
+"""Fewer whole numbers are handed to operators by torch itself."""
 
 
 @contextlib.contextmanager
@@ -36,10 +36,10 @@ def operators_of_sizes() -> Iterator[None]:
 
 def _of_several(own: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def extreme(*args: Any, **given: Any) -> Any:
-        is_of_sizes = any(isinstance(one, torch.SymInt) for one in args)
-        if len(args) < _FEWEST or given or not is_of_sizes or not all(type(one) in (int, torch.SymInt) for one in args):
-            return own(*args, **given)
-        return functools.reduce(of_two, args)
+        kinds = {type(one) for one in args}
+        is_of_sizes = torch.SymInt in kinds and kinds <= {int, torch.SymInt} and len(args) >= _FEWEST
+        is_of_fractions = torch.SymFloat in kinds and kinds <= {float, torch.SymFloat} and len(args) > 1
+        return functools.reduce(of_two, args) if (is_of_sizes or is_of_fractions) and not given else own(*args, **given)
 
     return extreme
 
