@@ -215,3 +215,21 @@ def test_sequences_as_long_as_the_data_say_are_padded_without_free_axes() -> Non
     program = export(Regulator(), (x, torch.tensor([[1, 2, 1], [2, 2, 3]])))
     for lengths in (torch.tensor([[3, 2, 2], [1, 0, 1]]), torch.tensor([[1, 1, 0], [1, 0, 1]])):
         torch.testing.assert_close(torch.as_tensor(program(x, lengths)[0]), Regulator()(x, lengths))
+
+
+class Turned(torch.nn.Module):
+    """As many rows as the data say, whose other axes are put in order by a -1."""
+
+    def forward(self, x: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        rows: int = numbers.max().item() * 2 + 4  # type: ignore[assignment]
+        turned = (torch.arange(rows)[None, :, None] * x.unsqueeze(1)).view(x.shape[0], rows, 2, 3).transpose(1, 2)
+        return turned.reshape(x.shape[0], -1, rows, 3)
+
+
+def test_a_number_of_rows_by_the_data_beside_a_rest_is_no_decision() -> None:
+    def given(batch: int, *numbers: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(batch, 6), torch.tensor(numbers)
+
+    shapes = ({0: "batch"}, {0: "n"})
+    program = export_and_compare(Turned(), given(2, 1, 3), given(3, 0, 0, 0), given(1, -1), dynamic_shapes=shapes)
+    assert not program.captured.both_ways

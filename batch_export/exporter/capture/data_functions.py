@@ -2,8 +2,8 @@
 
 Nothing arrives. Leaves: a context in which `torch.equal` and `torch.allclose` give a truth value that the program
 computes, `cov`, `corrcoef` and `gaussian_nll_loss` check no data, `narrow` takes a tensor as its start, `combinations`
-picks places that are known, `one_hot` has as many classes as the data, and `.data` is a view that is followed. What a
-model decides by such a truth value is a decision by data, as before.
+picks places that are known, `one_hot` has as many classes as the data, `reshape` beside a -1 has no size of 0, and
+`.data` is a view that is followed. What a model decides by such a truth value is a decision by data, as before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -146,6 +146,7 @@ _REPLACED: Mapping[object, Callable[..., object]] = {
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
 }
+_SHAPING = frozenset((torch.reshape, torch.Tensor.reshape, torch.Tensor.view))
 _CHECKING = functional.gaussian_nll_loss
 """It raises where a variance is negative; nothing else in it goes by the data."""
 
@@ -173,6 +174,8 @@ class _DataFunctions(TorchFunctionMode):
         given = dict(kwargs or {})
         if func is _CHECKING:
             return _unchecked(args, given)
+        if func in _SHAPING:
+            _hold_to_elements(args[1:])
         form = _REPLACED.get(func)
         if form is not None and _fits(form, args, given):
             made = form(*args, **given)
@@ -197,6 +200,14 @@ def _unchecked(args: Sequence[Any], given: Mapping[str, Any]) -> Any:
         return _CHECKING(*args, **given)
     finally:
         torch.any = own
+
+
+def _hold_to_elements(shape: Sequence[Any]) -> None:
+    """Tells torch that sizes that go by the data are no 0 beside a -1: eager refuses what could be any size."""
+    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    others = [one for one in sizes if isinstance(one, torch.SymInt) and free_unbacked_symbols(one)]
+    if others and any(type(one) is int and one == -1 for one in sizes):
+        torch._check(math.prod(one for one in sizes if type(one) is not int or one != -1) != 0)
 
 
 def _fits(form: Callable[..., object], args: Sequence[Any], given: Mapping[str, Any]) -> bool:
