@@ -16,6 +16,8 @@ from torch._prims_common import is_contiguous_or_false
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture import free_groups
+
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
@@ -246,6 +248,7 @@ def _is_known_equal(one: Any, other: Any) -> bool:
 _POOLED = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 _SIZED = ("window_length", "periodic")
 _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]] = {
+    **free_groups.FORMS,
     torch.Tensor.new_tensor: (("self", "data"), _new_tensor),
     torch._C._nn.one_hot: (("input", "num_classes"), _one_hot),
     torch._C._nn.pad_sequence: (("sequences", "batch_first", "padding_value", "padding_side"), _pad_sequence),
