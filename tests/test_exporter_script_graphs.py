@@ -13,6 +13,7 @@ from torch import Tensor
 
 from batch_export import export
 from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.exporter.capture.strategies import NON_STRICT
 from tests.exporting import export_and_compare
 
 
@@ -252,9 +253,24 @@ class AroundScript(torch.nn.Module):
         return self.script(x, [1, 2]) + 1
 
 
+class BesideScript(AroundScript):
+    """A function with a gradient of its own, which torch.jit.trace does not look into."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Stepped.apply(x) + self.script(x, [1, 2])  # type: ignore[no-any-return,no-untyped-call]
+
+
 def test_a_script_is_a_module_of_an_ordinary_one() -> None:
     x = torch.randn(2, 6)
     export_and_compare(AroundScript(), (x,), (x[:1],), dynamic_shapes=({0: "batch"},))
+
+
+def test_a_script_is_called_while_torch_traces() -> None:
+    x, module = torch.randn(2, 6), BesideScript()
+    method = module.script.forward
+    program = export_and_compare(module, (x,), (-x,))
+    assert [attempt.strategy for attempt in program.captured.attempts] == [NON_STRICT]
+    assert module.script.forward is method
 
 
 class OfPython(torch.nn.Module):

@@ -7,6 +7,7 @@ so one capture serves every opset.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,7 @@ from batch_export.exporter.capture.marked_inputs import marks_put_back
 from batch_export.exporter.capture.outside_numbers import outside_numbers, read_outside
 from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
+from batch_export.exporter.capture.script_methods import script_methods
 from batch_export.exporter.capture.seeded_numbers import other_seeds
 from batch_export.exporter.capture.settled_attributes import unsettled
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRATEGIES
@@ -204,6 +206,7 @@ def _capture(
         decisions_returned(module),
         young_only(),
         other_seeds(module) as generators,
+        contextlib.nullcontext() if asked.axes else script_methods(module),
         attributes.watching(module, functions) as changed,
         caches_known(module, functions),
         marks_put_back(arguments, keywords),
