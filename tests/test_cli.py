@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -278,6 +279,20 @@ def test_report_tells_an_old_run_again(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert command("report", "outputs/latest") == 1
     assert "2 cells: 2 missing; ran 2 actions, 3 cached" in capsys.readouterr().out
     assert Path("outputs/latest/summary.md").is_file()
+
+
+def test_a_disk_that_is_full_before_the_first_cell_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    stand_in(monkeypatch)
+    monkeypatch.setattr("hydra.core.utils._save_config", full)
+    assert command(*SMALL) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("error: The run's folder cannot be made (No space left on device). Next step:")
+    assert "Traceback" not in said
 
 
 def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:

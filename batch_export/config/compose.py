@@ -127,10 +127,11 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
         except ValueError as error:  # how Hydra refuses flags that exclude each other
             raise UsageError(str(error)) from error
         except OSError as error:
-            if error.filename is None:
+            if error.filename is None and (leave_no_trace or flags or isinstance(error, BrokenPipeError)):
                 raise  # what was printed has no reader any more, or no room; nothing is wrong with the folder
+            place = "" if error.filename is None else f": {error.filename}"
             raise RunError(
-                f"The run's folder cannot be made ({error.strerror}: {error.filename}). "
+                f"The run's folder cannot be made ({error.strerror}{place}). "
                 "Next step: choose another with output.path=..."
             ) from error
     if raised:
