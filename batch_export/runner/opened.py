@@ -101,7 +101,7 @@ class Notes:
 
     def ask(self, path: str, how: How) -> None:
         """Notes that somebody asks about a path, and how exactly."""
-        if self._ignored(path) or (_PACKAGES in path and is_installed(Path(path))) or (path, how) in self.asked:
+        if self._ignored(path) or (_PACKAGES in path and is_installed(path)) or (path, how) in self.asked:
             return
         if self._made.origin(path) != path:
             return  # it answers about its own doing
@@ -145,7 +145,7 @@ def is_of_package(path: str) -> bool:
     """
     return (
         any(folder in path for folder in _PLACES_OF_PACKAGES)
-        and is_installed(Path(path))
+        and is_installed(path)
         and not path.endswith(".pth")
         and not any(folder in path for folder in _METADATA)
     )

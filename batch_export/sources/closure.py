@@ -45,7 +45,7 @@ def _installed_folders() -> tuple[str, ...]:
     return tuple({os.path.realpath(name) for name in names})
 
 
-def is_installed(path: Path) -> bool:
+def is_installed(path: Path | str) -> bool:
     """Whether the path lies where the standard library or installed packages do, of this environment or another one."""
     text = str(path)
     # Packages of another environment may be on the path (PYTHONPATH, a .pth file); parsing all of torch takes a minute.
