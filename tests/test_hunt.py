@@ -19,7 +19,7 @@ from hunt.ideal import Ideal
 from hunt.judge import OURS, Case, allowances_of, judge
 from hunt.known import SPECIAL_ON_THE_WAY, declared
 from hunt.pool import Pool
-from hunt.programs import Leaf, Program, Step, source
+from hunt.programs import Leaf, Program, Step, Tensors, source
 from hunt.reference import Reference, widened
 from hunt.script import literal, script
 from hunt.sensitivity import _Moving
@@ -186,6 +186,31 @@ def test_only_a_step_that_is_wrong_at_its_own_numbers_is_blamed(monkeypatch: pyt
     monkeypatch.setattr(runs.Files, "run", wrong)
     assert wrong_steps(one, x, x) == ["{0}.floor()"]
     assert declared("output 0" + SPECIAL_ON_THE_WAY, ["{0}.floor()"]) == ""
+
+
+def test_steps_that_write_are_judged_by_what_they_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Step("{0}.mul_(2)", "{0}.mul_(2)", ("a",), ())
+    x = {"x": torch.tensor([[1.5, 2.0, 3.0], [2.0, 1.0, 4.0]])}
+    one = program(
+        step("{0} * 2", "y", "x"), step("{0}[0]", "a", "y"), write, step("{0}.std(1)", "b", "y"), shape=(2, 3)
+    )
+    assert wrong_steps(one, x, x) is None  # nothing differs
+    real = runs.Files.run
+    spoilt: list[str] = []
+
+    def wrong(self: runs.Files, runtime: str, program: Program, values: Tensors) -> list[torch.Tensor]:
+        found = real(self, runtime, program, values)
+        names = [program.outputs[place] for place in runs.places(program, self._exported)[: len(program.outputs)]]
+        return [value + 3 if name in spoilt else value for name, value in zip(names, found, strict=True)]
+
+    monkeypatch.setattr(runs.Files, "run", wrong)
+    for names, blamed in (
+        (["b", "b_after_3"], ["{0}.std(1)"]),
+        (["a_after_2", "b_after_3"], None),  # the file's y has not what is written to its first row
+        (["y_after_2", "b_after_3"], None),
+    ):
+        spoilt[:] = names
+        assert wrong_steps(one, x, x) == blamed
 
 
 def test_a_name_excuses_only_the_step_that_is_wrong_and_only_numbers_that_are_not_finite() -> None:
