@@ -240,10 +240,10 @@ def test_a_size_of_0_among_computed_sizes_is_no_size_to_copy() -> None:
     assert program(torch.tensor(0.0))[0].shape == (0, 0)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32])
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
 def test_wide_unsigned_integers_are_sorted(dtype: torch.dtype) -> None:
     """onnxruntime has no TopK for them."""
-    given = torch.tensor([5, 3, torch.iinfo(dtype).max, 3]).to(dtype)
+    given = torch.tensor([5, 3, -1, 3]).to(dtype)  # the largest one for -1
     found = export(Calls(lambda x: torch.sort(x, stable=True)), (given,))(given)
     for one, expected in zip(found, torch.sort(given, stable=True), strict=True):
         assert one.dtype == expected.dtype

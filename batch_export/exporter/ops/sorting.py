@@ -39,8 +39,17 @@ def _by_top(self: ir.Value, position: int, descending: bool) -> tuple[RecordedVa
     """As `ordered`, of values among which there is no NaN."""
     if axes.rank(self) == 0:
         return op.Identity(self), op.Constant(value_int=0)
+    if self.dtype == ir.DataType.UINT64:  # for which onnxruntime has no kernel
+        _, indices = _by_top(_as_signed(self), position, descending)
+        return axes.shaped(op.GatherElements(self, indices, axis=position), self.shape), indices
     values, indices = op.TopK(self, axes.size(self, position), axis=position, largest=int(descending), sorted=1)
     return axes.shaped(values, self.shape), axes.shaped(indices, self.shape)
+
+
+def _as_signed(self: ir.Value) -> RecordedValue:
+    """uint64 as int64 in the same order: 2 ** 63 less, by wrapping around twice."""
+    signed = op.Cast(self, to=ir.DataType.INT64)
+    return axes.shaped(op.Add(signed, axes.like(-(2**63), signed)), self.shape)
 
 
 def _nan_last(self: ir.Value) -> RecordedValue:
