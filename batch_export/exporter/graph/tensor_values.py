@@ -25,4 +25,5 @@ def to_tensor(value: Value) -> torch.Tensor:
     if isinstance(value, RawTensor):
         bits = torch.from_numpy(np.array(value.bits))
         return bits.view(getattr(torch, value.dtype))
-    return torch.from_numpy(np.array(value))
+    array = np.array(value)  # onnxruntime gives uint64 as `ulonglong`, which torch does not know; its text is uint64's
+    return torch.from_numpy(array.view(array.dtype.str))

@@ -15,7 +15,8 @@ from batch_export.exporter.ops.marking import lowering
 
 _ABSENT: dict[ir.DataType | None, int] = {
     **dict.fromkeys((ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8), 0),
-    **{dtype: int(dtype.min) for dtype in (ir.DataType.INT32, ir.DataType.INT64)},
+    ir.DataType.INT32: -(2**31),
+    ir.DataType.INT64: -(2**63),
 }
 """NaN as integers: the smallest one of 32 and 64 bits, of which the narrower ones keep the low bits."""
 
@@ -261,9 +262,7 @@ def unique(
         ascending, places = ordered(_flattened(self), 0, False)
         values, runs, counts = unique_consecutive(ascending, True, True)
         inverse = op.ScatterElements(runs, places, runs, axis=0)
-    nothing = op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64))
-    inverse = op.Reshape(inverse, op.Shape(self), allowzero=1) if return_inverse else nothing
-    return values, inverse, counts if return_counts else nothing
+    return values, op.Reshape(inverse, op.Shape(self), allowzero=1), counts
 
 
 @lowering("aten::nonzero")
