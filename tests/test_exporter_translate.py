@@ -404,9 +404,7 @@ def test_a_decomposition_that_writes_to_views_is_refused_with_what_to_give() -> 
     library.define("negated(Tensor x) -> Tensor")
     library.impl("negated", negated, "CompositeImplicitAutograd")
     mode = FakeTensorMode()
-    with pytest.raises(
-        DecompositionError, match=r"writes to views.*torch\.ops\.written_views\.negated"
-    ):
+    with pytest.raises(DecompositionError, match=r"writes to views.*torch\.ops\.written_views\.negated"):
         run_decomposition(
             torch.ops.written_views.negated.default,
             (mode.from_tensor(torch.ones(3)),),
