@@ -262,7 +262,9 @@ def unique(
         ascending, places = ordered(_flattened(self), 0, False)
         values, runs, counts = unique_consecutive(ascending, True, True)
         inverse = op.ScatterElements(runs, places, runs, axis=0)
-    return values, op.Reshape(inverse, op.Shape(self), allowzero=1), counts
+    nothing = op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64))
+    inverse = op.Reshape(inverse, op.Shape(self), allowzero=1) if return_inverse else nothing
+    return values, inverse, counts if return_counts else nothing
 
 
 @lowering("aten::nonzero")
