@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -15,11 +17,17 @@ from batch_export.sources.closure import is_installed
 from batch_export.sources.recorded import ABSENT, current_digest
 
 
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["finder of Python", "finder of a package"])
 def test_a_new_distribution_counts_in_a_folder_that_the_model_put_on_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
 ) -> None:
-    finder = importlib.metadata.MetadataPathFinder
-    monkeypatch.setattr(finder, "find_distributions", staticmethod(finder.find_distributions))
+    """`importlib_metadata`, once it is imported, puts its own finder in the place of Python's."""
+    for kind in {
+        sys.modules[one].Distribution for one in ("importlib.metadata", "importlib_metadata") if one in sys.modules
+    }:
+        monkeypatch.setattr(kind, "discover", vars(kind)["discover"])
+    if is_replaced:
+        monkeypatch.setattr(PathFinder, "find_distributions", lambda *context: iter(()), raising=False)
     other, root = tmp_path / "other", tmp_path / "root"
     roots = [other, root]
     for folder in (other / "plugins", root / "plugins", root / "later", tmp_path / "store"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from batch_export.runner.askers import Askers
@@ -30,19 +30,28 @@ class AskedDistributions:
         """Where metadata was looked for; the model may have put them on the path itself."""
 
     def watch(self) -> None:
-        """Starts watching; there is no way to stop."""
-        finder: Any = importlib.metadata.MetadataPathFinder
-        own = finder.find_distributions
+        """Starts watching; there is no way to stop.
 
-        def found(*context: Any) -> Iterable[importlib.metadata.Distribution]:
+        Whatever is asked of `importlib.metadata` goes by `Distribution.discover`. The finder of the standard library is
+        not asked any more once the package `importlib_metadata` has put its own in its place.
+        """
+        kinds: list[Any] = [importlib.metadata.Distribution]
+        if "importlib_metadata" in sys.modules:
+            kinds.append(sys.modules["importlib_metadata"].Distribution)
+        for kind in kinds:
+            kind.discover = staticmethod(self._noting(kind.discover))
+
+    def _noting(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        def discover(*args: Any, **given: Any) -> Any:
             if self._askers.is_users_own(sys._getframe(1)):
-                name = context[0].name if context else None
+                context = given.get("context") or (args[0] if args else None)
+                name = given.get("name", getattr(context, "name", None))
                 self._asked.add(distributions.ALL if name is None else distributions.normal(name))
-                self.folders.update(map(os.path.abspath, context[0].path if context else sys.path))
-            answer: Iterable[importlib.metadata.Distribution] = own(*context)
-            return answer
+                path = given.get("path", getattr(context, "path", None))
+                self.folders.update(map(os.path.abspath, sys.path if path is None else path))
+            return own(*args, **given)
 
-        finder.find_distributions = staticmethod(found)
+        return discover
 
     def states(self) -> dict[str, str]:
         """Returns names and present states of what was asked for so far."""
