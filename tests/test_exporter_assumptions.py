@@ -852,3 +852,41 @@ def test_an_axis_that_a_draft_fixes_is_refused_as_any_other() -> None:
     given = (torch.randn(5, 1), torch.tensor([1, 0]))
     with pytest.raises(DynamicShapeError, match=r"axis 0 .n. of the input x was asked for as dynamic"):
         export(Stepping(), given, dynamic_shapes=({0: "n"}, {}), allow_guards=True)
+
+
+class CountedThenRepeated(torch.nn.Module):
+    """A length that the data decide, broadcast with a fixed one: torch takes both for one number."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, places = torch.unique(x, return_inverse=True)
+        return torch.arange(0, values.shape[0], 0.5), places * values
+
+
+class ChosenThenRepeated(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        chosen = x[x > 0]
+        loss = torch.nn.functional.huber_loss(torch.zeros_like(chosen), x.repeat(2, 2))
+        return loss, torch.zeros_like(chosen)
+
+
+@pytest.mark.parametrize(
+    ("module", "x"),
+    [(CountedThenRepeated(), torch.tensor([[-2, 1, 0, -3]])), (ChosenThenRepeated(), torch.tensor([[1.0], [4.0]]))],
+)
+def test_a_length_by_data_that_only_the_example_has_is_refused(module: torch.nn.Module, x: torch.Tensor) -> None:
+    with pytest.raises(
+        CaptureError, match=r"`Eq\(u\d+, \d\)` of a size that the data decide|a data-dependent decision"
+    ):
+        export(module, (x,))
+
+
+def test_what_is_repeated_once_may_be_a_length_of_one() -> None:
+    class Repeated(torch.nn.Module):
+        def forward(self, x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+            return x[x > 0].expand_as(like)
+
+    given = (torch.tensor([0, 1]), torch.zeros(4, 2))
+    program = export(Repeated(), given, dynamic_shapes=({}, {1: "m"}), guards="allow")
+    for x in (torch.tensor([0, 1]), torch.tensor([2, 1])):
+        like = torch.zeros(4, 2)
+        assert torch.equal(program(x, like)[0], Repeated()(x, like))

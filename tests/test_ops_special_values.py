@@ -498,3 +498,19 @@ def test_numbers_beyond_those_of_eight_bits_become_what_eager_makes_of_them() ->
     x = torch.tensor([1.0, -300.0, 500.0, 1e5, -1e5, INF, -INF, NAN])
     for ours, theirs in zip(export(Rounded(), (x,))(x), Rounded()(x), strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+def test_steps_beyond_a_dtype_are_taken_in_torchs_order() -> None:
+    """What is beyond float32 on the way is multiplied or divided back, or it is never there."""
+    for dtype, large in ((torch.float32, 3e38), (torch.float16, 6e4)):
+        running = torch.tensor([large, large, -2.0, 0.0, 3.0]).to(dtype)
+        check({"cumprod": lambda x: x.cumprod(0), "scaled": lambda x: (x / 2).cumprod(0)}, (running,))
+        given = tuple(
+            torch.tensor(one).to(dtype) for one in ([1.0, 2.0, 0.5], [42.5, 300.0, large], [1e-43, 300.0, 4.0])
+        )
+        functions = {
+            "nothing": lambda *of: torch.addcdiv(*of, value=0.0),
+            "divided": lambda *of: torch.addcdiv(*of, value=2),
+            "multiplied": lambda *of: torch.addcmul(of[0], of[1], of[2] / of[2], value=0.25),
+        }
+        check(functions, given)

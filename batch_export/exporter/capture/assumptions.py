@@ -15,7 +15,7 @@ import torch
 from batch_export.errors import CaptureError
 from batch_export.exporter.capture.captured import Attempt
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
-from batch_export.exporter.capture.other_inputs import extreme_values, other_digits, other_values
+from batch_export.exporter.capture.other_inputs import extreme_values, one_apart, other_digits, other_values
 from batch_export.exporter.capture.strategies import Assumption
 from batch_export.exporter.capture.trial import Outcome, is_fake, tried
 
@@ -178,8 +178,10 @@ def check_assertion(
     as_module = program.module(check_guards=False)
     as_module.graph.eliminate_dead_code()  # a call that failed is still there
     as_module.recompile()
-    digits = other_digits(args, kwargs) if taken.condition == _TEXT else ()
-    others = (("inputs of one number", *one) for one in digits)
+    if taken.condition == _TEXT:
+        others = (("inputs of one number", *one) for one in other_digits(args, kwargs))
+    else:
+        others = (("inputs of which one element decides otherwise", *one) for one in one_apart(args, kwargs))
     for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), others):
         trial = tried(as_module, module, given, keywords)
         if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):

@@ -194,10 +194,11 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
                 is_plain = name == TRACE and not taken and bool(attempts[0].error)
                 told = not_captured(attempts, trace="is not the model") if is_plain else unfollowed(attempts)
                 raise told or error from attempts[0].exception
-        elif passed := [*captured.both_ways, *captured.raising, *getattr(program, "_works_on_nothing", [])]:
-            assumptions.check_both_ways(program, module, args, kwargs, captured.both_ways or passed)
-        elif (asserted := assumptions.of_assertions(program)) is not None:
+            return captured
+        if (asserted := assumptions.of_assertions(program)) is not None:
             assumptions.check_assertion(name, program, module, args, kwargs, asserted)
+        if passed := [*captured.both_ways, *captured.raising, *getattr(program, "_works_on_nothing", [])]:
+            assumptions.check_both_ways(program, module, args, kwargs, captured.both_ways or passed)
         elif (written := written_constant(program)) is not None:
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_reading(written))
         elif texts.data:

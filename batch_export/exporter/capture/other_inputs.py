@@ -37,6 +37,22 @@ def extreme_values(args: Sequence[object], kwargs: Mapping[str, object]) -> Iter
         yield pytree.tree_map_only(torch.Tensor, of, (tuple(args), dict(kwargs)))
 
 
+def one_apart(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[Inputs]:
+    """Inputs of the example's sizes whose elements are all alike, or all but the first.
+
+    What is selected by data (`x[x > 0]`, `torch.unique`) is of length 1 then, as which torch may have ruled out.
+    """
+    for first, rest in ((0, 0), (1, 0), (0, 1), (1, -1), (-1, 1)):
+        of = functools.partial(_first_apart, first=first, rest=rest)
+        yield pytree.tree_map_only(torch.Tensor, of, (tuple(args), dict(kwargs)))
+
+
+def _first_apart(tensor: torch.Tensor, first: int, rest: int) -> torch.Tensor:
+    made = _all_of(tensor, rest).flatten()
+    made[:1] = _all_of(made[:1], first)
+    return made.reshape(tensor.shape)
+
+
 _DIGITS = (0, 1, -1, 8, -35, 1234567)
 
 

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import onnx_ir as ir
 import sympy
 import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 from torch.utils._sympy import functions as torch_sympy
 from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from batch_export.errors import TranslationError
@@ -33,6 +34,18 @@ Symbolic = torch.SymInt | torch.SymFloat | torch.SymBool
 def expression(size: Symbolic) -> sympy.Basic:
     """The sympy expression of a SymInt, SymFloat or SymBool."""
     return size.node.expr
+
+
+def _length_by_data(size: torch.SymInt) -> sympy.Symbol | None:
+    """The symbol of a length that goes by the data and that torch takes for another size.
+
+    Where the two are broadcast it may be 1 as well, which torch leaves to an assertion: what reads a declared shape
+    must not take it for the other size.
+    """
+    own = getattr(size.node, "_expr", None)
+    if not isinstance(own, sympy.Symbol) or not symbol_is_type(own, SymT.UNBACKED_INT):
+        return None
+    return None if free_unbacked_symbols(size) else own
 
 
 class Sizes:
@@ -79,7 +92,9 @@ class Sizes:
         """The ONNX shape of a torch shape: integers stay, symbols become axis names."""
         dims: list[int | str] = []
         for size in sizes:
-            if isinstance(size, torch.SymInt) and not expression(size).is_number:
+            if isinstance(size, torch.SymInt) and (by_data := _length_by_data(size)) is not None:
+                dims.append(by_data.name)
+            elif isinstance(size, torch.SymInt) and not expression(size).is_number:
                 dims.append(text := self.text(size))
                 if self._lowest and text not in self._recorder.never_empty and self._is_positive(expression(size)):
                     self._recorder.never_empty.add(text)

@@ -27,14 +27,29 @@ def _from_first(value: ir.Value, position: int, count: int) -> ir.Value:
     return value if position == 0 else op.Transpose(value, perm=order)
 
 
+_WIDER = {ir.DataType.FLOAT: ir.DataType.DOUBLE, ir.DataType.FLOAT16: ir.DataType.FLOAT}
+"""What torch multiplies running products in."""
+
+
+def _was_bfloat16(value: ir.Value) -> bool:
+    """Whether a value of float32 is one of bfloat16 already, which torch multiplies in float32."""
+    cast = value.producer()
+    given = cast.inputs[0] if cast is not None and cast.op_type == "Cast" else None
+    return given is not None and given.dtype == ir.DataType.BFLOAT16
+
+
 @lowering("aten::cumprod")
 def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> ir.Value:
-    """The products of the elements so far along an axis; of float16 only the results are rounded, as in torch."""
+    """The products of the elements so far along an axis; of fewer bits than float64 only the results are rounded.
+
+    So torch has them too: what a product beyond float32 is multiplied by next may bring it back.
+    """
     given = as_number(self, dtype)
     if axes.rank(self) == 0:
         return given
-    in_half = given.dtype == ir.DataType.FLOAT16
-    data = axes.shaped(op.Cast(given, to=ir.DataType.FLOAT), given.shape) if in_half else given
+    assert given.dtype is not None
+    wide = None if _was_bfloat16(given) else _WIDER.get(given.dtype)
+    data = given if wide is None else axes.shaped(op.Cast(given, to=wide), given.shape)
     position = axes.axis(self, dim)
     moved = _first(data, position)
     start = op.Expand(axes.like(1, data), op.Shape(moved, start=1))
@@ -49,7 +64,7 @@ def cumprod(self: ir.Value, dim: int, dtype: int = -1) -> ir.Value:
 
     _, (products,) = loops.scan(step, [start], [loops.lengthened(moved)], [data.dtype])
     found = _from_first(loops.shortened(products, moved), position, axes.rank(self))
-    return op.Cast(found, to=ir.DataType.FLOAT16) if in_half else found
+    return found if wide is None else op.Cast(found, to=given.dtype)
 
 
 _WRITTEN_OUT = 16

@@ -50,6 +50,31 @@ def lerp(self: ir.Value, end: ir.Value, weight: Number) -> RecordedValue:
     return op.Sub(end, op.Mul(distance, axes.like(1.0 - weight, self)))
 
 
+def _in_float32(values: Sequence[ir.Value]) -> list[ir.Value]:
+    """Numbers of float16 as torch computes several steps of them, without rounding or overflow between the steps."""
+    if values[0].dtype != ir.DataType.FLOAT16:
+        return list(values)
+    return [axes.shaped(op.Cast(one, to=ir.DataType.FLOAT), one.shape) for one in values]
+
+
+@lowering("aten::addcmul")
+def addcmul(self: ir.Value, tensor1: ir.Value, tensor2: ir.Value, value: float = 1) -> RecordedValue:
+    """self + (value * tensor1) * tensor2, in that order: a factor of 0 is met before what may be infinite."""
+    start, first, second = _in_float32([self, tensor1, tensor2])
+    scaled = first if value == 1 else op.Mul(axes.like(value, first), first)
+    found = op.Add(start, op.Mul(scaled, second))
+    return op.CastLike(found, self) if start is not self else found
+
+
+@lowering("aten::addcdiv")
+def addcdiv(self: ir.Value, tensor1: ir.Value, tensor2: ir.Value, value: float = 1) -> RecordedValue:
+    """self + (value * tensor1) / tensor2, in that order: 0 / 1e-43 is 0, where 0 * (1 / 1e-43) is NaN."""
+    start, first, second = _in_float32([self, tensor1, tensor2])
+    scaled = first if value == 1 else op.Mul(axes.like(value, first), first)
+    found = op.Add(start, op.Div(scaled, second))
+    return op.CastLike(found, self) if start is not self else found
+
+
 @lowering("aten::softshrink")
 def softshrink(self: ir.Value, lambd: float = 0.5) -> RecordedValue:
     """What is left when a number moves by lambd towards 0; 0 of its sign within lambd of it, and NaN stays."""
