@@ -245,6 +245,8 @@ def _blamed(
         if _zeros_move(program, case, expected):
             return Finding("ok", case=index)
         return Finding("zero sign", one.kind, detail, index, output)
+    if excuses.in_parts(wanted[output], files.run(next(iter(left)), program, case.values)[output]):
+        return Finding("declared", f"complex numbers part by part: {one.kind}", detail, index, output)
     detail += excuses.silence() + (SPECIAL_ON_THE_WAY if excuses.special else "")
     outcome = "assumed" if exported.assumed else "warned" if exported.warned else "silent"
     return Finding(outcome, one.kind, detail, index, output)
