@@ -16,7 +16,7 @@ from torch._prims_common import is_contiguous_or_false
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import free_groups
+from batch_export.exporter.capture import free_groups, free_windows
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -229,6 +229,11 @@ def _fill_diagonal(bound: Mapping[str, Any]) -> torch.Tensor | None:
     return matrix.masked_fill_(places % (columns + 1) == 0, bound["fill_value"])
 
 
+def _unfold(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """Windows whose length or step is a size."""
+    return free_windows.unfolded(bound["self"], bound["dimension"], bound["size"], bound["step"])
+
+
 def _resize(bound: Mapping[str, Any]) -> torch.Tensor | None:
     """A tensor that is given the sizes it has, which is no change; torch asks what the free ones are."""
     tensor, sizes = bound["self"], bound.get("sizes")
@@ -257,6 +262,7 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.tril_indices: (("row", "col", "offset"), _triangle(torch.tril)),
     torch.triu_indices: (("row", "col", "offset"), _triangle(torch.triu)),
     torch.Tensor.fill_diagonal_: (("input", "fill_value", "wrap"), _fill_diagonal),
+    torch.Tensor.unfold: (("self", "dimension", "size", "step"), _unfold),
     torch.Tensor.resize_: (("self", "sizes", "further"), _resize),
     torch.Tensor.resize_as_: (("self", "sizes"), _resize),
     torch.combinations: (("input", "r", "with_replacement"), _combinations),

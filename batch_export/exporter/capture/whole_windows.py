@@ -1,7 +1,7 @@
-"""Pools whose window is a whole free axis (`avg_pool2d(x, x.shape[-2:])`): means and maxima along it.
+"""Pools whose window is a free size: means and maxima of a whole axis (`avg_pool2d(x, x.shape[-2:])`), or of windows.
 
 Arrives: a call of a pool that a forward makes. Leaves: the same result without a window of free size, for which torch
-takes the size as a number; None where no window is a whole free axis, or the pool pads.
+takes the size as a number; None where no window is free, or the pool pads.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
+
+from batch_export.exporter.capture import free_windows
 
 _AVERAGE = ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
 _LARGEST = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
@@ -61,7 +63,9 @@ def pooled(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> torc
         return None
     axes = [axis for axis in range(-rank, 0) if statically_known_true(windows[axis] == x.shape[axis])]
     if not set(free) <= set(axes):
-        return None
+        steps = _each(bound.get("stride") or windows, rank)
+        is_whole = not bound.get("ceil_mode", False) or all(type(step) is int and step == 1 for step in steps)
+        return _slid(x, windows, steps, reduce) if reduce and is_whole and x.is_floating_point() else None
     if reduce is None:
         power = bound["norm_type"]
         return x.pow(power).sum(axes, keepdim=True).pow(1.0 / power) if len(axes) == rank else None
@@ -73,6 +77,16 @@ def pooled(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> torc
     plain = {name: [1 if at - rank in axes else one for at, one in enumerate(many)] for name, many in left.items()}
     made: torch.Tensor = function(found, **plain, ceil_mode=bool(bound.get("ceil_mode", False)))
     return made
+
+
+def _slid(x: torch.Tensor, windows: list[Any], steps: list[Any], reduce: Any) -> torch.Tensor:
+    """Means or maxima of the windows of one axis after the other, each of which has as many elements as the next."""
+    for back, (window, step) in enumerate(zip(reversed(windows), reversed(steps), strict=True), 1):
+        own = x.clone(memory_format=torch.contiguous_format)
+        axis = own.dim() - back
+        views = free_windows.unfolded(own, axis, window, step)
+        x = reduce(own.unfold(axis, window, step) if views is None else views, [-1]).squeeze(-1)
+    return x
 
 
 def _each(given: Any, rank: int) -> list[Any]:

@@ -156,6 +156,23 @@ def _starts(
     return op.Add(op.Constant(value=ir.tensor(within)), op.Unsqueeze(first, [0])), count
 
 
+@lowering("aten::unfold")
+def unfold(self: ir.Value, dimension: int, size: int, step: int) -> RecordedValue:
+    """`aten::unfold`: the windows along an axis, their elements last; one that is too short for a window is an error.
+
+    There the first window reads beyond the end, which a runtime refuses as eager refuses the size.
+    """
+    if axes.rank(self) == 0:
+        return op.Reshape(self, [1])
+    place, count = axes.axis(self, dimension), axes.rank(self)
+    within = op.Constant(value=ir.tensor(np.arange(size, dtype=np.int64)[None, :]))
+    length = axes.fixed_size(self, place)
+    behind = op.Max(op.Sub(axes.scalar(axes.size(self, place)), size - 1), 1) if length is None else length - size + 1
+    places = op.Add(op.Unsqueeze(op.Range(0, behind, step), [1]), within)
+    order = [axis for axis in range(count + 1) if axis != place + 1]
+    return op.Transpose(op.Gather(self, places, axis=place), perm=[*order, place + 1])
+
+
 @lowering("aten::im2col")
 def im2col(
     self: ir.Value,
