@@ -114,7 +114,7 @@ def test_a_loop_over_a_size_is_captured_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _of_each_row(x: torch.Tensor) -> torch.Tensor:
-    return torch.stack([row * 2 for row in x.unbind()])
+    return torch.stack([row * 2 for row in x.unbind() if row is not x])
 
 
 def _of_few_rows(x: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from batch_export.exporter.capture import function_sources, loop_bodies, step_numbers
+from batch_export.exporter.capture import function_sources, listed_loops, loop_bodies, step_numbers
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, IS_FREE, RUN = "__steps_of_a_free_loop__", "__is_a_free_loop__", "__run_a_free_loop__"
@@ -45,6 +45,8 @@ def with_rounds(code: CodeType) -> CodeType:
 
 def _is_looping(code: CodeType) -> bool:
     """Whether there is a loop without branches, which is quickly told: few functions are read."""
+    if any(isinstance(one, CodeType) and one.co_name == "<listcomp>" and _is_looping(one) for one in code.co_consts):
+        return True
     if _NEXT not in code.co_code[::2]:
         return False
     instructions = list(dis.get_instructions(code))
@@ -71,17 +73,21 @@ class _Loops:
         """A statement with its loops changed."""
         if isinstance(statement, ast.For) and (made := self._loop(statement)) is not None:
             return made
+        listed = listed_loops.as_loop(statement, self.count + 1)
+        if listed is not None and (made := self._loop(listed.loop, is_list=True)) is not None:
+            return [listed.begun, *made, *(self.changed(listed.behind) if listed.behind else ())]
         for name in ("body", "orelse", "finalbody"):
             inner = getattr(statement, name, None)
             if isinstance(inner, list) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                 setattr(statement, name, [one for each in inner for one in self.changed(each)])
         return [statement]
 
-    def _loop(self, loop: ast.For) -> list[ast.stmt] | None:
+    def _loop(self, loop: ast.For, *, is_list: bool = False) -> list[ast.stmt] | None:
         way, over = LoopWay.of(loop), loop.iter
         if way is None or loop.orelse:
             return None
-        carried = loop_bodies.carried_from(self.code, over.lineno, over.end_lineno or over.lineno)
+        last = over.end_lineno or over.lineno
+        carried = frozenset[str]() if is_list else loop_bodies.carried_from(self.code, over.lineno, last)
         if carried is None or carried & {way.step, way.element}:
             return None
         names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars))

@@ -1,0 +1,106 @@
+"""List comprehensions of a model's code (`torch.stack([f(one) for one in x.unbind(1)])`), written as loops that append.
+
+Arrives: a statement. Leaves: the same as a loop and a statement behind it, which `loop_rewriting.py` takes like any
+other. Comprehensions stay that are not evaluated first and in any case, or whose list is neither joined at once nor
+given a name.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+JOINING = frozenset(("stack", "cat", "concat", "hstack", "vstack"))
+_FIRST = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.operator)
+"""What may be evaluated before a loop or behind it."""
+_IN_ORDER = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Attribute, ast.Subscript, ast.Tuple, ast.keyword)
+"""What evaluates all its parts, in the order in which the tree has them."""
+_OWN_NAMES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLoop:
+    """A comprehension as a loop.
+
+    Attributes:
+        begun: the empty list.
+        loop: what fills it.
+        behind: what is left of the statement; None where it only gave the list its name.
+    """
+
+    begun: ast.stmt
+    loop: ast.For
+    behind: ast.stmt | None
+
+
+def as_loop(statement: ast.stmt, number: int) -> ListedLoop | None:
+    """The first comprehension of a statement; None where there is none.
+
+    Args:
+        statement: which stays as it is.
+        number: tells the names apart.
+    """
+    if not isinstance(statement, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr)) or statement.value is None:
+        return None
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp() as listed):
+            loop = None if name in _names(listed) else _loop(listed, name, number)
+            return loop and ListedLoop(_begun(name, listed), loop, None)
+        case ast.AugAssign(target=target) if not isinstance(target, ast.Name):
+            return None
+    behind = copy.deepcopy(statement)
+    assert isinstance(behind, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr))
+    name = f"__listed_{number}__"
+    joined = _joined(behind.value)
+    if joined is None:
+        return None
+    listed = joined.args[0]
+    assert isinstance(listed, ast.ListComp)
+    joined.args[0] = ast.copy_location(ast.Name(name, ast.Load()), listed)
+    loop = _loop(listed, name, number)
+    return loop and ListedLoop(_begun(name, listed), loop, behind)
+
+
+def _joined(node: ast.AST | None) -> ast.Call | None:
+    """The call that joins a comprehension's list, which is evaluated first but for names."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=attr, value=ast.Name()), args=[ast.ListComp(), *_]) if attr in JOINING:
+            return node
+    for part in ast.iter_child_nodes(node) if isinstance(node, _IN_ORDER) else ():
+        if (found := _joined(part)) is not None:
+            return found
+        if not all(isinstance(one, _FIRST) for one in ast.walk(part)):
+            return None
+    return None
+
+
+def _begun(name: str, listed: ast.ListComp) -> ast.stmt:
+    made = ast.Assign([ast.Name(name, ast.Store())], ast.List([], ast.Load()))
+    return ast.fix_missing_locations(ast.copy_location(made, listed))
+
+
+def _loop(listed: ast.ListComp, name: str, number: int) -> ast.For | None:
+    """A comprehension as a loop whose names are its own; None where it has conditions, or names within."""
+    (one,) = listed.generators if len(listed.generators) == 1 else (None,)
+    if one is None or one.ifs or one.is_async or any(isinstance(part, _OWN_NAMES) for part in ast.walk(listed.elt)):
+        return None
+    own = {each: f"__{each}_{number}__" for each in _names(one.target)}
+    target, element = (_Renamed(own).visit(copy.deepcopy(part)) for part in (one.target, listed.elt))
+    append = ast.Attribute(ast.Name(name, ast.Load()), "append", ast.Load())
+    loop = ast.For(target, one.iter, [ast.Expr(ast.Call(append, [element], []))], [])
+    return ast.fix_missing_locations(ast.copy_location(loop, listed))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    return (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+
+
+@dataclass(slots=True)
+class _Renamed(ast.NodeTransformer):
+    own: dict[str, str]
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A name of the comprehension's own."""
+        return ast.copy_location(ast.Name(self.own.get(node.id, node.id), node.ctx), node)
