@@ -54,3 +54,18 @@ def test_a_group_for_each_element_of_a_free_batch(kind: type[torch.nn.Module]) -
 
     shapes = ({0: "batch", 2: "height", 3: "width"}, {0: "batch"})
     export_and_compare(kind(), given(3, 5, 6), given(1, 8, 5), given(5, 4, 7), dynamic_shapes=shapes)
+
+
+class PaddedBySizes(torch.nn.Module):
+    """A correlation of all shifts, and a kernel as long as the other input is: paddings are sizes."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        shifted = functional.conv1d(x[None], y[:, None], groups=2, padding=y.shape[1] - 1)
+        image = functional.conv2d(x[None, None], torch.ones(1, 1, 2, 3), None, (1, 2), padding=(1, x.shape[1] // 2))
+        return shifted, image
+
+
+def test_a_padding_of_free_size() -> None:
+    sizes = [(6, 4), (4, 6), (3, 1), (7, 3), (12, 5)]
+    first, *others = [(torch.randn(2, n), torch.randn(2, m)) for n, m in sizes]
+    export_and_compare(PaddedBySizes(), first, *others, dynamic_shapes=({1: "n"}, {1: "m"}))

@@ -1,5 +1,7 @@
 """Convolutions of as many groups as a free size says: one for each element of the batch, by weights of its own.
 
+So are those with a padding of free size, which ONNX's Conv has written in the file as well: they are padded before.
+
 Arrives: `conv2d(x.view(1, batch * c, h, w), weights, groups=batch)` and the like. Leaves: the same as one product of
 matrices for each group, of the elements below each place of the kernel: ONNX's Conv has its groups written in the file.
 """
@@ -20,7 +22,14 @@ _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding",
 
 
 def _convolved(rank: int) -> Callable[[Mapping[str, Any]], torch.Tensor | None]:
+    plainly = (torch.conv1d, torch.conv2d, torch.conv3d)[rank - 1]
+
     def convolved(bound: Mapping[str, Any]) -> torch.Tensor | None:
+        pads = _each(bound.get("padding", 0), rank)
+        if isinstance(bound.get("groups", 1), int) and any(isinstance(pad, torch.SymInt) for pad in pads):
+            padded = torch.nn.functional.pad(bound["input"], [pad for one in reversed(pads) for pad in (one, one)])
+            made: torch.Tensor = plainly(**{**bound, "input": padded, "padding": 0})
+            return made
         settings = _settings(bound, rank, stride=1, padding=0, dilation=1)
         if settings is None:
             return None
@@ -60,10 +69,14 @@ def _settings(bound: Mapping[str, Any], rank: int, **usual: int) -> list[list[in
         return None
     found = []
     for name, one in usual.items():
-        given = bound.get(name, one)
-        numbers = list(given) if isinstance(given, (tuple, list)) else [given]
-        found.append(numbers * rank if len(numbers) == 1 else numbers)
+        found.append(_each(bound.get(name, one), rank))
     return found if all(isinstance(number, int) for numbers in found for number in numbers) else None
+
+
+def _each(given: Any, rank: int) -> list[Any]:
+    """A setting for each of the axes."""
+    numbers = list(given) if isinstance(given, (tuple, list)) else [given]
+    return numbers * rank if len(numbers) == 1 else numbers
 
 
 def _by_groups(

@@ -47,7 +47,7 @@ def as_loop(statement: ast.stmt, number: int) -> ListedLoop | None:
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.ListComp() as listed):
             loop = None if name in _names(listed) else _loop(listed, name, number)
-            return loop and ListedLoop(_begun(name, listed), loop, None)
+            return None if loop is None else ListedLoop(_begun(name, listed), loop, None)
         case ast.AugAssign(target=target) if not isinstance(target, ast.Name):
             return None
     behind = copy.deepcopy(statement)
@@ -56,11 +56,11 @@ def as_loop(statement: ast.stmt, number: int) -> ListedLoop | None:
     joined = _joined(behind.value)
     if joined is None:
         return None
-    listed = joined.args[0]
-    assert isinstance(listed, ast.ListComp)
-    joined.args[0] = ast.copy_location(ast.Name(name, ast.Load()), listed)
-    loop = _loop(listed, name, number)
-    return loop and ListedLoop(_begun(name, listed), loop, behind)
+    inner = joined.args[0]
+    assert isinstance(inner, ast.ListComp)
+    joined.args[0] = ast.copy_location(ast.Name(name, ast.Load()), inner)
+    loop = _loop(inner, name, number)
+    return None if loop is None else ListedLoop(_begun(name, inner), loop, behind)
 
 
 def _joined(node: ast.AST | None) -> ast.Call | None:
