@@ -340,3 +340,30 @@ def test_a_write_through_a_view_of_another_dtype_shows_in_the_tensor(function: C
     export_and_compare(Calls(function), inputs, *more, dynamic_shapes=axes, opset_version=26)
     with pytest.raises(NoFormError, match=r"BitCast has no form at opset 20.*choose opset 26"):
         export(Calls(function), inputs, dynamic_shapes=axes, opset_version=20)
+
+
+def _integers_read_as_others(x: torch.Tensor, u: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    flags = x > 0
+    y = u + 0
+    y.view(torch.int8).neg_()
+    wide = x.view(torch.uint32)
+    return flags.view(torch.uint8).sum(0), flags.view(torch.int8) - 2, y, wide.to(torch.int64), wide.view(torch.int32)
+
+
+@pytest.mark.parametrize("opset_version", [13, 26])
+def test_a_view_of_integers_or_truth_values_as_integers_runs_at_every_opset(opset_version: int) -> None:
+    inputs = torch.tensor([0, 1, -1, 2**31 - 1, -(2**31)], dtype=torch.int32), torch.tensor([0, 1, 127, 128, 255])
+    export_and_compare(
+        Calls(_integers_read_as_others), (inputs[0], inputs[1].to(torch.uint8)), opset_version=opset_version
+    )
+
+
+def test_a_view_as_truth_values_is_refused() -> None:
+    with pytest.raises(TranslationError, match=r"a view of UINT8 as BOOL has no form in ONNX.*compare with 0"):
+        export(Calls(lambda u: u.view(torch.bool)), (torch.tensor([0, 1], dtype=torch.uint8),), opset_version=26)
+
+
+def test_a_view_of_bfloat16_as_integers_has_its_bits() -> None:
+    export_and_compare(
+        Calls(lambda x: x.to(torch.bfloat16).view(torch.int16)), (torch.tensor([1.5, -0.0, 3e38]),), opset_version=26
+    )

@@ -50,6 +50,7 @@ _FEWER_KERNELS: Mapping[str, frozenset[ir.DataType]] = {
 _FOR_BFLOAT16 = frozenset(
     (
         *(
+            "BitCast",
             "Cast",
             "CastLike",
             "Compress",

@@ -1,7 +1,7 @@
 """Torch operators that opset 26 and later have whole: running products, and numbers read as others of the same bits.
 
 Arrives: the torch operator's arguments. Leaves: ONNX's operator. A file of an older opset has what the rules of
-`legalise/` make of it, or an error that names it.
+`legalise/` make of it, or an error that names it. Integers read as integers are a Cast at every opset.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ def _wider(dtype: ir.DataType | None) -> ir.DataType:
 
 @lowering("aten::view.dtype")
 def view_as_dtype(self: ir.Value, dtype: int) -> RecordedValue:
-    """The same bits read as another dtype of the same width."""
+    """The same bits read as another dtype of the same width.
+
+    Raises:
+        TranslationError: if the widths differ, or if numbers are read as truth values, which lose all but 0 and 1.
+    """
     wanted = ir.DataType(dtype)
     if self.dtype == wanted:
         return op.Identity(self)
@@ -45,4 +49,12 @@ def view_as_dtype(self: ir.Value, dtype: int) -> RecordedValue:
             f"a view of {self.dtype} as {wanted}, which is of another width, has no form in ONNX",
             next_step="view it as a dtype of as many bytes",
         )
+    if wanted == ir.DataType.BOOL:
+        raise TranslationError(
+            f"a view of {self.dtype} as BOOL has no form in ONNX, whose truth values keep no other bits than 0 and 1",
+            next_step="compare with 0 (x != 0) for truth values, or write to a copy of another dtype",
+        )
+    same_bits = wanted.is_integer() and (self.dtype.is_integer() or self.dtype == ir.DataType.BOOL)
+    if same_bits:  # Cast keeps an integer's lower bits, here all of them, and gives 0 and 1 for truth values
+        return axes.shaped(op.Cast(self, to=wanted), self.shape)
     return axes.shaped(op26.BitCast(self, to=wanted), self.shape)
