@@ -80,6 +80,8 @@ def _written_alike(program: Program, values: Tensors, moments: list[Tensors]) ->
         for step, moment in zip(program.steps, moments[1:], strict=True):
             exec(statement(step), modules, live)
             for name in _changed(step):
+                if step.writes and live[name].shape != moment[name].shape:  # nothing can share it
+                    live[name] = moment[name].clone()
                 live[name].copy_(moment[name])
             if not all(_agree(live[name], one) for name, one in moment.items()):
                 return False
