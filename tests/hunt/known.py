@@ -33,6 +33,10 @@ _DECLARED: tuple[tuple[str, str], ...] = (
     ),
 )
 """Operator -> what of it is declared where NaN, infinities or huge numbers reach it; docs/exporter.md says the same."""
+_DECLARED_AS_NAN: tuple[tuple[str, str], ...] = (
+    (r"%|fmod|remainder", "torch's remainder is NaN in its vectors where the quotient overflows"),
+)
+"""The same where eager has NaN; docs/upstream.md says so."""
 _OF_NOTHING = re.compile(r" instead of \[([^\]]*\b0\b[^\]]*)\]")
 """At the end of a finding of another shape, where eager's has no elements."""
 _DECLARED_OF_NOTHING: tuple[tuple[str, str], ...] = (
@@ -53,7 +57,8 @@ def declared(detail: str, wrong: list[str] | None) -> str:
     """
     if wrong is None:
         return ""
-    table = _DECLARED if SPECIAL_ON_THE_WAY in detail else _DECLARED_OF_NOTHING if _OF_NOTHING.search(detail) else ()
+    special = (*_DECLARED, *(_DECLARED_AS_NAN if " instead of nan" in detail else ()))
+    table = special if SPECIAL_ON_THE_WAY in detail else _DECLARED_OF_NOTHING if _OF_NOTHING.search(detail) else ()
     if not wrong:
         return "every step is right at the file's own numbers"
     texts = [next((text for pattern, text in table if re.search(pattern, one)), "") for one in wrong]

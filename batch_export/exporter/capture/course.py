@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from batch_export.errors import CaptureError, DynamicShapeError
@@ -20,6 +20,7 @@ from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.refusals import one_only
 from batch_export.exporter.capture.strategies import ASSUMING, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
+from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +42,27 @@ class Course:
         except (DynamicShapeError, CaptureError) as error:
             if not isinstance(error, DynamicShapeError) and not _is_traced_only(error):
                 raise
-            for captured in itertools.chain(self._with_crops(examples), self._from_others(examples)):
+            for captured in itertools.chain(self._taken(examples), self._from_others(examples)):
                 return captured
             raise error
         if captured.strategy in ASSUMING:
             return captured
         if captured.harmful:
-            for other in itertools.chain(self._with_crops(examples), self._from_others(examples, captured)):
+            for other in itertools.chain(self._taken(examples), self._from_others(examples, captured)):
                 return other
-        elif any_crop(_limiting_lines(captured)):
-            for other in self._with_crops(examples):
-                if not any_crop(_limiting_lines(other)):
+        elif _any_taken(_limiting_lines(captured)):
+            for other in self._taken(examples):
+                if not _any_taken(_limiting_lines(other)):
                     return other
         return captured
 
-    def _with_crops(self, examples: Examples) -> Iterator[Captured]:
-        """The program in which tensors are cropped at every size, where that makes it hold for all of them."""
-        inputs = examples.lifted(examples.small(required=True)) if any_crop(self.request.decided_at) else None
+    def _taken(self, examples: Examples) -> Iterator[Captured]:
+        """The program in which tensors are cropped and padded at every size, where that makes it hold for all."""
+        inputs = examples.lifted(examples.small(required=True)) if _any_taken(self.request.decided_at) else None
         if inputs is None:
             return
         captured: Captured | None = None
-        with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken():
+        with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken(), pads_taken():
             captured = self._from(inputs, self._unassuming)
         if captured is not None and self._holds_everywhere(captured):
             yield captured
@@ -129,6 +130,11 @@ def _is_traced_only(error: CaptureError) -> bool:
     """Whether all that could capture the example was a trace, which holds for its sizes only."""
     last = error.attempts[-1] if error.attempts else None
     return isinstance(last, Attempt) and last.strategy == TRACE and not last.error
+
+
+def _any_taken(places: Collection[str]) -> bool:
+    """Whether some places do nothing but crop or pad, which may be done at every size."""
+    return any_crop(places) or any_pad(places)
 
 
 def _limiting_lines(captured: Captured) -> list[str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
 from dataclasses import dataclass
 from types import FrameType
 
 import torch
 
+from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.read_values import value_of
 
 _METHODS = frozenset(("to", "type_as", "float", "half", "double", "bfloat16", "clone", "detach"))
@@ -83,11 +83,10 @@ def _rank_of(value: object) -> int | None:
 
 @functools.lru_cache(maxsize=16)
 def _found(file: str) -> tuple[_MaskedWrites, ...]:
-    try:
-        parsed = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
+    tree = parsed(file)
+    if tree is None:
         return ()
-    found = (_masked_writes(node) for node in ast.walk(parsed) if isinstance(node, ast.If))
+    found = (_masked_writes(node) for node in ast.walk(tree) if isinstance(node, ast.If))
     return tuple(one for one in found if one is not None)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import linecache
 import traceback
 from dataclasses import dataclass
 
 from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.parsed_files import parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,9 @@ def _covers(expression: ast.expr, line: int) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _statements(file: str) -> list[_Raising]:
-    try:
-        parsed = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return []
+    tree = parsed(file)
     found: list[_Raising] = []
-    for node in ast.walk(parsed):
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Assert):
             found.append(_Raising(node.test, _lines(node), _passing(node.test, truth=True, is_assertion=True)))
         elif isinstance(node, ast.If):

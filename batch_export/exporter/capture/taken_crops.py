@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import linecache
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 from torch.fx.experimental.sym_node import SymNode
 
 from batch_export.exporter.capture.guard_sources import users_frame
+from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.read_values import value_of
 
 
@@ -93,11 +93,10 @@ def _crop_at(file: str, line: int) -> _Crop | None:
 
 @functools.lru_cache(maxsize=16)
 def _crops(file: str) -> tuple[_Crop, ...]:
-    try:
-        parsed = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
+    tree = parsed(file)
+    if tree is None:
         return ()
-    found = (crop for node in ast.walk(parsed) for crop in _crops_of(node))
+    found = (crop for node in ast.walk(tree) for crop in _crops_of(node))
     return tuple(one for one in found if one is not None)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import copy
 import functools
-import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
@@ -28,6 +27,7 @@ from batch_export.exporter.capture.names_of_functions import (
     names_in,
     only_value,
 )
+from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.read_values import value_of
 
 _WRITES = {
@@ -291,11 +291,10 @@ def _is_called(expression: ast.expr, name: str) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _found(file: str) -> tuple[_Asked, ...]:
-    try:
-        parsed = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
+    tree = parsed(file)
+    if tree is None:
         return ()
-    functions = [node for node in ast.walk(parsed) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     return tuple(one for function in reversed(functions) for one in _in_function(function))
 
 

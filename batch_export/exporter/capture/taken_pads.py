@@ -1,0 +1,195 @@
+"""Padding by a condition on sizes (`if width % 4: x = F.pad(x, (0, 4 - width % 4))`), done at every size.
+
+Arrives: lines of a model, or nothing; a context is opened round a capture. Leaves: a capture in which such an `if`
+takes no side: it pads, by amounts that are 0 where the model does not. Anything else at such a line is decided as
+before. What is padded by nothing is a copy, so there is no such line where the model writes to the tensor afterwards.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+from batch_export.exporter.capture.guard_sources import users_frame
+from batch_export.exporter.capture.parsed_files import parsed
+from batch_export.exporter.capture.zeroed_amounts import KINDS, Question, zeroed
+
+_ARITHMETIC = (
+    *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Starred),
+    *(ast.operator, ast.unaryop, ast.expr_context),
+)
+"""What is worked out once more, or in vain: it calls nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pad:
+    """An `if` that does nothing but pad.
+
+    Attributes:
+        first: the first line of what is asked.
+        last: its last line.
+        end: the last line of the padding.
+        asked: what is asked; any of it is enough.
+    """
+
+    first: int
+    last: int
+    end: int
+    asked: tuple[ast.expr, ...]
+
+
+def any_pad(places: Iterable[str]) -> bool:
+    """Returns whether some of several places (`file:line`) ask for nothing but padding."""
+    found = (place.rpartition(":") for place in places)
+    return any(line.isdecimal() and _pad_at(file, int(line)) is not None for file, _, line in found)
+
+
+@contextlib.contextmanager
+def pads_taken() -> Iterator[None]:
+    """Within, an `if` that does nothing but pad a tensor pads it, by nothing where it would not, and leaves no guard.
+
+    NOTE: this wraps a private method of torch's symbolic numbers, by which Python's `if` asks them, and the function
+    behind `torch.nn.functional.pad`.
+    """
+    own: Any = SymNode.guard_bool
+    padded: Any = torch._C._nn.pad
+    questions: dict[tuple[str, int], list[Question]] = {}
+
+    def guard_bool(self: SymNode, file: str, line: int) -> bool:
+        frame = users_frame()
+        pad = None if frame is None else _pad_at(frame.f_code.co_filename, frame.f_lineno)
+        if frame is not None and pad is not None and frame.f_lineno <= pad.last:
+            asked = _questions(pad, frame)
+            if any(one.holds.node.expr == self.expr for one in asked):  # type: ignore[union-attr]
+                questions[frame.f_code.co_filename, pad.first] = asked
+                return True
+        return bool(own(self, file, line))
+
+    def pad_by(x: torch.Tensor, amounts: Sequence[Any], *args: Any, **given: Any) -> torch.Tensor:
+        is_free = any(isinstance(size, torch.SymInt) for size in x.shape)  # the model is run at numbers, too
+        frame = users_frame() if is_free else None
+        pad = None if frame is None else _pad_at(frame.f_code.co_filename, frame.f_lineno)
+        if frame is not None and pad is not None:
+            asked = questions.get((frame.f_code.co_filename, pad.first))
+            amounts = amounts if asked is None else [zeroed(one, asked) for one in amounts]
+        made: torch.Tensor = padded(x, amounts, *args, **given)
+        return made
+
+    with patch.object(SymNode, "guard_bool", guard_bool), patch.object(torch._C._nn, "pad", pad_by):
+        yield
+
+
+def _questions(pad: _Pad, frame: FrameType) -> list[Question]:
+    """What the model asks of free sizes; empty where one of it cannot be told, or holds at every size."""
+    found: list[Question] = []
+    for one in pad.asked:
+        compared = (one.left, type(one.ops[0]), one.comparators[0]) if isinstance(one, ast.Compare) else None
+        left, kind, right = compared or (one, ast.NotEq, ast.Constant(0))
+        question = Question(_evaluated(left, frame), kind, _evaluated(right, frame))
+        if not all(isinstance(side, (int, torch.SymInt)) for side in (question.left, question.right)):
+            return []
+        if isinstance(question.holds, torch.SymBool):
+            if free_unbacked_symbols(question.holds):
+                return []
+            found.append(question)
+        elif question.holds:
+            return []
+    return found
+
+
+def _evaluated(written: ast.expr, frame: FrameType) -> Any:
+    """What arithmetic is in a frame; None where it cannot be told."""
+    with contextlib.suppress(Exception):
+        whole = ast.fix_missing_locations(ast.Expression(written))
+        return eval(compile(whole, "<asked>", "eval"), frame.f_globals, frame.f_locals)
+    return None
+
+
+def _pad_at(file: str, line: int) -> _Pad | None:
+    return next((one for one in _pads(file) if one.first <= line <= one.end), None)
+
+
+@functools.lru_cache(maxsize=16)
+def _pads(file: str) -> tuple[_Pad, ...]:
+    tree = parsed(file)
+    if tree is None:
+        return ()
+    found: dict[int, _Pad | None] = {}
+    for function in ast.walk(tree):
+        if isinstance(function, (ast.FunctionDef, ast.Module)):
+            for node in ast.walk(function):
+                if isinstance(node, ast.If) and (function is not tree or node in tree.body):
+                    found.setdefault(node.lineno, _pad(function, node))
+    return tuple(one for one in found.values() if one is not None)
+
+
+def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
+    """The padding that an `if` of a function stands for."""
+    is_any = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
+    asked = tuple(node.test.values) if is_any else (node.test,)  # type: ignore[attr-defined]
+    if node.orelse or not all(map(_is_question, asked)):
+        return None
+    padded, named = set[str](), set[str]()
+    for one in node.body:
+        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+        if target is None:
+            return None
+        if _pads_alone(target, one.value):  # type: ignore[attr-defined]
+            padded.add(ast.unparse(target))
+        elif _is_arithmetic(one.value) and _is_arithmetic(target):  # type: ignore[attr-defined]
+            named |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+        else:
+            return None
+    end = node.body[-1].end_lineno or node.lineno
+    others = [one for one in ast.walk(function) if not node.body[0].lineno <= getattr(one, "lineno", 0) <= end]
+    if not padded or any(isinstance(one, ast.Name) and one.id in named for one in others):
+        return None
+    if any(_writes_to(one, padded) for one in others):
+        return None
+    return _Pad(node.lineno, node.test.end_lineno or node.lineno, end, asked)
+
+
+def _is_question(asked: ast.expr) -> bool:
+    if isinstance(asked, ast.Compare):
+        return (
+            len(asked.ops) == 1
+            and isinstance(asked.ops[0], KINDS)
+            and _is_arithmetic(asked.left)
+            and _is_arithmetic(asked.comparators[0])
+        )
+    return _is_arithmetic(asked)
+
+
+def _is_arithmetic(written: ast.expr) -> bool:
+    return all(isinstance(one, _ARITHMETIC) for one in ast.walk(written))
+
+
+def _pads_alone(target: ast.expr, value: ast.expr) -> bool:
+    """Whether a tensor is replaced by itself, padded by constants."""
+    if not isinstance(value, ast.Call) or not value.args or not isinstance(target, (ast.Name, ast.Attribute)):
+        return False
+    name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    rest = [*value.args[1:], *(one.value for one in value.keywords)]
+    return name == "pad" and ast.unparse(value.args[0]) == ast.unparse(target) and all(map(_is_arithmetic, rest))
+
+
+def _writes_to(node: ast.AST, names: set[str]) -> bool:
+    """Whether a statement changes one of several tensors in place."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name, value=of)) if name.endswith("_") and not name.endswith("__"):
+            return ast.unparse(of) in names
+        case ast.AugAssign(target=ast.Subscript(value=of) | of):
+            return ast.unparse(of) in names
+        case ast.Subscript(value=of, ctx=ast.Store()):
+            return ast.unparse(of) in names
+    return False

@@ -1,0 +1,108 @@
+"""Decisions by sizes that do nothing but pad: both ways are one, whatever the example's sizes are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter import export
+from batch_export.exporter.capture.taken_pads import any_pad
+from tests.exporting import assert_same
+
+_SIZES = [*itertools.product((1, 4, 5, 8), (2, 3, 12))]
+
+
+class _Calls(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def to_multiples(x: torch.Tensor) -> torch.Tensor:
+    """As patches of images are cut: by another number where nothing is missing."""
+    height, width = x.shape[-2:]
+    if width % 4 != 0:
+        missing = (0, 4 - width % 4)
+        x = F.pad(x, missing)
+    if height % 4:
+        x = F.pad(x, (0, 0, 0, 4 - height % 4))
+    return x.unflatten(-1, (-1, 4)).sum(-2)
+
+
+def to_even_and_large(x: torch.Tensor) -> torch.Tensor:
+    """By one element, and where either of two questions is answered by yes."""
+    if x.shape[-1] % 2:
+        x = F.pad(x, (0, 1))
+    if x.shape[-2] % 2 == 1 or x.shape[-2] < 6:
+        x = F.pad(x, (0, 0, 1, 2), value=3.0)
+    return x[..., ::2] - x[..., 1::2].cumsum(-2)
+
+
+def to_a_length(x: torch.Tensor) -> torch.Tensor:
+    """As sounds are made as long as a model takes them, and back."""
+    length = x.shape[-1]
+    if length < 10:
+        x = torch.nn.functional.pad(x, [0, 10 - length])
+    return x.cumsum(-1)[..., :length]
+
+
+@pytest.mark.parametrize("function", [to_multiples, to_even_and_large, to_a_length])
+@pytest.mark.parametrize("sizes", [(8, 12), (7, 9)])
+def test_padding_is_right_at_sizes_that_decide_otherwise_than_the_example(
+    function: Callable[[torch.Tensor], torch.Tensor], sizes: tuple[int, int]
+) -> None:
+    module = _Calls(function)
+    program = export(module, (torch.rand(2, *sizes),), dynamic_shapes={"x": {1: "height", 2: "width"}})
+
+    for height, width in _SIZES:
+        x = torch.rand(2, height, width)
+        assert_same(program(x), [module(x)])
+
+
+def written_to(x: torch.Tensor) -> torch.Tensor:
+    """Where nothing is missing the write reaches the tensor that is returned beside."""
+    y = x * 2
+    z = y
+    if z.shape[-1] < 10:
+        z = F.pad(z, (0, 10 - z.shape[-1]))
+    z.add_(1)
+    return y + z.sum()
+
+
+def test_what_is_written_to_behind_is_refused_with_its_line() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_taken_pads\.py:\d+\)"):
+        export(_Calls(written_to), (torch.rand(2, 12),), dynamic_shapes={"x": {1: "width"}})
+
+
+@pytest.mark.parametrize(
+    ("written", "is_pad"),
+    [
+        ("if w % 4: x = F.pad(x, (0, 4 - w % 4))", True),
+        ("if h % 2 == 1 or w % 2 == 1: self.x = nn.functional.pad(self.x, (0, w % 2, 0, h % 2), value=1)", True),
+        ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    y = x + 1", True),
+        ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    y = x + p", False),
+        ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x += 1", False),
+        ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x[0] = 1", False),
+        ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x.mul_(2)", False),
+        ("if w < 9: x = pad(x, (0, 9 - w))\n    else: x = x + 1", False),
+        ("if w % 2 and h % 2: x = pad(x, (0, 1))", False),
+        ("if w < 9: x = pad(y, (0, 9 - w))", False),
+        ("if w < 9: x = pad(x, (0, missing(w)))", False),
+        ("if is_odd(w): x = pad(x, (0, 1))", False),
+        ("if w % 4: w = w + 1", False),
+    ],
+)
+def test_lines_that_do_nothing_but_pad(tmp_path: Path, written: str, *, is_pad: bool) -> None:
+    file = tmp_path / "lines.py"
+    file.write_text(f"def forward(self, x, y, h, w):\n    {written}\n")
+
+    assert any_pad([f"{file}:2"]) is is_pad
