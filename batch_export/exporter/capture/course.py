@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.captured import Attempt, Captured
+from batch_export.exporter.capture.chosen_numbers import any_choice, numbers_chosen
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
 from batch_export.exporter.capture.other_inputs import Inputs
@@ -57,13 +58,15 @@ class Course:
         return captured
 
     def _taken(self, examples: Examples) -> Iterator[Captured]:
-        """The program in which tensors are cropped and padded at every size, where that makes it hold for all."""
+        """The program that crops, pads and chooses numbers at every size, where that makes it hold for all."""
         inputs = examples.lifted(examples.small(required=True)) if _any_taken(self.request.decided_at) else None
-        if inputs is None:
-            return
         captured: Captured | None = None
-        with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken(), pads_taken():
-            captured = self._from(inputs, self._unassuming)
+        seen: set[str] = set()
+        while captured is None and inputs is not None and _any_taken(self.request.decided_at - seen):
+            seen |= self.request.decided_at  # a capture that ends at the next such line tells of that one
+            chosen = numbers_chosen(self.request.module, seen)
+            with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken(), pads_taken(), chosen:
+                captured = self._from(inputs, self._unassuming)
         if captured is not None and self._holds_everywhere(captured):
             yield captured
 
@@ -133,8 +136,8 @@ def _is_traced_only(error: CaptureError) -> bool:
 
 
 def _any_taken(places: Collection[str]) -> bool:
-    """Whether some places do nothing but crop or pad, which may be done at every size."""
-    return any_crop(places) or any_pad(places)
+    """Whether some places do nothing but crop, pad or choose numbers, which may be done at every size."""
+    return any_crop(places) or any_pad(places) or any_choice(places)
 
 
 def _limiting_lines(captured: Captured) -> list[str]:

@@ -21,14 +21,9 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from batch_export.exporter.capture.guard_sources import users_frame
+from batch_export.exporter.capture.number_choice import chosen
 from batch_export.exporter.capture.parsed_files import parsed
-from batch_export.exporter.capture.zeroed_amounts import KINDS, Question, zeroed
-
-_ARITHMETIC = (
-    *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Starred),
-    *(ast.operator, ast.unaryop, ast.expr_context),
-)
-"""What is worked out once more, or in vain: it calls nothing."""
+from batch_export.exporter.capture.size_questions import Question, asked_of, is_arithmetic
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,7 @@ def pads_taken() -> Iterator[None]:
         pad = None if frame is None else _pad_at(frame.f_code.co_filename, frame.f_lineno)
         if frame is not None and pad is not None:
             asked = questions.get((frame.f_code.co_filename, pad.first))
-            amounts = amounts if asked is None else [zeroed(one, asked) for one in amounts]
+            amounts = amounts if asked is None else [chosen(one, 0, asked) for one in amounts]
         made: torch.Tensor = padded(x, amounts, *args, **given)
         return made
 
@@ -135,9 +130,8 @@ def _pads(file: str) -> tuple[_Pad, ...]:
 
 def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
     """The padding that an `if` of a function stands for."""
-    is_any = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
-    asked = tuple(node.test.values) if is_any else (node.test,)  # type: ignore[attr-defined]
-    if node.orelse or not all(map(_is_question, asked)):
+    asked = asked_of(node.test)
+    if node.orelse or not asked:
         return None
     padded, named = set[str](), set[str]()
     for one in node.body:
@@ -146,7 +140,7 @@ def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
             return None
         if _pads_alone(target, one.value):  # type: ignore[attr-defined]
             padded.add(ast.unparse(target))
-        elif _is_arithmetic(one.value) and _is_arithmetic(target):  # type: ignore[attr-defined]
+        elif is_arithmetic(one.value) and is_arithmetic(target):  # type: ignore[attr-defined]
             named |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
         else:
             return None
@@ -159,28 +153,13 @@ def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
     return _Pad(node.lineno, node.test.end_lineno or node.lineno, end, asked)
 
 
-def _is_question(asked: ast.expr) -> bool:
-    if isinstance(asked, ast.Compare):
-        return (
-            len(asked.ops) == 1
-            and isinstance(asked.ops[0], KINDS)
-            and _is_arithmetic(asked.left)
-            and _is_arithmetic(asked.comparators[0])
-        )
-    return _is_arithmetic(asked)
-
-
-def _is_arithmetic(written: ast.expr) -> bool:
-    return all(isinstance(one, _ARITHMETIC) for one in ast.walk(written))
-
-
 def _pads_alone(target: ast.expr, value: ast.expr) -> bool:
     """Whether a tensor is replaced by itself, padded by constants."""
     if not isinstance(value, ast.Call) or not value.args or not isinstance(target, (ast.Name, ast.Attribute)):
         return False
     name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
     rest = [*value.args[1:], *(one.value for one in value.keywords)]
-    return name == "pad" and ast.unparse(value.args[0]) == ast.unparse(target) and all(map(_is_arithmetic, rest))
+    return name == "pad" and ast.unparse(value.args[0]) == ast.unparse(target) and all(map(is_arithmetic, rest))
 
 
 def _writes_to(node: ast.AST, names: set[str]) -> bool:

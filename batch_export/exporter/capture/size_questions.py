@@ -1,0 +1,92 @@
+"""Questions on sizes (`n % 4`, `h < 10 or w < 10`), as a model's source asks them and as numbers.
+
+Arrives: what an `if` asks, as a tree, or the sizes that are compared. Leaves: the comparisons of which it consists, and
+1 or 0 for the answer of one. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_ARITHMETIC = (
+    *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Starred),
+    *(ast.operator, ast.unaryop, ast.expr_context),
+)
+"""What is worked out once more, or in vain."""
+_PURE = ("abs", "max", "min")
+"""What may be called meanwhile."""
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A comparison of sizes.
+
+    Attributes:
+        left: what is compared.
+        kind: how, as Python's grammar calls it.
+        right: with what.
+    """
+
+    left: int | torch.SymInt
+    kind: type[ast.cmpop]
+    right: int | torch.SymInt
+
+    @property
+    def holds(self) -> bool | torch.SymBool:
+        """The answer."""
+        answer: bool | torch.SymBool = _COMPARE[self.kind](self.left, self.right)
+        return answer
+
+    @property
+    def as_number(self) -> int | torch.SymInt:
+        """1 where it holds, else 0."""
+        more, less = self.left - self.right, self.right - self.left
+        if self.kind in (ast.Eq, ast.NotEq):
+            differ = _one_of(torch.sym_max(more, less))
+            return differ if self.kind is ast.NotEq else 1 - differ
+        count = more if self.kind in (ast.Gt, ast.GtE) else less
+        return _one_of(count + 1 if self.kind in (ast.GtE, ast.LtE) else count)
+
+
+def asked_of(test: ast.expr) -> tuple[ast.expr, ...]:
+    """The comparisons, or numbers, of which any is enough; nothing where it asks something else."""
+    is_any = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
+    asked = tuple(test.values) if is_any else (test,)  # type: ignore[attr-defined]
+    return asked if all(map(_is_question, asked)) else ()
+
+
+def is_arithmetic(written: ast.expr) -> bool:
+    """Whether an expression reads and computes, and calls nothing but the larger and smaller number."""
+    return all(isinstance(one, _ARITHMETIC) or _is_pure(one) for one in ast.walk(written))
+
+
+def _is_pure(call: ast.AST) -> bool:
+    is_call = isinstance(call, ast.Call) and not call.keywords
+    return is_call and isinstance(call.func, ast.Name) and call.func.id in _PURE  # type: ignore[attr-defined]
+
+
+def _is_question(asked: ast.expr) -> bool:
+    if isinstance(asked, ast.Compare):
+        is_one = len(asked.ops) == 1 and isinstance(asked.ops[0], tuple(_COMPARE))
+        return is_one and is_arithmetic(asked.left) and is_arithmetic(asked.comparators[0])
+    return is_arithmetic(asked)
+
+
+def _one_of(count: int | torch.SymInt) -> int | torch.SymInt:
+    """1 for numbers above 0, else 0."""
+    found: int | torch.SymInt = torch.sym_min(torch.sym_max(count, 0), 1)
+    return found

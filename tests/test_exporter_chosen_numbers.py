@@ -1,0 +1,106 @@
+"""Decisions by sizes that do nothing but choose numbers: both ways are one, whatever the example's sizes are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter import export
+from batch_export.exporter.capture.chosen_numbers import any_choice
+from tests.exporting import assert_same
+
+
+def missing(size: int, window: int, step: int) -> int:
+    """As TensorFlow pads ("same")."""
+    if size % step == 0:
+        count, kept = max(window - step, 0), 0
+    else:
+        count, kept = max(window - size % step, 0), 0
+    return count + kept
+
+
+class Padded(torch.nn.Module):
+    """Numbers by a function, by an expression, and by a name that has one already."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count = missing(x.shape[1], 3, 2)
+        x = F.avg_pool1d(F.pad(x, (count // 2, count - count // 2)), 3, 2)
+        more = 4 - x.shape[1] % 4 if x.shape[1] % 4 else 0
+        rest = 0
+        if x.shape[1] < 3:
+            rest = 4
+        return F.pad(x, (0, more + rest)).unflatten(1, (-1, 4)).sum(1)
+
+
+class Windowed(torch.nn.Module):
+    """The last ones of a text, as many as there are positions, and numbers of three ways."""
+
+    positions: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest = 6
+        self.register_buffer("positions", torch.randn(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        size = x.shape[1]
+        length = self.longest if size > self.longest else size
+        first = 0 if size <= self.longest else size - self.longest
+        if size < 4:
+            level, other = 1, size
+        elif size < 8:
+            level, other = 2, 0
+        else:
+            level, other = 3, first
+        return (x[:, first:] + self.positions[:length]) * level - other
+
+
+@pytest.mark.parametrize("module", [Padded(), Windowed()])
+@pytest.mark.parametrize("size", [5, 8])
+def test_numbers_are_right_at_sizes_that_decide_otherwise_than_the_example(module: torch.nn.Module, size: int) -> None:
+    program = export(module, (torch.rand(2, size),), dynamic_shapes={"x": {1: "n"}})
+
+    for other in (1, 2, 3, 4, 5, 6, 7, 8, 13, 16):
+        x = torch.rand(2, other)
+        assert_same(program(x), [module(x)])
+
+
+class Counted(torch.nn.Module):
+    """Python itself counts with the number."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for place in range(3 if x.shape[1] > 6 else 2):
+            x = x * place + x
+        return x
+
+
+def test_a_number_that_python_counts_with_is_refused_with_its_line() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_chosen_numbers\.py:\d+\)"):
+        export(Counted(), (torch.rand(2, 8),), dynamic_shapes={"x": {1: "n"}})
+
+
+@pytest.mark.parametrize(
+    ("written", "is_choice"),
+    [
+        ("y = 8 - n % 8 if n % 8 else 0", True),
+        ("if n > 3: y = n", True),
+        ("if n > 3 or h > 3: y = n\nelse: y = max(h, 2)", True),
+        ("if n > 3:\n    y = n\n    z = h\nelse:\n    y, z = h, n", True),
+        ("if n > 3:\n    y = n\n    z = y", False),
+        ("if n > 3: y = next(n)", False),
+        ("if n > 3: y += 1", False),
+        ("if n > 3: y[0] = 1", False),
+        ("if n > 3 and h > 3: y = n", False),
+        ("if is_odd(n): y = n", False),
+        ("y = x[:3] if n > 3 else x", False),
+    ],
+)
+def test_lines_that_do_nothing_but_choose_numbers(tmp_path: Path, written: str, *, is_choice: bool) -> None:
+    file = tmp_path / "lines.py"
+    file.write_text(written + "\n")
+
+    assert any_choice([f"{file}:1"]) is is_choice
