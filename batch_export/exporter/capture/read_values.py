@@ -1,15 +1,37 @@
-"""What an expression of a model's source is in a frame that runs: names, attributes and places; nothing is called."""
+"""What an expression of a model's source is in a frame that runs: names, attributes, places, and arithmetic of them.
+
+Arrives: an expression and a frame. Leaves: its value; nothing is called but the larger and smaller number.
+"""
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import operator
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+_COMPUTE: Mapping[type[ast.operator | ast.unaryop], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+_CALLED: Mapping[str, Callable[..., Any]] = {
+    "abs": lambda *given: abs(*given),
+    "max": lambda *given: max(*given),
+    "min": lambda *given: min(*given),
+}
+"""Functions that are looked up when they are called: a capture has others of sizes."""
+
 
 def value_of(read: ast.expr, frame: FrameType) -> Any:
-    """What an expression without calls is in a frame; None where it cannot be told."""
+    """What an expression is in a frame; None where it cannot be told."""
     with contextlib.suppress(Exception):
         match read:
             case ast.Name(id=name):
@@ -20,6 +42,10 @@ def value_of(read: ast.expr, frame: FrameType) -> Any:
                 return getattr(value_of(of, frame), name)
             case ast.Subscript(value=of, slice=place):
                 return value_of(of, frame)[value_of(place, frame)]
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -value_of(operand, frame)
+            case ast.UnaryOp(op=computed, operand=operand):
+                return _COMPUTE[type(computed)](value_of(operand, frame))
+            case ast.BinOp(left=left, op=computed, right=right):
+                return _COMPUTE[type(computed)](value_of(left, frame), value_of(right, frame))
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return _CALLED[name](*(value_of(one, frame) for one in args))
     return None

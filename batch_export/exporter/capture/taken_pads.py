@@ -23,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from batch_export.exporter.capture.guard_sources import users_frame
 from batch_export.exporter.capture.number_choice import chosen
 from batch_export.exporter.capture.parsed_files import parsed
+from batch_export.exporter.capture.read_values import value_of
 from batch_export.exporter.capture.size_questions import Question, asked_of, is_arithmetic
 
 
@@ -90,7 +91,7 @@ def _questions(pad: _Pad, frame: FrameType) -> list[Question]:
     for one in pad.asked:
         compared = (one.left, type(one.ops[0]), one.comparators[0]) if isinstance(one, ast.Compare) else None
         left, kind, right = compared or (one, ast.NotEq, ast.Constant(0))
-        question = Question(_evaluated(left, frame), kind, _evaluated(right, frame))
+        question = Question(value_of(left, frame), kind, value_of(right, frame))
         if not all(isinstance(side, (int, torch.SymInt)) for side in (question.left, question.right)):
             return []
         if isinstance(question.holds, torch.SymBool):
@@ -100,14 +101,6 @@ def _questions(pad: _Pad, frame: FrameType) -> list[Question]:
         elif question.holds:
             return []
     return found
-
-
-def _evaluated(written: ast.expr, frame: FrameType) -> Any:
-    """What arithmetic is in a frame; None where it cannot be told."""
-    with contextlib.suppress(Exception):
-        whole = ast.fix_missing_locations(ast.Expression(written))
-        return eval(compile(whole, "<asked>", "eval"), frame.f_globals, frame.f_locals)
-    return None
 
 
 def _pad_at(file: str, line: int) -> _Pad | None:
