@@ -23,11 +23,10 @@ from batch_export.exporter.capture import function_sources
 from batch_export.exporter.capture.kinds import reached
 from batch_export.exporter.capture.number_choice import chosen
 from batch_export.exporter.capture.parsed_files import parsed
-from batch_export.exporter.capture.size_questions import Question, asked_of, is_arithmetic
+from batch_export.exporter.capture.size_questions import KINDS, Question, asked_of, is_arithmetic
 
 _CHOSEN = "__chosen_by_sizes__"
 """What the new code calls."""
-_KINDS = {one.__name__: one for one in (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)}
 
 
 def any_choice(places: Iterable[str]) -> bool:
@@ -176,7 +175,7 @@ def _chosen(questions: Sequence[tuple[Any, str, Any]], then: Any, otherwise: Any
     """The one of two numbers that any of several questions chooses."""
     asked: list[Question] = []
     for left, kind, right in questions:
-        question = Question(left, _KINDS.get(kind, ast.NotEq), right)
+        question = Question(left, KINDS.get(kind, ast.NotEq), right)
         if not all(type(side) in (int, torch.SymInt) for side in (left, right)):
             if question.holds if kind else left:
                 return then

@@ -29,6 +29,8 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+KINDS = {one.__name__: one for one in _COMPARE}
+"""Comparisons by name."""
 
 
 @dataclass(frozen=True, slots=True)

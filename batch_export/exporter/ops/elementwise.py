@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import onnx_ir as ir
 
@@ -50,29 +51,31 @@ def lerp(self: ir.Value, end: ir.Value, weight: Number) -> RecordedValue:
     return op.Sub(end, op.Mul(distance, axes.like(1.0 - weight, self)))
 
 
-def _in_float32(values: Sequence[ir.Value]) -> list[ir.Value]:
-    """Numbers of float16 as torch computes several steps of them, without rounding or overflow between the steps."""
-    if values[0].dtype != ir.DataType.FLOAT16:
-        return list(values)
-    return [axes.shaped(op.Cast(one, to=ir.DataType.FLOAT), one.shape) for one in values]
+def _added(
+    self: ir.Value, first: ir.Value, second: ir.Value, value: float, of_two: Callable[..., Any]
+) -> RecordedValue:
+    """A number and what an operator makes of two others, the first of them times a factor.
+
+    Of float16 only the result is rounded, as in torch.
+    """
+    operands: list[ir.Value] = [self, first, second]
+    if self.dtype == ir.DataType.FLOAT16:
+        operands = [axes.shaped(op.Cast(one, to=ir.DataType.FLOAT), one.shape) for one in operands]
+    start, left, right = operands
+    found = op.Add(start, of_two(left if value == 1 else op.Mul(axes.like(value, left), left), right))
+    return op.CastLike(found, self) if start is not self else found
 
 
 @lowering("aten::addcmul")
 def addcmul(self: ir.Value, tensor1: ir.Value, tensor2: ir.Value, value: float = 1) -> RecordedValue:
     """self + (value * tensor1) * tensor2, in that order: a factor of 0 is met before what may be infinite."""
-    start, first, second = _in_float32([self, tensor1, tensor2])
-    scaled = first if value == 1 else op.Mul(axes.like(value, first), first)
-    found = op.Add(start, op.Mul(scaled, second))
-    return op.CastLike(found, self) if start is not self else found
+    return _added(self, tensor1, tensor2, value, op.Mul)
 
 
 @lowering("aten::addcdiv")
 def addcdiv(self: ir.Value, tensor1: ir.Value, tensor2: ir.Value, value: float = 1) -> RecordedValue:
     """self + (value * tensor1) / tensor2, in that order: 0 / 1e-43 is 0, where 0 * (1 / 1e-43) is NaN."""
-    start, first, second = _in_float32([self, tensor1, tensor2])
-    scaled = first if value == 1 else op.Mul(axes.like(value, first), first)
-    found = op.Add(start, op.Div(scaled, second))
-    return op.CastLike(found, self) if start is not self else found
+    return _added(self, tensor1, tensor2, value, op.Div)
 
 
 @lowering("aten::softshrink")
