@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -17,15 +16,13 @@ from batch_export.sources.closure import is_installed
 from batch_export.sources.recorded import ABSENT, current_digest
 
 
+@pytest.mark.parametrize("asker", ["importlib.metadata", "importlib_metadata"])
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["finder of Python", "finder of a package"])
 def test_a_new_distribution_counts_in_a_folder_that_the_model_put_on_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool, asker: str
 ) -> None:
     """`importlib_metadata`, once it is imported, puts its own finder in the place of Python's."""
-    for kind in {
-        sys.modules[one].Distribution for one in ("importlib.metadata", "importlib_metadata") if one in sys.modules
-    }:
-        monkeypatch.setattr(kind, "discover", vars(kind)["discover"])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     if is_replaced:
         monkeypatch.setattr(PathFinder, "find_distributions", lambda *context: iter(()), raising=False)
     other, root = tmp_path / "other", tmp_path / "root"
@@ -35,7 +32,7 @@ def test_a_new_distribution_counts_in_a_folder_that_the_model_put_on_the_path(
     monkeypatch.syspath_prepend(root / "plugins")
     asked = AskedDistributions(Askers(()))
     asked.watch()
-    importlib.metadata.entry_points()
+    pytest.importorskip(asker).entry_points()
     found = dict(LoadedFiles(roots, [tmp_path / "store"]).sources(asked.folders))
 
     def changed() -> list[str]:

@@ -6,10 +6,9 @@ for when they are imported is not counted: many look all of them over, and nothi
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from batch_export.runner.askers import Askers
@@ -17,7 +16,9 @@ from batch_export.sources import distributions
 
 
 class AskedDistributions:
-    """Watches this process.
+    """Watches this process, as a finder that finds nothing: whoever looks for metadata asks all of `sys.meta_path`.
+
+    That is so for `importlib.metadata` and for the package `importlib_metadata`, whenever that is imported.
 
     Args:
         askers: tell whose questions count.
@@ -30,28 +31,22 @@ class AskedDistributions:
         """Where metadata was looked for; the model may have put them on the path itself."""
 
     def watch(self) -> None:
-        """Starts watching; there is no way to stop.
+        """Starts watching; there is no way to stop."""
+        sys.meta_path.insert(0, self)
 
-        Whatever is asked of `importlib.metadata` goes by `Distribution.discover`. The finder of the standard library is
-        not asked any more once the package `importlib_metadata` has put its own in its place.
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Finds no module."""
+
+    def find_distributions(self, context: Any) -> Iterator[Any]:
+        """Notes what is looked for; finds nothing.
+
+        Args:
+            context: has a `name`, which is None where all are asked for, and a `path`, the folders.
         """
-        kinds: list[Any] = [importlib.metadata.Distribution]
-        if "importlib_metadata" in sys.modules:
-            kinds.append(sys.modules["importlib_metadata"].Distribution)
-        for kind in kinds:
-            kind.discover = staticmethod(self._noting(kind.discover))
-
-    def _noting(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        def discover(*args: Any, **given: Any) -> Any:
-            if self._askers.is_users_own(sys._getframe(1)):
-                context = given.get("context") or (args[0] if args else None)
-                name = given.get("name", getattr(context, "name", None))
-                self._asked.add(distributions.ALL if name is None else distributions.normal(name))
-                path = given.get("path", getattr(context, "path", None))
-                self.folders.update(map(os.path.abspath, sys.path if path is None else path))
-            return own(*args, **given)
-
-        return discover
+        if self._askers.is_users_own(sys._getframe(1)):
+            self._asked.add(distributions.ALL if context.name is None else distributions.normal(context.name))
+            self.folders.update(map(os.path.abspath, context.path))
+        return iter(())
 
     def states(self) -> dict[str, str]:
         """Returns names and present states of what was asked for so far."""

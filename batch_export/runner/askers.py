@@ -22,6 +22,8 @@ _STANDARD_LIBRARY = (
     "<frozen ",
 )
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_BACKPORTS = frozenset({"importlib_metadata"})
+"""Installed packages that are a later version of a module of the standard library."""
 _LOOKING_FOR_MODULES = frozenset({"importlib", "_frozen_importlib", "_frozen_importlib_external", "inspect"})
 _OWN, _ZOO = str(PACKAGE) + os.sep, str(models_dir()) + os.sep
 
@@ -43,11 +45,11 @@ class Askers:
             frame: the caller's.
             directly: whether what the standard library calls on that code's behalf does not count.
         """
-        while frame is not None and frame.f_code.co_filename.startswith(_STANDARD_LIBRARY):
-            if directly or any(folder in frame.f_code.co_filename for folder in _PACKAGES):
+        while frame is not None and _is_standard(frame):
+            if directly:
                 return False
             frame = frame.f_back
-        if frame is None or any(folder in frame.f_code.co_filename for folder in _PACKAGES):
+        if frame is None or _is_installed(frame):
             return False
         file = frame.f_code.co_filename
         return file.startswith(_ZOO) or not file.startswith(_OWN)
@@ -60,10 +62,24 @@ class Askers:
             importing: whether it is the search for a module that was called.
         """
         while frame is not None:
-            file, top = frame.f_code.co_filename, str(frame.f_globals.get("__name__", "")).partition(".")[0]
-            if not file.startswith(_STANDARD_LIBRARY) or any(folder in file for folder in _PACKAGES):
+            file, top = frame.f_code.co_filename, _top(frame)
+            if not _is_standard(frame):
                 return file.startswith(_ZOO) or (not file.startswith(_OWN) and top not in self._toolchain)
             if top in _LOOKING_FOR_MODULES and not importing:
                 return False
             frame = frame.f_back
         return False
+
+
+def _top(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _is_installed(frame: FrameType) -> bool:
+    return any(folder in frame.f_code.co_filename for folder in _PACKAGES)
+
+
+def _is_standard(frame: FrameType) -> bool:
+    if _is_installed(frame):
+        return _top(frame) in _BACKPORTS
+    return frame.f_code.co_filename.startswith(_STANDARD_LIBRARY)
