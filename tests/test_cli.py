@@ -29,6 +29,7 @@ from batch_export.report.run_folder import write_run
 from batch_export.runner.reporter import Reporter
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.spec import MatrixSpec, RunnerSpec, RunSpec
+from batch_export.store import open_store
 from batch_export.sweeps import planned
 
 SMALL = ("matrix.models=[mlp_nested]", "matrix.opsets=[18,20]")
@@ -296,11 +297,20 @@ def test_a_disk_that_is_full_before_the_first_cell_is_one_sentence(
 
 
 def test_cache_info_and_gc(capsys: pytest.CaptureFixture[str]) -> None:
+    open_store(Path("here"))
     assert command("cache", "info", "store.path=here") == 0
     assert "actions  0" in capsys.readouterr().out
     assert command("cache", "gc", "--max-size", "10G", "store.path=here") == 0
     assert "removed 0 action results" in capsys.readouterr().out
-    assert Path("here").is_dir()
+
+
+def test_looking_after_a_store_makes_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["info"], ["verify"], ["gc", "--max-size", "10G"]):
+        assert command("cache", *words, "store.path=mistyped") == 0
+        assert "there is no store at mistyped yet" in capsys.readouterr().out
+    assert command("cache", "export", "all.tar", "store.path=mistyped") == 2
+    assert "there is no store at mistyped yet" in capsys.readouterr().err
+    assert not Path("mistyped").exists()
 
 
 @pytest.mark.parametrize(

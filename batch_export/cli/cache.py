@@ -61,8 +61,12 @@ def run(arguments: list[str]) -> int:
         asked.run = resolve_run(asked.run, asked.outputs)
         overrides = [*_stores_of(asked.run, overrides), *overrides]
     work = _WORK[word](asked)
-    words = [*overrides, *config_words(asked)]
-    return compose_and_call(lambda composed: work(_store(composed)), words, leave_no_trace=True)
+
+    def on_store(composed: Composed) -> int:
+        folder = Path(composed.config.store.path).expanduser()
+        return work(open_store(folder)) if word == "import" or folder.exists() else _without_store(word, folder)
+
+    return compose_and_call(on_store, [*overrides, *config_words(asked)], leave_no_trace=True)
 
 
 def offers(before: Sequence[str]) -> Iterable[str]:
@@ -168,8 +172,13 @@ def _stores_of(run: Path, overrides: Sequence[str]) -> list[str]:
     return [f"store.path='{path}'"]
 
 
-def _store(composed: Composed) -> Store:
-    return open_store(Path(composed.config.store.path).expanduser())
+def _without_store(word: str, folder: Path) -> int:
+    """What a command says of a store that is not there; looking after it makes none."""
+    said = f"there is no store at {folder_text(folder)} yet; `store.path=...` names another one"
+    if word == "export":
+        raise UsageError(f"nothing can be exported: {said}")
+    print(f"{said}. Nothing was done")
+    return 0
 
 
 def parse_size(text: str, flag: str = "--max-size") -> int:
