@@ -11,6 +11,7 @@ from exporting import assert_same, eager
 from torch.nn import functional as F  # noqa: N812
 
 from batch_export import export
+from batch_export.errors import DecompositionError
 
 
 class Product(torch.nn.Module):
@@ -205,3 +206,43 @@ def test_several_matrices_over_an_inner_axis_without_elements_are_zeros(name: st
         given = tuple(torch.randn([size if axis == "m" else sizes[axis] for axis in one]) for one in names)
         for _ in range(3):
             torch.testing.assert_close(program(*given)[0], function(*given), rtol=1e-4, atol=1e-5)
+
+
+SUMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "inner of vectors": lambda x: torch.inner(x[1:, 0] * 2, x[1:, 0]),
+    "inner of matrices": lambda x: torch.inner(x[1:].mT, x[1:, 0]),
+    "tensordot": lambda x: torch.tensordot(x[1:], x[1:], dims=([0], [0])),
+    "tensordot of no axis": lambda x: torch.tensordot(x[1:], x[1:], dims=0),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_sum_of_products_whose_axis_is_1_in_the_example_is_one_of_all(name: str) -> None:
+    """torch makes another product of an axis of 1, and a capture with it there would hold for that size only."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return SUMS[name](x)
+
+    module = Sum().eval()
+    program = export(module, (torch.randn(2, 3),), dynamic_shapes=({0: "n"},))
+    for count in (1, 2, 3, 6):
+        given = torch.randn(count, 3)
+        assert_same(program(given), eager(module, (given,)))
+    program.release()
+
+
+def test_a_decomposition_that_takes_the_examples_way_is_refused() -> None:
+    """Of three factors torch asks whether an axis is 1, which the capture has asked already."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.einsum("i,i,ij->j", x[1:, 0], x[1:, 1], x[1:])
+
+    with pytest.raises(DecompositionError, match="holds for one size only"):
+        export(Sum().eval(), (torch.randn(2, 3),), dynamic_shapes=({0: "n"},))
+    program = export(Sum().eval(), (torch.randn(4, 3),), dynamic_shapes=({0: "n"},))
+    for count in (3, 5):
+        given = torch.randn(count, 3)
+        assert_same(program(given), eager(Sum().eval(), (given,)))
+    program.release()

@@ -8,6 +8,7 @@ is left to torch's decomposition.
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import permutations
@@ -65,10 +66,37 @@ def einsum(equation: str, tensors: Sequence[ir.Value], path: Number | None = Non
     """`aten::einsum`; with free sizes only what `is_product` takes."""
     if may_stay(tensors):
         return op.Einsum(*tensors, equation=equation)
-    names, plan = _planned(equation, tensors)
+    return _as_product(equation, *tensors)
+
+
+@lowering("aten::inner")
+def inner(self: ir.Value, other: ir.Value) -> ir.Value:
+    """`aten::inner` over free sizes, where `is_product` takes it: the last axes are summed."""
+    return _as_product(of_axes(self, other, [-1], [-1]), self, other)
+
+
+@lowering("aten::tensordot")
+def tensordot(self: ir.Value, other: ir.Value, dims_self: Sequence[int], dims_other: Sequence[int]) -> ir.Value:
+    """`aten::tensordot` over free sizes, where `is_product` takes it."""
+    return _as_product(of_axes(self, other, dims_self, dims_other), self, other)
+
+
+def of_axes(self: ir.Value, other: ir.Value, dims_self: Sequence[int], dims_other: Sequence[int]) -> str:
+    """The equation of a product that sums the axes of one factor with those of the other; empty where there is none."""
+    count = rank(self) + rank(other)
+    if not rank(self) or not rank(other) or count > len(string.ascii_letters):
+        return ""
+    of_left, of_right = list(string.ascii_letters[: rank(self)]), list(string.ascii_letters[rank(self) : count])
+    for one, another in zip(dims_self, dims_other, strict=True):
+        of_right[another] = of_left[one]
+    alone = [name for name in of_left + of_right if (name in of_left) != (name in of_right)]
+    return f"{''.join(of_left)},{''.join(of_right)}->{''.join(alone)}"
+
+
+def _as_product(equation: str, left: ir.Value, right: ir.Value) -> ir.Value:
+    names, plan = _planned(equation, (left, right))
     assert names is not None
     assert plan is not None
-    left, right = tensors
     of_left, of_right, result = names
     if not plan.summed:
         return op.Mul(_spread(left, of_left, result), _spread(right, of_right, result))

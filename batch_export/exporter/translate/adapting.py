@@ -20,6 +20,8 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import contractions, double_forms
 from batch_export.exporter.translate.registry import ONNXFunction
 
+_SUMS_OF_PRODUCTS = ("einsum", "inner", "tensordot")
+
 
 def floats_as_floats(
     target: object, args: Sequence[object], kwargs: Mapping[str, object]
@@ -70,7 +72,7 @@ def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bo
     does not repeat what `...` stands for (Einsum).
     """
     name = promote.base_name(qualified)
-    if function.origin == "custom" or (name not in double_forms.TAKEN_APART and name != "einsum"):
+    if function.origin == "custom" or (name not in double_forms.TAKEN_APART and name not in _SUMS_OF_PRODUCTS):
         return False
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
     if name == "einsum":
@@ -78,6 +80,11 @@ def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bo
         if contractions.is_unlike(arguments[0][0], [tuple(one.shape or ()) for one in tensors]):
             return True
         return may_be_empty and not contractions.is_product(*arguments[0][:2]) and not contractions.may_stay(tensors)
+    if name in ("inner", "tensordot"):  # of fixed sizes torch makes one product
+        dims = arguments[0][2:4] or ([-1], [-1])
+        return contractions.may_stay(tensors) or not contractions.is_product(
+            contractions.of_axes(*arguments[0][:2], *dims), arguments[0][:2]
+        )
     return any(one.dtype in (torch.float64, ir.DataType.DOUBLE) for one in tensors)
 
 

@@ -47,12 +47,13 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
     if (str(target), given) in refused:
         raise _holds_once(target, refused[str(target), given])
     guards = len(shape_env.guards)
-    with sizes_put_back(shape_env) as fixed, numbers_of_sizes() as numbers:
+    with sizes_put_back(shape_env) as fixed, numbers_of_sizes() as numbers, _true_equalities(shape_env) as true:
         yield
     equal = [guard.expr for guard in shape_env.guards[guards:] if isinstance(guard.expr, sympy.Eq)]
     listed = (
         {f"{symbol} = {value}" for symbol, value in fixed.items()}
         | {str(one) for one in equal}
+        | {str(one) for one in true}
         | {one.text for one in numbers}
     )
     if listed:
@@ -60,6 +61,33 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
         if given:
             refused[str(target), given] = words
         raise _holds_once(target, words)
+
+
+@contextlib.contextmanager
+def _true_equalities(shape_env: ShapeEnv) -> Iterator[list[sympy.Eq]]:
+    """Equalities of sizes that hold for the example and not for all sizes, and that torch is asked for meanwhile.
+
+    Those that the capture asked for already are no guards any more: tried on the model, where the whole operator is
+    right either way, they stay behind as known. A decomposition that asks takes the example's way.
+
+    NOTE: by private methods of torch; a torch without them has these unseen.
+    """
+    seen: list[sympy.Eq] = []
+    original = getattr(ShapeEnv, "evaluate_sym_node", None)
+    if original is None or not hasattr(shape_env, "_maybe_evaluate_static"):
+        yield seen
+        return
+
+    def noting(self: ShapeEnv, node: SymNode, *more: object, **options: object) -> Any:
+        found = original(self, node, *more, **options)
+        if node.pytype is bool:
+            true = node.expr if found else sympy.Not(node.expr)
+            if isinstance(true, sympy.Eq) and self._maybe_evaluate_static(true, axioms=()) is None:
+                seen.append(true)
+        return found
+
+    with patch.object(ShapeEnv, "evaluate_sym_node", noting):
+        yield seen
 
 
 @contextlib.contextmanager
