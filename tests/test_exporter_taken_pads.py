@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import DynamicShapeError, TranslationError
 from batch_export.exporter import export
 from batch_export.exporter.capture.taken_pads import any_pad
 from tests.exporting import assert_same
@@ -81,6 +81,50 @@ def written_to(x: torch.Tensor) -> torch.Tensor:
 def test_what_is_written_to_behind_is_refused_with_its_line() -> None:
     with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_taken_pads\.py:\d+\)"):
         export(_Calls(written_to), (torch.rand(2, 12),), dynamic_shapes={"x": {1: "width"}})
+
+
+def made_positive_in_place(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is padded by nothing is the tensor itself, which is read again."""
+    before = x * 2
+    x = before
+    if x.shape[-1] % 4:
+        x = F.pad(x, (0, 4 - x.shape[-1] % 4))
+    return F.relu(x, inplace=True), before
+
+
+def first_element_cleared(x: torch.Tensor) -> torch.Tensor:
+    """The other way round: the tensor that may have been padded is read after a write to what it was."""
+    y = before = x * 2
+    if y.shape[-1] < 10:
+        y = F.pad(y, (0, 10 - y.shape[-1]))
+    before[:, :1].fill_(0)
+    return y
+
+
+@pytest.mark.parametrize("function", [made_positive_in_place, first_element_cleared])
+def test_a_write_to_what_is_not_padded_at_some_sizes_is_refused_with_the_padding(
+    function: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    told = r"pad is a copy of mul, but .* where width has .*test_exporter_taken_pads\.py:\d+\).*clone\(\)"
+    with pytest.raises(TranslationError, match=told):
+        export(_Calls(function), (torch.rand(2, 7),), dynamic_shapes={"x": {1: "width"}})
+
+
+def made_positive_alone(x: torch.Tensor) -> torch.Tensor:
+    """Nothing else is read after the write."""
+    y = x * 2
+    if y.shape[-1] % 4:
+        y = F.pad(y, (0, 4 - y.shape[-1] % 4))
+    return F.relu(y - 1, inplace=True) + F.relu(y, inplace=True)
+
+
+def test_a_write_that_nothing_else_shows_is_right_at_every_size() -> None:
+    module = _Calls(made_positive_alone)
+    program = export(module, (torch.rand(2, 7),), dynamic_shapes={"x": {1: "width"}})
+
+    for width in (1, 3, 4, 8):
+        x = torch.randn(2, width)
+        assert_same(program(x), [module(x)])
 
 
 @pytest.mark.parametrize(

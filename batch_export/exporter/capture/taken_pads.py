@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch.fx import traceback
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -25,6 +26,9 @@ from batch_export.exporter.capture.number_choice import chosen
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.read_values import value_of
 from batch_export.exporter.capture.size_questions import Question, asked_of, is_arithmetic
+
+TAKEN = "padded_at_every_size"
+"""Marks such a padding among what torch notes of a node (`custom`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,11 @@ def pads_taken() -> Iterator[None]:
         pad = None if frame is None else _pad_at(frame.f_code.co_filename, frame.f_lineno)
         if frame is not None and pad is not None:
             asked = questions.get((frame.f_code.co_filename, pad.first))
-            amounts = amounts if asked is None else [chosen(one, 0, asked) for one in amounts]
+            if asked is not None:
+                amounts = [chosen(one, 0, asked) for one in amounts]
+                with traceback.preserve_node_meta(), traceback.annotate({TAKEN: True}):
+                    taken: torch.Tensor = padded(x, amounts, *args, **given)
+                return taken
         made: torch.Tensor = padded(x, amounts, *args, **given)
         return made
 
