@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 from batch_export.exporter.capture.chosen_numbers import any_choice
 from tests.exporting import assert_same
@@ -81,6 +81,23 @@ class Counted(torch.nn.Module):
 def test_a_number_that_python_counts_with_is_refused_with_its_line() -> None:
     with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_chosen_numbers\.py:\d+\)"):
         export(Counted(), (torch.rand(2, 8),), dynamic_shapes={"x": {1: "n"}})
+
+
+class Shared(torch.nn.Module):
+    """A quotient that is no number where there is nothing to divide by: only the model does not work it out there."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        each = x.shape[0] // y.shape[0] if y.shape[0] > 0 else 1
+        return x[:each] * 2
+
+
+def test_a_number_that_some_sizes_do_not_have_is_a_limit_of_the_file() -> None:
+    shapes = {"x": {0: "rows"}, "y": {0: "parts"}}
+    with pytest.warns(ExportWarning, match=r"holds only while `parts > 0` .*test_exporter_chosen_numbers\.py:\d+"):
+        program = export(Shared(), (torch.randn(6, 2), torch.randn(3, 2)), dynamic_shapes=shapes)
+
+    x, y = torch.randn(9, 2), torch.randn(2, 2)
+    assert_same(program(x, y), [Shared()(x, y)])
 
 
 @pytest.mark.parametrize(

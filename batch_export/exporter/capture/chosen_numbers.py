@@ -23,6 +23,7 @@ from batch_export.exporter.capture import function_sources
 from batch_export.exporter.capture.kinds import reached
 from batch_export.exporter.capture.number_choice import chosen
 from batch_export.exporter.capture.parsed_files import parsed
+from batch_export.exporter.capture.rewritten_code import rewritten
 from batch_export.exporter.capture.size_questions import KINDS, Question, asked_of, is_arithmetic
 
 _CHOSEN = "__chosen_by_sizes__"
@@ -44,17 +45,9 @@ def numbers_chosen(module: torch.nn.Module, places: Iterable[str]) -> Iterator[N
         places: the lines.
     """
     lines = {(file, int(line)) for file, _, line in (place.rpartition(":") for place in places) if line.isdecimal()}
-    before = [(one, one.__code__, one.__globals__) for one in reached(module)]
-    changed = [(one, code, names, made) for one, code, names in before if (made := _choosing(code, lines)) is not None]
-    for one, _, names, made in changed:
-        one.__code__ = made
-        names[_CHOSEN] = _chosen
-    try:
+    changed = [(one, made) for one in reached(module) if (made := _choosing(one.__code__, lines)) is not None]
+    with rewritten(changed, {_CHOSEN: _chosen}):
         yield
-    finally:
-        for one, code, names, _ in changed:
-            one.__code__ = code
-            names.pop(_CHOSEN, None)
 
 
 def _choosing(code: CodeType, lines: set[tuple[str, int]]) -> CodeType | None:
@@ -189,4 +182,7 @@ def _chosen(questions: Sequence[tuple[Any, str, Any]], then: Any, otherwise: Any
     is_of_sizes = all(type(one) in (int, torch.SymInt) for one in (then, otherwise))
     if not is_of_sizes or any(free_unbacked_symbols(one.holds) for one in asked):
         return then if any(one.holds for one in asked) else otherwise
-    return chosen(then, otherwise, asked)
+    try:
+        return chosen(then, otherwise, asked)
+    except ZeroDivisionError:  # at some sizes one of the two is no number, and a file would work out both
+        return then if any(one.holds for one in asked) else otherwise

@@ -34,6 +34,7 @@ from batch_export.exporter.capture.grad_modes import recording
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import RunsUndone, run_undone, state_kept
 from batch_export.exporter.capture.quiet import quiet
+from batch_export.exporter.capture.rewritten_code import as_written
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
 from batch_export.numbers.compare import compare
@@ -130,7 +131,8 @@ def _run(
     """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
     undone = undone or run_undone(module)
-    with undone, settings_kept(), recording(module), loops_bounded(), uncompiled(), warnings.catch_warnings():
+    own = as_written()
+    with own, undone, settings_kept(), recording(module), loops_bounded(), uncompiled(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at sizes that nobody gave
         torch.manual_seed(0)
         result = call(*given, **keywords)
@@ -201,7 +203,7 @@ def refusal(
         mode: that of inputs which are fake, beside weights that are not.
     """
     try:
-        with state_kept(module), caches_dropped(), recording(module), quiet(), uncompiled():
+        with as_written(), state_kept(module), caches_dropped(), recording(module), quiet(), uncompiled():
             given, keywords = args, dict(kwargs)
             if mode is None and is_fake(module, args, kwargs):
                 module(*given, **keywords)
