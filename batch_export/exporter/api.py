@@ -44,6 +44,7 @@ from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report import markdown
 from batch_export.exporter.report.journal import Journal
 from batch_export.exporter.translate.boundary import MUTATIONS
+from batch_export.exporter.translate.layouts import warn_of_layouts
 from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.plugin import Exporter
 from batch_export.saved_programs import loaded
@@ -203,6 +204,7 @@ def export(
                 module = capturing.as_module(model)
                 allows = guard_mode == "allow"
                 refuse_other_answers(captured.asked_if_captured, module, arguments, keywords, only_warns=allows)
+        warn_of_layouts(captured, model, arguments, keywords)
         if opset_version is None and registry is None:
             nodes = captured.traced.graph.nodes
             target_opset = journal.opset_version = default_for(node.meta.get("val") for node in nodes)

@@ -41,6 +41,7 @@ from batch_export.exporter.capture.guard_sources import keep_lines_of
 from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
+from batch_export.exporter.capture.layout_questions import layout_questions
 from batch_export.exporter.capture.marked_inputs import marks_put_back
 from batch_export.exporter.capture.outside_numbers import outside_numbers, read_outside
 from batch_export.exporter.capture.own_attributes import modules_of
@@ -215,6 +216,7 @@ def _capture(
         outside_numbers() as outside,
         rounded_decisions() as rounded,
         traced_questions() as questions,
+        layout_questions() as layouts,
     ):
         captured = course.from_examples()
         if rounded and asked.axes and guards != "allow":
@@ -242,6 +244,7 @@ def _capture(
     captured.drawn = [f"{one} (at {outside[one]})" if one in outside else one for one in sorted(drawn)]
     captured.read = read_outside(outside, module, arguments, keywords)
     captured.asked_if_captured = dict(questions)
+    captured.asked_for_layout = dict(layouts)
     captured.tied = tied_axes.told(captured, asked, module, (arguments, keywords))
     captured.made_numbers = fixed_axes.told(captured, wanted, positions, sources, module, (arguments, keywords))
     captured.traced.example_inputs = (arguments, keywords)

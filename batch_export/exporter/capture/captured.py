@@ -58,6 +58,7 @@ class Captured:
         symbols: torch's symbols in terms of the axes asked for; None where torch's environment is not at hand.
         other_names: a name that the file does not have -> that of the axis which it is in the program.
         asked_if_captured: lines at which the model was told that it is being captured, with who told it.
+        asked_for_layout: lines at which the model asked how a tensor lies in memory, with the method it called.
         prepared: what translation keeps of it for further opsets.
     """
 
@@ -82,6 +83,7 @@ class Captured:
     symbols: Symbols | None = None
     other_names: dict[str, str] = field(default_factory=dict)
     asked_if_captured: dict[str, str] = field(default_factory=dict)
+    asked_for_layout: dict[str, str] = field(default_factory=dict)
     prepared: dict[Hashable, list[object]] = field(default_factory=dict, compare=False, repr=False)
 
     @property

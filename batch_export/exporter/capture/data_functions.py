@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from batch_export.exporter.capture import layout_questions
 from batch_export.exporter.capture.calls_without_numbers import ANSWERED_OTHERWISE, note
 from batch_export.exporter.capture.free_forms import of_free_sizes
 from batch_export.exporter.capture.transforms import is_of_transform
@@ -183,7 +184,9 @@ class _DataFunctions(TorchFunctionMode):
                 return made
         if self._with_free_forms and (made := of_free_sizes(func, args, given)) is not None:
             return made
-        if getattr(func, "__name__", "") in ANSWERED_OTHERWISE:
+        name = getattr(func, "__name__", "")
+        layout_questions.note(name)
+        if name in ANSWERED_OTHERWISE:
             note(failed=False)
         try:
             return func(*args, **given)

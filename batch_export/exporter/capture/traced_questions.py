@@ -11,19 +11,16 @@ import contextlib
 import sys
 import types
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 
-from batch_export.errors import CaptureError, ExportWarning, VerificationError
+from batch_export.errors import CaptureError, ExportWarning
 from batch_export.exporter.capture.guard_sources import is_users, users_frames
 from batch_export.exporter.capture.kept_state import RunsUndone
-from batch_export.exporter.capture.trial import is_fake, outputs
-from batch_export.exporter.graph.agreement import proves_nothing, require_one
-from batch_export.exporter.graph.tensor_values import to_value
-from batch_export.numbers.compare import compare
+from batch_export.exporter.capture.trial import difference, is_fake, outputs
 
 _IS_COMPILING: Any = torch.compiler.is_compiling
 _IS_EXPORTING: Any = getattr(torch.compiler, "is_exporting", _IS_COMPILING)
@@ -85,10 +82,10 @@ def refuse_other_answers(
         return
     undone = RunsUndone(module)
     expected = outputs(module, args, kwargs, undone)
-    problem = _difference(expected, _told_so(noted, module, args, kwargs, undone))
+    problem = difference(expected, _told_so(noted, module, args, kwargs, undone))
     if not problem:
         return
-    alone = (one for one in noted if _difference(expected, _told_so({one}, module, args, kwargs, undone)))
+    alone = (one for one in noted if difference(expected, _told_so({one}, module, args, kwargs, undone)))
     line = next(alone, next(iter(noted)))
     refusal = CaptureError(
         f"the model gives something else where it is captured than in eager: at the example inputs {problem}; it asks "
@@ -121,21 +118,6 @@ def _told_so(
         return None
     finally:
         _TOLD_SO.reset(before)
-
-
-def _difference(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor] | None) -> str:
-    if actual is None:
-        return ""
-    if len(expected) != len(actual):
-        return f"it has {len(actual)} outputs in place of {len(expected)}"
-    try:
-        for index, (one, other) in enumerate(zip(expected, actual, strict=True)):
-            facts = compare(str(index), to_value(one), to_value(other))
-            if not proves_nothing(facts):
-                require_one(facts)
-    except VerificationError as error:
-        return error.problem
-    return ""
 
 
 def _answered(name: str) -> bool:

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import enum
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,6 +159,39 @@ def outputs(
         undone: the model's, where it runs several times in turn.
     """
     return _run(module, module, args, kwargs, None if undone is None else undone.run())
+
+
+def results_and_inputs(
+    module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> list[torch.Tensor]:
+    """The tensors that the model gives, and after them its inputs as it leaves them.
+
+    Args:
+        module: the model, which stays as it is.
+        args: positional inputs, which stay as they are.
+        kwargs: keyword inputs.
+    """
+
+    def call(*given: Any, **keywords: Any) -> tuple[object, ...]:
+        return module(*given, **keywords), given, keywords
+
+    return _run(module, call, args, kwargs)
+
+
+def difference(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor] | None) -> str:
+    """How what a model gives differs from what was expected, in words; empty where it does not, or gives nothing."""
+    if actual is None:
+        return ""
+    if len(expected) != len(actual):
+        return f"it has {len(actual)} outputs in place of {len(expected)}"
+    try:
+        for index, (one, other) in enumerate(zip(expected, actual, strict=True)):
+            facts = compare(str(index), to_value(one), to_value(other))
+            if not proves_nothing(facts):
+                require_one(facts)
+    except VerificationError as error:
+        return error.problem
+    return ""
 
 
 def accepts(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:

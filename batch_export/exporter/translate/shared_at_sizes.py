@@ -65,7 +65,7 @@ def refuse(program: torch.export.ExportedProgram, allowed: Allowed, axis_names: 
 
 def _refuse(graph: torch.fx.Graph, allowed: Allowed, axis_names: Mapping[str, str], kept: set[str]) -> None:
     order = {node: at for at, node in enumerate(graph.nodes)}
-    writes = [node for node in order if node.op == "call_function" and _written(node)]
+    writes = [node for node in order if node.op == "call_function" and written(node)]
     if not writes:
         return
     parents = {node: parent for node in order if (parent := _parent(node)) is not None}
@@ -82,7 +82,7 @@ def _refuse(graph: torch.fx.Graph, allowed: Allowed, axis_names: Mapping[str, st
     for node in order:
         groups[root(node)].append(node)
     for write in writes:
-        for changed in _written(write):
+        for changed in written(write):
             for copy, other in _reached(root(changed), shared, root):
                 is_kept = other.name in kept  # the next call reads it
                 late = (one for member in groups[other] for one in member.users if order[one] > order[write])
@@ -108,7 +108,7 @@ def _reached(
                 yield copy, other
 
 
-def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
+def written(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The tensors that a node writes to."""
     places = decompose.mutated_arguments(node.target)
     if not places or qualified_name(node.target).startswith("aten::detach"):
@@ -120,7 +120,7 @@ def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 def _parent(node: torch.fx.Node) -> torch.fx.Node | None:
     """What a node is a view of; the result of an in-place operator is the tensor itself."""
-    changed = _written(node) if node.op == "call_function" else []
+    changed = written(node) if node.op == "call_function" else []
     return changed[0] if changed else aliasing.view_parent(node)
 
 

@@ -1,0 +1,105 @@
+"""Models that go by where their inputs lie in memory, of which a file knows nothing: told with the line."""
+
+import itertools
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from batch_export import ExportWarning, export
+
+
+def _by_strides(x: torch.Tensor) -> torch.Tensor:
+    return x * x.stride(0)
+
+
+def _by_contiguity(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.is_contiguous() else x - 1
+
+
+def _by_offset(x: torch.Tensor) -> torch.Tensor:
+    return x[1:] + x[1:].storage_offset()
+
+
+def _strided(x: torch.Tensor) -> torch.Tensor:
+    return (x * 2).as_strided((2, 3), (1, 2))
+
+
+def _scattered(x: torch.Tensor) -> torch.Tensor:
+    return torch.as_strided_scatter(x, torch.zeros(2, 3), (2, 3), (1, 2))
+
+
+def _resized(x: torch.Tensor) -> torch.Tensor:
+    return x.clone().resize_(2, 2)
+
+
+def _written_in_order(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.contiguous().add_(1)
+    return y * 1
+
+
+def _written_flat(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y.reshape(-1).add_(1)
+    return y * 1
+
+
+def _input_written_flat(x: torch.Tensor) -> torch.Tensor:
+    return x.flatten().mul_(2)
+
+
+def _in_order(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous().as_strided((2, 3), (1, 2)) if x.stride(0) else x
+
+
+def _shown(x: torch.Tensor) -> torch.Tensor:
+    assert x.stride(0) >= 0
+    return x.contiguous().reshape(-1) * 2
+
+
+def _own_memory(x: torch.Tensor) -> torch.Tensor:
+    y = torch.zeros(3, 4)
+    y.reshape(-1).add_(1)
+    return x + y
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        _by_strides,
+        _by_contiguity,
+        _by_offset,
+        _strided,
+        _scattered,
+        _resized,
+        _written_in_order,
+        _written_flat,
+        _input_written_flat,
+    ],
+)
+def test_what_goes_by_the_layout_is_told_with_its_line(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    code = model.__code__
+    with pytest.warns(ExportWarning, match=r"lie in memory in another way") as told:
+        export(model, (torch.randn(3, 4),))
+    said = " ".join(str(one.message) for one in told)
+    lines = {line for _, _, line in code.co_lines() if line is not None}
+    assert any(f"{code.co_filename}:{line}" in said for line in lines)
+
+
+@pytest.mark.parametrize("model", [_in_order, _shown, _own_memory])
+def test_what_is_alike_in_every_layout_is_not(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    example = torch.randn(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(model, (example,))
+    for given in (example, torch.randn(4, 3).t(), torch.randn(3, 4, 2)[..., 1]):
+        torch.testing.assert_close(program(given)[0], model(given))
+
+
+def test_the_example_keeps_its_content() -> None:
+    example = torch.arange(12.0).reshape(3, 4)
+    with pytest.warns(ExportWarning, match="lie in memory"):
+        export(_input_written_flat, (example,))
+    assert example.flatten().tolist() == [float(one) for one in itertools.islice(itertools.count(), 12)]
