@@ -367,3 +367,22 @@ def test_a_view_of_bfloat16_as_integers_has_its_bits() -> None:
     export_and_compare(
         Calls(lambda x: x.to(torch.bfloat16).view(torch.int16)), (torch.tensor([1.5, -0.0, 3e38]),), opset_version=26
     )
+
+
+_EIGHT_BITS = [torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz]
+
+
+@pytest.mark.parametrize("opset", [20, 26])
+@pytest.mark.parametrize("dtype", _EIGHT_BITS, ids=str)
+def test_bytes_are_read_as_float8(dtype: torch.dtype, opset: int) -> None:
+    model = Calls(lambda x: x.view(dtype).to(torch.float32))
+    export_and_compare(model, (torch.arange(256, dtype=torch.uint8),), opset_version=opset)
+    export_and_compare(model, (torch.arange(-128, 128, dtype=torch.int8),), opset_version=opset)
+
+
+@pytest.mark.parametrize("opset", [20, 26])
+@pytest.mark.parametrize("wanted", [torch.uint8, torch.float8_e5m2], ids=str)
+def test_float8_read_as_another_dtype_is_refused(wanted: torch.dtype, opset: int) -> None:
+    model = Calls(lambda x: x.to(torch.float8_e4m3fn).view(wanted))
+    with pytest.raises(TranslationError, match=r"BitCast has no kernel for float8.*x\.to\(torch\.float32\)"):
+        export(model, (torch.randn(4),), opset_version=opset)

@@ -110,7 +110,7 @@ def gcd(self: ir.Value, other: ir.Value) -> ir.Value:
 
 @lowering("aten::frexp.Tensor", "prims::frexp")
 def frexp(self: ir.Value) -> tuple[RecordedValue, ...]:
-    """Mantissa in [0.5, 1) and exponent of two."""
+    """Mantissa in [0.5, 1) and exponent of two; of 0, infinity and NaN themselves, with their sign, and 0."""
     zero, half, one, two = (op.CastLike(number, self) for number in (0.0, 0.5, 1.0, 2.0))
     special = op.Or(op.Or(op.IsInf(self), op.IsNaN(self)), op.Equal(self, zero))
     size = op.Where(special, one, op.Abs(self))
@@ -119,8 +119,7 @@ def frexp(self: ir.Value) -> tuple[RecordedValue, ...]:
     high, low = op.GreaterOrEqual(mantissa, one), op.Less(mantissa, half)
     exponent = op.Add(guess, op.Sub(op.CastLike(high, self), op.CastLike(low, self)))
     mantissa = op.Mul(op.Div(self, op.Pow(two, op.Sub(exponent, one))), half)
-    exponent = op.Where(special, zero, exponent)
-    return op.Where(special, self, mantissa), op.Cast(exponent, to=ir.DataType.INT32)
+    return mantissa, op.Cast(op.Where(special, zero, exponent), to=ir.DataType.INT32)
 
 
 @lowering("aten::sinc", "aten::special_sinc")
