@@ -101,6 +101,18 @@ def test_groups_of_images_of_free_size(count: int) -> None:
     torch.testing.assert_close(torch.as_tensor(program(x)[0]), module(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_adaptive_averages_of_nothing_are_nan(dtype: torch.dtype) -> None:
+    def function(x: Tensor) -> Tensor:
+        return functional.adaptive_avg_pool2d(x, (max(1, x.shape[2] // 2), max(1, x.shape[3] // 2)))
+
+    axes = ({2: "height", 3: "width"},)
+    program = export(Calls(function), (torch.randn(1, 2, 4, 6, dtype=dtype),), dynamic_shapes=axes)
+    for height, width in ((0, 0), (1, 1), (3, 7)):
+        x = torch.randn(1, 2, height, width, dtype=dtype)
+        torch.testing.assert_close(torch.as_tensor(program(x)[0]), function(x), equal_nan=True)
+
+
 def test_an_area_of_half_a_column_is_empty() -> None:
     module = Calls(lambda x: functional.interpolate(x, scale_factor=0.5, mode="area"))
     program = export(module, (torch.randn(IMAGE),), dynamic_shapes=({3: "width"},))

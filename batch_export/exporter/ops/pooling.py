@@ -16,6 +16,7 @@ from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes, wide_windows
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.max_pooling import spread
+from batch_export.exporter.ops.reductions import mean_over
 
 _WIDE = 1024
 """Windows of more elements are not filled up where they reach beyond axes of free size: products take what is there."""
@@ -208,13 +209,16 @@ def _adaptive_average(self: ir.Value, output_size: Sequence[int | None]) -> ir.V
     result: ir.Value = self
     whole = [rank - count + place for place, pieces in enumerate(output_size) if pieces == 1]
     if whole:
-        result = op.ReduceMean(result, whole, keepdims=1)
+        result = mean_over(result, whole, keepdims=True)
     for place, pieces in enumerate(output_size):
         dim = rank - count + place
         if pieces is None or pieces == 1 or axes.fixed_size(self, dim) == pieces:
             continue
         table = _weights(self, dim, pieces, is_last=place == count - 1)
         result = wide_windows.product_along(result, self, dim, table, pieces)
+        if not axes.never_empty(self, dim):  # 0 / 0 where there is nothing, and 0 elsewhere
+            length = op.CastLike(axes.scalar(axes.size(self, dim)), self)
+            result = op.Add(result, op.Div(axes.like(0.0, self), length))
     return result
 
 
