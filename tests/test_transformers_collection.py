@@ -190,6 +190,14 @@ def test_a_library_that_is_not_there_is_the_reason() -> None:
         describe("timm_backbone", "TimmBackbone")
 
 
+def test_a_stand_in_takes_the_place_of_a_config_of_one_class_alone() -> None:
+    config = describe("pe_video_encoder", "PeVideoEncoder")
+    assert config["config"]["vision_config"]["model_type"] == "resnet"
+    assert set(config["axes"]) == {"batch", "height", "width"}
+    with pytest.raises(UndescribedError, match=r"^it needs a library that is not installed: .*timm"):
+        describe("edgetam_vision_model", "EdgeTamVisionModel")  # which is given lists of features
+
+
 def test_what_cannot_be_built_says_why_at_each_degree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batch_export.collections.small_models.calling.MOST_PARAMETERS", 1000)
     with pytest.raises(UndescribedError, match=r"narrow: it has [\d,]+ parameters.*; whole: it has"):
@@ -365,14 +373,16 @@ def test_docstrings_give_shapes() -> None:
         x_mask (`torch.BoolTensor` of shape `(batch_size, num_frames)`): where
         kind (`torch.LongTensor` of shape `(batch_size,)`): which
         pixels (`torch.Tensor` of shape `(num_image_tokens, hidden_size * 2, 3)`): an image
+        joined (`torch.Tensor` of shape `[batch_size, number_of_tokens, dim * len(config.places)]`): of several layers
         other (`torch.Tensor` of shape `(batch_size, nobody_knows)`): left out
     """
-    found = shapes_by_doc(doc, ConfigSizes(Part(hidden_size=64)))
+    found = shapes_by_doc(doc, ConfigSizes(Part(hidden_size=64, places=[1, 3, 5])))
     assert {name: leaf.shape for name, leaf in found.items()} == {
         "states": ("batch", "seq", 64),
         "x_mask": ("batch", "frames"),
         "kind": ("batch",),
         "pixels": (4, 128, 3),
+        "joined": ("batch", "seq", 192),
     }
     assert found["x_mask"] == Leaf("bool", ("batch", "frames"), fill=1)
     assert found["kind"].dtype == "int64"

@@ -79,7 +79,7 @@ def config_of(model_type: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _as_written(transformers: Any, model_type: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as tuples where the class has tuples, which JSON does not tell apart."""
+    """Lists as tuples where the class has tuples, which JSON does not tell apart; a config of another type as one."""
     try:
         default = vars(transformers.CONFIG_MAPPING[model_type]())
     except Exception:  # a class that needs arguments
@@ -90,6 +90,9 @@ def _as_written(transformers: Any, model_type: str, arguments: Mapping[str, Any]
             written[name] = _tuples(value)
         elif isinstance(value, Mapping) and value.get("model_type") in transformers.CONFIG_MAPPING:
             written[name] = _as_written(transformers, value["model_type"], value)
+            there = getattr(default.get(name), "model_type", value["model_type"])
+            if there != value["model_type"]:  # a class may take mappings for those of its own kind
+                written[name] = transformers.CONFIG_MAPPING[value["model_type"]](**written[name])
     return written
 
 

@@ -24,7 +24,7 @@ from batch_export.collections.small_models.calling import (
     written,
 )
 from batch_export.collections.small_models.config_tree import changed, overlaid
-from batch_export.collections.small_models.configs import nested
+from batch_export.collections.small_models.configs import nested, value_of
 from batch_export.collections.small_models.errors_read import settings_said
 from batch_export.collections.small_models.importing import UnimportableError, imported
 from batch_export.collections.small_models.leaves import Attempt
@@ -188,9 +188,11 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 
 def _stand_in(config: Any, arguments: dict[str, Any]) -> None:
+    """Puts other configs in the place of those that need a package, but for one that gives lists of features alone."""
     for name, inner in nested(config):
         instead = hints.STAND_INS.get(inner.model_type)
-        if instead is not None:
+        listed = (value_of(inner, "model_args") or {}).get("features_only", False)
+        if instead is not None and not listed:
             arguments[name] = dict(instead)
             for switch in ("use_timm_backbone", "use_pretrained_backbone"):
                 if hasattr(config, switch):

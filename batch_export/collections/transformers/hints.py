@@ -51,14 +51,14 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 """Laid over what the shrinker found."""
 
-STAND_INS: dict[str, dict[str, Any]] = {
-    "timm_backbone": {
-        "model_type": "resnet",
-        "embedding_size": 16,
-        "hidden_sizes": [16, 32, 64, 128],
-        "depths": [1, 1, 1, 1],
-        "layer_type": "basic",
-        "out_features": ["stage2", "stage3", "stage4"],
-    },
+_RESNET: dict[str, Any] = {
+    "model_type": "resnet",
+    "embedding_size": 16,
+    "hidden_sizes": [16, 32, 64, 128],
+    "depths": [1, 1, 1, 1],
+    "layer_type": "basic",
+    "out_features": ["stage2", "stage3", "stage4"],
 }
+
+STAND_INS: dict[str, dict[str, Any]] = {"timm_backbone": _RESNET, "timm_wrapper": _RESNET}
 """By model type: configs that take the place of one that needs a package beside transformers."""

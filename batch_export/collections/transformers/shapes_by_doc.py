@@ -10,13 +10,16 @@ import math
 import re
 from collections.abc import Mapping
 
+from batch_export.collections.small_models.configs import value_of
 from batch_export.collections.small_models.leaves import Entry, Leaf
 from batch_export.collections.transformers.config_sizes import ConfigSizes
 
 _SHAPE = re.compile(
-    r"^\s*(?P<name>\w+)(?: \(|: an? )`?(?:torch\.)?(?P<kind>\w*Tensor)`? of shape `?[(\[](?P<shape>[^)\]]*)[)\]]?",
+    r"^\s*(?P<name>\w+)(?: \(|: an? )`?(?:torch\.)?(?P<kind>\w*Tensor)`? of shape `?"
+    r"[(\[](?P<shape>(?:len\([\w.]*\)|[^)\]])*)[)\]]?",
     re.MULTILINE,
 )
+_COUNTED = re.compile(r"len\((?:self\.)?(?:config\.)?(?P<name>\w+)")
 _DTYPES = {"LongTensor": "int64", "IntTensor": "int64", "BoolTensor": "bool"}
 
 _AXES: tuple[tuple[str, Entry], ...] = (
@@ -64,6 +67,9 @@ def _entry(symbol: str, name: str, found: ConfigSizes) -> Entry | None:
     symbol = symbol.strip("`' \n")
     if symbol.isdigit():
         return int(symbol)
+    counted = _COUNTED.match(symbol)
+    if counted:
+        return len(value_of(found.config, counted["name"]) or ()) or None
     if "*" in symbol:
         factors = [_entry(one, name, found) for one in symbol.split("*")]
         known = [one for one in factors if isinstance(one, int)]
