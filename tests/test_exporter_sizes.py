@@ -262,7 +262,20 @@ class Meant(nn.Module):
         return x.expand_as(y) * 2
 
 
-@pytest.mark.parametrize(("module", "count"), [(Meeting(), 10), (Meant(), 7)])
+class Repeated(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        one, other = torch.broadcast_tensors(x, y)
+        return one.contiguous(), other.sum(0)
+
+
+class Written(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = torch.zeros_like(x)
+        z[:] = y
+        return z
+
+
+@pytest.mark.parametrize(("module", "count"), [(Meeting(), 10), (Meant(), 7), (Repeated(), 10), (Written(), 7)])
 def test_values_of_axes_that_broadcast_keep_sizes_of_their_own(module: nn.Module, count: int) -> None:
     program = export(module, twice(3, 3), dynamic_shapes=({0: "n"}, {0: "k"}))
     assert [guard.holds_beyond for guard in program.captured.united] == [True]

@@ -24,10 +24,21 @@ def converted(source: ir.Value, target: ir.Value) -> ir.Value:
     return cast("ir.Value", promote.cast_to(source, target.dtype))
 
 
-def _copied(self: ir.Value, src: ir.Value) -> ir.Value:
+def over(self: ir.Value, src: ir.Value, *, is_known: bool) -> ir.Value:
+    """A source repeated to the shape of what it is copied over.
+
+    Args:
+        self: what is copied over.
+        src: the source.
+        is_known: whether no axis is free; free ones of one name may differ, where one of two inputs has one element.
+    """
     content = converted(src, self)
-    known = self.shape is not None and src.shape is not None and is_pair(self) == is_pair(src)
-    return content if known and list(self.shape or ()) == list(src.shape or ()) else op.Expand(content, op.Shape(self))
+    is_whole = is_known and self.shape is not None and content.shape is not None and self.shape == content.shape
+    return content if is_whole else op.Expand(content, op.Shape(self))
+
+
+def _copied(self: ir.Value, src: ir.Value) -> ir.Value:
+    return over(self, src, is_known=self.shape is not None and all(isinstance(one, int) for one in self.shape))
 
 
 @lowering("aten::copy")

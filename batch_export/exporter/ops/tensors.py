@@ -149,3 +149,29 @@ def item(self: ir.Value) -> ir.Value:
         return scalar
     is_float = self.dtype is not None and self.dtype.is_floating_point()
     return op.Cast(scalar, to=ir.DataType.DOUBLE if is_float else ir.DataType.INT64)
+
+
+@lowering("aten::broadcast_tensors")
+def broadcast_tensors(tensors: Sequence[ir.Value]) -> list[ir.Value]:
+    """Each repeated as far as the others reach, which goes by the sizes of the file's inputs.
+
+    torch's decomposition repeats nothing along free axes that the model makes one, of which one input may have a single
+    element.
+    """
+    shapes = [op.Shape(one) for one in tensors]
+
+    def repeated(one: ir.Value) -> ir.Value:
+        for other, shape in zip(tensors, shapes, strict=True):
+            if other is not one and not _reaches(one.shape, other.shape):
+                one = op.Expand(one, shape)
+        return one
+
+    return [repeated(one) for one in tensors]
+
+
+def _reaches(sizes: ir.Shape | None, others: ir.Shape | None) -> bool:
+    """Whether sizes are known to be at least as large as others to which they are repeated."""
+    if sizes is None or others is None or len(others) > len(sizes):
+        return False
+    behind = list(sizes)[len(sizes) - len(others) :]
+    return all(isinstance(other, int) and other in (1, own) for own, other in zip(behind, others, strict=True))

@@ -5,6 +5,8 @@ Arrives: an ONNX model and names. Leaves: the same model, changed in place. Type
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -152,6 +154,29 @@ def keep_apart(model: ir.Model, names: Collection[str]) -> None:
                 size = ir.SymbolicDim(f"inner_{count}")
             sizes.append(size)
         value.shape = ir.Shape(sizes)
+
+
+@contextlib.contextmanager
+def ends_apart(model: ir.Model, names: Collection[str]) -> Iterator[None]:
+    """Within, axes of inputs and outputs have names of their own, where they have one of some names now.
+
+    Passes take axes of one name for equally large, and two inputs that share it may differ (one element beside more).
+    """
+    ends = [*model.graph.inputs, *model.graph.outputs] if names else []
+    before = {one.name: one.shape for one in ends if one.shape is not None}
+    count = itertools.count()
+
+    def own(size: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+        is_shared = isinstance(size, ir.SymbolicDim) and set(_IDENTIFIER.findall(size.value or "")) & set(names)
+        return ir.SymbolicDim(f"__end_{next(count)}__") if is_shared else size
+
+    for one in dict.fromkeys(ends):
+        one.shape = None if one.shape is None else ir.Shape([own(size) for size in one.shape.dims])
+    try:
+        yield
+    finally:
+        for one in (*model.graph.inputs, *model.graph.outputs):
+            one.shape = before.get(one.name, one.shape)
 
 
 def _give_shapes(model: ir.Model, names: Collection[str]) -> None:

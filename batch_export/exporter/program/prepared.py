@@ -93,7 +93,7 @@ def prepare(
         bodies = []
     reports: Sequence[PassReport] = ()
     if optimize or passes:
-        with journal.stage("optimise"):
+        with journal.stage("optimise"), naming.ends_apart(model, apart):
             reports = naming.optimised(model, lambda: optimise.optimise(model, passes, bodies, standard=optimize))
     made = Prepared(translated, reports, registry.alike)
     if reusable:

@@ -93,8 +93,7 @@ class Writes:
             if changed.op == "placeholder" and (after := _assigned(before, node.args[1])) is not None:
                 self.rebind(changed, self._translator.conform(args[1], after, node.name), env, node)
                 return env[changed]
-            pairs = [2] if before.is_complex() else []
-            content = op.Expand(copying.converted(args[1], env[changed]), [*self._shape_of(before), *pairs])
+            content = copying.over(env[changed], args[1], is_known=all(isinstance(one, int) for one in before.shape))
             result = self._translator.conform(content, before, node.name)
         else:
             result = self._apply_write(node, functional, args, kwargs, fake, env)
