@@ -110,6 +110,53 @@ def test_a_write_to_what_is_not_padded_at_some_sizes_is_refused_with_the_padding
         export(_Calls(function), (torch.rand(2, 7),), dynamic_shapes={"x": {1: "width"}})
 
 
+def own_way(x: torch.Tensor) -> torch.Tensor:
+    """What is called so is a function of the model's, whose amount is no padding of torch's."""
+
+    def pad(x: torch.Tensor, count: int) -> torch.Tensor:
+        return torch.cat([x, x.new_ones(x.shape[0], count)], 1)
+
+    if x.shape[-1] % 4:
+        x = pad(x, 4 - x.shape[-1] % 4)
+    return x
+
+
+def test_a_function_of_the_models_own_that_is_called_pad_is_refused_with_the_line() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_taken_pads\.py:\d+\)"):
+        export(_Calls(own_way), (torch.rand(2, 7),), dynamic_shapes={"x": {1: "width"}})
+
+
+class Several(torch.nn.Module):
+    """One line that pads tensors of a free width, of a known one, and by another tensor's."""
+
+    def multiple(self, x: torch.Tensor, count: int) -> torch.Tensor:
+        if count % 4 != 0:
+            x = F.pad(x, (0, 4 - count % 4))
+        return x
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> list[torch.Tensor]:
+        made = [self.multiple(one, one.shape[-1]) for one in (x, y)]
+        for one in (x, y):
+            if one.shape[-1] % 2:
+                one = F.pad(one, (0, 1))
+            made.append(one)
+        return [*made, self.multiple(z, x.shape[-1])]
+
+
+@pytest.mark.parametrize("width", [7, 8])
+def test_each_time_that_a_line_pads_goes_by_what_it_asked_then(width: int) -> None:
+    def inputs(rows: int, width: int) -> tuple[torch.Tensor, ...]:
+        return torch.rand(rows, width), torch.rand(rows, 5), torch.rand(3, 2)
+
+    module = Several()
+    shapes = {"x": {0: "rows", 1: "width"}, "y": {0: "rows"}, "z": None}
+    program = export(module, inputs(2, width), dynamic_shapes=shapes)
+
+    for size in (1, 2, 4, 7, 8):
+        given = inputs(3, size)
+        assert_same(program(*given), module(*given))
+
+
 def made_positive_alone(x: torch.Tensor) -> torch.Tensor:
     """Nothing else is read after the write."""
     y = x * 2

@@ -40,12 +40,30 @@ class _Pad:
         last: its last line.
         end: the last line of the padding.
         asked: what is asked; any of it is enough.
+        called: what pads, which is torch's own or something else of that name.
     """
 
     first: int
     last: int
     end: int
     asked: tuple[ast.expr, ...]
+    called: tuple[ast.expr, ...]
+
+
+@dataclass(slots=True)
+class _Visit:
+    """One time that such an `if` was asked of free sizes, and answered so that it pads.
+
+    Attributes:
+        frame: of the function, by which another call of it is told apart.
+        asked: the questions.
+        last: where in the function's code it padded last; an earlier place is that of a later visit, which asked
+            nothing of free sizes.
+    """
+
+    frame: FrameType
+    asked: list[Question]
+    last: int = -1
 
 
 def any_pad(places: Iterable[str]) -> bool:
@@ -63,26 +81,26 @@ def pads_taken() -> Iterator[None]:
     """
     own: Any = SymNode.guard_bool
     padded: Any = torch._C._nn.pad
-    questions: dict[tuple[str, int], list[Question]] = {}
+    visits: dict[tuple[str, int], _Visit] = {}
 
     def guard_bool(self: SymNode, file: str, line: int) -> bool:
         frame = users_frame()
         pad = None if frame is None else _pad_at(frame.f_code.co_filename, frame.f_lineno)
         if frame is not None and pad is not None and frame.f_lineno <= pad.last:
-            asked = _questions(pad, frame)
+            asked = _questions(pad, frame) if all(_is_torchs(value_of(one, frame)) for one in pad.called) else []
             if any(one.holds.node.expr == self.expr for one in asked):  # type: ignore[union-attr]
-                questions[frame.f_code.co_filename, pad.first] = asked
+                visits[frame.f_code.co_filename, pad.first] = _Visit(frame, asked)
                 return True
         return bool(own(self, file, line))
 
     def pad_by(x: torch.Tensor, amounts: Sequence[Any], *args: Any, **given: Any) -> torch.Tensor:
-        is_free = any(isinstance(size, torch.SymInt) for size in x.shape)  # the model is run at numbers, too
-        frame = users_frame() if is_free else None
+        frame = users_frame() if visits else None
         pad = None if frame is None else _pad_at(frame.f_code.co_filename, frame.f_lineno)
         if frame is not None and pad is not None:
-            asked = questions.get((frame.f_code.co_filename, pad.first))
-            if asked is not None:
-                amounts = [chosen(one, 0, asked) for one in amounts]
+            visit = visits.get((frame.f_code.co_filename, pad.first))
+            if visit is not None and visit.frame is frame and frame.f_lasti > visit.last:
+                visit.last = frame.f_lasti
+                amounts = [chosen(one, 0, visit.asked) for one in amounts]
                 with traceback.preserve_node_meta(), traceback.annotate({TAKEN: True}):
                     taken: torch.Tensor = padded(x, amounts, *args, **given)
                 return taken
@@ -91,6 +109,11 @@ def pads_taken() -> Iterator[None]:
 
     with patch.object(SymNode, "guard_bool", guard_bool), patch.object(torch._C._nn, "pad", pad_by):
         yield
+
+
+def _is_torchs(called: Any) -> bool:
+    """Whether something is a function or a module of torch's that pads, by way of the function that is followed."""
+    return called is torch.nn.functional.pad or type(called).__module__ == torch.nn.modules.padding.__name__
 
 
 def _questions(pad: _Pad, frame: FrameType) -> list[Question]:
@@ -135,12 +158,14 @@ def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
     if node.orelse or not asked:
         return None
     padded, named = set[str](), set[str]()
+    called: list[ast.expr] = []
     for one in node.body:
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if target is None:
             return None
         if _pads_alone(target, one.value):  # type: ignore[attr-defined]
             padded.add(ast.unparse(target))
+            called.append(one.value.func)  # type: ignore[attr-defined]
         elif is_arithmetic(one.value) and is_arithmetic(target):  # type: ignore[attr-defined]
             named |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
         else:
@@ -151,7 +176,7 @@ def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
         return None
     if any(_writes_to(one, padded) for one in others):
         return None
-    return _Pad(node.lineno, node.test.end_lineno or node.lineno, end, asked)
+    return _Pad(node.lineno, node.test.end_lineno or node.lineno, end, asked, tuple(called))
 
 
 def _pads_alone(target: ast.expr, value: ast.expr) -> bool:
