@@ -28,6 +28,7 @@ from batch_export.legalise import (
     scaled_twice,
     schema_dtypes,
     steps,
+    turned_vectors,
 )
 from batch_export.legalise.versions import ir_version_for
 from batch_export.words import one_line
@@ -113,6 +114,7 @@ def _at(model: ir.Model, start: int, opset: int) -> tuple[ir.Model, int]:
     padded_pools.keep_apart(model, opset)
     moved_batches.keep_apart(model)
     scaled_twice.keep_apart(model)
+    turned_vectors.put_first(model)
     return model, changed
 
 

@@ -23,6 +23,7 @@ from batch_export.legalise import (
     random_numbers,
     scaled_twice,
     schema_dtypes,
+    turned_vectors,
 )
 from batch_export.legalise.nested import has, nodes_of
 from batch_export.legalise.versions import ir_version_for
@@ -72,6 +73,7 @@ def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> No
     padded_pools.keep_apart(model, opset_version)
     moved_batches.keep_apart(model)
     scaled_twice.keep_apart(model)
+    turned_vectors.put_first(model)
     if has(model.graph, "Constant"):
         common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     model.ir_version = ir_version_for(opset_version)
