@@ -100,6 +100,7 @@ DECOMPOSED: dict[str, tuple[Callable[[], torch.nn.Module], tuple[torch.Tensor, .
         (*heads(keys=7), torch.zeros(5, 7).masked_fill(~EXCLUDED, torch.finfo(torch.float32).min)),
         None,
     ),
+    "doubles and a root that float32 rounds": (Attention, heads(dtype=torch.float64), None),
     "a mask of doubles": (Attention, (*heads(keys=7, dtype=torch.float64), EXCLUDED), None),
 }
 

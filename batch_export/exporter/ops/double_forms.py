@@ -68,7 +68,7 @@ def _also_of_integers(form: Callable[..., RecordedValue]) -> Callable[..., Recor
     return result
 
 
-def _is_single(value: float) -> bool:
+def is_single(value: float) -> bool:
     """Whether float32, which attributes are, holds the number."""
     return float(np.float32(value)) == value
 
@@ -77,7 +77,7 @@ def _layer_normalised(
     x: ir.Value, scale: ir.Value, bias: ir.Value | None = None, axis: int = -1, epsilon: float = 1e-5, **_: object
 ) -> tuple[RecordedValue, ...] | None:
     """Normalised values, mean and 1 / deviation; None where float32, which the attribute is, holds the epsilon."""
-    if _is_single(epsilon):
+    if is_single(epsilon):
         return None
     count = axes.rank(x)
     listed = list(range(axis % count, count))
@@ -93,7 +93,7 @@ def _by_root_mean_square(
     x: ir.Value, scale: ir.Value, axis: int = -1, epsilon: float = 1e-5, **_: object
 ) -> RecordedValue | None:
     """None where float32, which the attribute is, holds the epsilon."""
-    if _is_single(epsilon):
+    if is_single(epsilon):
         return None
     count = axes.rank(x)
     square = op.ReduceMean(op.Mul(x, x), list(range(axis % count, count)), keepdims=1)
@@ -111,7 +111,7 @@ def _by_running_statistics(
     **_: object,
 ) -> RecordedValue | None:
     """None where float32, which the attribute is, holds the epsilon, and where it is not given the statistics."""
-    if training_mode or _is_single(epsilon):
+    if training_mode or is_single(epsilon):
         return None
     behind = [-1, *[1] * (axes.rank(x) - 2)]
     factor = op.Div(scale, op.Sqrt(op.Add(variance, axes.like(epsilon, x))))
@@ -130,7 +130,7 @@ def _product(
     a: ir.Value, b: ir.Value, c: ir.Value | None = None, alpha: float = 1.0, beta: float = 1.0, **turned: int
 ) -> RecordedValue | None:
     """A Gemm whose factors float32, which attributes are, does not hold; None where it holds them."""
-    if _is_single(alpha) and _is_single(beta):
+    if is_single(alpha) and is_single(beta):
         return None
     left = op.Transpose(a, perm=[1, 0]) if turned.get("transA") else a
     right = op.Transpose(b, perm=[1, 0]) if turned.get("transB") else b

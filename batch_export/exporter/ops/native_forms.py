@@ -8,12 +8,14 @@ float32 and float64, with and without free axes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op, op21, op23
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
+from batch_export.exporter.ops.double_forms import is_single
 from batch_export.exporter.ops.marking import Obstacle, lowering
 
 
@@ -94,6 +96,8 @@ def _attention_obstacle(
         return Obstacle("Attention takes the root of its scale, a positive number", formal=True)
     if not enable_gqa and len({tensor.shape[1] for tensor in tensors}) != 1:  # type: ignore[index]
         return Obstacle("Attention shares heads of keys among queries, and does not repeat batches", formal=True)
+    if query.dtype == ir.DataType.DOUBLE and not _has_single_root(query, scale):
+        return Obstacle("onnxruntime's Attention of float64 takes the root of its scale in float32")
     if any(_may_be_none(size) for tensor in tensors for size in tensor.shape or ()):
         return Obstacle("onnxruntime's Attention fails where the batch is empty or there are no keys")
     if attn_mask is None:
@@ -107,6 +111,15 @@ def _attention_obstacle(
     if list(attn_mask.shape or ())[-2:] != [query.shape[2], key.shape[2]]:
         return Obstacle("onnxruntime's Attention does not repeat the rows of a mask")
     return None
+
+
+def _has_single_root(query: ir.Value, scale: float | None) -> bool:
+    """Whether float32 holds what onnxruntime multiplies queries, and keys, by."""
+    size = query.shape[-1] if query.shape is not None else None
+    if scale is None and not isinstance(size, int):
+        return False
+    root = math.sqrt(scale) if scale is not None else (size or 1) ** -0.25  # type: ignore[operator]
+    return is_single(root)
 
 
 @lowering("aten::scaled_dot_product_attention", opset=23, native="Attention", obstacle=_attention_obstacle)
