@@ -25,6 +25,7 @@ from batch_export.legalise import (
     moved_batches,
     padded_pools,
     random_numbers,
+    scaled_doubles,
     scaled_twice,
     schema_dtypes,
     steps,
@@ -114,6 +115,7 @@ def _at(model: ir.Model, start: int, opset: int) -> tuple[ir.Model, int]:
     padded_pools.keep_apart(model, opset)
     moved_batches.keep_apart(model)
     scaled_twice.keep_apart(model)
+    scaled_doubles.keep_apart(model)
     turned_vectors.put_first(model)
     return model, changed
 

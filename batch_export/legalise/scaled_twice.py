@@ -15,7 +15,7 @@ import onnx_ir as ir
 from batch_export.legalise.nested import nodes_of
 from batch_export.legalise.writing import Writer
 
-_PRODUCTS = frozenset({"MatMul", "Transpose"})
+PRODUCTS = frozenset({"MatMul", "Transpose"})
 """A Transpose is taken into the MatMul that reads it before the factors are."""
 
 
@@ -25,14 +25,14 @@ def keep_apart(model: ir.Model) -> int:
     Returns:
         How many values there were.
     """
-    return sum(_joined_alone(node) for node in list(nodes_of(model.graph)) if _scales(node))
+    return sum(_joined_alone(node) for node in list(nodes_of(model.graph)) if factor(node) is not None)
 
 
 def _joined_alone(node: ir.Node) -> int:
     scaled = node.outputs[0]
     readers = [use.node for use in scaled.uses()]
-    again = [reader for reader in readers if _scales(reader) and reader.graph is node.graph]
-    if not again or not any(reader.domain == "" and reader.op_type in _PRODUCTS for reader in readers):
+    again = [reader for reader in readers if factor(reader) is not None and reader.graph is node.graph]
+    if not again or not any(reader.domain == "" and reader.op_type in PRODUCTS for reader in readers):
         return 0
     op = Writer()
     joined = op.Concat(scaled, axis=0)
@@ -44,11 +44,11 @@ def _joined_alone(node: ir.Node) -> int:
     return 1
 
 
-def _scales(node: ir.Node) -> bool:
-    """Whether a node multiplies by a constant number, or divides by one."""
+def factor(node: ir.Node) -> ir.Value | None:
+    """The constant number that a node multiplies by, or divides by; None where it does neither."""
     if node.domain != "" or node.op_type not in ("Mul", "Div"):
-        return False
-    return any(_is_number(value) for value in node.inputs[node.op_type == "Div" :])
+        return None
+    return next((value for value in node.inputs[node.op_type == "Div" :] if _is_number(value)), None)
 
 
 def _is_number(value: ir.Value | None) -> bool:

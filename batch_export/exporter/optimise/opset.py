@@ -21,6 +21,7 @@ from batch_export.legalise import (
     newer_forms,
     padded_pools,
     random_numbers,
+    scaled_doubles,
     scaled_twice,
     schema_dtypes,
     turned_vectors,
@@ -73,6 +74,7 @@ def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> No
     padded_pools.keep_apart(model, opset_version)
     moved_batches.keep_apart(model)
     scaled_twice.keep_apart(model)
+    scaled_doubles.keep_apart(model)
     turned_vectors.put_first(model)
     if has(model.graph, "Constant"):
         common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
