@@ -18,6 +18,7 @@ from tests.test_scaled_twice import at_each_level
 MODELS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "in front": lambda x: (x * 0.3) @ x,
     "a quotient in front": lambda x: x @ (x / 0.7),
+    "a quotient by a whole number": lambda x: (x / 3) @ x,
     "behind": lambda x: (x @ x) * 0.3,
     "turned": lambda x: x @ (x * 0.3).mT,
     "twice": lambda x: ((x * 0.3) @ (x * 0.3)) / 0.9,

@@ -28,7 +28,7 @@ def keep_apart(model: ir.Model) -> int:
 
 def _joined_alone(node: ir.Node) -> int:
     number = factor(node)
-    if number is None or number.dtype != ir.DataType.DOUBLE or _is_single(number):
+    if number is None or number.dtype != ir.DataType.DOUBLE or _is_single(number, node.op_type == "Div"):
         return 0
     scaled, given = node.outputs[0], next((one for one in node.inputs if one is not number), None)
     readers = [use.node for use in scaled.uses()]
@@ -57,10 +57,12 @@ def _joined(node: ir.Node, value: ir.Value, *, is_behind: bool) -> ir.Value:
     return joined
 
 
-def _is_single(number: ir.Value) -> bool:
-    """Whether float32 holds a constant; of one whose content is not there, nobody knows."""
+def _is_single(number: ir.Value, is_divisor: bool) -> bool:
+    """Whether float32 holds a constant factor, or the quotient by a divisor; not where the content is not there."""
     tensor = ir.convenience.get_const_tensor(number)
     if tensor is None:
         return False
     content = tensor.numpy()
-    return bool(np.all(content.astype(np.float32).astype(content.dtype) == content))
+    with np.errstate(all="ignore"):
+        factors = 1.0 / content if is_divisor else content
+        return bool(np.all(factors.astype(np.float32).astype(content.dtype) == factors))
