@@ -362,6 +362,17 @@ def test_products_of_half_precision_are_rounded_at_the_end(opset: int) -> None:
     check({"cumprod": lambda x: x.cumprod(0), "vander": lambda x: torch.vander(x, 20)}, (x,), opset)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_norms_of_halves_take_their_powers_in_float32(dtype: torch.dtype) -> None:
+    x = torch.tensor([[1.0, 10000.0], [100.0, 200.0]], dtype=dtype)
+    for power in (3, 0.5, 2.5):
+        program = export(Calls({"norm": lambda x, power=power: x.norm(power, dim=1)}), (x,), None)
+        torch.testing.assert_close(
+            program(x)[0], x.norm(power, dim=1), rtol=1e-3 if dtype == torch.float16 else 8e-3, atol=0
+        )
+        program.release()
+
+
 @pytest.mark.parametrize("number", [6e-36, -1e30, NAN, -INF])
 def test_the_norm_of_one_number_is_its_absolute_value(number: float) -> None:
     functions: dict[str, Function] = {

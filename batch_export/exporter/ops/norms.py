@@ -37,5 +37,8 @@ def _norm(data: ir.Value, p: float, along: list[int], keepdims: int) -> Recorded
         return op.ReduceSum(op.CastLike(there, data), along, keepdims=keepdims)
     if p in (1.0, 2.0):
         return (op.ReduceL1 if p == 1.0 else op.ReduceL2)(data, along, keepdims=keepdims)
+    if data.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):  # which have no third, and no room for a power
+        wide = axes.shaped(op.Cast(data, to=ir.DataType.FLOAT), data.shape)
+        return op.Cast(_norm(wide, p, along, keepdims), to=data.dtype)
     total = op.ReduceSum(op.Pow(op.Abs(data), axes.like(p, data)), along, keepdims=keepdims)
     return op.Pow(total, axes.like(1.0 / p, data))
