@@ -20,6 +20,7 @@ MODELS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "a quotient in front": lambda x: x @ (x / 0.7),
     "a quotient by a whole number": lambda x: (x / 3) @ x,
     "behind": lambda x: (x @ x) * 0.3,
+    "of a sum": lambda x: torch.addmm(x[0], x[0], x[1], beta=0.3, alpha=0.7),
     "turned": lambda x: x @ (x * 0.3).mT,
     "twice": lambda x: ((x * 0.3) @ (x * 0.3)) / 0.9,
     "of itself": lambda x: (x * 0.3) @ (x * 0.3),

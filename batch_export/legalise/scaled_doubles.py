@@ -40,10 +40,23 @@ def _joined_alone(node: ir.Node) -> int:
                 if value is scaled:
                     reader.replace_input_with(place, joined)
     source = given.producer() if given is not None else None
-    if given is None or source is None or source.domain != "" or source.op_type != "MatMul" or not given.shape:
+    if (
+        given is None
+        or source is None
+        or source.domain != ""
+        or source.op_type != "MatMul"
+        or not _has_axes(given, source)
+    ):
         return int(bool(fused))
     node.replace_input_with(list(node.inputs).index(given), _joined(node, given, is_behind=False))
     return 1
+
+
+def _has_axes(made: ir.Value, product: ir.Node) -> bool:
+    """Whether a product is no single number, of which there is no Concat."""
+    if made.shape is not None:
+        return len(made.shape) > 0
+    return any(one is not None and one.shape is not None and len(one.shape) > 1 for one in product.inputs)
 
 
 def _joined(node: ir.Node, value: ir.Value, *, is_behind: bool) -> ir.Value:
