@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,6 +53,14 @@ def test_heads_and_experts_fit_one_another() -> None:
     assert config.num_experts_per_tok <= config.num_local_experts <= 4
     state = small("bamba")
     assert state.mamba_n_heads * state.mamba_d_head == state.mamba_expand * state.hidden_size
+
+
+def test_a_head_that_two_parts_make_up_stays_their_sum() -> None:
+    config = SimpleNamespace(
+        hidden_size=512, qk_nope_head_dim=128, qk_rope_head_dim=64, qk_head_dim=192, v_head_dim=128
+    )
+    small = shrink(config, "narrow")
+    assert (small["qk_nope_head_dim"], small["qk_rope_head_dim"], small["qk_head_dim"]) == (16, 16, 32)
 
 
 def test_a_config_within_a_config_keeps_what_the_outer_class_gave_it() -> None:
@@ -195,7 +204,9 @@ def test_a_stand_in_takes_the_place_of_a_config_of_one_class_alone() -> None:
     assert config["config"]["vision_config"]["model_type"] == "resnet"
     assert set(config["axes"]) == {"batch", "height", "width"}
     with pytest.raises(UndescribedError, match=r"^it needs a library that is not installed: .*timm"):
-        describe("edgetam_vision_model", "EdgeTamVisionModel")  # which is given lists of features
+        describe(
+            "edgetam_vision_model", "EdgeTamVisionModel"
+        )  # which is given lists of features, by an argument of timm's
 
 
 def test_what_cannot_be_built_says_why_at_each_degree(monkeypatch: pytest.MonkeyPatch) -> None:

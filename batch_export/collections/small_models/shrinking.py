@@ -129,7 +129,7 @@ class _Shrinker:
             new = self._value(name, value, fields, config, kept, count)
             if new != value:
                 changed[name] = new
-        return changed
+        return changed | _sums_of_heads(fields, changed)
 
     def _value(
         self, name: str, value: Any, fields: Mapping[str, Any], config: Any, kept: tuple[int, ...], count: int
@@ -290,6 +290,18 @@ _UNSET: dict[str, Any] = {
     **{f"{what}_{name}": IDENTITIES - 1 - at for at, what in enumerate(("image", "video", "audio")) for name in TOKENS},
 }
 """What fields without a value are given, since a class may need them."""
+
+
+def _sums_of_heads(fields: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, int]:
+    """Widths of heads that parts make up (`qk_head_dim` of `qk_nope_head_dim` and `qk_rope_head_dim`), from these."""
+    sums: dict[str, int] = {}
+    for name, value in fields.items():
+        first, found, _ = name.rpartition("_head_dim")
+        parts = [other for other in fields if found and other.startswith(first + "_") and other.endswith("_head_dim")]
+        parts = [other for other in parts if other != name and isinstance(fields[other], int)]
+        if len(parts) > 1 and value == sum(fields[other] for other in parts):
+            sums[name] = sum(changed.get(other, fields[other]) for other in parts)
+    return sums
 
 
 def _is_choice(name: str, value: Any, layers: int) -> bool:

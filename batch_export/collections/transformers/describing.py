@@ -188,11 +188,10 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 
 def _stand_in(config: Any, arguments: dict[str, Any]) -> None:
-    """Puts other configs in the place of those that need a package, but for one that gives lists of features alone."""
+    """Puts other configs in the place of those that need a package, but for one with arguments of the package's own."""
     for name, inner in nested(config):
         instead = hints.STAND_INS.get(inner.model_type)
-        listed = (value_of(inner, "model_args") or {}).get("features_only", False)
-        if instead is not None and not listed:
+        if instead is not None and not value_of(inner, "model_args"):
             arguments[name] = dict(instead)
             for switch in ("use_timm_backbone", "use_pretrained_backbone"):
                 if hasattr(config, switch):
