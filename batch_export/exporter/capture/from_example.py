@@ -23,6 +23,7 @@ from batch_export.exporter.capture.array_numbers import array_numbers
 from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.averaged_batches import averaged_batches
 from batch_export.exporter.capture.calls_without_numbers import calls_noted
+from batch_export.exporter.capture.cancelled_quotients import cancelled_quotients
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.caught_failures import caught_failures
 from batch_export.exporter.capture.causal_hints import causal_hints
@@ -339,6 +340,7 @@ def _run(
         causal_hints(constants_are_known=constants_are_known),
         alike_branches(),
         known_expressions(),
+        cancelled_quotients(),
         unsolved_equalities(),
         recording(module),
         unset_fake_temporarily(),
