@@ -19,6 +19,7 @@ from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.refusals import one_only
+from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.strategies import ASSUMING, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
@@ -101,7 +102,7 @@ class Course:
         searched = ((inputs, True) for inputs in examples.at_some(self.request.not_held))
         for inputs, is_searched in itertools.chain(multiples, searched):
             sizes = examples.sizes_of(inputs)
-            if any(taken.is_taken_at(sizes) for taken in self.request.taken):
+            if any(taken.is_taken_at(sizes) for taken in self.request.taken) or is_in_vain(self.request.refused, sizes):
                 continue
             if first is not None and not is_searched and _takes_same_branches(first, sizes):
                 continue

@@ -21,6 +21,7 @@ from batch_export.exporter.capture.guards import collect, sides_taken, symbols_o
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.refusals import hold_against_given, narrower, other_rank
+from batch_export.exporter.capture.refused_again import Refused, refused_for
 from batch_export.exporter.capture.strategies import TRACE
 from batch_export.exporter.capture.trial import is_fake
 
@@ -34,6 +35,7 @@ class Called:
 
     Attributes:
         not_held: gets the sizes at which the program was seen not to do what the model does.
+        refused: gets what is to be known of the program where it is refused.
     """
 
     module: torch.nn.Module
@@ -41,6 +43,7 @@ class Called:
     given: Inputs
     takes_sides: bool
     not_held: list[dict[str, int]]
+    refused: list[Refused]
 
 
 def finished(
@@ -72,6 +75,8 @@ def finished(
         trials = Trials(program, symbols, called.module, *called.inputs)
         judge(captured, trials)
         called.not_held.extend(trials.not_held())
+        if mode != "allow" and captured.harmful:
+            called.refused.extend(refused_for(captured, trials.resizing.example))
         if called.inputs is not called.given and not is_fake(called.module, *called.given):
             hold_against_given(captured, asked, trials.beside(*called.given))
     refused = {"warn": captured.harmful, "error": captured.restrictions, "allow": []}[mode]

@@ -55,6 +55,7 @@ from batch_export.exporter.capture.pooled_sizes import pooled_sizes
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
+from batch_export.exporter.capture.refused_again import Refused
 from batch_export.exporter.capture.repeated_values import repeated_values
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.seeded_numbers import seeded, seeds_noted
@@ -98,6 +99,7 @@ class Request:
         guards: what becomes of a program that holds for some sizes only.
         allow_assumptions: whether it may take something about the data for granted.
         not_held: sizes of the axes at which a program captured so far was seen not to do what the model does.
+        refused: programs captured so far that were refused.
         taken: sizes that captures so far took as numbers.
         decided_at: the lines at which captures so far took a side on sizes.
     """
@@ -108,6 +110,7 @@ class Request:
     guards: GuardMode
     allow_assumptions: bool
     not_held: list[dict[str, int]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
     taken: list[TakenSize] = field(default_factory=list)
     decided_at: set[str] = field(default_factory=set)
 
@@ -166,7 +169,7 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
         if taken and not allow_assumptions:
             raise assumptions.refused(taken, attempts)
         try:
-            called = Called(module, inputs, request.given, not is_oblivious, request.not_held)
+            called = Called(module, inputs, request.given, not is_oblivious, request.not_held, request.refused)
             captured = finished(program, asked, list(attempts), request.guards, called, texts.sizes)
             captured.blocks = getattr(program, "_blocks", [])
             captured.seeded = getattr(program, "_seeded", [])
