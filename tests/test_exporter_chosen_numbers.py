@@ -113,7 +113,7 @@ def test_a_number_that_some_sizes_do_not_have_is_a_limit_of_the_file() -> None:
         ("if n > 3: y[0] = 1", False),
         ("if n > 3 and h > 3: y = n", False),
         ("if is_odd(n): y = n", False),
-        ("y = x[:3] if n > 3 else x", False),
+        ("y = x[:3] if n > 3 else x", True),
     ],
 )
 def test_lines_that_do_nothing_but_choose_numbers(tmp_path: Path, written: str, *, is_choice: bool) -> None:

@@ -17,17 +17,19 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from batch_export.exporter.capture import function_sources
+from batch_export.exporter.capture import chosen_parts, function_sources
 from batch_export.exporter.capture.kinds import reached
-from batch_export.exporter.capture.number_choice import chosen
+from batch_export.exporter.capture.number_choice import chosen, exclusive
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
-from batch_export.exporter.capture.size_questions import KINDS, Question, asked_of, is_arithmetic
+from batch_export.exporter.capture.size_questions import asked_of, asked_sizes, is_arithmetic
 
 _CHOSEN = "__chosen_by_sizes__"
 """What the new code calls."""
+_ASKED = "__asked_of_sizes_"
+"""How what it asks is named, with the line behind it."""
+_APART = "__never_both__"
 
 
 def any_choice(places: Iterable[str]) -> bool:
@@ -46,7 +48,7 @@ def numbers_chosen(module: torch.nn.Module, places: Iterable[str]) -> Iterator[N
     """
     lines = {(file, int(line)) for file, _, line in (place.rpartition(":") for place in places) if line.isdecimal()}
     changed = [(one, made) for one in reached(module) if (made := _choosing(one.__code__, lines)) is not None]
-    with rewritten(changed, {_CHOSEN: _chosen}):
+    with rewritten(changed, _CALLED):
         yield
 
 
@@ -80,26 +82,34 @@ class _Choices(ast.NodeTransformer):
 
     Attributes:
         only: the lines at which it does; None for all.
+        functions: those in which what is visited is, the innermost one last.
         lines: of what is asked there.
     """
 
     only: set[int] | None = None
+    functions: list[ast.FunctionDef] = field(default_factory=list)
     lines: set[int] = field(default_factory=set)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """`a if question else b`."""
         self.generic_visit(node)
         asked = self._asked(node)
-        if not asked or not _is_number(node.body) or not _is_number(node.orelse):
-            return node
-        return self._call(node, asked, node.body, node.orelse)
+        if asked and _is_number(node.body) and _is_number(node.orelse):
+            return self._call(node, asked, node.body, node.orelse)
+        questions = _questions(asked)
+        made = chosen_parts.crop(node.orelse, node.body, questions, answer=True)
+        made = made or chosen_parts.crop(node.body, node.orelse, questions, answer=False)
+        if made is None and isinstance(node.orelse, ast.Name):
+            made = chosen_parts.join(node.orelse.id, node.body, questions)
+        return self._made(node, made) if asked and made is not None else node
 
-    def visit_If(self, node: ast.If) -> ast.AST:
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if question: name = a`, and `else: name = b` where it has that."""
+        self._ask_as_well(node)
         self.generic_visit(node)
         asked, then, otherwise = self._asked(node), _named(node.body), _named(node.orelse)
         if not asked or not then or otherwise is None:
-            return node
+            return self._parts(node, asked)
         names = list(dict.fromkeys((*then, *otherwise)))
         either = [(then.get(name, _read(name)), otherwise.get(name, _read(name))) for name in names]
         numbers = [self._call(node, asked, *copy.deepcopy(two)) for two in either]
@@ -109,19 +119,101 @@ class _Choices(ast.NodeTransformer):
         made = ast.Assign([target], numbers[0] if is_one else ast.Tuple(numbers, ast.Load()))
         return ast.fix_missing_locations(ast.copy_location(made, node))
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """A name that is read elsewhere in the function has its number at all sizes."""
+        self.functions.append(node)
+        self.generic_visit(node)
+        self.functions.pop()
+        return node
+
+    def _ask_as_well(self, node: ast.If) -> None:
+        """What an `elif` asks is looked at with what the `if` before it does."""
+        if self.only is not None and not self.only.isdisjoint(_lines_of(node.test)):
+            for one in node.orelse if len(node.orelse) == 1 else ():
+                self.only.update(_lines_of(one.test) if isinstance(one, ast.If) else ())
+
+    def _parts(self, node: ast.If, asked: Sequence[ast.expr]) -> ast.AST | list[ast.stmt]:
+        """`if question: name = name[:, :-1]`, or parts joined to it, and numbers beside it.
+
+        What is asked is asked once, and first: a tensor that is cropped already has another size. An `elif` that asks
+        for what is never the case beside it stands by itself.
+        """
+        if not asked:
+            return node
+        questions = f"{_ASKED}{node.test.lineno}"
+        calls, made = list[ast.expr](), list[ast.stmt]()
+        for name, value in chosen_parts.parts_of(node.body):
+            call = self._part(name, value, questions, node)
+            if call is None:
+                return node
+            calls.append(call)
+            made.append(self._assigned(node, name, call))
+        first = [self._assigned(node, questions, _questions(asked))]
+        if not any(chosen_parts.is_call(one) for one in calls):
+            return node
+        if node.orelse:
+            changed = {one.targets[0].id for one in made}  # type: ignore[attr-defined]
+            others = self._other_questions(node.orelse, changed)
+            if others is None:
+                return node
+            hoisted, asked_else = others
+            first.extend(hoisted)
+            apart = ast.Call(_read(_APART), [_read(questions), asked_else], [])
+            first.append(ast.fix_missing_locations(ast.copy_location(ast.Expr(apart), node.test)))
+            node.orelse = node.orelse[len(hoisted) :]
+        self.lines.update(_lines_of(node.test))
+        return [*first, *made, *node.orelse]
+
+    def _other_questions(self, other: list[ast.stmt], changed: set[str]) -> tuple[list[ast.stmt], ast.expr] | None:
+        """Of an `elif`: statements that ask what it asks, where there are such, and what they ask."""
+        match other:
+            case [ast.Assign(targets=[ast.Name(id=name)]) as first, *_] if name.startswith(_ASKED):
+                return [first], _read(name)
+            case [ast.If(test=test, orelse=[])]:
+                reads = {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
+                asked = asked_of(test)
+                return None if reads & changed or not asked else ([], _questions(asked))
+        return None
+
+    def _part(self, name: str, value: ast.expr, questions: str, node: ast.If) -> ast.expr | None:
+        """What a name is given in the place of a value that it has at some sizes only."""
+        if not name:
+            return None
+        call = chosen_parts.crop(_read(name), value, _read(questions), answer=True)
+        call = call or chosen_parts.join(name, value, _read(questions))
+        if call is None and _is_number(value):
+            is_own = not self._is_used(name, node)
+            call = value if is_own else ast.Call(_read(_CHOSEN), [_read(questions), value, _read(name)], [])
+        return call
+
+    def _is_used(self, name: str, node: ast.If) -> bool:
+        """Whether a name stands outside of an `if`, too."""
+        inside = {id(one) for one in ast.walk(node)}
+        every = ast.walk(self.functions[-1] if self.functions else node)
+        return any(isinstance(one, ast.Name) and one.id == name and id(one) not in inside for one in every)
+
+    def _assigned(self, node: ast.If, name: str, value: ast.expr) -> ast.stmt:
+        made = ast.Assign([ast.Name(name, ast.Store())], value)
+        return ast.fix_missing_locations(ast.copy_location(made, node.test))
+
+    def _made(self, node: ast.If | ast.IfExp, call: ast.expr) -> ast.expr:
+        self.lines.update(_lines_of(node.test))
+        return ast.fix_missing_locations(ast.copy_location(call, node.test))
+
     def _asked(self, node: ast.If | ast.IfExp) -> Sequence[ast.expr]:
         lines = _lines_of(node.test)
         return asked_of(node.test) if self.only is None or not self.only.isdisjoint(lines) else ()
 
     def _call(self, node: ast.If | ast.IfExp, asked: Sequence[ast.expr], then: ast.expr, other: ast.expr) -> ast.expr:
-        self.lines.update(_lines_of(node.test))
-        questions = ast.Tuple([_written(one) for one in asked], ast.Load())
-        call = ast.Call(ast.Name(_CHOSEN, ast.Load()), [questions, then, other], [])
-        return ast.fix_missing_locations(ast.copy_location(call, node.test))
+        return self._made(node, ast.Call(ast.Name(_CHOSEN, ast.Load()), [_questions(asked), then, other], []))
 
 
 def _lines_of(test: ast.expr) -> range:
     return range(test.lineno, (test.end_lineno or test.lineno) + 1)
+
+
+def _questions(asked: Sequence[ast.expr]) -> ast.Tuple:
+    return ast.Tuple([_written(one) for one in asked], ast.Load())
 
 
 def _written(asked: ast.expr) -> ast.expr:
@@ -166,23 +258,24 @@ def _read(name: str) -> ast.expr:
 
 def _chosen(questions: Sequence[tuple[Any, str, Any]], then: Any, otherwise: Any) -> Any:
     """The one of two numbers that any of several questions chooses."""
-    asked: list[Question] = []
-    for left, kind, right in questions:
-        question = Question(left, KINDS.get(kind, ast.NotEq), right)
-        if not all(type(side) in (int, torch.SymInt) for side in (left, right)):
-            if question.holds if kind else left:
-                return then
-        elif not isinstance(question.holds, torch.SymBool):
-            if question.holds:
-                return then
-        else:
-            asked.append(question)
-    if not asked:
-        return otherwise
-    is_of_sizes = all(type(one) in (int, torch.SymInt) for one in (then, otherwise))
-    if not is_of_sizes or any(free_unbacked_symbols(one.holds) for one in asked):
+    asked = asked_sizes(questions)
+    if isinstance(asked, bool):
+        return then if asked else otherwise
+    if not all(type(one) in (int, torch.SymInt) for one in (then, otherwise)):
         return then if any(one.holds for one in asked) else otherwise
     try:
         return chosen(then, otherwise, asked)
     except ZeroDivisionError:  # at some sizes one of the two is no number, and a file would work out both
         return then if any(one.holds for one in asked) else otherwise
+
+
+def _never_both(questions: Sequence[tuple[Any, str, Any]], others: Sequence[tuple[Any, str, Any]]) -> None:
+    """Ends a capture in which an `elif` would be asked beside its `if`, where both may be the case."""
+    asked, other = asked_sizes(questions), asked_sizes(others)
+    if asked is False or other is False:
+        return
+    if isinstance(asked, bool) or isinstance(other, bool) or not exclusive(asked, other):
+        raise ValueError("an elif whose question may hold where that of its if does")
+
+
+_CALLED = {_CHOSEN: _chosen, _APART: _never_both, **chosen_parts.names()}

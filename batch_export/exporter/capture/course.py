@@ -63,7 +63,9 @@ class Course:
         inputs = examples.lifted(examples.small(required=True)) if _any_taken(self.request.decided_at) else None
         captured: Captured | None = None
         seen: set[str] = set()
-        while captured is None and inputs is not None and _any_taken(self.request.decided_at - seen):
+        while inputs is not None and _any_taken(self.request.decided_at - seen):
+            if captured is not None and not captured.restrictions:
+                break
             seen |= self.request.decided_at  # a capture that ends at the next such line tells of that one
             chosen = numbers_chosen(self.request.module, seen)
             with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken(), pads_taken(), chosen:

@@ -29,7 +29,7 @@ def chosen(then: Number, otherwise: Number, asked: Sequence[Question]) -> Number
     first, second = _expression(then), _expression(otherwise)
     if first == second:
         return otherwise
-    condition = sympy.Or(*(one.holds.node.expr for one in asked if isinstance(one.holds, torch.SymBool)))
+    condition = _condition(asked)
     symbols = sorted(first.free_symbols | second.free_symbols | condition.free_symbols, key=str)
     points = list(_points(symbols, [first, second, condition]))
     for one in _candidates(then, otherwise, condition, asked):
@@ -37,6 +37,31 @@ def chosen(then: Number, otherwise: Number, asked: Sequence[Question]) -> Number
             return one
     holds: int | torch.SymInt = functools.reduce(torch.sym_max, (one.as_number for one in asked))
     return otherwise + (then - otherwise) * holds
+
+
+def never_negative(number: Number, asked: Sequence[Question], *, answer: bool) -> bool:
+    """Whether a number is 0 or more at all sizes at which the questions have an answer: any of them yes, or none."""
+    expression, condition = _expression(number), _condition(asked)
+    symbols = sorted(expression.free_symbols | condition.free_symbols, key=str)
+    return all(
+        expression.xreplace(point) >= 0
+        for point in _points(symbols, [expression, condition])
+        if (condition.xreplace(point) == sympy.true) == answer
+    )
+
+
+def exclusive(asked: Sequence[Question], others: Sequence[Question]) -> bool:
+    """Whether of several questions and several others there are no sizes at which some of both are answered by yes."""
+    first, second = _condition(asked), _condition(others)
+    symbols = sorted(first.free_symbols | second.free_symbols, key=str)
+    return not any(
+        first.xreplace(point) == sympy.true and second.xreplace(point) == sympy.true
+        for point in _points(symbols, [first, second])
+    )
+
+
+def _condition(asked: Sequence[Question]) -> sympy.Basic:
+    return sympy.Or(*(one.holds.node.expr for one in asked if isinstance(one.holds, torch.SymBool)))
 
 
 def _candidates(then: Number, otherwise: Number, condition: sympy.Basic, asked: Sequence[Question]) -> Iterator[Number]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 _ARITHMETIC = (
     *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Starred),
@@ -28,6 +30,14 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
+}
+_RELATIONS: Mapping[type[Any], type[ast.cmpop]] = {
+    sympy.Eq: ast.Eq,
+    sympy.Ne: ast.NotEq,
+    sympy.StrictLessThan: ast.Lt,
+    sympy.LessThan: ast.LtE,
+    sympy.StrictGreaterThan: ast.Gt,
+    sympy.GreaterThan: ast.GtE,
 }
 KINDS = {one.__name__: one for one in _COMPARE}
 """Comparisons by name."""
@@ -69,6 +79,41 @@ def asked_of(test: ast.expr) -> tuple[ast.expr, ...]:
     is_any = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
     asked = tuple(test.values) if is_any else (test,)  # type: ignore[attr-defined]
     return asked if all(map(_is_question, asked)) else ()
+
+
+def asked_sizes(questions: Sequence[tuple[Any, str, Any]]) -> bool | list[Question]:
+    """What several questions ask of free sizes, or the answer where that is the same at all of them: any is enough.
+
+    Args:
+        questions: what is compared, how (a name of `KINDS`, or nothing for a number by itself), and with what.
+    """
+    asked: list[Question] = []
+    for left, kind, right in questions:
+        question = _named_question(left) or Question(left, KINDS.get(kind, ast.NotEq), right)
+        if question.left is not left:
+            asked.append(question)
+        elif not all(type(side) in (int, torch.SymInt) for side in (left, right)):
+            if question.holds if kind else left:
+                return True
+        elif not isinstance(question.holds, torch.SymBool):
+            if question.holds:
+                return True
+        else:
+            asked.append(question)
+    if any(free_unbacked_symbols(one.holds) for one in asked):  # decided by data
+        return any(one.holds for one in asked)
+    return asked or False
+
+
+def _named_question(answer: Any) -> Question | None:
+    """The comparison of sizes that a name stands for (`odd = n % 2 == 1`)."""
+    compared = answer.node.expr if isinstance(answer, torch.SymBool) else None
+    kind = _RELATIONS.get(type(compared))
+    if compared is None or kind is None:
+        return None
+    env = answer.node.shape_env
+    left, right = (env.create_symintnode(one, hint=None) for one in compared.args)  # which it works out
+    return Question(left, kind, right)
 
 
 def is_arithmetic(written: ast.expr) -> bool:

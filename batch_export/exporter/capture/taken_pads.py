@@ -27,8 +27,8 @@ from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.read_values import value_of
 from batch_export.exporter.capture.size_questions import Question, asked_of, is_arithmetic
 
-TAKEN = "padded_at_every_size"
-"""Marks such a padding among what torch notes of a node (`custom`)."""
+TAKEN = "longer_at_every_size"
+"""Marks such a padding among what torch notes of a node (`custom`): the place of what may be left as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def pads_taken() -> Iterator[None]:
             if visit is not None and visit.frame is frame and frame.f_lasti > visit.last:
                 visit.last = frame.f_lasti
                 amounts = [chosen(one, 0, visit.asked) for one in amounts]
-                with traceback.preserve_node_meta(), traceback.annotate({TAKEN: True}):
+                with traceback.preserve_node_meta(), traceback.annotate({TAKEN: 0}):
                     taken: torch.Tensor = padded(x, amounts, *args, **given)
                 return taken
         made: torch.Tensor = padded(x, amounts, *args, **given)

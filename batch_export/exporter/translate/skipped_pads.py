@@ -1,7 +1,8 @@
-"""Padding that a model leaves out at some sizes (`if n % 2: x = F.pad(x, (0, 1))`), where it is the tensor itself.
+"""What a model makes longer at some sizes only (`if n % 2: x = F.pad(x, (0, 1))`), and is the tensor itself at others.
 
-Arrives: a node of a captured program. Leaves: what it pads, and sizes at which eager does not; nothing where it always
-pads. A capture pads by nothing there (`capture/taken_pads.py`), which is a copy.
+Arrives: a node of a captured program. Leaves: what it pads or joins something to, and sizes at which eager does not;
+nothing where it always does. A capture pads by nothing there (`capture/taken_pads.py`), or joins what has no elements
+(`capture/chosen_parts.py`), which is a copy.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from batch_export.exporter.capture.taken_pads import TAKEN
 from batch_export.exporter.graph.sizes import expression
 
 _PADS = frozenset({torch.ops.aten.pad.default, torch.ops.aten.constant_pad_nd.default})
+_CAT = torch.ops.aten.cat.default
 _SMALL = range(1, 65)
 _LARGEST = 2**16
 """The largest size that is looked at because an amount names it."""
 
 
 def skipped(node: torch.fx.Node) -> torch.fx.Node | None:
-    """What a node pads at the sizes at which the model asks for that; None for any other node."""
-    is_taken = node.target in _PADS and TAKEN in (node.meta.get("custom") or {})
-    return node.args[0] if is_taken and isinstance(node.args[0], torch.fx.Node) else None
+    """What a node makes longer at the sizes at which the model asks for that; None for any other node."""
+    place = (node.meta.get("custom") or {}).get(TAKEN)
+    if place is None or node.target not in (*_PADS, _CAT):
+        return None
+    parts: Any = node.args[0] if node.target == _CAT else [node.args[0]]
+    return parts[place] if isinstance(parts[place], torch.fx.Node) else None
 
 
 def sizes_without(
@@ -36,8 +41,7 @@ def sizes_without(
         node: the padding.
         allowed: which sizes the axes may have.
     """
-    listed: Any = node.args[1]
-    amounts = [_amount(one) for one in listed]
+    amounts = [_amount(one) for one in _lengths(node)]
     if any(one.is_Integer and one != 0 for one in amounts):
         return None
     symbols = sorted({symbol for one in amounts for symbol in one.free_symbols}, key=str)
@@ -46,6 +50,16 @@ def sizes_without(
         if is_allowed and all(one.xreplace(sizes) == 0 for one in amounts):
             return sizes
     return None
+
+
+def _lengths(node: torch.fx.Node) -> list[Any]:
+    """By how much the node makes it longer."""
+    if node.target != _CAT:
+        amounts: Any = node.args[1]
+        return list(amounts)
+    parts, axis = (*node.args, 0)[:2]
+    others: Any = [part for part in parts if part is not skipped(node)]  # type: ignore[union-attr]
+    return [part.meta["val"].shape[axis] for part in others]
 
 
 def _amount(given: Any) -> sympy.Expr:

@@ -1,0 +1,226 @@
+"""Crops and joined parts by a condition on sizes (`if n % 2: x = x[:, :-1]`), whose lengths are functions of them.
+
+Arrives: an `if` of a model's source, or what it asks and a tensor. Leaves: a call that the new code makes in its place,
+or the tensor itself: cropped to a length that is all of it where the model does not crop, or with parts behind it that
+are of no elements where the model adds none. Nothing is decided, but what cannot be told by arithmetic.
+
+What is joined is a copy, where the model may join nothing and leave the tensor itself: the program's node says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import traceback
+
+from batch_export.exporter.capture.number_choice import Number, chosen, never_negative
+from batch_export.exporter.capture.size_questions import Question, asked_sizes, is_arithmetic
+from batch_export.exporter.capture.taken_pads import TAKEN
+
+Asked = Sequence[tuple[Any, str, Any]]
+_CROPPED = "__cropped_by_sizes__"
+_JOINED = "__joined_by_sizes__"
+_NOT_NEGATIVE = "__not_negative_size__"
+_CATS = ("cat", "concat", "concatenate")
+_MADE = ("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "repeat", "expand")
+"""Calls whose arguments are lengths, and may be less than 0 where the model does not make them."""
+_TURNED = ("flip", "clone", "to")
+"""Methods that leave the tensor as it is."""
+_READ = (
+    *(ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List),
+    *(ast.operator, ast.unaryop, ast.keyword, ast.expr_context),
+)
+"""What is read without a call."""
+
+
+def crop(tensor: ast.expr, value: ast.expr, questions: ast.expr, *, answer: bool) -> ast.expr | None:
+    """The call for a tensor that is cropped at one answer and left whole at the other; None for anything else.
+
+    Args:
+        tensor: what is cropped.
+        value: the crop.
+        questions: what is asked, as the new code hands it over.
+        answer: the answer at which it is cropped.
+    """
+    if not isinstance(value, ast.Subscript) or ast.unparse(value.value) != ast.unparse(tensor):
+        return None
+    if not isinstance(tensor, (ast.Name, ast.Attribute)):
+        return None
+    parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
+    dotted = [place for place, part in enumerate(parts) if isinstance(part, ast.Constant) and part.value is ...]
+    cuts: list[ast.expr] = []
+    for place, part in enumerate(parts):
+        if place in dotted:
+            continue
+        if not isinstance(part, ast.Slice) or part.step is not None:
+            return None
+        bounds = [ast.Constant(None) if one is None else one for one in (part.lower, part.upper)]
+        if not all(map(is_arithmetic, bounds)):
+            return None
+        axis = place - len(parts) if dotted and dotted[0] < place else place
+        cuts.append(ast.Tuple([ast.Constant(axis), *copy.deepcopy(bounds)], ast.Load()))
+    if len(dotted) > 1 or not cuts or (len(parts) > 1 and not isinstance(value.slice, ast.Tuple)):
+        return None
+    read = ast.parse(ast.unparse(tensor), mode="eval").body
+    return _call(_CROPPED, questions, read, ast.Tuple(cuts, ast.Load()), ast.Constant(answer))
+
+
+def join(name: str, value: ast.expr, questions: ast.expr) -> ast.expr | None:
+    """The call for a tensor to which parts are joined (`torch.cat([x, x[..., -1:]], -1)`); None for anything else."""
+    match value:
+        case ast.Call(func=ast.Attribute(attr=function), args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *rest]):
+            given = [*rest, *(one.value for one in value.keywords)]
+        case _:
+            return None
+    own = [place for place, part in enumerate(parts) if isinstance(part, ast.Name) and part.id == name]
+    if function not in _CATS or len(own) != 1 or len(given) != 1 or any(one.arg != "dim" for one in value.keywords):
+        return None
+    others = [part for place, part in enumerate(parts) if place not in own]
+    if not others or not all(map(_is_part, others)) or not is_arithmetic(given[0]):
+        return None
+    made = ast.List([_Lengths().visit(copy.deepcopy(part)) for part in parts], ast.Load())
+    return _call(_JOINED, questions, copy.deepcopy(value.func), made, ast.Constant(own[0]), copy.deepcopy(given[0]))
+
+
+def is_call(made: ast.expr) -> bool:
+    """Whether it is the call for a crop, or for what is joined."""
+    is_named = isinstance(made, ast.Call) and isinstance(made.func, ast.Name)
+    return is_named and made.func.id in (_CROPPED, _JOINED)  # type: ignore[attr-defined]
+
+
+def names() -> Mapping[str, Callable[..., Any]]:
+    """What the new code calls."""
+    return {_CROPPED: _cropped, _JOINED: _joined, _NOT_NEGATIVE: _not_negative}
+
+
+class _Lengths(ast.NodeTransformer):
+    """Lengths of what is made, which are 0 where they would be less."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _MADE:
+            node.args = [self._sizes(one) for one in node.args]
+        return node
+
+    def _sizes(self, one: ast.expr) -> ast.expr:
+        if isinstance(one, (ast.Tuple, ast.List)):
+            one.elts = [self._sizes(each) for each in one.elts]
+            return one
+        value = one.operand if isinstance(one, ast.UnaryOp) else one
+        return one if isinstance(value, (ast.Constant, ast.Starred)) else _call(_NOT_NEGATIVE, one)
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def _is_part(written: ast.expr) -> bool:
+    """Whether what is joined may be worked out where nothing is: pieces of tensors, and new ones."""
+    for one in ast.walk(written):
+        is_call = isinstance(one, ast.Call)
+        if is_call and (not isinstance(one.func, ast.Attribute) or one.func.attr not in (*_MADE, *_TURNED)):  # type: ignore[attr-defined]
+            return False
+        if not is_call and not isinstance(one, _READ):
+            return False
+    return True
+
+
+def _cropped(questions: Asked, tensor: Any, cuts: Sequence[tuple[int, Any, Any]], answer: bool) -> Any:
+    """A tensor, cropped at one answer; its lengths are chosen where the answer is not the same at all sizes."""
+    asked = asked_sizes(questions)
+    if not isinstance(tensor, torch.Tensor) or isinstance(asked, bool):
+        held = asked if isinstance(asked, bool) else any(one.holds for one in asked)
+        return tensor[_index(tensor, cuts)] if held == answer else tensor
+    made = list(_index(tensor, cuts))
+    try:
+        for axis, lower, upper in cuts:
+            made[axis] = slice(*_bounds(tensor.shape[axis], lower, upper, asked, answer))
+    except (ZeroDivisionError, _UntoldError):
+        return tensor[_index(tensor, cuts)] if any(one.holds for one in asked) == answer else tensor
+    return tensor[tuple(made)]
+
+
+def _index(tensor: Any, cuts: Sequence[tuple[int, Any, Any]]) -> Any:
+    """What the model writes in brackets."""
+    if not isinstance(tensor, torch.Tensor):
+        return slice(*cuts[0][1:])
+    index = [slice(None)] * tensor.ndim
+    for axis, lower, upper in cuts:
+        index[axis] = slice(lower, upper)
+    return tuple(index)
+
+
+class _UntoldError(Exception):
+    """It is not known which end a bound is counted from."""
+
+
+def _bounds(size: Number, lower: Any, upper: Any, asked: Sequence[Question], answer: bool) -> tuple[Any, Any]:
+    """Both bounds of a slice at all sizes, each from the start; None where the model has none."""
+
+    def at_all(bound: Any, whole: Number) -> Number | None:
+        if bound is None:
+            return None
+        cut = _place(bound, size, asked, answer)
+        found = chosen(cut, whole, asked) if answer else chosen(whole, cut, asked)
+        is_known = not isinstance(found, torch.SymInt) or sympy.sympify(found.node.expr).is_nonnegative
+        return found if is_known else torch.sym_max(found, 0)
+
+    return at_all(lower, 0), at_all(upper, size)
+
+
+def _joined(questions: Asked, function: Any, parts: Sequence[Any], own: int, axis: Any) -> Any:
+    """A tensor with others joined to it; of these there are no elements where the model joins none."""
+    asked = asked_sizes(questions)
+    tensors = all(isinstance(one, torch.Tensor) for one in parts)
+    if isinstance(asked, bool) or not tensors or not isinstance(axis, int):
+        held = asked if isinstance(asked, bool) else any(one.holds for one in asked)
+        return function(parts, axis) if held else parts[own]
+    try:
+        kept = [one if place == own else _kept(one, axis, asked) for place, one in enumerate(parts)]
+    except ZeroDivisionError:  # at some sizes a length is no number
+        return function(parts, axis) if any(one.holds for one in asked) else parts[own]
+    with traceback.preserve_node_meta(), traceback.annotate({TAKEN: own}):
+        return function(kept, axis)
+
+
+def _kept(part: torch.Tensor, axis: int, asked: Sequence[Question]) -> torch.Tensor:
+    size: Any = part.shape[axis]
+    kept: Any = chosen(size, 0, asked)
+    if all(isinstance(one, torch.SymInt) for one in (kept, size)) and kept.node.expr == size.node.expr:
+        return part
+    return part.narrow(axis, 0, kept)
+
+
+def _place(bound: Any, size: Number, asked: Sequence[Question], answer: bool) -> Number:
+    """A bound counted from the start; one that would be before it is it.
+
+    Raises:
+        _UntoldError: it is not known which end the model counts it from.
+    """
+    if type(bound) not in (int, torch.SymInt):
+        raise _UntoldError
+    if never_negative(bound, asked, answer=answer):
+        return bound  # type: ignore[no-any-return]
+    if type(bound) is not int:
+        raise _UntoldError
+    place: Number = size + bound
+    return place if never_negative(place, asked, answer=answer) else torch.sym_max(place, 0)
+
+
+def _not_negative(length: Any) -> Any:
+    return torch.sym_max(length, 0) if type(length) in (int, torch.SymInt) else length
+
+
+def parts_of(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    """Names and what they are given, of statements that give each one name a value."""
+    for one in body:
+        match one:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield name, value
+            case _:
+                yield "", ast.Constant(None)

@@ -1,0 +1,165 @@
+"""Crops and joined parts by a condition on sizes are right at every size, whatever the example's sizes are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+from batch_export.errors import DynamicShapeError, TranslationError
+from batch_export.exporter import export
+from tests.exporting import assert_same, eager
+
+
+def even(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[1] % 2:
+        x = x[:, :-1]
+    return x.unflatten(1, (-1, 2)).sum(-1)
+
+
+def evened(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[1] % 2:
+        x = torch.cat([x, x[:, -1:]], 1)
+    return x[:, ::2] - x[:, 1::2]
+
+
+def named(x: torch.Tensor) -> torch.Tensor:
+    odd = x.shape[1] % 2 == 1
+    x = torch.cat([x, x[:, :1].flip(1)], dim=1) if odd else x
+    return x[:, ::2] - x[:, 1::2]
+
+
+def several(x: torch.Tensor) -> torch.Tensor:
+    """What is asked is asked of the tensor before it is cropped, and a number goes with it."""
+    y, n = x * 2, x.shape[1]
+    if x.shape[1] % 2:
+        x = x[:, :-1]
+        y = y[:, 1:]
+        n = n - 1
+    return (x + y).reshape(x.shape[0], n // 2, 2).sum(-1)
+
+
+def middle(x: torch.Tensor) -> torch.Tensor:
+    d = x.shape[1] - 4
+    if d > 0:
+        x = x[:, d // 2 : d // 2 + 4]
+    elif d < 0:
+        x = F.pad(x, (0, -d))
+    return x * torch.arange(4.0)
+
+
+def longer(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[1] < 4:
+        x = torch.cat((x[:, :1].repeat(1, 4 - x.shape[1]), x), dim=1)
+    return x.cumsum(1)
+
+
+def thirds(x: torch.Tensor) -> torch.Tensor:
+    n = x.shape[1]
+    if n % 3 == 1:
+        x = torch.cat([x, x[:, :1], x[:, -1:]], 1)
+    elif n % 3 == 2:
+        x = torch.cat([x, x[:, :1]], 1)
+    return x.unflatten(1, (-1, 3)).sum(-1)
+
+
+def square(x: torch.Tensor) -> torch.Tensor:
+    h, w = x.shape
+    if h > w:
+        x = x[(h - w) // 2 : (h - w) // 2 + w]
+    elif w > h:
+        x = x[:, (w - h) // 2 : (w - h) // 2 + h]
+    return x * 2
+
+
+def halves(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(3):
+        if x.shape[1] % 2:
+            x = torch.cat([x, x[:, :1]], 1)
+        x = x[:, ::2] + x[:, 1::2]
+    return x
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    """A crop is a view, as eager's is."""
+    y = x.clone()
+    z = y
+    if y.shape[1] > 3:
+        y = y[:, :3]
+    y.mul_(2)
+    return z
+
+
+FUNCTIONS = [even, evened, named, several, middle, longer, thirds, square, halves, written]
+
+
+class Called(torch.nn.Module):
+    """A function as a model."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("length", [6, 7])
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
+def test_both_ways_are_one(function: Callable[[torch.Tensor], torch.Tensor], length: int) -> None:
+    module = Called(function)
+    program = export(module, (torch.randn(3, length),), dynamic_shapes=({0: "b", 1: "n"},))
+    for count in (2, 3, 5):
+        for size in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13):
+            given = torch.randn(count, size)
+            assert_same(program(given), eager(module, (given,)))
+    program.release()
+
+
+def align(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] > y.shape[0]:
+        x = x[: y.shape[0]]
+    elif x.shape[0] < y.shape[0]:
+        y = y[: x.shape[0]]
+    return x + y
+
+
+def test_an_elif_asks_before_anything_is_cropped() -> None:
+    class Aligned(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return align(x, y)
+
+    program = export(Aligned(), (torch.randn(5), torch.randn(7)), dynamic_shapes=({0: "n"}, {0: "m"}))
+    for n, m in ((5, 7), (7, 5), (4, 4), (1, 3), (3, 1)):
+        given = torch.randn(n), torch.randn(m)
+        assert_same(program(*given), eager(Aligned(), given))
+    program.release()
+
+
+def test_what_is_joined_to_is_refused_where_the_tensor_before_it_is_read_after_a_write() -> None:
+    class Written(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = x * 1
+            z = y
+            if y.shape[1] % 2:
+                y = torch.cat([y, y[:, -1:]], 1)
+            y[:, 0] = 7.0
+            return y.unflatten(1, (-1, 2)).sum(-1), z
+
+    with pytest.raises(TranslationError, match="one of them is written, and the other is read after it"):
+        export(Written(), (torch.randn(3, 7),), dynamic_shapes=({1: "n"},))
+
+
+def test_an_elif_that_may_hold_with_its_if_stays_a_decision() -> None:
+    def both(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        if n > 3:
+            x = x[:, :3]
+        elif n > 2:
+            x = x[:, :1]
+        return x
+
+    with pytest.raises(DynamicShapeError, match="holds only while"):
+        export(Called(both), (torch.randn(3, 6),), dynamic_shapes=({1: "n"},))
