@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -201,3 +202,12 @@ def test_sigterm_is_an_interruption(tmp_path: Path) -> None:
         assert run.process.stdout is not None
         assert run.process.stdout.read() == "interrupted True\n"
         assert run.others() == []
+
+
+def test_what_a_killed_run_was_just_starting_is_waited_for(tmp_path: Path) -> None:
+    """Between its fork and its exec a process has the killed run's records open, and with them their lock."""
+    with RecordsFile(tmp_path) as records:
+        copied = os.dup(records._stream.fileno())
+    threading.Timer(0.3, os.close, [copied]).start()
+    with RecordsFile(tmp_path) as records:
+        assert not records.found
