@@ -185,7 +185,8 @@ class _DataFunctions(TorchFunctionMode):
         if self._with_free_forms and (made := of_free_sizes(func, args, given)) is not None:
             return made
         name = getattr(func, "__name__", "")
-        layout_questions.note(name)
+        if name in layout_questions.NOTED and not torch.compiler.is_dynamo_compiling():  # which follows this code, too
+            layout_questions.note(name)
         if name in ANSWERED_OTHERWISE:
             note(failed=False)
         try:

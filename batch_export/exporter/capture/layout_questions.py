@@ -30,6 +30,9 @@ ASKING = frozenset(
 COPYING = "contiguous"
 """One that gives the tensor itself where its elements lie in order, of which no node is left: a write tells the two."""
 
+NOTED = ASKING | {COPYING}
+"""All methods that are noted."""
+
 _NOTED: ContextVar[dict[str, str] | None] = ContextVar("_NOTED", default=None)
 
 
@@ -45,8 +48,8 @@ def layout_questions() -> Iterator[dict[str, str]]:
 
 
 def note(method: str) -> None:
-    """Notes the line of the model that is running, where it calls such a method."""
+    """Notes the line of the model that is running, which calls one of `NOTED`."""
     noted = _NOTED.get()
-    if noted is not None and (method in ASKING or method == COPYING):
+    if noted is not None:
         for place in itertools.islice(users_frames(), 1):
             noted.setdefault(":".join(map(str, place)), method)
