@@ -15,7 +15,7 @@ class Shares(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         wide, narrow = x[:, ::4][:, ::2], x[:, 3::8]
         if wide.shape[1] != narrow.shape[1]:
-            narrow = torch.cat([narrow, narrow[:, -1:]], 1)
+            narrow = torch.cat([narrow, narrow[:, -1:].relu()], 1)
         return wide + narrow
 
 
