@@ -92,7 +92,22 @@ def written(x: torch.Tensor) -> torch.Tensor:
     return z
 
 
-FUNCTIONS = [even, evened, named, several, middle, longer, thirds, square, halves, written]
+def with_numbers(x: torch.Tensor) -> torch.Tensor:
+    """What is filled in may be less than 0, and an axis may be left as it is."""
+    n, kept = x.shape[1], -1
+    if n < 5:
+        x = torch.cat([x, x.new_full((x.shape[0], 1), -n), x[:, :1].expand(kept, 5 - n)], 1)
+    return x.cumsum(1)
+
+
+class Joining:
+    """Something else of that name."""
+
+    def cat(self, tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
+        return torch.cat([tensors[0].neg(), *tensors[1:]], dim)
+
+
+FUNCTIONS = [with_numbers, even, evened, named, several, middle, longer, thirds, square, halves, written]
 
 
 class Called(torch.nn.Module):
@@ -150,6 +165,30 @@ def test_what_is_joined_to_is_refused_where_the_tensor_before_it_is_read_after_a
 
     with pytest.raises(TranslationError, match="one of them is written, and the other is read after it"):
         export(Written(), (torch.randn(3, 7),), dynamic_shapes=({1: "n"},))
+
+
+def of_another_dtype(x: torch.Tensor) -> torch.Tensor:
+    x = x.long()
+    if x.shape[1] < 4:
+        x = torch.cat([x, torch.full((x.shape[0], 4 - x.shape[1]), 0.5)], 1)
+    return x * 2
+
+
+def joined_by_another(x: torch.Tensor) -> torch.Tensor:
+    """Something else of the name of torch's function."""
+    torch_ = Joining()
+    if x.shape[1] % 2:
+        x = torch_.cat([x, x[:, :1]], 1)
+    return x * 2
+
+
+@pytest.mark.parametrize("length", [3, 6, 7])
+@pytest.mark.parametrize("function", [of_another_dtype, joined_by_another], ids=lambda one: one.__name__)
+def test_what_is_more_than_a_join_stays_a_decision(
+    function: Callable[[torch.Tensor], torch.Tensor], length: int
+) -> None:
+    with pytest.raises(DynamicShapeError, match="holds only while"):
+        export(Called(function), (torch.randn(3, length),), dynamic_shapes=({1: "n"},))
 
 
 def test_an_elif_that_may_hold_with_its_if_stays_a_decision() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,9 @@ _CROPPED = "__cropped_by_sizes__"
 _JOINED = "__joined_by_sizes__"
 _NOT_NEGATIVE = "__not_negative_size__"
 _CATS = ("cat", "concat", "concatenate")
-_MADE = ("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "repeat", "expand")
+_FILLED = ("new_full", "full")
+"""Calls whose first argument has lengths."""
+_MADE = (*_FILLED, "new_zeros", "new_ones", "new_empty", "zeros", "ones", "empty", "repeat", "expand")
 """Calls whose arguments are lengths, and may be less than 0 where the model does not make them."""
 _TURNED = ("flip", "clone", "to")
 """Methods that leave the tensor as it is."""
@@ -104,7 +107,8 @@ class _Lengths(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr in _MADE:
-            node.args = [self._sizes(one) for one in node.args]
+            count = 1 if node.func.attr in _FILLED else len(node.args)
+            node.args[:count] = [self._sizes(one) for one in node.args[:count]]
         return node
 
     def _sizes(self, one: ast.expr) -> ast.expr:
@@ -176,8 +180,7 @@ def _bounds(size: Number, lower: Any, upper: Any, asked: Sequence[Question], ans
 def _joined(questions: Asked, function: Any, parts: Sequence[Any], own: int, axis: Any) -> Any:
     """A tensor with others joined to it; of these there are no elements where the model joins none."""
     asked = asked_sizes(questions)
-    tensors = all(isinstance(one, torch.Tensor) for one in parts)
-    if isinstance(asked, bool) or not tensors or not isinstance(axis, int):
+    if isinstance(asked, bool) or not isinstance(axis, int) or not _are_alike(function, parts, own):
         held = asked if isinstance(asked, bool) else any(one.holds for one in asked)
         return function(parts, axis) if held else parts[own]
     try:
@@ -186,6 +189,15 @@ def _joined(questions: Asked, function: Any, parts: Sequence[Any], own: int, axi
         return function(parts, axis) if any(one.holds for one in asked) else parts[own]
     with traceback.preserve_node_meta(), traceback.annotate({TAKEN: own}):
         return function(kept, axis)
+
+
+def _are_alike(function: Any, parts: Sequence[Any], own: int) -> bool:
+    """Whether torch joins tensors, and what it makes of them has the dtype of the tensor that they are joined to."""
+    is_torchs = any(function is getattr(torch, name) for name in _CATS)  # which captures may have wrapped by now
+    if not is_torchs or not all(isinstance(one, torch.Tensor) for one in parts):
+        return False
+    made = functools.reduce(torch.promote_types, (one.dtype for one in parts))
+    return made == parts[own].dtype
 
 
 def _kept(part: torch.Tensor, axis: int, asked: Sequence[Question]) -> torch.Tensor:
@@ -213,7 +225,9 @@ def _place(bound: Any, size: Number, asked: Sequence[Question], answer: bool) ->
 
 
 def _not_negative(length: Any) -> Any:
-    return torch.sym_max(length, 0) if type(length) in (int, torch.SymInt) else length
+    """A length that is 0 where it would be less; -1 is none, but an axis as it is."""
+    is_length = type(length) is torch.SymInt or (type(length) is int and length != -1)
+    return torch.sym_max(length, 0) if is_length else length
 
 
 def parts_of(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:

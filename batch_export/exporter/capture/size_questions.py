@@ -89,10 +89,8 @@ def asked_sizes(questions: Sequence[tuple[Any, str, Any]]) -> bool | list[Questi
     """
     asked: list[Question] = []
     for left, kind, right in questions:
-        question = _named_question(left) or Question(left, KINDS.get(kind, ast.NotEq), right)
-        if question.left is not left:
-            asked.append(question)
-        elif not all(type(side) in (int, torch.SymInt) for side in (left, right)):
+        question = (None if kind else _named_question(left)) or Question(left, KINDS.get(kind, ast.NotEq), right)
+        if not all(type(side) in (int, torch.SymInt) for side in (question.left, question.right)):
             if question.holds if kind else left:
                 return True
         elif not isinstance(question.holds, torch.SymBool):
