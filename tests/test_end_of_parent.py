@@ -19,6 +19,7 @@ from sweeping import Listener, cells, model, sweep
 
 from batch_export.errors import RunError
 from batch_export.runner import keeper, lifeline, predecessors
+from batch_export.store import locks
 from batch_export.store.locks import take
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the forkserver is for Linux")
@@ -206,7 +207,7 @@ def test_who_resumes_a_run_waits_for_the_last_process_of_the_killed_one(
                 os.kill(slow, signal.SIGCONT)
                 run.require_nothing_left()
 
-        monkeypatch.setattr(predecessors, "time", SimpleNamespace(sleep=wait, monotonic=lambda: 0.0))
+        monkeypatch.setattr(locks, "time", SimpleNamespace(sleep=wait, monotonic=lambda: 0.0))
         work = cells([model("m", marker=str(tmp_path / "marker"), do={"Reference": "once_hang_with_helper"})], (18,))
         result = sweep(tmp_path, work, run="run", listener=listener)
     assert len(waits) >= 5

@@ -6,14 +6,12 @@ end. The log is locked through that very descriptor, so the kernel lets go of th
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from batch_export.errors import RunError
-from batch_export.store.locks import take
+from batch_export.store.locks import take_within
 
 _LIMIT_S = 60.0
-_POLL_S = 0.005
 
 
 def mark(handle: int, log: Path) -> None:
@@ -22,14 +20,11 @@ def mark(handle: int, log: Path) -> None:
     Raises:
         RunError: earlier processes do not end.
     """
-    deadline = time.monotonic() + _LIMIT_S
-    while not take(handle):
-        if time.monotonic() > deadline:
-            raise RunError(
-                f"processes of an earlier start of this run have been killed and do not end; they have {log} open. "
-                "Next step: end them, or restart the machine, then run `batch-export resume`"
-            )
-        time.sleep(_POLL_S)
+    if not take_within(handle, _LIMIT_S):
+        raise RunError(
+            f"processes of an earlier start of this run have been killed and do not end; they have {log} open. "
+            "Next step: end them, or restart the machine, then run `batch-export resume`"
+        )
 
 
 def wait_for_their_end(log: Path) -> None:

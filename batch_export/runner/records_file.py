@@ -20,14 +20,13 @@ import msgspec
 from batch_export.errors import RunError
 from batch_export.record import Record
 from batch_export.runner.stored_records import Place, StoredRecords
-from batch_export.store.locks import take
+from batch_export.store.locks import take, take_within
 
 RECORDS_NAME = "records.jsonl"
 LOGS_NAME = "logs"
 _SYNC_EVERY_S = 1.0
 _GRACE_S = 3.0
 """A killed run's descriptor lives on for a moment in what it was just starting, between its fork and its exec."""
-_POLL_S = 0.02
 _decoder = msgspec.json.Decoder(Record)
 
 
@@ -56,7 +55,7 @@ class RecordsFile:
                 f"the run's folder {folder} cannot be written: {error.strerror}. "
                 "Next step: choose a folder that you may write to, with output.path=..."
             ) from error
-        if not _taken_soon(self._stream.fileno()):
+        if not take_within(self._stream.fileno(), _GRACE_S):
             self._stream.close()
             raise RunError(f"another process is working on the run in {folder}. Next step: wait for it to end")
         self.found = self.at(self._read())
@@ -128,13 +127,3 @@ def is_taken(folder: Path) -> bool:
         return not take(handle)
     finally:
         os.close(handle)
-
-
-def _taken_soon(handle: int) -> bool:
-    """Whether the records are ours; they are not while a process works on them that does not end."""
-    deadline = time.monotonic() + _GRACE_S
-    while not take(handle):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True

@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from batch_export.store.files import storing
+
+_POLL_S = 0.005
 
 
 @contextlib.contextmanager
@@ -50,6 +53,24 @@ def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[b
                 fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
+
+
+def take_within(handle: int, seconds: float) -> bool:
+    """Locks an open file as `take` does, as soon as nobody has it any more.
+
+    Args:
+        handle: the open file.
+        seconds: how long it is waited for.
+
+    Returns:
+        Whether it was got in time.
+    """
+    deadline = time.monotonic() + seconds
+    while not take(handle):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def take(handle: int) -> bool:

@@ -197,7 +197,7 @@ def _are_alike(function: Any, parts: Sequence[Any], own: int) -> bool:
     if not is_torchs or not all(isinstance(one, torch.Tensor) for one in parts):
         return False
     made = functools.reduce(torch.promote_types, (one.dtype for one in parts))
-    return made == parts[own].dtype
+    return bool(made == parts[own].dtype)
 
 
 def _kept(part: torch.Tensor, axis: int, asked: Sequence[Question]) -> torch.Tensor:

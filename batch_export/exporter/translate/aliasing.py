@@ -18,14 +18,20 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 
-# Operators whose schema does not say whether their result aliases the input: they copy when they have to.
-_MAYBE_VIEWS = frozenset(
+VIEWS_IN_ORDER = frozenset(
     {
         aten.reshape.default,
         aten.reshape_as.default,
         aten.ravel.default,
         aten.contiguous.default,
         aten.flatten.using_ints,
+    }
+)
+"""Operators that give the tensor itself where its elements lie in order, and a copy elsewhere."""
+
+# Operators whose schema does not say whether their result aliases the input: they copy when they have to.
+_MAYBE_VIEWS = VIEWS_IN_ORDER | frozenset(
+    {
         aten.to.dtype,
         aten.to.device,
         aten.to.dtype_layout,

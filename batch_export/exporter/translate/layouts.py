@@ -28,19 +28,6 @@ from batch_export.exporter.translate import aliasing
 from batch_export.exporter.translate.memory_layout import IN_ORDER_ONLY, READS_MEMORY
 from batch_export.exporter.translate.shared_at_sizes import written
 
-aten = torch.ops.aten
-
-_EITHER = frozenset(
-    {
-        aten.reshape.default,
-        aten.reshape_as.default,
-        aten.ravel.default,
-        aten.flatten.using_ints,
-        aten.contiguous.default,
-    }
-)
-"""Operators that give the tensor itself where its elements lie in order, and a copy elsewhere."""
-
 _BY_STRIDES = READS_MEMORY | IN_ORDER_ONLY | {"resize_", "resize_as_", "as_strided_"}
 
 
@@ -122,7 +109,7 @@ def _nodes(graph: torch.fx.Graph, changed: set[torch.fx.Node]) -> Iterator[torch
         changed.update(map(root, writes))
         if writes:
             parents[node] = writes[0]
-        elif node.target in _EITHER:
+        elif node.target in aliasing.VIEWS_IN_ORDER:
             parents[node] = node.all_input_nodes[0]
             either[root(node)].append(node)
         elif (parent := aliasing.view_parent(node)) is not None:
