@@ -107,7 +107,18 @@ class Joining:
         return torch.cat([tensors[0].neg(), *tensors[1:]], dim)
 
 
-FUNCTIONS = [with_numbers, even, evened, named, several, middle, longer, thirds, square, halves, written]
+def chained(x: torch.Tensor) -> torch.Tensor:
+    """What is asked last is asked of the tensor before it is cropped, too."""
+    if x.shape[1] > 6:
+        x = x[:, :6]
+    elif x.shape[1] < 3:
+        x = torch.cat([x, x[:, :1]], 1)
+    elif x.shape[1] == 6:
+        x = x[:, 1:]
+    return x * 2
+
+
+FUNCTIONS = [chained, with_numbers, even, evened, named, several, middle, longer, thirds, square, halves, written]
 
 
 class Called(torch.nn.Module):
@@ -189,6 +200,21 @@ def test_what_is_more_than_a_join_stays_a_decision(
 ) -> None:
     with pytest.raises(DynamicShapeError, match="holds only while"):
         export(Called(function), (torch.randn(3, length),), dynamic_shapes=({1: "n"},))
+
+
+def test_a_last_elif_that_may_hold_with_the_first_if_stays_a_decision() -> None:
+    def both(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        if n > 6:
+            x = x[:, :-1]
+        elif n < 3:
+            x = torch.cat([x, x[:, :1]], 1)
+        elif n > 4:
+            x = x[:, 1:]
+        return x
+
+    with pytest.raises(DynamicShapeError, match="holds only while"):
+        export(Called(both), (torch.randn(3, 8),), dynamic_shapes=({1: "n"},))
 
 
 def test_an_elif_that_may_hold_with_its_if_stays_a_decision() -> None:

@@ -2,7 +2,8 @@
 
 Arrives: lines of a model, or nothing; a context is opened round a capture. Leaves: a capture in which an `if` takes no
 side where it does nothing but give numbers to names: both numbers are worked out, and one of them is chosen by
-arithmetic (`number_choice.py`). What is no whole number is decided as before.
+arithmetic (`number_choice.py`). So is the length of a tensor that it crops or joins something to (`chosen_parts.py`).
+What is no whole number is decided as before.
 """
 
 from __future__ import annotations
@@ -153,27 +154,17 @@ class _Choices(ast.NodeTransformer):
             return node
         if node.orelse:
             changed = {one.targets[0].id for one in made}  # type: ignore[attr-defined]
-            others = self._other_questions(node.orelse, changed)
+            others = _other_questions(node.orelse, changed)
             if others is None:
                 return node
             hoisted, asked_else = others
             first.extend(hoisted)
-            apart = ast.Call(_read(_APART), [_read(questions), asked_else], [])
-            first.append(ast.fix_missing_locations(ast.copy_location(ast.Expr(apart), node.test)))
-            node.orelse = node.orelse[len(hoisted) :]
+            for other in asked_else:
+                apart = ast.Expr(ast.Call(_read(_APART), [_read(questions), other], []))
+                first.append(ast.fix_missing_locations(ast.copy_location(apart, node.test)))
+            node.orelse = [one for one in node.orelse if one not in hoisted]
         self.lines.update(_lines_of(node.test))
         return [*first, *made, *node.orelse]
-
-    def _other_questions(self, other: list[ast.stmt], changed: set[str]) -> tuple[list[ast.stmt], ast.expr] | None:
-        """Of an `elif`: statements that ask what it asks, where there are such, and what they ask."""
-        match other:
-            case [ast.Assign(targets=[ast.Name(id=name)]) as first, *_] if name.startswith(_ASKED):
-                return [first], _read(name)
-            case [ast.If(test=test, orelse=[])]:
-                reads = {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
-                asked = asked_of(test)
-                return None if reads & changed or not asked else ([], _questions(asked))
-        return None
 
     def _part(self, name: str, value: ast.expr, questions: str, node: ast.If) -> ast.expr | None:
         """What a name is given in the place of a value that it has at some sizes only."""
@@ -187,10 +178,12 @@ class _Choices(ast.NodeTransformer):
         return call
 
     def _is_used(self, name: str, node: ast.If) -> bool:
-        """Whether a name stands outside of an `if`, too."""
+        """Whether a name stands outside of an `if`, too, or is another function's."""
         inside = {id(one) for one in ast.walk(node)}
-        every = ast.walk(self.functions[-1] if self.functions else node)
-        return any(isinstance(one, ast.Name) and one.id == name and id(one) not in inside for one in every)
+        every = [one for one in ast.walk(self.functions[-1] if self.functions else node) if id(one) not in inside]
+        if any(isinstance(one, (ast.Global, ast.Nonlocal)) and name in one.names for one in every):
+            return True
+        return any(isinstance(one, ast.Name) and one.id == name for one in every)
 
     def _assigned(self, node: ast.If, name: str, value: ast.expr) -> ast.stmt:
         made = ast.Assign([ast.Name(name, ast.Store())], value)
@@ -210,6 +203,30 @@ class _Choices(ast.NodeTransformer):
 
 def _lines_of(test: ast.expr) -> range:
     return range(test.lineno, (test.end_lineno or test.lineno) + 1)
+
+
+def _other_questions(other: Sequence[ast.stmt], changed: set[str]) -> tuple[list[ast.stmt], list[ast.expr]] | None:
+    """Of what stands behind an `if`: statements that ask what each `elif` asks, and what is asked, by any of them.
+
+    Args:
+        other: the first `elif`, as calls or as it is, with all that stand behind it.
+        changed: names to which the `if` gives something, of which nothing may be asked afterwards.
+    """
+    hoisted: list[ast.stmt] = []
+    asked: list[ast.expr] = []
+    for one in other:
+        match one:
+            case ast.Assign(targets=[ast.Name(id=name)]) if name.startswith(_ASKED):
+                hoisted.append(one)
+                asked.append(_read(name))
+            case ast.If(test=test, orelse=[]):
+                reads = {each.id for each in ast.walk(test) if isinstance(each, ast.Name)}
+                questions = asked_of(test)
+                if reads & changed or not questions:
+                    return None
+                asked.append(_questions(questions))
+    is_chain = bool(hoisted) or (len(other) == 1 and bool(asked))
+    return (hoisted, asked) if is_chain else None
 
 
 def _questions(asked: Sequence[ast.expr]) -> ast.Tuple:
