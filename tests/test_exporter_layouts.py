@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from batch_export import ExportWarning, export
+from batch_export.exporter.capture.capture import capture
 
 
 def _by_strides(x: torch.Tensor) -> torch.Tensor:
@@ -103,3 +104,29 @@ def test_the_example_keeps_its_content() -> None:
     with pytest.warns(ExportWarning, match="lie in memory"):
         export(_input_written_flat, (example,))
     assert example.flatten().tolist() == [float(one) for one in itertools.islice(itertools.count(), 12)]
+
+
+def test_what_the_exporter_asks_for_its_own_ends_is_no_question_of_the_models() -> None:
+    """Alike blocks are told by their tensors' memory, while the line of the model that calls them is running."""
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x).relu() + x
+
+    class Blocks(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = torch.nn.ModuleList(Block() for _ in range(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    captured = capture(Blocks(), (torch.rand(2, 4),))
+    assert captured.blocks
+    assert captured.asked_for_layout == {}

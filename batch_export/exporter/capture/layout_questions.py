@@ -7,11 +7,17 @@ were asked for. Whether what they say decides what the model gives is found by r
 from __future__ import annotations
 
 import contextlib
-import itertools
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
+from types import FrameType
 
-from batch_export.exporter.capture.guard_sources import users_frames
+import torch
+
+from batch_export.exporter.capture.guard_sources import is_users
+
+_BETWEEN = frozenset({torch._tensor.__file__, torch.overrides.__file__})
+"""Where methods of tensors are that are written in Python."""
 
 ASKING = frozenset(
     {
@@ -48,8 +54,17 @@ def layout_questions() -> Iterator[dict[str, str]]:
 
 
 def note(method: str) -> None:
-    """Notes the line of the model that is running, which calls one of `NOTED`."""
+    """Notes the line of the model that calls one of `NOTED`; torch and this exporter call them for their own ends."""
     noted = _NOTED.get()
-    if noted is not None:
-        for place in itertools.islice(users_frames(), 1):
-            noted.setdefault(":".join(map(str, place)), method)
+    if noted is None:
+        return
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _hands_on(frame):
+        frame = frame.f_back
+    if frame is not None and is_users(frame.f_code.co_filename):
+        noted.setdefault(f"{frame.f_code.co_filename}:{frame.f_lineno}", method)
+
+
+def _hands_on(frame: FrameType) -> bool:
+    """Whether a frame only stands between who calls a method and torch's function."""
+    return frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename in _BETWEEN

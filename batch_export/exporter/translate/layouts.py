@@ -99,12 +99,11 @@ def _nodes(graph: torch.fx.Graph, changed: set[torch.fx.Node]) -> Iterator[torch
             node = parents[node]
         return node
 
-    for node in graph.nodes:
-        if node.op != "call_function":
-            continue
-        name = node.target._opname if isinstance(node.target, torch._ops.OpOverload) else ""
-        if name in _BY_STRIDES:
-            yield node
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    yield from (node for node in calls if getattr(node.target, "_opname", "") in _BY_STRIDES)
+    if not any(map(written, calls)):
+        return
+    for node in calls:
         writes = written(node)
         changed.update(map(root, writes))
         if writes:

@@ -2,7 +2,7 @@
 
 Arrives: the graph of a captured program that may hold in-place operators. Leaves: nothing, or an error that names the
 copy, the sizes and the line. `x.t().contiguous()` is a copy, but of one row it is the row itself, and so is
-`x[:, :2].contiguous()` of a tensor that has no more columns; padding that the model leaves out where nothing is missing
+`x[:, :2].contiguous()` of a tensor that has no more columns; what the model makes longer where something is missing
 is none there. A program without writes is not looked through.
 """
 
@@ -20,7 +20,7 @@ import torch
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.sizes import expression
-from batch_export.exporter.translate import aliasing, decompose, skipped_pads
+from batch_export.exporter.translate import aliasing, decompose, longer_at_sizes
 from batch_export.exporter.translate.operator import IGNORED_NAMES
 from batch_export.exporter.translate.registry import qualified_name
 
@@ -133,9 +133,9 @@ def _reads(node: torch.fx.Node) -> bool:
 
 
 def _copy(node: torch.fx.Node, allowed: Allowed) -> _Copy | None:
-    padded = skipped_pads.skipped(node)
+    padded = longer_at_sizes.lengthened(node)
     if padded is not None:
-        sizes = skipped_pads.sizes_without(node, allowed)
+        sizes = longer_at_sizes.sizes_without(node, allowed)
         return None if sizes is None else _Copy(node, padded, sizes)
     source = aliasing.may_copy(node)
     if source is None:
@@ -194,7 +194,7 @@ def _is_in_order(sizes: Sequence[Any], strides: Sequence[Any], spaced: bool) -> 
 def _error(copy: _Copy, axis_names: Mapping[str, str]) -> TranslationError:
     named = [(axis_names.get(symbol.name, symbol.name), size) for symbol, size in copy.sizes.items()]
     where = " and ".join(f"{name} has a size of {size}" for name, size in named)
-    is_pad = skipped_pads.skipped(copy.node) is not None
+    is_longer = longer_at_sizes.lengthened(copy.node) is not None
     less = f", or declare the axis without that size (torch.export.Dim({named[0][0]!r}, min={named[0][1] + 1}))"
     return TranslationError(
         f"{copy.node.name} is a copy of {copy.source.name}, but shares its memory where {where}; "
@@ -202,5 +202,5 @@ def _error(copy: _Copy, axis_names: Mapping[str, str]) -> TranslationError:
         node=copy.node.name,
         operator=str(copy.node.target),
         source=metadata.source_location(copy.node),
-        next_step=f"call clone() {'before it' if is_pad else 'in its place'}{'' if is_pad else less}",
+        next_step=f"call clone() {'before it' if is_longer else 'in its place'}{'' if is_longer else less}",
     )

@@ -23,7 +23,7 @@ _LARGEST = 2**16
 """The largest size that is looked at because an amount names it."""
 
 
-def skipped(node: torch.fx.Node) -> torch.fx.Node | None:
+def lengthened(node: torch.fx.Node) -> torch.fx.Node | None:
     """What a node makes longer at the sizes at which the model asks for that; None for any other node."""
     place = (node.meta.get("custom") or {}).get(TAKEN)
     if place is None or node.target not in (*_PADS, _CAT):
@@ -58,7 +58,7 @@ def _lengths(node: torch.fx.Node) -> list[Any]:
         amounts: Any = node.args[1]
         return list(amounts)
     parts, axis = (*node.args, 0)[:2]
-    others: Any = [part for part in parts if part is not skipped(node)]  # type: ignore[union-attr]
+    others: Any = [part for part in parts if part is not lengthened(node)]  # type: ignore[union-attr]
     return [part.meta["val"].shape[axis] for part in others]
 
 
