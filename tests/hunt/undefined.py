@@ -53,9 +53,23 @@ def _reads_what_it_writes(func: Any, args: Any) -> bool:
     return any(one.untyped_storage().data_ptr() == there for one in others if one.numel())
 
 
+_SCATTERS = ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter")
+
+
+def _is_expanded(view: torch.Tensor) -> bool:
+    return any(stride == 0 and size > 1 for stride, size in zip(view.stride(), view.shape, strict=True))
+
+
 def _writes_a_place_twice(func: Any, args: Any) -> bool:
-    """Through a view whose elements share memory; how often each is read and written is the kernel's choice."""
-    if not func._schema.is_mutable or not args or not isinstance(args[0], torch.Tensor) or not args[0].numel():
+    """Through a view whose elements share memory; how often each is read and written is the kernel's choice.
+
+    `select_scatter` and the like write to a copy, which torch lays out as the view (docs/upstream.md); not where it is
+    expanded.
+    """
+    if not args or not isinstance(args[0], torch.Tensor) or not args[0].numel():
+        return False
+    copies = func._schema.name.removeprefix("aten::") in _SCATTERS and not _is_expanded(args[0])
+    if not func._schema.is_mutable and not copies:
         return False
     places = _places(args[0]).flatten()
     return places.unique().numel() < places.numel()
