@@ -386,3 +386,24 @@ def test_memory_of_complex_numbers_is_read_in_its_order() -> None:
         assert torch.equal(export(strided, (given, R))(given, R)[0], strided(given, R))
     with pytest.raises(TranslationError, match="as_strided reads memory that is not"):
         export(strided, (z.repeat_interleave(2, -1)[..., ::2], R))
+
+
+OF_A_SCALAR: dict[str, Callable[[Tensor], Tensor]] = {
+    "flip": lambda z: z.flip(0),
+    "flip from the end": lambda z: z.flip(-1),
+    "transpose": lambda z: z.transpose(0, -1),
+    "deviation": lambda z: z.std(0, correction=0),
+    "sum": lambda z: z.sum(0),
+    "running sum": lambda z: z.cumsum(0),
+    "squeeze": lambda z: z.squeeze(-1),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_SCALAR)
+def test_the_axis_of_a_complex_scalar_is_none_of_its_two_parts(name: str) -> None:
+    class Scalar(nn.Module):
+        def forward(self, z: Tensor) -> Tensor:
+            return torch.view_as_real(OF_A_SCALAR[name](z) + 0j)
+
+    z = torch.tensor(1.5 + 4.5j)
+    torch.testing.assert_close(torch.as_tensor(export(Scalar(), (z,))(z)[0]), Scalar()(z))

@@ -350,7 +350,7 @@ def logical_not(self: ir.Value) -> RecordedValue:
 def _variance(self: ir.Value, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> Parts:
     """The variance, which is real, and the mean as pairs."""
     count = axes.rank(self) - 1
-    listed = sorted({one % max(count, 1) for one in dim}) if dim else list(range(count))
+    listed = sorted({one % count for one in dim}) if dim and count else list(range(count))
     wide = axes.shaped(op.Cast(self, to=ir.DataType.DOUBLE), self.shape)
     sizes = [op.Cast(axes.size(self, axis), to=ir.DataType.DOUBLE) for axis in listed]
     elements: RecordedValue = number(1.0)

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph import promote
+from batch_export.exporter.graph.complex_parts import is_pair
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.ops import contractions, double_forms
 from batch_export.exporter.translate.registry import ONNXFunction
@@ -48,8 +49,8 @@ def is_scalar_along_an_axis(target: object, arguments: Sequence[object], fake: o
     if not isinstance(target, torch._ops.OpOverload) or not arguments:
         return False
     first, results = arguments[0], pytree.tree_leaves(fake)
-    along = any(formal.name in ("dim", "dims") for formal in target._schema.arguments)
-    is_scalar = isinstance(first, ir.Value) and first.shape is not None and len(first.shape) == 0
+    along = any(formal.name in ("dim", "dims", "dim0") for formal in target._schema.arguments)
+    is_scalar = isinstance(first, ir.Value) and first.shape is not None and len(first.shape) == int(is_pair(first))
     return along and is_scalar and all(isinstance(one, torch.Tensor) and one.dim() == 0 for one in results)
 
 

@@ -196,6 +196,8 @@ class OperatorTranslator:
         function = self.registry.lookup_for(call.target, call.args, call.kwargs, is_complex=is_complex)
         if function is not None and adapting.is_taken_apart(function, qualified, [call.args, call.kwargs]):
             return None
+        if is_complex and function is not None and function.origin == "torchlib":  # which takes the pair for the axis
+            function = None if adapting.is_scalar_along_an_axis(call.target, call.args, fake) else function
         base = promote.base_name(qualified)
         if adapting.is_complex(fake) and base in complex_parts.LIKE:
             sizes = [self.plain(size) for size in fake.shape]
