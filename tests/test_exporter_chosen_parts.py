@@ -118,7 +118,42 @@ def chained(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-FUNCTIONS = [chained, with_numbers, even, evened, named, several, middle, longer, thirds, square, halves, written]
+def windows(x: torch.Tensor) -> torch.Tensor:
+    """As attention in windows pads an axis, and crops what was longer to a tensor that lies in its own order."""
+    length = x.shape[1]
+    missing = (0, (4 - length % 4) % 4)
+    y = F.pad(x, missing)
+    y = y.view(-1, 4).cumsum(1).view(y.shape)
+    if missing[1] > 0:
+        y = y[:, :length].contiguous()
+    return x + y.view(-1, length) * 2
+
+
+def cloned(x: torch.Tensor) -> torch.Tensor:
+    """A write to a copy leaves what was read before it."""
+    y = x * 1
+    z = y.sum(1)
+    y = y[:, :3].clone() if y.shape[1] > 3 else y
+    y.add_(1)
+    return y + z[:, None]
+
+
+FUNCTIONS = [
+    windows,
+    cloned,
+    chained,
+    with_numbers,
+    even,
+    evened,
+    named,
+    several,
+    middle,
+    longer,
+    thirds,
+    square,
+    halves,
+    written,
+]
 
 
 class Called(torch.nn.Module):
@@ -176,6 +211,30 @@ def test_what_is_joined_to_is_refused_where_the_tensor_before_it_is_read_after_a
 
     with pytest.raises(TranslationError, match="one of them is written, and the other is read after it"):
         export(Written(), (torch.randn(3, 7),), dynamic_shapes=({1: "n"},))
+
+
+def test_a_write_to_a_crop_that_is_a_copy_is_refused_where_the_tensor_before_it_is_read_after_it() -> None:
+    class Copied(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = x * 1
+            z = y
+            if y.shape[1] > 3:
+                y = y[:, :3].contiguous()
+            y.mul_(2)
+            return y, z
+
+    class Cloned(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = x * 1
+            z = y
+            if y.shape[1] > 3:
+                y = y[:, :3].clone()
+            y.mul_(2)
+            return y, z
+
+    for module in (Copied(), Cloned()):
+        with pytest.raises(TranslationError, match="one of them is written, and the other is read after it"):
+            export(module, (torch.randn(3, 7),), dynamic_shapes=({1: "n"},))
 
 
 def of_another_dtype(x: torch.Tensor) -> torch.Tensor:

@@ -38,6 +38,19 @@ def to_multiples(x: torch.Tensor) -> torch.Tensor:
     return x.unflatten(-1, (-1, 4)).sum(-2)
 
 
+def to_patches(x: torch.Tensor) -> torch.Tensor:
+    """By a number of one name in two places, each of which gives it anew, and which is a third one behind them."""
+    height, width = x.shape[-2:]
+    if width % 3 != 0:
+        missing = (0, 3 - width % 3)
+        x = F.pad(x, missing)
+    if height % 4 != 0:
+        missing = (0, 0, 0, 4 - height % 4)
+        x = F.pad(x, missing)
+    missing = (1, 1)
+    return F.pad(x.unflatten(-1, (-1, 3)).sum(-2), missing)
+
+
 def to_even_and_large(x: torch.Tensor) -> torch.Tensor:
     """By one element, and where either of two questions is answered by yes."""
     if x.shape[-1] % 2:
@@ -55,7 +68,7 @@ def to_a_length(x: torch.Tensor) -> torch.Tensor:
     return x.cumsum(-1)[..., :length]
 
 
-@pytest.mark.parametrize("function", [to_multiples, to_even_and_large, to_a_length])
+@pytest.mark.parametrize("function", [to_multiples, to_patches, to_even_and_large, to_a_length])
 @pytest.mark.parametrize("sizes", [(8, 12), (7, 9)])
 def test_padding_is_right_at_sizes_that_decide_otherwise_than_the_example(
     function: Callable[[torch.Tensor], torch.Tensor], sizes: tuple[int, int]
@@ -181,6 +194,11 @@ def test_a_write_that_nothing_else_shows_is_right_at_every_size() -> None:
         ("if h % 2 == 1 or w % 2 == 1: self.x = nn.functional.pad(self.x, (0, w % 2, 0, h % 2), value=1)", True),
         ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    y = x + 1", True),
         ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    y = x + p", False),
+        ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    p = 1\n    y = x + p", True),
+        ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    if h:\n        p = 1\n    y = x + p", False),
+        ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    if h:\n        p = 1\n        y = x + p", True),
+        ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    p = 1\n    y = lambda: x + p", False),
+        ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    p += 1", False),
         ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x += 1", False),
         ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x[0] = 1", False),
         ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x.mul_(2)", False),
@@ -197,3 +215,11 @@ def test_lines_that_do_nothing_but_pad(tmp_path: Path, written: str, *, is_pad: 
     file.write_text(f"def forward(self, x, y, h, w):\n    {written}\n")
 
     assert any_pad([f"{file}:2"]) is is_pad
+
+
+def test_a_number_given_before_a_padding_is_another_behind_it(tmp_path: Path) -> None:
+    file = tmp_path / "lines.py"
+    pads = "if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))"
+    file.write_text(f"def forward(self, x, w):\n    p = 1\n    {pads}\n    return x + p\n")
+
+    assert not any_pad([f"{file}:3"])

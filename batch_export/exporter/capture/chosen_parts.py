@@ -5,6 +5,7 @@ or the tensor itself: cropped to a length that is all of it where the model does
 are of no elements where the model adds none. Nothing is decided, but what cannot be told by arithmetic.
 
 What is joined is a copy, where the model may join nothing and leave the tensor itself: the program's node says so.
+So it does of a crop that is copied (`x[:, :n].contiguous()`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch.fx import traceback
 
 from batch_export.exporter.capture.number_choice import Number, chosen, never_negative
 from batch_export.exporter.capture.size_questions import Question, asked_sizes, is_arithmetic
-from batch_export.exporter.capture.taken_pads import TAKEN
+from batch_export.exporter.capture.taken_pads import IN_ORDER, TAKEN
 
 Asked = Sequence[tuple[Any, str, Any]]
 _CROPPED = "__cropped_by_sizes__"
@@ -34,6 +35,8 @@ _MADE = (*_FILLED, "new_zeros", "new_ones", "new_empty", "zeros", "ones", "empty
 """Calls whose arguments are lengths, and may be less than 0 where the model does not make them."""
 _TURNED = ("flip", "clone", "to")
 """Methods that leave the tensor as it is."""
+_COPIED = ("contiguous", "clone")
+"""Methods that may stand behind a crop, and copy."""
 _READ = (
     *(ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List),
     *(ast.operator, ast.unaryop, ast.keyword, ast.expr_context),
@@ -50,6 +53,10 @@ def crop(tensor: ast.expr, value: ast.expr, questions: ast.expr, *, answer: bool
         questions: what is asked, as the new code hands it over.
         answer: the answer at which it is cropped.
     """
+    copied = ""
+    match value:
+        case ast.Call(func=ast.Attribute(value=cropped, attr=method), args=[], keywords=[]) if method in _COPIED:
+            value, copied = cropped, method
     if not isinstance(value, ast.Subscript) or ast.unparse(value.value) != ast.unparse(tensor):
         return None
     if not isinstance(tensor, (ast.Name, ast.Attribute)):
@@ -70,7 +77,7 @@ def crop(tensor: ast.expr, value: ast.expr, questions: ast.expr, *, answer: bool
     if len(dotted) > 1 or not cuts or (len(parts) > 1 and not isinstance(value.slice, ast.Tuple)):
         return None
     read = ast.parse(ast.unparse(tensor), mode="eval").body
-    return _call(_CROPPED, questions, read, ast.Tuple(cuts, ast.Load()), ast.Constant(answer))
+    return _call(_CROPPED, questions, read, ast.Tuple(cuts, ast.Load()), ast.Constant(answer), ast.Constant(copied))
 
 
 def join(name: str, value: ast.expr, questions: ast.expr) -> ast.expr | None:
@@ -134,19 +141,27 @@ def _is_part(written: ast.expr) -> bool:
     return True
 
 
-def _cropped(questions: Asked, tensor: Any, cuts: Sequence[tuple[int, Any, Any]], answer: bool) -> Any:
+def _cropped(questions: Asked, tensor: Any, cuts: Sequence[tuple[int, Any, Any]], answer: bool, copied: str) -> Any:
     """A tensor, cropped at one answer; its lengths are chosen where the answer is not the same at all sizes."""
+
+    def as_written() -> Any:
+        cropped = tensor[_index(tensor, cuts)]
+        return getattr(cropped, copied)() if copied else cropped
+
     asked = asked_sizes(questions)
     if not isinstance(tensor, torch.Tensor) or isinstance(asked, bool):
         held = asked if isinstance(asked, bool) else any(one.holds for one in asked)
-        return tensor[_index(tensor, cuts)] if held == answer else tensor
+        return as_written() if held == answer else tensor
     made = list(_index(tensor, cuts))
     try:
         for axis, lower, upper in cuts:
             made[axis] = slice(*_bounds(tensor.shape[axis], lower, upper, asked, answer))
     except (ZeroDivisionError, _UntoldError):
-        return tensor[_index(tensor, cuts)] if any(one.holds for one in asked) == answer else tensor
-    return tensor[tuple(made)]
+        return as_written() if any(one.holds for one in asked) == answer else tensor
+    if not copied:
+        return tensor[tuple(made)]
+    with traceback.preserve_node_meta(), traceback.annotate({TAKEN: 0, IN_ORDER: copied == "contiguous"}):
+        return tensor[tuple(made)].clone(memory_format=torch.contiguous_format)
 
 
 def _index(tensor: Any, cuts: Sequence[tuple[int, Any, Any]]) -> Any:

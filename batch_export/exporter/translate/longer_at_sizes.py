@@ -1,8 +1,8 @@
 """What a model makes longer at some sizes only (`if n % 2: x = F.pad(x, (0, 1))`), and is the tensor itself at others.
 
-Arrives: a node of a captured program. Leaves: what it pads or joins something to, and sizes at which eager does not;
-nothing where it always does. A capture pads by nothing there (`capture/taken_pads.py`), or joins what has no elements
-(`capture/chosen_parts.py`), which is a copy.
+Arrives: a node of a captured program. Leaves: what it pads or joins something to, or crops and copies, and sizes at
+which eager does not; nothing where it always does. A capture pads by nothing there (`capture/taken_pads.py`), joins
+what has no elements or copies all of it (`capture/chosen_parts.py`), which is a copy.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from typing import Any
 import sympy
 import torch
 
-from batch_export.exporter.capture.taken_pads import TAKEN
+from batch_export.exporter.capture.taken_pads import IN_ORDER, TAKEN
 from batch_export.exporter.graph.sizes import expression
 
 _PADS = frozenset({torch.ops.aten.pad.default, torch.ops.aten.constant_pad_nd.default})
 _CAT = torch.ops.aten.cat.default
+_COPIES = frozenset({torch.ops.aten.clone.default, torch.ops.aten.contiguous.default})
 _SMALL = range(1, 65)
 _LARGEST = 2**16
 """The largest size that is looked at because an amount names it."""
 
 
 def lengthened(node: torch.fx.Node) -> torch.fx.Node | None:
-    """What a node makes longer at the sizes at which the model asks for that; None for any other node."""
-    place = (node.meta.get("custom") or {}).get(TAKEN)
-    if place is None or node.target not in (*_PADS, _CAT):
+    """What a node makes longer at the sizes at which the model asks for that, or crops; None for any other node."""
+    place = _place(node)
+    if place is None or node.target not in (*_PADS, _CAT, *_COPIES):
         return None
     parts: Any = node.args[0] if node.target == _CAT else [node.args[0]]
-    return parts[place] if isinstance(parts[place], torch.fx.Node) else None
+    found = parts[place]
+    while node.target in _COPIES and isinstance(found, torch.fx.Node) and _is_cut(found):
+        found = found.args[0]
+    return found if isinstance(found, torch.fx.Node) else None
 
 
 def sizes_without(
@@ -52,8 +56,26 @@ def sizes_without(
     return None
 
 
+def may_copy(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The crop that a node copies, and that the model itself would copy only where it does not lie in its own order."""
+    is_maybe = node.target in _COPIES and (node.meta.get("custom") or {}).get(IN_ORDER)
+    return node.args[0] if is_maybe and isinstance(node.args[0], torch.fx.Node) else None
+
+
+def _place(node: torch.fx.Node) -> int | None:
+    place: int | None = (node.meta.get("custom") or {}).get(TAKEN)
+    return place
+
+
+def _is_cut(node: torch.fx.Node) -> bool:
+    return node.target == torch.ops.aten.slice.Tensor and _place(node) is not None
+
+
 def _lengths(node: torch.fx.Node) -> list[Any]:
-    """By how much the node makes it longer."""
+    """By how much the node makes it longer, or shorter."""
+    if node.target in _COPIES:
+        whole: Any = lengthened(node)
+        return [of - kept for of, kept in zip(whole.meta["val"].shape, node.meta["val"].shape, strict=True)]
     if node.target != _CAT:
         amounts: Any = node.args[1]
         return list(amounts)

@@ -134,10 +134,10 @@ def _reads(node: torch.fx.Node) -> bool:
 
 def _copy(node: torch.fx.Node, allowed: Allowed) -> _Copy | None:
     padded = longer_at_sizes.lengthened(node)
-    if padded is not None:
-        sizes = longer_at_sizes.sizes_without(node, allowed)
-        return None if sizes is None else _Copy(node, padded, sizes)
-    source = aliasing.may_copy(node)
+    sizes = None if padded is None else longer_at_sizes.sizes_without(node, allowed)
+    if padded is not None and sizes is not None:
+        return _Copy(node, padded, sizes)
+    source = longer_at_sizes.may_copy(node) or aliasing.may_copy(node)
     if source is None:
         return None
     sizes = _in_order_at(source.meta["val"], allowed, spaced=node.target in _RESHAPES)
