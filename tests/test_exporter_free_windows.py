@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import sympy
 import torch
 from torch.nn import functional
+from torch.utils._sympy.functions import FloorDiv, Mod
 
+from batch_export.exporter.capture.guards import Guard
 from tests.exporting import export_and_compare
 
 Step = Callable[[torch.Tensor], torch.Tensor]
@@ -52,3 +55,11 @@ def test_an_axis_too_short_for_a_window_is_an_error() -> None:
     program = export_and_compare(module, (torch.randn(3, 6),), *others, dynamic_shapes=({1: "n"},))
     with pytest.raises(Exception, match="out of data bounds"):
         program(torch.randn(3, 3))
+
+
+def test_what_is_left_of_a_division_is_no_size_that_a_guard_fixes() -> None:
+    n = sympy.Symbol("n", integer=True, positive=True)
+    fixing = [sympy.Eq(n, 4), sympy.Eq(FloorDiv(n, 4), 1)]
+    free = [sympy.Eq(Mod(n, 4), 0), sympy.Eq(n * FloorDiv(n + 3, 4), FloorDiv(n, 2)), sympy.Ne(n, 4)]
+
+    assert [Guard("", expression=one).fixes_size for one in (*fixing, *free)] == [True] * 2 + [False] * 3

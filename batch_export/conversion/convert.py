@@ -29,6 +29,7 @@ from batch_export.legalise import (
     scaled_twice,
     schema_dtypes,
     steps,
+    turned_batches,
     turned_vectors,
 )
 from batch_export.legalise.versions import ir_version_for
@@ -117,6 +118,7 @@ def _at(model: ir.Model, start: int, opset: int) -> tuple[ir.Model, int]:
     scaled_twice.keep_apart(model)
     scaled_doubles.keep_apart(model)
     turned_vectors.put_first(model)
+    turned_batches.cast_first(model)
     return model, changed
 
 

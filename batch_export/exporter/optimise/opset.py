@@ -24,6 +24,7 @@ from batch_export.legalise import (
     scaled_doubles,
     scaled_twice,
     schema_dtypes,
+    turned_batches,
     turned_vectors,
 )
 from batch_export.legalise.nested import has, nodes_of
@@ -76,6 +77,7 @@ def set_opset(model: ir.Model, opset_version: int, *, native: bool = True) -> No
     scaled_twice.keep_apart(model)
     scaled_doubles.keep_apart(model)
     turned_vectors.put_first(model)
+    turned_batches.cast_first(model)
     if has(model.graph, "Constant"):
         common_passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     model.ir_version = ir_version_for(opset_version)
