@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -407,3 +408,16 @@ def test_the_axis_of_a_complex_scalar_is_none_of_its_two_parts(name: str) -> Non
 
     z = torch.tensor(1.5 + 4.5j)
     torch.testing.assert_close(torch.as_tensor(export(Scalar(), (z,))(z)[0]), Scalar()(z))
+
+
+def test_zeros_to_infinite_powers_are_what_eager_makes_of_them() -> None:
+    class Power(nn.Module):
+        def forward(self, z: Tensor, w: Tensor) -> Tensor:
+            return torch.view_as_real(z**w)
+
+    ends = (math.inf, -math.inf, math.nan, 0.0, 3.0, -3.0)
+    zeros = [complex(a, b) for a in (0.0, -0.0) for b in (0.0, -0.0)]
+    pairs = [(zero, complex(a, b)) for zero in zeros for a in (math.inf, 3.0, -3.0, 0.0, math.nan) for b in ends]
+    z, w = (torch.tensor(one) for one in zip(*pairs, strict=True))
+    expected, actual = Power()(z, w), torch.as_tensor(export(Power(), (z, w))(z, w)[0])
+    torch.testing.assert_close(actual, expected, equal_nan=True)

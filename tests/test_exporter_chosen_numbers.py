@@ -109,7 +109,7 @@ def test_a_number_that_some_sizes_do_not_have_is_a_limit_of_the_file() -> None:
         ("if n > 3:\n    y = n\n    z = h\nelse:\n    y, z = h, n", True),
         ("if n > 3:\n    y = n\n    z = y", False),
         ("if n > 3: y = next(n)", False),
-        ("if n > 3: y += 1", False),
+        ("if n > 3: y += 1", True),
         ("if n > 3: y[0] = 1", False),
         ("if n > 3 and h > 3: y = n", False),
         ("if is_odd(n): y = n", False),

@@ -237,6 +237,15 @@ def test_a_write_to_a_crop_that_is_a_copy_is_refused_where_the_tensor_before_it_
             export(module, (torch.randn(3, 7),), dynamic_shapes=({1: "n"},))
 
 
+def added_in_place(x: torch.Tensor) -> torch.Tensor:
+    """What is added to is a tensor, which has another name."""
+    y = x * 1
+    z = y
+    if x.shape[1] % 2:
+        y += 1
+    return y + z
+
+
 def of_another_dtype(x: torch.Tensor) -> torch.Tensor:
     x = x.long()
     if x.shape[1] < 4:
@@ -253,7 +262,9 @@ def joined_by_another(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("length", [3, 6, 7])
-@pytest.mark.parametrize("function", [of_another_dtype, joined_by_another], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "function", [of_another_dtype, joined_by_another, added_in_place], ids=lambda one: one.__name__
+)
 def test_what_is_more_than_a_join_stays_a_decision(
     function: Callable[[torch.Tensor], torch.Tensor], length: int
 ) -> None:

@@ -12,16 +12,18 @@ import ast
 import contextlib
 import copy
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
 import torch
 
-from batch_export.exporter.capture import chosen_parts, function_sources
+from batch_export.exporter.capture import chosen_pads, chosen_parts, function_sources
 from batch_export.exporter.capture.kinds import reached
 from batch_export.exporter.capture.number_choice import chosen, exclusive
+from batch_export.exporter.capture.own_names import may_reach
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
 from batch_export.exporter.capture.size_questions import asked_of, asked_sizes, is_arithmetic
@@ -31,6 +33,14 @@ _CHOSEN = "__chosen_by_sizes__"
 _ASKED = "__asked_of_sizes_"
 """How what it asks is named, with the line behind it."""
 _APART = "__never_both__"
+_ADDED = "__added_by_sizes__"
+_IN_PLACE: Mapping[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+    "Add": (operator.add, operator.iadd),
+    "Sub": (operator.sub, operator.isub),
+    "Mult": (operator.mul, operator.imul),
+    "FloorDiv": (operator.floordiv, operator.ifloordiv),
+}
+"""What `number += other` and the like compute, and how of a tensor."""
 
 
 def any_choice(places: Iterable[str]) -> bool:
@@ -102,6 +112,8 @@ class _Choices(ast.NodeTransformer):
         made = made or chosen_parts.crop(node.body, node.orelse, questions, answer=False)
         if made is None and isinstance(node.orelse, ast.Name):
             made = chosen_parts.join(node.orelse.id, node.body, questions)
+        made = made or chosen_pads.pad(node.orelse, node.body, questions, answer=True)
+        made = made or chosen_pads.pad(node.body, node.orelse, questions, answer=False)
         return self._made(node, made) if asked and made is not None else node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
@@ -150,7 +162,7 @@ class _Choices(ast.NodeTransformer):
             calls.append(call)
             made.append(self._assigned(node, name, call))
         first = [self._assigned(node, questions, _questions(asked))]
-        if not any(chosen_parts.is_call(one) for one in calls):
+        if not any(_is_chosen(one) for one in calls):
             return node
         if node.orelse:
             changed = {one.targets[0].id for one in made}  # type: ignore[attr-defined]
@@ -166,24 +178,27 @@ class _Choices(ast.NodeTransformer):
         self.lines.update(_lines_of(node.test))
         return [*first, *made, *node.orelse]
 
-    def _part(self, name: str, value: ast.expr, questions: str, node: ast.If) -> ast.expr | None:
+    def _part(self, name: str, value: ast.expr | ast.AugAssign, questions: str, node: ast.If) -> ast.expr | None:
         """What a name is given in the place of a value that it has at some sizes only."""
         if not name:
             return None
+        if isinstance(value, ast.AugAssign):
+            kind = ast.Constant(type(value.op).__name__)
+            is_told = kind.value in _IN_PLACE and _is_number(value.value)
+            arguments = [_read(questions), _read(name), kind, value.value]
+            return ast.Call(_read(_ADDED), arguments, []) if is_told else None
         call = chosen_parts.crop(_read(name), value, _read(questions), answer=True)
         call = call or chosen_parts.join(name, value, _read(questions))
+        call = call or chosen_pads.pad(_read(name), value, _read(questions), answer=True)
+        if (
+            call is None
+            and is_arithmetic(value)
+            and not may_reach(name, self.functions[-1] if self.functions else node, node)
+        ):
+            return value
         if call is None and _is_number(value):
-            is_own = not self._is_used(name, node)
-            call = value if is_own else ast.Call(_read(_CHOSEN), [_read(questions), value, _read(name)], [])
+            call = ast.Call(_read(_CHOSEN), [_read(questions), value, _read(name)], [])
         return call
-
-    def _is_used(self, name: str, node: ast.If) -> bool:
-        """Whether a name stands outside of an `if`, too, or is another function's."""
-        inside = {id(one) for one in ast.walk(node)}
-        every = [one for one in ast.walk(self.functions[-1] if self.functions else node) if id(one) not in inside]
-        if any(isinstance(one, (ast.Global, ast.Nonlocal)) and name in one.names for one in every):
-            return True
-        return any(isinstance(one, ast.Name) and one.id == name for one in every)
 
     def _assigned(self, node: ast.If, name: str, value: ast.expr) -> ast.stmt:
         made = ast.Assign([ast.Name(name, ast.Store())], value)
@@ -199,6 +214,12 @@ class _Choices(ast.NodeTransformer):
 
     def _call(self, node: ast.If | ast.IfExp, asked: Sequence[ast.expr], then: ast.expr, other: ast.expr) -> ast.expr:
         return self._made(node, ast.Call(ast.Name(_CHOSEN, ast.Load()), [_questions(asked), then, other], []))
+
+
+def _is_chosen(made: ast.expr) -> bool:
+    """Whether it is the call for a tensor, or for a number that something is added to."""
+    is_named = isinstance(made, ast.Call) and isinstance(made.func, ast.Name)
+    return chosen_parts.is_call(made) or (is_named and made.func.id in (chosen_pads.NAME, _ADDED))  # type: ignore[attr-defined]
 
 
 def _lines_of(test: ast.expr) -> range:
@@ -266,7 +287,7 @@ def _is_number(written: ast.expr) -> bool:
     """Whether it is arithmetic, with choices that are written as calls already."""
     if isinstance(written, ast.Call) and isinstance(written.func, ast.Name) and written.func.id == _CHOSEN:
         return True
-    return is_arithmetic(written) and not isinstance(written, (ast.Tuple, ast.List))
+    return is_arithmetic(written) and not isinstance(written, ast.List)
 
 
 def _read(name: str) -> ast.expr:
@@ -274,16 +295,31 @@ def _read(name: str) -> ast.expr:
 
 
 def _chosen(questions: Sequence[tuple[Any, str, Any]], then: Any, otherwise: Any) -> Any:
-    """The one of two numbers that any of several questions chooses."""
+    """The one of two numbers, or tuples of numbers, that any of several questions chooses."""
     asked = asked_sizes(questions)
     if isinstance(asked, bool):
         return then if asked else otherwise
+    if all(type(one) is tuple for one in (then, otherwise)) and len(then) == len(otherwise):
+        return tuple(_chosen(questions, *two) for two in zip(then, otherwise, strict=True))
     if not all(type(one) in (int, torch.SymInt) for one in (then, otherwise)):
         return then if any(one.holds for one in asked) else otherwise
     try:
         return chosen(then, otherwise, asked)
     except ZeroDivisionError:  # at some sizes one of the two is no number, and a file would work out both
         return then if any(one.holds for one in asked) else otherwise
+
+
+def _added(questions: Sequence[tuple[Any, str, Any]], number: Any, kind: str, other: Any) -> Any:
+    """What `number += other` leaves where any of several questions is answered by yes, else the number itself."""
+    plain, in_place = _IN_PLACE[kind]
+    if all(type(one) in (int, torch.SymInt) for one in (number, other)):
+        try:
+            return _chosen(questions, plain(number, other), number)
+        except ZeroDivisionError:  # where the model does not divide
+            pass
+    asked = asked_sizes(questions)
+    held = asked if isinstance(asked, bool) else any(one.holds for one in asked)
+    return in_place(number, other) if held else number
 
 
 def _never_both(questions: Sequence[tuple[Any, str, Any]], others: Sequence[tuple[Any, str, Any]]) -> None:
@@ -295,4 +331,10 @@ def _never_both(questions: Sequence[tuple[Any, str, Any]], others: Sequence[tupl
         raise ValueError("an elif whose question may hold where that of its if does")
 
 
-_CALLED = {_CHOSEN: _chosen, _APART: _never_both, **chosen_parts.names()}
+_CALLED = {
+    _CHOSEN: _chosen,
+    _ADDED: _added,
+    _APART: _never_both,
+    chosen_pads.NAME: chosen_pads.padded,
+    **chosen_parts.names(),
+}

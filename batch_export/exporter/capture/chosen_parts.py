@@ -245,11 +245,13 @@ def _not_negative(length: Any) -> Any:
     return torch.sym_max(length, 0) if is_length else length
 
 
-def parts_of(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
-    """Names and what they are given, of statements that give each one name a value."""
+def parts_of(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.expr | ast.AugAssign]]:
+    """Names and what they are given, of statements that give each one name a value, or add to what it has."""
     for one in body:
         match one:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 yield name, value
+            case ast.AugAssign(target=ast.Name(id=name)):
+                yield name, one
             case _:
                 yield "", ast.Constant(None)

@@ -23,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from batch_export.exporter.capture.guard_sources import users_frame
 from batch_export.exporter.capture.number_choice import chosen
+from batch_export.exporter.capture.own_names import may_reach
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.read_values import value_of
 from batch_export.exporter.capture.size_questions import Question, asked_of, is_arithmetic
@@ -31,10 +32,6 @@ TAKEN = "longer_at_every_size"
 """Marks such a padding among what torch notes of a node (`custom`): the place of what may be left as it is."""
 IN_ORDER = "left_where_in_order"
 """Marks a copy besides that the model does not make of what lies in its own order already."""
-
-
-_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.GeneratorExp)
-"""What may read a name when another has been given to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,47 +175,11 @@ def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
             return None
     end = node.body[-1].end_lineno or node.lineno
     others = [one for one in ast.walk(function) if not node.body[0].lineno <= getattr(one, "lineno", 0) <= end]
-    if not padded or any(_may_reach(name, function, node) for name in named):
+    if not padded or any(may_reach(name, function, node) for name in named):
         return None
     if any(_writes_to(one, padded) for one in others):
         return None
     return _Pad(node.lineno, node.test.end_lineno or node.lineno, end, asked, tuple(called))
-
-
-def _may_reach(name: str, function: ast.FunctionDef | ast.Module, node: ast.If) -> bool:
-    """Whether what an `if` gives a name may be read outside of it: where no statement has given it another value."""
-    own = _names_in(node)
-    told = set[int]()
-    for block in _blocks(function):
-        given = False
-        for statement in block:
-            inner = _names_in(statement)
-            given = given and not inner & own
-            told |= inner if given and not any(isinstance(one, _LATER) for one in ast.walk(statement)) else set()
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=named)]) if not inner & own:
-                    given |= named == name
-    for one in ast.walk(function):
-        match one:
-            case ast.Global(names=names) | ast.Nonlocal(names=names) if name in names:
-                return True
-            case ast.AugAssign(target=ast.Name(id=read) as place) if read == name and id(place) not in own | told:
-                return True
-            case ast.Name(id=read, ctx=ast.Load()) if read == name and id(one) not in own | told:
-                return True
-    return False
-
-
-def _names_in(node: ast.AST) -> set[int]:
-    return {id(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.stmt))}
-
-
-def _blocks(function: ast.AST) -> Iterator[list[ast.stmt]]:
-    """All lists of statements of a function."""
-    for one in ast.walk(function):
-        for _, block in ast.iter_fields(one):
-            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                yield block
 
 
 def _pads_alone(target: ast.expr, value: ast.expr) -> bool:

@@ -324,9 +324,19 @@ def power(self: ComplexNumber, exponent: ComplexNumber) -> RecordedValue:
     is_zero = op.And(op.Equal(z[0], zero), op.Equal(z[1], zero))
     safe = op.Where(is_zero, one, z[0]), z[1]
     found = _exp(_times(w, _log(safe)))
-    other = op.Where(op.Greater(w[0], zero), zero, number(math.nan))
-    real = op.Where(op.Less(w[0], zero), number(math.inf), other)
+    is_told = op.Not(_is_open_at_zero(z, w))
+    other = op.Where(op.And(op.Greater(w[0], zero), is_told), zero, number(math.nan))
+    real = op.Where(op.And(op.Less(w[0], zero), is_told), number(math.inf), other)
     return _pairs((op.Where(is_zero, real, found[0]), op.Where(is_zero, other, found[1])), like)
+
+
+def _is_open_at_zero(z: Parts, w: Parts) -> RecordedValue:
+    """Whether w log z of a zero z has no real part and an imaginary one: infinity less infinity, or times 0."""
+    zero, one, half_turn = number(0.0), number(1.0), number(math.pi)
+    turned = op.Where(op.Less(op.Div(one, z[1]), zero), op.Neg(half_turn), half_turn)
+    angle = op.Where(op.Less(op.Div(one, z[0]), zero), turned, zero)
+    real, imaginary = _times(w, (number(-math.inf), angle))
+    return op.And(op.IsNaN(real), op.Not(op.IsNaN(imaginary)))
 
 
 @lowering("prims::convert_element_type", is_complex=True)

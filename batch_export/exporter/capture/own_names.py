@@ -1,0 +1,48 @@
+"""Names that an `if` of a model's source keeps to itself: what reads them outside of it was given another value.
+
+Arrives: a name, an `if` and the function round it, as trees. Leaves: whether the value may be read outside of the `if`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.GeneratorExp)
+"""What may read a name when another has been given to it."""
+
+
+def may_reach(name: str, function: ast.AST, node: ast.If) -> bool:
+    """Whether what an `if` gives a name may be read outside of it: where no statement has given it another value."""
+    own = _names_in(node)
+    told = set[int]()
+    for block in _blocks(function):
+        given = False
+        for statement in block:
+            inner = _names_in(statement)
+            given = given and not inner & own
+            told |= inner if given and not any(isinstance(one, _LATER) for one in ast.walk(statement)) else set()
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=named)]) if not inner & own:
+                    given |= named == name
+    for one in ast.walk(function):
+        match one:
+            case ast.Global(names=names) | ast.Nonlocal(names=names) if name in names:
+                return True
+            case ast.AugAssign(target=ast.Name(id=read) as place) if read == name and id(place) not in own | told:
+                return True
+            case ast.Name(id=read, ctx=ast.Load()) if read == name and id(one) not in own | told:
+                return True
+    return False
+
+
+def _names_in(node: ast.AST) -> set[int]:
+    return {id(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.stmt))}
+
+
+def _blocks(function: ast.AST) -> Iterator[list[ast.stmt]]:
+    """All lists of statements of a function."""
+    for one in ast.walk(function):
+        for _, block in ast.iter_fields(one):
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                yield block
