@@ -138,7 +138,45 @@ def cloned(x: torch.Tensor) -> torch.Tensor:
     return y + z[:, None]
 
 
+def padded(x: torch.Tensor) -> torch.Tensor:
+    """Padding as an expression, and by an amount that is asked for again."""
+    n, p = x.shape[1], 0
+    x = F.pad(x, (0, 10 - n)) if n < 10 else x
+    x = x if x.shape[1] % 4 == 0 else F.pad(x, (0, 4 - x.shape[1] % 4), value=float("-inf"))
+    if n % 3:
+        p = 3 - n % 3
+        x = F.pad(x, (p, 0))
+    y = x.cumsum(1)
+    if p > 0:
+        y = y[:, p:]
+    return y
+
+
+def padded_to_the_middle(x: torch.Tensor) -> torch.Tensor:
+    n = x.shape[1]
+    if n < 6:
+        missing = 6 - n
+        left = missing // 2
+        x = F.pad(x, (left, missing - left), mode="constant", value=1.0)
+    elif n > 9:
+        x = x[:, :9]
+    return x.cumsum(1)
+
+
+def counted(x: torch.Tensor) -> torch.Tensor:
+    """A number to which something is added, and amounts that are chosen together."""
+    n, amounts = x.shape[1], (0, 0)
+    k = n // 2
+    if n % 2:
+        k += 1
+        amounts = (0, 1)
+    return F.pad(x, amounts)[:, ::2] * torch.arange(k)
+
+
 FUNCTIONS = [
+    padded,
+    padded_to_the_middle,
+    counted,
     windows,
     cloned,
     chained,
