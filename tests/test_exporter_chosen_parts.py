@@ -173,7 +173,22 @@ def counted(x: torch.Tensor) -> torch.Tensor:
     return F.pad(x, amounts)[:, ::2] * torch.arange(k)
 
 
+def both_asked(x: torch.Tensor, even: bool = True) -> torch.Tensor:
+    """Where two questions hold, where one does not, and where a number lies between two others."""
+    n = x.shape[1]
+    if even and n % 2 and n > 4:
+        x = x[:, :-1]
+    if not n % 3:
+        x = torch.cat([x, x[:, :1]], 1)
+    x = F.pad(x, (0, 3)) if 3 <= n < 7 else x
+    k = 1
+    if not (n % 2 == 0 and x.shape[0] > 2):
+        k += n
+    return x.cumsum(1) * k
+
+
 FUNCTIONS = [
+    both_asked,
     padded,
     padded_to_the_middle,
     counted,

@@ -26,12 +26,14 @@ from batch_export.exporter.capture.number_choice import chosen, exclusive
 from batch_export.exporter.capture.own_names import may_reach
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
-from batch_export.exporter.capture.size_questions import asked_of, asked_sizes, is_arithmetic
+from batch_export.exporter.capture.size_questions import NOT, any_of, asked_of, asked_sizes, is_arithmetic
 
 _CHOSEN = "__chosen_by_sizes__"
 """What the new code calls."""
 _ASKED = "__asked_of_sizes_"
 """How what it asks is named, with the line behind it."""
+_DENIED = "__denied_of_sizes_"
+"""The same where none of it may hold."""
 _APART = "__never_both__"
 _ADDED = "__added_by_sizes__"
 _IN_PLACE: Mapping[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
@@ -104,27 +106,33 @@ class _Choices(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """`a if question else b`."""
         self.generic_visit(node)
-        asked = self._asked(node)
-        if asked and _is_number(node.body) and _is_number(node.orelse):
-            return self._call(node, asked, node.body, node.orelse)
+        asked, answer = self._asked(node)
+        then, otherwise = (node.body, node.orelse) if answer else (node.orelse, node.body)
+        if not asked:
+            return node
+        if _is_number(then) and _is_number(otherwise):
+            return self._call(node, asked, then, otherwise)
         questions = _questions(asked)
-        made = chosen_parts.crop(node.orelse, node.body, questions, answer=True)
-        made = made or chosen_parts.crop(node.body, node.orelse, questions, answer=False)
-        if made is None and isinstance(node.orelse, ast.Name):
-            made = chosen_parts.join(node.orelse.id, node.body, questions)
-        made = made or chosen_pads.pad(node.orelse, node.body, questions, answer=True)
-        made = made or chosen_pads.pad(node.body, node.orelse, questions, answer=False)
-        return self._made(node, made) if asked and made is not None else node
+        for kept, value, holds in ((otherwise, then, True), (then, otherwise, False)):
+            made = chosen_parts.crop(kept, value, questions, answer=holds)
+            if isinstance(kept, ast.Name):
+                made = made or chosen_parts.join(kept.id, value, questions, answer=holds)
+            made = made or chosen_pads.pad(kept, value, questions, answer=holds)
+            if made is not None:
+                return self._made(node, made)
+        return node
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if question: name = a`, and `else: name = b` where it has that."""
         self._ask_as_well(node)
         self.generic_visit(node)
-        asked, then, otherwise = self._asked(node), _named(node.body), _named(node.orelse)
+        then, otherwise = _named(node.body), _named(node.orelse)
+        asked, answer = self._asked(node)
         if not asked or not then or otherwise is None:
-            return self._parts(node, asked)
+            return self._parts(node, asked, answer)
         names = list(dict.fromkeys((*then, *otherwise)))
-        either = [(then.get(name, _read(name)), otherwise.get(name, _read(name))) for name in names]
+        first, second = (then, otherwise) if answer else (otherwise, then)
+        either = [(first.get(name, _read(name)), second.get(name, _read(name))) for name in names]
         numbers = [self._call(node, asked, *copy.deepcopy(two)) for two in either]
         targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
         is_one = len(names) == 1
@@ -145,18 +153,18 @@ class _Choices(ast.NodeTransformer):
             for one in node.orelse if len(node.orelse) == 1 else ():
                 self.only.update(_lines_of(one.test) if isinstance(one, ast.If) else ())
 
-    def _parts(self, node: ast.If, asked: Sequence[ast.expr]) -> ast.AST | list[ast.stmt]:
+    def _parts(self, node: ast.If, asked: Sequence[ast.expr], answer: bool) -> ast.AST | list[ast.stmt]:
         """`if question: name = name[:, :-1]`, or parts joined to it, and numbers beside it.
 
         What is asked is asked once, and first: a tensor that is cropped already has another size. An `elif` that asks
         for what is never the case beside it stands by itself.
         """
-        if not asked:
+        if not asked or (node.orelse and not answer):
             return node
-        questions = f"{_ASKED}{node.test.lineno}"
+        questions = f"{_ASKED if answer else _DENIED}{node.test.lineno}"
         calls, made = list[ast.expr](), list[ast.stmt]()
         for name, value in chosen_parts.parts_of(node.body):
-            call = self._part(name, value, questions, node)
+            call = self._part(name, value, questions, node, answer)
             if call is None:
                 return node
             calls.append(call)
@@ -178,18 +186,20 @@ class _Choices(ast.NodeTransformer):
         self.lines.update(_lines_of(node.test))
         return [*first, *made, *node.orelse]
 
-    def _part(self, name: str, value: ast.expr | ast.AugAssign, questions: str, node: ast.If) -> ast.expr | None:
+    def _part(
+        self, name: str, value: ast.expr | ast.AugAssign, questions: str, node: ast.If, answer: bool
+    ) -> ast.expr | None:
         """What a name is given in the place of a value that it has at some sizes only."""
         if not name:
             return None
         if isinstance(value, ast.AugAssign):
             kind = ast.Constant(type(value.op).__name__)
             is_told = kind.value in _IN_PLACE and _is_number(value.value)
-            arguments = [_read(questions), _read(name), kind, value.value]
+            arguments = [_read(questions), _read(name), kind, value.value, ast.Constant(answer)]
             return ast.Call(_read(_ADDED), arguments, []) if is_told else None
-        call = chosen_parts.crop(_read(name), value, _read(questions), answer=True)
-        call = call or chosen_parts.join(name, value, _read(questions))
-        call = call or chosen_pads.pad(_read(name), value, _read(questions), answer=True)
+        call = chosen_parts.crop(_read(name), value, _read(questions), answer=answer)
+        call = call or chosen_parts.join(name, value, _read(questions), answer=answer)
+        call = call or chosen_pads.pad(_read(name), value, _read(questions), answer=answer)
         if (
             call is None
             and is_arithmetic(value)
@@ -197,7 +207,8 @@ class _Choices(ast.NodeTransformer):
         ):
             return value
         if call is None and _is_number(value):
-            call = ast.Call(_read(_CHOSEN), [_read(questions), value, _read(name)], [])
+            either = [value, _read(name)] if answer else [_read(name), value]
+            call = ast.Call(_read(_CHOSEN), [_read(questions), *either], [])
         return call
 
     def _assigned(self, node: ast.If, name: str, value: ast.expr) -> ast.stmt:
@@ -208,9 +219,10 @@ class _Choices(ast.NodeTransformer):
         self.lines.update(_lines_of(node.test))
         return ast.fix_missing_locations(ast.copy_location(call, node.test))
 
-    def _asked(self, node: ast.If | ast.IfExp) -> Sequence[ast.expr]:
+    def _asked(self, node: ast.If | ast.IfExp) -> tuple[Sequence[ast.expr], bool]:
+        """What is asked, and whether it is so where any of it holds, or where none of it does."""
         lines = _lines_of(node.test)
-        return asked_of(node.test) if self.only is None or not self.only.isdisjoint(lines) else ()
+        return any_of(node.test) if self.only is None or not self.only.isdisjoint(lines) else ((), True)
 
     def _call(self, node: ast.If | ast.IfExp, asked: Sequence[ast.expr], then: ast.expr, other: ast.expr) -> ast.expr:
         return self._made(node, ast.Call(ast.Name(_CHOSEN, ast.Load()), [_questions(asked), then, other], []))
@@ -237,6 +249,8 @@ def _other_questions(other: Sequence[ast.stmt], changed: set[str]) -> tuple[list
     asked: list[ast.expr] = []
     for one in other:
         match one:
+            case ast.Assign(targets=[ast.Name(id=name)]) if name.startswith(_DENIED):
+                return None
             case ast.Assign(targets=[ast.Name(id=name)]) if name.startswith(_ASKED):
                 hoisted.append(one)
                 asked.append(_read(name))
@@ -259,6 +273,8 @@ def _written(asked: ast.expr) -> ast.expr:
     match asked:
         case ast.Compare(left=left, ops=[kind], comparators=[right]):
             parts = [left, ast.Constant(type(kind).__name__), right]
+        case ast.UnaryOp(op=ast.Not(), operand=number):
+            parts = [number, ast.Constant(NOT), ast.Constant(0)]
         case _:
             parts = [asked, ast.Constant(""), ast.Constant(0)]
     return ast.Tuple([copy.deepcopy(one) for one in parts], ast.Load())
@@ -309,17 +325,18 @@ def _chosen(questions: Sequence[tuple[Any, str, Any]], then: Any, otherwise: Any
         return then if any(one.holds for one in asked) else otherwise
 
 
-def _added(questions: Sequence[tuple[Any, str, Any]], number: Any, kind: str, other: Any) -> Any:
-    """What `number += other` leaves where any of several questions is answered by yes, else the number itself."""
+def _added(questions: Sequence[tuple[Any, str, Any]], number: Any, kind: str, other: Any, answer: bool) -> Any:
+    """What `number += other` leaves at one answer, any of several questions or none, and else the number itself."""
     plain, in_place = _IN_PLACE[kind]
     if all(type(one) in (int, torch.SymInt) for one in (number, other)):
         try:
-            return _chosen(questions, plain(number, other), number)
+            more = plain(number, other)
+            return _chosen(questions, more, number) if answer else _chosen(questions, number, more)
         except ZeroDivisionError:  # where the model does not divide
             pass
     asked = asked_sizes(questions)
     held = asked if isinstance(asked, bool) else any(one.holds for one in asked)
-    return in_place(number, other) if held else number
+    return in_place(number, other) if held == answer else number
 
 
 def _never_both(questions: Sequence[tuple[Any, str, Any]], others: Sequence[tuple[Any, str, Any]]) -> None:

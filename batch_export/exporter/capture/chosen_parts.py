@@ -80,8 +80,15 @@ def crop(tensor: ast.expr, value: ast.expr, questions: ast.expr, *, answer: bool
     return _call(_CROPPED, questions, read, ast.Tuple(cuts, ast.Load()), ast.Constant(answer), ast.Constant(copied))
 
 
-def join(name: str, value: ast.expr, questions: ast.expr) -> ast.expr | None:
-    """The call for a tensor to which parts are joined (`torch.cat([x, x[..., -1:]], -1)`); None for anything else."""
+def join(name: str, value: ast.expr, questions: ast.expr, *, answer: bool) -> ast.expr | None:
+    """The call for a tensor to which parts are joined (`torch.cat([x, x[..., -1:]], -1)`); None for anything else.
+
+    Args:
+        name: of the tensor.
+        value: what is joined.
+        questions: what is asked, as the new code hands it over.
+        answer: the answer at which it is joined.
+    """
     match value:
         case ast.Call(func=ast.Attribute(attr=function), args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *rest]):
             given = [*rest, *(one.value for one in value.keywords)]
@@ -94,7 +101,8 @@ def join(name: str, value: ast.expr, questions: ast.expr) -> ast.expr | None:
     if not others or not all(map(_is_part, others)) or not is_arithmetic(given[0]):
         return None
     made = ast.List([_Lengths().visit(copy.deepcopy(part)) for part in parts], ast.Load())
-    return _call(_JOINED, questions, copy.deepcopy(value.func), made, ast.Constant(own[0]), copy.deepcopy(given[0]))
+    places = ast.Constant(own[0]), copy.deepcopy(given[0])
+    return _call(_JOINED, questions, copy.deepcopy(value.func), made, *places, ast.Constant(answer))
 
 
 def is_call(made: ast.expr) -> bool:
@@ -192,16 +200,16 @@ def _bounds(size: Number, lower: Any, upper: Any, asked: Sequence[Question], ans
     return at_all(lower, 0), at_all(upper, size)
 
 
-def _joined(questions: Asked, function: Any, parts: Sequence[Any], own: int, axis: Any) -> Any:
+def _joined(questions: Asked, function: Any, parts: Sequence[Any], own: int, axis: Any, answer: bool) -> Any:
     """A tensor with others joined to it; of these there are no elements where the model joins none."""
     asked = asked_sizes(questions)
     if isinstance(asked, bool) or not isinstance(axis, int) or not _are_alike(function, parts, own):
         held = asked if isinstance(asked, bool) else any(one.holds for one in asked)
-        return function(parts, axis) if held else parts[own]
+        return function(parts, axis) if held == answer else parts[own]
     try:
-        kept = [one if place == own else _kept(one, axis, asked) for place, one in enumerate(parts)]
+        kept = [one if place == own else _kept(one, axis, asked, answer) for place, one in enumerate(parts)]
     except ZeroDivisionError:  # at some sizes a length is no number
-        return function(parts, axis) if any(one.holds for one in asked) else parts[own]
+        return function(parts, axis) if any(one.holds for one in asked) == answer else parts[own]
     with traceback.preserve_node_meta(), traceback.annotate({TAKEN: own}):
         return function(kept, axis)
 
@@ -215,9 +223,9 @@ def _are_alike(function: Any, parts: Sequence[Any], own: int) -> bool:
     return bool(made == parts[own].dtype)
 
 
-def _kept(part: torch.Tensor, axis: int, asked: Sequence[Question]) -> torch.Tensor:
+def _kept(part: torch.Tensor, axis: int, asked: Sequence[Question], answer: bool) -> torch.Tensor:
     size: Any = part.shape[axis]
-    kept: Any = chosen(size, 0, asked)
+    kept: Any = chosen(size, 0, asked) if answer else chosen(0, size, asked)
     if all(isinstance(one, torch.SymInt) for one in (kept, size)) and kept.node.expr == size.node.expr:
         return part
     return part.narrow(axis, 0, kept)

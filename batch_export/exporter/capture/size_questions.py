@@ -41,6 +41,16 @@ _RELATIONS: Mapping[type[Any], type[ast.cmpop]] = {
 }
 KINDS = {one.__name__: one for one in _COMPARE}
 """Comparisons by name."""
+NOT = "Not"
+"""Stands for a comparison where what is asked is whether a number is 0."""
+_OPPOSITE: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.Lt: ast.GtE,
+    ast.Gt: ast.LtE,
+    ast.NotEq: ast.Eq,
+    ast.GtE: ast.Lt,
+    ast.LtE: ast.Gt,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +91,52 @@ def asked_of(test: ast.expr) -> tuple[ast.expr, ...]:
     return asked if all(map(_is_question, asked)) else ()
 
 
+def any_of(test: ast.expr) -> tuple[tuple[ast.expr, ...], bool]:
+    """What an `if` asks as several comparisons or numbers, and whether it is so where any of them holds, or where none.
+
+    `a and b` holds where neither the opposite of a nor that of b does, `4 < n < 9` likewise. A number under `not` is
+    the question whether it is 0. There are no comparisons where it asks something else.
+    """
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            asked, answer = any_of(inner)
+            return asked, not answer
+        case ast.BoolOp(op=kind, values=values):
+            parts = [_towards(*any_of(one), answer=isinstance(kind, ast.Or)) for one in values]
+            return (tuple(each for one in parts for each in one) if all(parts) else ()), isinstance(kind, ast.Or)
+        case ast.Compare(left=left, ops=[_, _, *_] as kinds, comparators=others):
+            sides = zip([left, *others], kinds, others, strict=False)
+            return any_of(ast.BoolOp(ast.And(), [ast.Compare(one, [kind], [other]) for one, kind, other in sides]))
+    return ((test,) if _is_question(test) else ()), True
+
+
+def _towards(asked: tuple[ast.expr, ...], own: bool, *, answer: bool) -> tuple[ast.expr, ...]:
+    """Comparisons of which any holds where the given ones have their answer, or, of `answer` False, have it not."""
+    if own == answer:
+        return asked
+    return (_opposite(asked[0]),) if len(asked) == 1 else ()
+
+
+def _opposite(asked: ast.expr) -> ast.expr:
+    match asked:
+        case ast.Compare(left=left, ops=[kind], comparators=[right]):
+            return ast.Compare(left, [_OPPOSITE[type(kind)]()], [right])
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return inner
+    return ast.UnaryOp(ast.Not(), asked)
+
+
 def asked_sizes(questions: Sequence[tuple[Any, str, Any]]) -> bool | list[Question]:
     """What several questions ask of free sizes, or the answer where that is the same at all of them: any is enough.
 
     Args:
-        questions: what is compared, how (a name of `KINDS`, or nothing for a number by itself), and with what.
+        questions: what is compared, how (a name of `KINDS`, nothing for a number by itself, or `NOT`), and with what.
     """
     asked: list[Question] = []
     for left, kind, right in questions:
-        question = (None if kind else _named_question(left)) or Question(left, KINDS.get(kind, ast.NotEq), right)
+        question = _question(left, kind, right)
         if not all(type(side) in (int, torch.SymInt) for side in (question.left, question.right)):
-            if question.holds if kind else left:
+            if (not left) if kind == NOT else question.holds if kind else left:
                 return True
         elif not isinstance(question.holds, torch.SymBool):
             if question.holds:
@@ -101,6 +146,13 @@ def asked_sizes(questions: Sequence[tuple[Any, str, Any]]) -> bool | list[Questi
     if any(free_unbacked_symbols(one.holds) for one in asked):  # decided by data
         return any(one.holds for one in asked)
     return asked or False
+
+
+def _question(left: Any, kind: str, right: Any) -> Question:
+    named = _named_question(left) if kind in ("", NOT) else None
+    if named is not None:
+        return Question(named.left, _OPPOSITE[named.kind], named.right) if kind == NOT else named
+    return Question(left, ast.Eq if kind == NOT else KINDS.get(kind, ast.NotEq), right)
 
 
 def _named_question(answer: Any) -> Question | None:
