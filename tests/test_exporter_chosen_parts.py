@@ -187,7 +187,23 @@ def both_asked(x: torch.Tensor, even: bool = True) -> torch.Tensor:
     return x.cumsum(1) * k
 
 
+def repeated(x: torch.Tensor) -> torch.Tensor:
+    """A number that is read by the next round alone."""
+    n, more = x.shape[1], 0
+    for step in (2, 3):
+        if n % step:
+            missing = step - n % step
+            x = F.pad(x, (0, missing))
+            n = n + missing
+    for step in (4, 5):
+        if x.shape[1] % step:
+            x = F.pad(x, (0, more + 1))
+            more = step
+    return x.cumsum(1)
+
+
 FUNCTIONS = [
+    repeated,
     both_asked,
     padded,
     padded_to_the_middle,

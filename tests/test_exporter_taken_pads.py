@@ -199,6 +199,8 @@ def test_a_write_that_nothing_else_shows_is_right_at_every_size() -> None:
         ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    if h:\n        p = 1\n        y = x + p", True),
         ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    p = 1\n    y = lambda: x + p", False),
         ("if w < 9:\n        p = 9 - w\n        x = pad(x, (0, p))\n    p += 1", False),
+        ("if w < 9:\n        x = pad(x, (0, p))\n        p = 9 - w", False),
+        ("if h < 9:\n        h = 9 - w\n        x = pad(x, (0, 1))", False),
         ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x += 1", False),
         ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x[0] = 1", False),
         ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x.mul_(2)", False),

@@ -13,7 +13,12 @@ _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.G
 
 
 def may_reach(name: str, function: ast.AST, node: ast.If) -> bool:
-    """Whether what an `if` gives a name may be read outside of it: where no statement has given it another value."""
+    """Whether what an `if` gives a name may be read outside of it: where no statement has given it another value.
+
+    So it may by the `if` itself, the next time that a loop comes to it.
+    """
+    if _is_read_first(name, node):
+        return True
     own = _names_in(node)
     told = set[int]()
     for block in _blocks(function):
@@ -32,6 +37,29 @@ def may_reach(name: str, function: ast.AST, node: ast.If) -> bool:
             case ast.AugAssign(target=ast.Name(id=read) as place) if read == name and id(place) not in own | told:
                 return True
             case ast.Name(id=read, ctx=ast.Load()) if read == name and id(one) not in own | told:
+                return True
+    return False
+
+
+def _is_read_first(name: str, node: ast.If) -> bool:
+    """Whether an `if` reads a name in front of what it gives it."""
+    if _reads(name, node.test):
+        return True
+    for statement in (*node.body, *node.orelse):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=given)], value=value) if given == name:
+                return _reads(name, value)
+        if _reads(name, statement):
+            return True
+    return False
+
+
+def _reads(name: str, node: ast.AST) -> bool:
+    for one in ast.walk(node):
+        match one:
+            case ast.AugAssign(target=ast.Name(id=read)) if read == name:
+                return True
+            case ast.Name(id=read, ctx=ast.Load()) if read == name:
                 return True
     return False
 
