@@ -202,7 +202,39 @@ def repeated(x: torch.Tensor) -> torch.Tensor:
     return x.cumsum(1)
 
 
+def two_sides(x: torch.Tensor) -> torch.Tensor:
+    """Both sides change tensors, and both give a number."""
+    n, table = x.shape[1], torch.arange(6.0)
+    if n > table.shape[0]:  # noqa: SIM108
+        table = F.pad(table, (0, n - table.shape[0]))
+    else:
+        table = table[:n]
+    if n > 4 and n % 2:
+        k = n - 4
+        x = x[:, k:]
+        table = table[k:]
+    else:
+        left = 1
+        k = 2
+        x = F.pad(x, (left, 0))
+        x = x[:, left:]
+    return x * table + k
+
+
+def either_side(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    if x.shape[1] > 4:
+        x = x[:, :4]
+        m = 4
+    else:
+        m = x.shape[1]
+        y = F.pad(y, (0, m))
+    return x.sum(1) + y.cumsum(1)[:, 0] + m
+
+
 FUNCTIONS = [
+    two_sides,
+    either_side,
     repeated,
     both_asked,
     padded,
@@ -306,6 +338,18 @@ def test_a_write_to_a_crop_that_is_a_copy_is_refused_where_the_tensor_before_it_
             export(module, (torch.randn(3, 7),), dynamic_shapes=({1: "n"},))
 
 
+def more_behind_else(x: torch.Tensor) -> torch.Tensor:
+    """What stands beside an `if` behind `else` is done on that side alone."""
+    y = x.sum(1, keepdim=True)
+    if x.shape[1] > 6:
+        x = x[:, :6]
+    else:
+        y = y.exp()
+        if x.shape[1] < 3:
+            x = torch.cat([x, x], 1)
+    return x + y
+
+
 def added_in_place(x: torch.Tensor) -> torch.Tensor:
     """What is added to is a tensor, which has another name."""
     y = x * 1
@@ -332,7 +376,7 @@ def joined_by_another(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("length", [3, 6, 7])
 @pytest.mark.parametrize(
-    "function", [of_another_dtype, joined_by_another, added_in_place], ids=lambda one: one.__name__
+    "function", [of_another_dtype, joined_by_another, added_in_place, more_behind_else], ids=lambda one: one.__name__
 )
 def test_what_is_more_than_a_join_stays_a_decision(
     function: Callable[[torch.Tensor], torch.Tensor], length: int

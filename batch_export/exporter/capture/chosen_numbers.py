@@ -12,37 +12,23 @@ import ast
 import contextlib
 import copy
 import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
 
 import torch
 
-from batch_export.exporter.capture import chosen_pads, chosen_parts, function_sources
+from batch_export.exporter.capture import choice_calls, chosen_pads, chosen_parts, function_sources
 from batch_export.exporter.capture.kinds import reached
-from batch_export.exporter.capture.number_choice import chosen, exclusive
 from batch_export.exporter.capture.own_names import may_reach
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
-from batch_export.exporter.capture.size_questions import NOT, any_of, asked_of, asked_sizes, is_arithmetic
+from batch_export.exporter.capture.size_questions import NOT, any_of, asked_of, is_arithmetic
 
-_CHOSEN = "__chosen_by_sizes__"
-"""What the new code calls."""
 _ASKED = "__asked_of_sizes_"
 """How what it asks is named, with the line behind it."""
 _DENIED = "__denied_of_sizes_"
 """The same where none of it may hold."""
-_APART = "__never_both__"
-_ADDED = "__added_by_sizes__"
-_IN_PLACE: Mapping[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
-    "Add": (operator.add, operator.iadd),
-    "Sub": (operator.sub, operator.isub),
-    "Mult": (operator.mul, operator.imul),
-    "FloorDiv": (operator.floordiv, operator.ifloordiv),
-}
-"""What `number += other` and the like compute, and how of a tensor."""
 
 
 def any_choice(places: Iterable[str]) -> bool:
@@ -61,7 +47,7 @@ def numbers_chosen(module: torch.nn.Module, places: Iterable[str]) -> Iterator[N
     """
     lines = {(file, int(line)) for file, _, line in (place.rpartition(":") for place in places) if line.isdecimal()}
     changed = [(one, made) for one in reached(module) if (made := _choosing(one.__code__, lines)) is not None]
-    with rewritten(changed, _CALLED):
+    with rewritten(changed, choice_calls.CALLED):
         yield
 
 
@@ -125,11 +111,12 @@ class _Choices(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if question: name = a`, and `else: name = b` where it has that."""
         self._ask_as_well(node)
+        is_chain = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
         self.generic_visit(node)
         then, otherwise = _named(node.body), _named(node.orelse)
         asked, answer = self._asked(node)
         if not asked or not then or otherwise is None:
-            return self._parts(node, asked, answer)
+            return self._parts(node, asked, answer, is_chain=is_chain)
         names = list(dict.fromkeys((*then, *otherwise)))
         first, second = (then, otherwise) if answer else (otherwise, then)
         either = [(first.get(name, _read(name)), second.get(name, _read(name))) for name in names]
@@ -153,26 +140,22 @@ class _Choices(ast.NodeTransformer):
             for one in node.orelse if len(node.orelse) == 1 else ():
                 self.only.update(_lines_of(one.test) if isinstance(one, ast.If) else ())
 
-    def _parts(self, node: ast.If, asked: Sequence[ast.expr], answer: bool) -> ast.AST | list[ast.stmt]:
+    def _parts(
+        self, node: ast.If, asked: Sequence[ast.expr], answer: bool, *, is_chain: bool
+    ) -> ast.AST | list[ast.stmt]:
         """`if question: name = name[:, :-1]`, or parts joined to it, and numbers beside it.
 
         What is asked is asked once, and first: a tensor that is cropped already has another size. An `elif` that asks
         for what is never the case beside it stands by itself.
         """
-        if not asked or (node.orelse and not answer):
+        if not asked or (is_chain and not answer):
             return node
         questions = f"{_ASKED if answer else _DENIED}{node.test.lineno}"
-        calls, made = list[ast.expr](), list[ast.stmt]()
-        for name, value in chosen_parts.parts_of(node.body):
-            call = self._part(name, value, questions, node, answer)
-            if call is None:
-                return node
-            calls.append(call)
-            made.append(self._assigned(node, name, call))
         first = [self._assigned(node, questions, _questions(asked))]
-        if not any(_is_chosen(one) for one in calls):
-            return node
-        if node.orelse:
+        either = {} if is_chain else _given_on_both(node)
+        made = self._made_of(node.body, node, questions, answer, either)
+        behind: Sequence[ast.stmt] | None = []
+        if is_chain and made is not None:
             changed = {one.targets[0].id for one in made}  # type: ignore[attr-defined]
             others = _other_questions(node.orelse, changed)
             if others is None:
@@ -180,11 +163,46 @@ class _Choices(ast.NodeTransformer):
             hoisted, asked_else = others
             first.extend(hoisted)
             for other in asked_else:
-                apart = ast.Expr(ast.Call(_read(_APART), [_read(questions), other], []))
+                apart = ast.Expr(ast.Call(_read(choice_calls.APART), [_read(questions), other], []))
                 first.append(ast.fix_missing_locations(ast.copy_location(apart, node.test)))
-            node.orelse = [one for one in node.orelse if one not in hoisted]
+            behind = [one for one in node.orelse if one not in hoisted]
+        elif made is not None:
+            rest = [one for one in node.orelse if _name_of(one) not in either]
+            behind = self._made_of(rest, node, questions, not answer, {})
+        if made is None or behind is None:
+            return node
+        if not any(isinstance(one, ast.Assign) and _is_chosen(one.value) for one in (*made, *behind)):
+            return node
         self.lines.update(_lines_of(node.test))
-        return [*first, *made, *node.orelse]
+        return [*first, *made, *behind]
+
+    def _made_of(
+        self,
+        body: Sequence[ast.stmt],
+        node: ast.If,
+        questions: str,
+        answer: bool,
+        either: Mapping[str, ast.expr],
+    ) -> list[ast.stmt] | None:
+        """One side of an `if`, as statements that change nothing at the other answer; None where it is more.
+
+        Args:
+            body: the side.
+            node: the `if`.
+            questions: how what it asks is named.
+            answer: the answer to it on this side.
+            either: names that both sides give a number, and the one that the other side gives.
+        """
+        made: list[ast.stmt] = []
+        for name, value in chosen_parts.parts_of(body):
+            call = self._part(name, value, questions, node, answer)
+            if name in either and isinstance(value, ast.expr):
+                two = (value, either[name]) if answer else (either[name], value)
+                call = ast.Call(_read(choice_calls.CHOSEN), [_read(questions), *copy.deepcopy(two)], [])
+            if call is None:
+                return None
+            made.append(self._assigned(node, name, call))
+        return made
 
     def _part(
         self, name: str, value: ast.expr | ast.AugAssign, questions: str, node: ast.If, answer: bool
@@ -194,9 +212,9 @@ class _Choices(ast.NodeTransformer):
             return None
         if isinstance(value, ast.AugAssign):
             kind = ast.Constant(type(value.op).__name__)
-            is_told = kind.value in _IN_PLACE and _is_number(value.value)
+            is_told = kind.value in choice_calls.IN_PLACE and _is_number(value.value)
             arguments = [_read(questions), _read(name), kind, value.value, ast.Constant(answer)]
-            return ast.Call(_read(_ADDED), arguments, []) if is_told else None
+            return ast.Call(_read(choice_calls.ADDED), arguments, []) if is_told else None
         call = chosen_parts.crop(_read(name), value, _read(questions), answer=answer)
         call = call or chosen_parts.join(name, value, _read(questions), answer=answer)
         call = call or chosen_pads.pad(_read(name), value, _read(questions), answer=answer)
@@ -208,7 +226,7 @@ class _Choices(ast.NodeTransformer):
             return value
         if call is None and _is_number(value):
             either = [value, _read(name)] if answer else [_read(name), value]
-            call = ast.Call(_read(_CHOSEN), [_read(questions), *either], [])
+            call = ast.Call(_read(choice_calls.CHOSEN), [_read(questions), *either], [])
         return call
 
     def _assigned(self, node: ast.If, name: str, value: ast.expr) -> ast.stmt:
@@ -225,13 +243,43 @@ class _Choices(ast.NodeTransformer):
         return any_of(node.test) if self.only is None or not self.only.isdisjoint(lines) else ((), True)
 
     def _call(self, node: ast.If | ast.IfExp, asked: Sequence[ast.expr], then: ast.expr, other: ast.expr) -> ast.expr:
-        return self._made(node, ast.Call(ast.Name(_CHOSEN, ast.Load()), [_questions(asked), then, other], []))
+        return self._made(
+            node, ast.Call(ast.Name(choice_calls.CHOSEN, ast.Load()), [_questions(asked), then, other], [])
+        )
+
+
+def _name_of(statement: ast.stmt) -> str:
+    """The one name that a statement gives a value; nothing for any other statement."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+    return ""
+
+
+def _given_on_both(node: ast.If) -> dict[str, ast.expr]:
+    """Names that both sides of an `if` give a number once, and what the second side gives them.
+
+    That is worked out in front of what the second side does besides, so it reads nothing of that.
+    """
+    sides = [[_name_of(one) for one in side] for side in (node.body, node.orelse)]
+    changed = {name for name, _ in chosen_parts.parts_of(node.orelse)}
+    found: dict[str, ast.expr] = {}
+    for name, value in chosen_parts.parts_of(node.orelse):
+        is_once = bool(name) and all(side.count(name) == 1 for side in sides)
+        if not is_once or not isinstance(value, ast.expr) or not _is_number(value):
+            continue
+        others = [one.value for one in node.body if isinstance(one, ast.Assign) and _name_of(one) == name]
+        if all(map(_is_number, others)) and not any(
+            isinstance(one, ast.Name) and one.id in changed for one in ast.walk(value)
+        ):
+            found[name] = value
+    return found
 
 
 def _is_chosen(made: ast.expr) -> bool:
     """Whether it is the call for a tensor, or for a number that something is added to."""
     is_named = isinstance(made, ast.Call) and isinstance(made.func, ast.Name)
-    return chosen_parts.is_call(made) or (is_named and made.func.id in (chosen_pads.NAME, _ADDED))  # type: ignore[attr-defined]
+    return chosen_parts.is_call(made) or (is_named and made.func.id in (chosen_pads.NAME, choice_calls.ADDED))  # type: ignore[attr-defined]
 
 
 def _lines_of(test: ast.expr) -> range:
@@ -242,7 +290,7 @@ def _other_questions(other: Sequence[ast.stmt], changed: set[str]) -> tuple[list
     """Of what stands behind an `if`: statements that ask what each `elif` asks, and what is asked, by any of them.
 
     Args:
-        other: the first `elif`, as calls or as it is, with all that stand behind it.
+        other: the first `elif`, as calls or as it is, with all that stand behind it, and nothing else.
         changed: names to which the `if` gives something, of which nothing may be asked afterwards.
     """
     hoisted: list[ast.stmt] = []
@@ -301,57 +349,10 @@ def _named(body: Sequence[ast.stmt]) -> dict[str, ast.expr] | None:
 
 def _is_number(written: ast.expr) -> bool:
     """Whether it is arithmetic, with choices that are written as calls already."""
-    if isinstance(written, ast.Call) and isinstance(written.func, ast.Name) and written.func.id == _CHOSEN:
+    if isinstance(written, ast.Call) and isinstance(written.func, ast.Name) and written.func.id == choice_calls.CHOSEN:
         return True
     return is_arithmetic(written) and not isinstance(written, ast.List)
 
 
 def _read(name: str) -> ast.expr:
     return ast.Name(name, ast.Load())
-
-
-def _chosen(questions: Sequence[tuple[Any, str, Any]], then: Any, otherwise: Any) -> Any:
-    """The one of two numbers, or tuples of numbers, that any of several questions chooses."""
-    asked = asked_sizes(questions)
-    if isinstance(asked, bool):
-        return then if asked else otherwise
-    if all(type(one) is tuple for one in (then, otherwise)) and len(then) == len(otherwise):
-        return tuple(_chosen(questions, *two) for two in zip(then, otherwise, strict=True))
-    if not all(type(one) in (int, torch.SymInt) for one in (then, otherwise)):
-        return then if any(one.holds for one in asked) else otherwise
-    try:
-        return chosen(then, otherwise, asked)
-    except ZeroDivisionError:  # at some sizes one of the two is no number, and a file would work out both
-        return then if any(one.holds for one in asked) else otherwise
-
-
-def _added(questions: Sequence[tuple[Any, str, Any]], number: Any, kind: str, other: Any, answer: bool) -> Any:
-    """What `number += other` leaves at one answer, any of several questions or none, and else the number itself."""
-    plain, in_place = _IN_PLACE[kind]
-    if all(type(one) in (int, torch.SymInt) for one in (number, other)):
-        try:
-            more = plain(number, other)
-            return _chosen(questions, more, number) if answer else _chosen(questions, number, more)
-        except ZeroDivisionError:  # where the model does not divide
-            pass
-    asked = asked_sizes(questions)
-    held = asked if isinstance(asked, bool) else any(one.holds for one in asked)
-    return in_place(number, other) if held == answer else number
-
-
-def _never_both(questions: Sequence[tuple[Any, str, Any]], others: Sequence[tuple[Any, str, Any]]) -> None:
-    """Ends a capture in which an `elif` would be asked beside its `if`, where both may be the case."""
-    asked, other = asked_sizes(questions), asked_sizes(others)
-    if asked is False or other is False:
-        return
-    if isinstance(asked, bool) or isinstance(other, bool) or not exclusive(asked, other):
-        raise ValueError("an elif whose question may hold where that of its if does")
-
-
-_CALLED = {
-    _CHOSEN: _chosen,
-    _ADDED: _added,
-    _APART: _never_both,
-    chosen_pads.NAME: chosen_pads.padded,
-    **chosen_parts.names(),
-}

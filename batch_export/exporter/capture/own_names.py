@@ -42,13 +42,17 @@ def may_reach(name: str, function: ast.AST, node: ast.If) -> bool:
 
 
 def _is_read_first(name: str, node: ast.If) -> bool:
-    """Whether an `if` reads a name in front of what it gives it."""
-    if _reads(name, node.test):
-        return True
-    for statement in (*node.body, *node.orelse):
+    """Whether an `if` reads a name in front of what it gives it, on either side."""
+    return _reads(name, node.test) or any(_is_read_in(name, block) for block in (node.body, node.orelse))
+
+
+def _is_read_in(name: str, block: list[ast.stmt]) -> bool:
+    for statement in block:
         match statement:
             case ast.Assign(targets=[ast.Name(id=given)], value=value) if given == name:
                 return _reads(name, value)
+            case ast.If() if not _is_read_first(name, statement):
+                continue
         if _reads(name, statement):
             return True
     return False
