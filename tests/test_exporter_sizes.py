@@ -787,3 +787,28 @@ def test_the_largest_of_three_sizes_and_bits_of_sizes_stay_free() -> None:
     for shape in ((1, 1), (2, 7), (3, 3), (4, 9), (8, 2)):
         given = torch.rand(shape)
         torch.testing.assert_close(program(given), cropped(given))
+
+
+def test_a_decision_that_shows_at_parts_of_a_large_example_only_is_refused() -> None:
+    """As sounds have: windows of many samples, of which a model wants two or more."""
+
+    class Framed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            frames = torch.nn.functional.avg_pool1d(x[:, None], 700, 570)
+            level = torch.nn.functional.max_pool1d(frames, 2, 1).amax(-1)
+            return level.neg() if frames.shape[-1] % 2 else level.exp()
+
+    with pytest.raises(DynamicShapeError, match=r"holds only while .* % 2"):
+        export(Framed(), (torch.randn(2, 1600),), dynamic_shapes={"x": {1: "samples"}})
+
+
+def test_a_decision_between_small_numbers_is_refused() -> None:
+    """Which lie nearer to one another than a file's may to the model's."""
+
+    class Small(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.mean(1) * 1e-5
+            return y.neg() if x.shape[1] % 3 else y.abs()
+
+    with pytest.raises(DynamicShapeError, match="holds only while"):
+        export(Small(), (torch.randn(2, 7),), dynamic_shapes={"x": {1: "n"}})

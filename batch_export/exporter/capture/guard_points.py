@@ -1,8 +1,8 @@
 """Sizes at which a guard is false.
 
 Arrives: a condition in torch's symbols, and what they are in terms of axes. Leaves: sizes by axis at which it is false,
-found by evaluating it: at every size up to 300, some large ones and those that the condition names for one axis, on a
-grid for two and three, at random picks for more. Nothing is run.
+found by evaluating it: at every size up to 300, some large ones, parts of the example's own where that is large, and
+those that the condition names for one axis, on a grid for two and three, at random picks for more. Nothing is run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ _FINE = (*range(301), 512, 1000, 1024, 4096, 65537)
 _COARSE = (*range(20), 24, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 257, 299, 300, 1024, 65537)
 _FEW = (*range(10), 12, 16, 17, 31, 32, 33, 64, 128, 300)
 _RANDOM_PICKS = 3000
+_LARGE = 150
+"""From where on sizes are tried that the example's own is the measure of."""
+_PARTS = {1: 16, 2: 4, 3: 2}
+"""By the number of axes in how many parts that size is taken."""
 _LARGEST_NAMED = 65538
 """The largest size that is tried because a condition names it: torch writes limits of its own into conditions."""
 _NUMBERS = 8
@@ -91,13 +95,23 @@ def _candidates(
     bounds: Sequence[tuple[int, int | None]], near: Sequence[int | None], further: Sequence[int] = ()
 ) -> Iterator[tuple[int, ...]]:
     choices = (*_FINE, *further) if len(bounds) == 1 else (*_COARSE, *further[:_PAIRED]) if len(bounds) == 2 else _FEW
-    sizes = [_within(choices, low, high, at) for (low, high), at in zip(bounds, near, strict=True)]
+    parts = _PARTS.get(len(bounds), 1)
+    sizes = [
+        _within((*choices, *_beside(at, parts)), low, high, at) for (low, high), at in zip(bounds, near, strict=True)
+    ]
     if len(bounds) <= 3:
         yield from itertools.product(*sizes)
         return
     generator = random.Random(0)
     for _ in range(_RANDOM_PICKS):
         yield tuple(generator.choice(one) for one in sizes)
+
+
+def _beside(near: int | None, parts: int) -> list[int]:
+    """Parts of a large size of the example, and multiples of them: of sounds and images small sizes are none at all."""
+    if near is None or near <= _LARGE:
+        return []
+    return [near * one // parts for one in range(1, 3 * parts + 1)]
 
 
 def _within(sizes: Sequence[int], low: int, high: int | None, near: int | None) -> list[int]:

@@ -29,7 +29,7 @@ from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.other_sizes import Resizing
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import other_shape
-from batch_export.exporter.capture.trial import Outcome, Trial, accepts, is_fake, refusal, tried
+from batch_export.exporter.capture.trial import Outcome, Trial, accepts, apart, is_fake, refusal, tried
 
 _TRIED = 8
 """Sizes at which one guard is tried."""
@@ -71,6 +71,7 @@ class Trials:
         self._known: dict[tuple[tuple[str, int], ...], Trial] = {}
         self._ran = 0
         self._takes: dict[bool, bool] = {}
+        self._apart: float | None = None
 
     def at(self, point: Point) -> Trial | None:
         """What comes of some sizes; None where no such inputs can be made, or enough was run."""
@@ -138,7 +139,16 @@ class Trials:
             return Trial(Outcome.REFUSED, refused)
         if self._program is None:
             self._program = without_assertions(self._exported.module(check_guards=False))
-        return tried(self._program, self._module, args, kwargs)
+        return tried(self._program, self._module, args, kwargs, self._noise)
+
+    def _noise(self) -> float:
+        """How far apart program and model are at the example's sizes; more than anything where that is not known."""
+        if self._apart is None:
+            inputs, self._apart = self.resizing.at({}), math.inf
+            if inputs is not None and self._program is not None:
+                with contextlib.suppress(Exception):
+                    self._apart = apart(self._program, self._module, *inputs)
+        return self._apart
 
     def at_some(self, points: Sequence[Point], expression: object = None) -> list[tuple[Point, Trial]]:
         """Trials at a few of many sizes, and at those among them that were run before.

@@ -50,6 +50,12 @@ _UNDECIDED = (
 """What a run without numbers cannot tell, and a run with them can."""
 
 
+_ROUNDING = 200.0
+"""Roundings of an output's largest number by which program and model may differ: sums in another order."""
+_TIMES = 20.0
+"""How many times as far apart as at the example they may be elsewhere."""
+
+
 class Outcome(enum.Enum):
     """What came of a trial."""
 
@@ -82,15 +88,23 @@ def is_fake(module: torch.nn.Module, args: object, kwargs: object) -> bool:
 
 
 def tried(
-    program: torch.nn.Module, module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
+    program: torch.nn.Module,
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    noise: Callable[[], float] | None = None,
 ) -> Trial:
     """Runs both at some inputs.
+
+    Both run the same operators of torch, so that they differ by little more than nothing; a tolerance for files would
+    hide what a model with small numbers does otherwise there.
 
     Args:
         program: the captured program as a module, `ExportedProgram.module(check_guards=False)`.
         module: the model.
         args: positional inputs.
         kwargs: keyword inputs.
+        noise: how far apart they are where they do the same, as `apart` says it; without it that is not asked for.
     """
     try:
         expected = _run(module, module, args, kwargs)
@@ -118,7 +132,35 @@ def tried(
                 require_one(one)
     except VerificationError as error:
         return Trial(Outcome.DIFFERS, error.problem)
-    return Trial(Outcome.NOTHING if any(map(proves_nothing, facts)) else Outcome.AGREES)
+    if any(map(proves_nothing, facts)):
+        return Trial(Outcome.NOTHING)
+    for index, (result, given) in enumerate(zip(expected, actual, strict=True)):
+        found = 0.0 if noise is None else _apart(result, given)
+        if noise is not None and found > _ROUNDING and found > _TIMES * noise():
+            return Trial(Outcome.DIFFERS, f"output {index} differs by {found:.3g} roundings of its largest number")
+    return Trial(Outcome.AGREES)
+
+
+def apart(
+    program: torch.nn.Module, module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> float:
+    """How far apart the numbers of both are at inputs that both take, in roundings of an output's largest number."""
+    pairs = zip(_run(module, module, args, kwargs), _run(program, program.forward, args, kwargs), strict=True)
+    return max((_apart(one, other) for one, other in pairs), default=0.0)
+
+
+def _apart(expected: torch.Tensor, actual: torch.Tensor) -> float:
+    is_number = expected.is_floating_point() or expected.is_complex()
+    if not is_number or expected.shape != actual.shape or expected.dtype != actual.dtype or expected.is_sparse:
+        return 0.0
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    one, other = expected.to(wide), actual.to(wide)
+    finite = torch.isfinite(one) & torch.isfinite(other)
+    if not bool(finite.any()):
+        return 0.0
+    largest = float(torch.maximum(one[finite].abs().max(), other[finite].abs().max()))
+    difference = float((one[finite] - other[finite]).abs().max())
+    return difference / largest / torch.finfo(expected.dtype).eps if largest else 0.0
 
 
 def _run(
