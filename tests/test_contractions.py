@@ -246,3 +246,20 @@ def test_a_decomposition_that_takes_the_examples_way_is_refused() -> None:
         given = torch.randn(count, 3)
         assert_same(program(given), eager(Sum().eval(), (given,)))
     program.release()
+
+
+def test_a_decomposition_that_goes_one_way_at_every_length_is_taken() -> None:
+    """As state spaces sum over parts of a length, which is padded to whole ones."""
+
+    class Parts(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x = torch.nn.functional.pad(x, (0, 0, 0, (4 - x.shape[1] % 4) % 4))
+            parts = x.unflatten(1, (-1, 4)).sum(2)
+            states = torch.cat([torch.zeros_like(parts[:, :1]), parts], 1)
+            weights = torch.nn.functional.pad(parts.mean(-1), (1, 0))
+            return torch.einsum("bm,bmd->bd", weights, states), torch.einsum("bme,bmd->bed", weights[..., None], states)
+
+    program = export(Parts(), (torch.randn(2, 9, 3),), dynamic_shapes={"x": {0: "b", 1: "n"}})
+    for b, n in ((2, 9), (1, 1), (3, 4), (2, 20)):
+        x = torch.randn(b, n, 3)
+        assert_same(program(x), Parts()(x))

@@ -75,6 +75,21 @@ def against(expression: object, symbols: Symbols, example: Mapping[str, int]) ->
     return found
 
 
+def holds_where_filled(expression: object) -> bool:
+    """Whether a condition is true wherever no axis is empty, as far as it is evaluated; False where it cannot be."""
+    names, code = sorted(symbol_names(expression)), python_code(expression)
+    if code is None:
+        return False
+    functions = dict(FUNCTIONS)
+    try:
+        return all(
+            bool(eval(code, functions, dict(zip(names, values, strict=True))))
+            for values in _candidates([(1, None)] * len(names), [None] * len(names), named(expression))
+        )
+    except (ArithmeticError, NameError, ValueError):
+        return False
+
+
 def named(expression: object) -> list[int]:
     """Sizes that the numbers in a condition speak of: themselves, their sums, quotients, roots and divisors."""
     if not isinstance(expression, sympy.Basic):

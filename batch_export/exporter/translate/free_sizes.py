@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.printers import PythonPrinter
 
 from batch_export.errors import DecompositionError
+from batch_export.exporter.capture.guard_points import holds_where_filled
 from batch_export.exporter.graph.metadata import innermost_line
 
 _TO_NUMBER = ("guard_int", "guard_float")
@@ -68,7 +69,8 @@ def _true_equalities(shape_env: ShapeEnv) -> Iterator[list[sympy.Eq]]:
     """Equalities of sizes that hold for the example and not for all sizes, and that torch is asked for meanwhile.
 
     Those that the capture asked for already are no guards any more: tried on the model, where the whole operator is
-    right either way, they stay behind as known. A decomposition that asks takes the example's way.
+    right either way, they stay behind as known. A decomposition that asks takes the example's way. What is false only
+    where an axis is empty is left out: it is the same way at all other sizes.
 
     NOTE: by private methods of torch; a torch without them has these unseen.
     """
@@ -82,7 +84,8 @@ def _true_equalities(shape_env: ShapeEnv) -> Iterator[list[sympy.Eq]]:
         found = original(self, node, *more, **options)
         if node.pytype is bool:
             true = node.expr if found else sympy.Not(node.expr)
-            if isinstance(true, sympy.Eq) and self._maybe_evaluate_static(true, axioms=()) is None:
+            is_open = isinstance(true, sympy.Eq) and self._maybe_evaluate_static(true, axioms=()) is None
+            if is_open and not holds_where_filled(true):
                 seen.append(true)
         return found
 
