@@ -124,6 +124,24 @@ def test_who_is_blamed_and_in_which_words(tmp_path: Path, end: End, stage: str, 
 
 
 @pytest.mark.parametrize(
+    ("written", "stage"),
+    [
+        ('Timeout (0:01:55)!\nThread 0x7f (most recent call first):\n  File "a.py", line 3 in f\n  File ', "timeout"),
+        (
+            'Timeout (0:01:55)!\nThread 0x7f (most recent call first):\n  File "a.py", line 3 in f\nsaid later\n\n',
+            "crash",
+        ),
+        ("Fatal Python error: Segmentation fault\n", "crash"),
+    ],
+)
+def test_a_child_that_fell_while_it_wrote_its_stack_ran_out_of_time(tmp_path: Path, written: str, stage: str) -> None:
+    log = tmp_path / "unit.log"
+    log.write_text(written)
+
+    assert blame(End("died", -11, RUNNING), LIMITS, log).stage == stage
+
+
+@pytest.mark.parametrize(
     ("error", "stage"),
     [
         (ValueError("x"), "translate"),

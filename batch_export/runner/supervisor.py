@@ -193,7 +193,7 @@ def blame(end: End, limits: Limits, log: Path) -> Failure:
     peak = f" ({end.peak_bytes / 2**30:.2f} GiB of private memory when last seen)" if end.peak_bytes else ""
     step = f"Next step: read {log.name}"
     stage: Stage = "crash"
-    if end.reason == "timeout":
+    if end.reason == "timeout" or _fell_while_it_told(end, log):
         seconds = limits.seconds + (0 if end.running else _QUIET_LIMIT_S)
         stage, name = "timeout", "Timeout"
         text = f"{what} took more than {seconds:g} s and was ended. {step} for the stack, or raise runner.timeout_s"
@@ -219,6 +219,20 @@ def blame(end: End, limits: Limits, log: Path) -> Failure:
         text = f"{what} ended its process with exit code {code}. {step}"
     memory = f"private memory at its highest: {end.peak_bytes / 2**20:.0f} MiB\n" if end.peak_bytes else ""
     return Failure(stage, name, text, details=memory + log_tail(log))
+
+
+def _fell_while_it_told(end: End, log: Path) -> bool:
+    """Whether a child ended by a signal while it wrote its stack, seconds before its time was up.
+
+    Python writes the stack of threads that go on meanwhile, and may read frames that are gone.
+    """
+    if end.reason != "died" or end.exit_code not in (-signal.SIGSEGV, -signal.SIGBUS):
+        return False
+    _, found, behind = log_tail(log).rpartition("Timeout (")
+    lines = behind.splitlines()[1:]
+    return bool(found) and all(
+        one.lstrip().startswith(("Thread ", "File ", "Current thread ")) or not one for one in lines[:-1]
+    )
 
 
 def blamed_result(end: End, limits: Limits, log: Path) -> ActionResult | None:
