@@ -28,7 +28,7 @@ def cast_first(model: ir.Model) -> int:
 def _cast_first(product: ir.Node, place: int) -> bool:
     factor = product.inputs[place]
     cast = None if factor is None else factor.producer()
-    turned = None if cast is None else cast.inputs[0]
+    turned = None if cast is None or not cast.inputs else cast.inputs[0]
     transpose = None if turned is None else turned.producer()
     if cast is None or transpose is None or (cast.op_type, transpose.op_type) != ("Cast", "Transpose"):
         return False
