@@ -9,6 +9,8 @@ import torch
 from exporting import export_and_compare
 from torch import fft
 
+from batch_export import export
+
 Function = Callable[[torch.Tensor], torch.Tensor]
 
 REAL: dict[str, Function] = {
@@ -98,3 +100,26 @@ def test_transforms_below_the_opset_that_has_them(opset: int) -> None:
 
     given = [(torch.randn(count, 6),) for count in (3, 1)]
     export_and_compare(Several(transformed), *given, dynamic_shapes=({0: "n"},), opset_version=opset)
+
+
+@pytest.mark.parametrize("free", [True, False])
+@pytest.mark.parametrize("name", ["rfft", "fft of columns", "irfft", "stft"])
+def test_lengths_that_are_no_power_of_two_have_all_digits(name: str, free: bool) -> None:
+    """onnxruntime computes such a transform of float32 with angles of float32, which are wrong for long ones."""
+    windows = torch.hann_window(400)
+    function: Function = {
+        "rfft": lambda x: torch.view_as_real(fft.rfft(x)),
+        "fft of columns": lambda x: torch.view_as_real(fft.fft(x.transpose(0, 1), dim=0)),
+        "irfft": lambda x: fft.irfft(fft.rfft(x), n=x.shape[1]) * x.shape[1],
+        "stft": lambda x: torch.stft(x, 400, 160, window=windows.to(x), return_complex=True).abs(),
+    }[name]
+    torch.manual_seed(0)
+    x = torch.randn(2, 6000)
+    program = export(Transform(function), (x,), dynamic_shapes=({1: "n"},) if free else None)
+    expected = function(x.double()).float()
+    torch.testing.assert_close(program(x)[0], expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
+
+
+def test_lengths_that_are_a_power_of_two_stay_in_their_dtype() -> None:
+    program = export(Transform(lambda x: fft.fft2(x)), (torch.randn(8, 16),))
+    assert not [node for node in program.model.graph if node.op_type == "Cast"]

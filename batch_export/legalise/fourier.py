@@ -86,7 +86,7 @@ def _sizes_of(value: ir.Value) -> list[int | None] | None:
     if node.op_type == "Unsqueeze":
         added = known(needed(node, 1))
         return None if added is None else _with_ones(found, [int(axis) for axis in added.flatten()])
-    return found if node.op_type in ("Mul", "Div") else None  # by a number: what the sums are divided by
+    return found if node.op_type in ("Mul", "Div", "Cast") else None  # by a number: what the sums are divided by
 
 
 def _with_ones(found: list[int | None], added: list[int]) -> list[int | None]:

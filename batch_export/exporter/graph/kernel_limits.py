@@ -84,3 +84,68 @@ def drawn_in_half(name: str, inputs: Sequence[ir.Value | None], attributes: Mapp
     like = inputs[0].dtype if inputs and inputs[0] is not None else None
     dtype = ir.DataType(attributes["dtype"]) if attributes.get("dtype") else like
     return dtype if dtype in _HALF else None
+
+
+def loses_digits(
+    name: str,
+    inputs: Sequence[ir.Value | None],
+    attributes: Mapping[str, Any],
+    known: Callable[[ir.Value | None], Array | None],
+) -> bool:
+    """Whether a Fourier transform of float32 has to be computed in float64.
+
+    Where the length is no power of two, the kernel goes by way of products with numbers whose angles it computes in the
+    dtype of the input from the squares of positions: of 24000 numbers the second digit of the result is wrong. In
+    float64 it takes as long.
+
+    Args:
+        name: the operator.
+        inputs: its inputs.
+        attributes: its attributes.
+        known: gives the numbers of a value where these are known.
+    """
+    if name not in ("DFT", "STFT") or not inputs or inputs[0] is None or inputs[0].dtype != ir.DataType.FLOAT:
+        return False
+    place = 3 if name == "STFT" else 1
+    given = inputs[place] if len(inputs) > place else None
+    content = None if given is None else known(given)
+    if content is not None:
+        length: int | None = int(content.reshape(()))
+    elif name == "DFT" and (given is None or _is_size_of(given, inputs[0])):
+        length = _size_along(inputs[0], int(attributes.get("axis", 1)), known)
+    else:
+        length = None
+    return length is None or length & (length - 1) != 0
+
+
+def _is_size_of(given: ir.Value, value: ir.Value) -> bool:
+    """Whether a number is taken from the shape of a value, as torchlib does of the axis that it transforms."""
+    producer = given.producer()
+    if producer is not None and producer.op_type == "Squeeze" and producer.inputs[0] is not None:
+        producer = producer.inputs[0].producer()
+    return producer is not None and producer.op_type == "Shape" and producer.inputs[0] is value
+
+
+def _size_along(value: ir.Value | None, axis: int, known: Callable[[ir.Value | None], Array | None]) -> int | None:
+    """The size of an axis where it is known, also behind what no shape is written on: further axes and casts."""
+    if value is None:
+        return None
+    if value.shape is not None:
+        size = value.shape[axis]
+        return size if isinstance(size, int) else None
+    producer = value.producer()
+    if producer is None or not producer.inputs:
+        return None
+    if producer.op_type == "Unsqueeze":
+        added = known(producer.inputs[1])
+        rank = rank_of(producer.inputs[0])
+        if added is None or rank is None or axis < 0:
+            return None
+        count = rank + len(added)
+        places = {int(place) % count for place in added}
+        return _size_along(producer.inputs[0], axis - sum(place < axis for place in places), known)
+    if producer.op_type in ("Cast", "Mul", "Div"):  # by a number: what the sums are divided by
+        return _size_along(producer.inputs[0], axis, known)
+    if producer.op_type == "DFT" and producer.attributes.get_int("axis", 1) != axis:
+        return _size_along(producer.inputs[0], axis, known)
+    return None

@@ -121,6 +121,8 @@ class Recorder(NodeWriter, evaluator.Evaluator):
                 return inputs[0]
             inputs, binding = self._unify(signature, inputs, binding)
             working = kernel_dtypes.working_dtypes(signature, inputs, attributes)
+            if kernel_limits.loses_digits(op.name, inputs, attributes, self.known):
+                working = {**working, kernel_dtypes.formal(signature, 0).type_constraint.name: ir.DataType.DOUBLE}
             if working:
                 count = self._output_count(op, inputs, attributes)
                 return self._record_between_casts(signature, inputs, attributes, binding, count, working)
