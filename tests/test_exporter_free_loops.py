@@ -389,3 +389,37 @@ class _Narrow(torch.nn.Module):
         for place, one in enumerate(x):
             made.append(one * place)
         return torch.stack(made)
+
+
+class _Spellings(torch.nn.Module):
+    """The step's place in other words, and elements that are added to a list."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        kept, last, found = torch.zeros(x.shape), torch.zeros(x.shape[0], 3, x.shape[1]), []
+        turned, state = x.transpose(1, 2), torch.zeros(x.shape[0], 3)
+        for t in range(x.shape[1]):
+            state = state * 0.5 + x[..., t, :] + turned[..., t]
+            kept[:, t, :] = state
+            last[..., t] = state - 1
+            found += [state * 2]
+        square = torch.zeros(x.shape[0], x.shape[1], 3, 3)
+        for t in range(x.shape[1]):
+            square[:, t, ...] = x[:, t, :, None]
+        return kept, last, torch.stack(found, 1), square
+
+
+def test_the_steps_place_in_other_words() -> None:
+    more = [(torch.randn(b, t, 3),) for b, t in ((3, 1), (1, 9), (2, 3))]
+    export_and_compare(_Spellings(), (torch.randn(2, 5, 3),), *more, dynamic_shapes=({0: "b", 1: "t"},))
+
+
+def _of_a_known_list(x: torch.Tensor) -> torch.Tensor:
+    found: list[torch.Tensor] = []
+    for t in range(x.shape[1]):
+        found += [x[:, t] * len(found)]
+    return torch.stack(found)
+
+
+def test_a_list_that_is_read_in_its_loop_stays_a_list() -> None:
+    with pytest.raises(DynamicShapeError, match="the model makes it 4"):
+        export(Looping(_of_a_known_list), (torch.randn(2, 4, 3),), dynamic_shapes=({1: "n"},))

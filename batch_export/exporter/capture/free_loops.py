@@ -87,7 +87,7 @@ def is_free(
     seen = [StorageWeakRef(one.untyped_storage()) for one in tensors if isinstance(one, Tensor)]
     if any(one in seen for one in memory) or len(set(memory)) < len(memory):
         return False
-    return all(axis < one.dim() for one, axis in (*slices, *written))
+    return all(-one.dim() <= axis < one.dim() for one, axis in (*slices, *written))
 
 
 def _goes_by_one(over: FreeNumbers) -> bool:

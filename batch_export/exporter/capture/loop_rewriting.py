@@ -90,6 +90,8 @@ class _Loops:
         carried = frozenset[str]() if is_list else loop_bodies.carried_from(self.code, over.lineno, last)
         if carried is None or carried & {way.step, way.element}:
             return None
+        extended = {added[0] for one in loop.body if (added := _added(one)) is not None}
+        carried -= extended
         names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars))
         tensors = carried | {way.element} if way.element else carried
         body = _Round(way.step, names, way, tensors)
@@ -106,7 +108,7 @@ class _Loops:
             return None
         if self._is_written_later({*carried, *read, *body.lists}, loop):  # what is in a list may be the same tensor
             return None
-        if stored & (read | body.lists.keys() | body.written.keys()) or body.touches(statements):
+        if (stored - extended) & (read | body.lists.keys() | body.written.keys()) or body.touches(statements):
             return None
         self.count += 1
         return body.written_out(loop, sorted(carried), statements, self.count)
@@ -133,6 +135,28 @@ _STRAIGHT = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass)
 
 def _is_store(name: ast.Name) -> bool:
     return isinstance(name.ctx, (ast.Store, ast.Del))
+
+
+def _indices(node: ast.Subscript) -> list[ast.expr]:
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def _is_whole(index: ast.expr) -> bool:
+    """Whether an index is `:`."""
+    return isinstance(index, ast.Slice) and not (index.lower or index.upper or index.step)
+
+
+def _is_rest(index: ast.expr) -> bool:
+    """Whether an index is `...`."""
+    return isinstance(index, ast.Constant) and index.value is ...
+
+
+def _added(node: ast.stmt) -> tuple[str, ast.expr] | None:
+    """The list and the element of `outputs += [h]`."""
+    match node:
+        case ast.AugAssign(target=ast.Name(id=of), op=ast.Add(), value=ast.List(elts=[element])):
+            return None if isinstance(element, ast.Starred) else (of, element)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,38 +240,49 @@ class _Round(ast.NodeTransformer):
         if known is None:
             known = _Slice(of, axis, f"__slice_{len(self.read)}__")
             self.read.append(known)
-        listed = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-        rest = [self.visit(one) for place, one in enumerate(listed) if place != axis]
+        listed = _indices(node)
+        rest = [self.visit(one) for place, one in enumerate(listed) if place != self._place(listed)]
         taken = ast.Name(known.name, ast.Load())
         if not rest:
             return taken
         return ast.Subscript(taken, ast.Tuple(rest, ast.Load()), ast.Load())
 
     def _axis(self, node: ast.Subscript) -> int | None:
-        """Which axis of a named tensor the step is an index of; None for any other index."""
-        if not isinstance(node.value, ast.Name):
+        """Which axis of a named tensor the step is an index of, from its end behind `...`; None for any other index."""
+        listed = _indices(node)
+        place = self._place(listed)
+        if place is None or not isinstance(node.value, ast.Name):
             return None
-        listed = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        for axis, one in enumerate(listed):
-            if isinstance(one, ast.Name) and one.id == self.step:
-                return axis
-            if not isinstance(one, ast.Slice) or one.lower or one.upper or one.step:
-                return None
-        return None
+        before, behind = listed[:place], listed[place + 1 :]
+        if not any(_is_rest(one) for one in before):
+            return place if all(_is_whole(one) for one in before) else None
+        is_plain = all(_is_whole(one) or _is_rest(one) for one in before) and all(_is_whole(one) for one in behind)
+        return -1 - len(behind) if is_plain else None
+
+    def _place(self, listed: Sequence[ast.expr]) -> int | None:
+        """Where among the indices the step stands first."""
+        places = (place for place, one in enumerate(listed) if isinstance(one, ast.Name) and one.id == self.step)
+        return next(places, None)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         """A write at the step's place."""
         target = node.targets[0]
         if len(node.targets) > 1 or not isinstance(target, ast.Subscript):
             return self.generic_visit(node)
-        axis = self._axis(target)
-        listed = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-        if axis is None or len(listed) != axis + 1 or target.value.id in self.written:  # type: ignore[attr-defined]
+        axis, listed = self._axis(target), _indices(target)
+        behind = listed[(self._place(listed) or 0) + 1 :]
+        is_all = all(_is_whole(one) or _is_rest(one) for one in behind)
+        if axis is None or not is_all or target.value.id in self.written:  # type: ignore[attr-defined]
             self.is_followed = False
             return node
         name = f"__written_{len(self.written)}__"
         self.written[target.value.id] = name, axis  # type: ignore[attr-defined]
         return ast.Assign([ast.Name(name, ast.Store())], self.visit(node.value))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        """An element of a list, as one that is added to it."""
+        added = _added(node)
+        return self.generic_visit(node) if added is None else self._element(*added, node, is_first=False)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         """An element of a list, behind the others or before them."""
@@ -263,6 +298,9 @@ class _Round(ast.NodeTransformer):
             case _:
                 self.is_followed = False
                 return node
+        return self._element(of, element, node, is_first=is_first)
+
+    def _element(self, of: str, element: ast.expr, node: ast.stmt, *, is_first: bool) -> ast.AST:
         if of in self.lists:
             self.is_followed = False
             return node
