@@ -108,6 +108,8 @@ def test_a_number_that_some_sizes_do_not_have_is_a_limit_of_the_file() -> None:
         ("if n > 3 or h > 3: y = n\nelse: y = max(h, 2)", True),
         ("if n > 3:\n    y = n\n    z = h\nelse:\n    y, z = h, n", True),
         ("if n > 3:\n    y = n\n    z = y", False),
+        ("if x.size(1) % 4: y = 4 - x.size(1) % 4", True),
+        ("if x.item(1) % 4: y = 4", False),
         ("if n > 3: y = next(n)", False),
         ("if n > 3: y += 1", True),
         ("if n > 3: y[0] = 1", False),

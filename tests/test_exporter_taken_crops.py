@@ -102,6 +102,7 @@ def test_what_is_more_than_a_crop_is_refused_with_its_line() -> None:
         ("if n < x.shape[0]: x = x[-n:]", True),
         ("y = x if x.shape[0] <= 8 else x[:8]", True),
         ("y = x[..., -8:] if 8 < x.shape[-1] else x", True),
+        ("if x.size(0) < y.size(0): y = y[: x.size(0)]", True),
         ("y = x if x.shape[0] <= 8 else z[:8]", False),
         ("if n < x.shape[0]: x = x[n:]", False),
         ("if n < x.shape[0]: y = x[:n]", False),

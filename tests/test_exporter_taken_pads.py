@@ -68,7 +68,13 @@ def to_a_length(x: torch.Tensor) -> torch.Tensor:
     return x.cumsum(-1)[..., :length]
 
 
-@pytest.mark.parametrize("function", [to_multiples, to_patches, to_even_and_large, to_a_length])
+def to_even(x: torch.Tensor) -> torch.Tensor:
+    if x.size(2) % 2 == 1:
+        x = F.pad(x, (0, 1))
+    return x[..., ::2] - x[..., 1::2]
+
+
+@pytest.mark.parametrize("function", [to_multiples, to_patches, to_even_and_large, to_a_length, to_even])
 @pytest.mark.parametrize("sizes", [(8, 12), (7, 9)])
 def test_padding_is_right_at_sizes_that_decide_otherwise_than_the_example(
     function: Callable[[torch.Tensor], torch.Tensor], sizes: tuple[int, int]
@@ -205,6 +211,7 @@ def test_a_write_that_nothing_else_shows_is_right_at_every_size() -> None:
         ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x[0] = 1", False),
         ("if w < 9:\n        x = pad(x, (0, 9 - w))\n    x.mul_(2)", False),
         ("if w < 9: x = pad(x, (0, 9 - w))\n    else: x = x + 1", False),
+        ("if x.size(1) % 2: x = pad(x, (0, 4 - x.size(-1) % 4))", True),
         ("if w % 2 and h % 2: x = pad(x, (0, 1))", False),
         ("if w < 9: x = pad(y, (0, 9 - w))", False),
         ("if w < 9: x = pad(x, (0, missing(w)))", False),

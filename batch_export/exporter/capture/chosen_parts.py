@@ -21,7 +21,7 @@ import torch
 from torch.fx import traceback
 
 from batch_export.exporter.capture.number_choice import Number, chosen, never_negative
-from batch_export.exporter.capture.size_questions import Question, asked_sizes, is_arithmetic
+from batch_export.exporter.capture.size_questions import Question, asked_sizes, is_arithmetic, is_size
 from batch_export.exporter.capture.taken_pads import IN_ORDER, TAKEN
 
 Asked = Sequence[tuple[Any, str, Any]]
@@ -141,10 +141,10 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 def _is_part(written: ast.expr) -> bool:
     """Whether what is joined may be worked out where nothing is: pieces of tensors, and new ones."""
     for one in ast.walk(written):
-        is_call = isinstance(one, ast.Call)
+        is_call = isinstance(one, ast.Call) and not is_size(one)
         if is_call and (not isinstance(one.func, ast.Attribute) or one.func.attr not in (*_MADE, *_TURNED)):  # type: ignore[attr-defined]
             return False
-        if not is_call and not isinstance(one, _READ):
+        if not is_call and not isinstance(one, _READ) and not is_size(one):
             return False
     return True
 
@@ -241,7 +241,7 @@ def _place(bound: Any, size: Number, asked: Sequence[Question], answer: bool) ->
         raise _UntoldError
     if never_negative(bound, asked, answer=answer):
         return bound  # type: ignore[no-any-return]
-    if type(bound) is not int:
+    if not never_negative(-1 - bound, asked, answer=answer):  # `x[:, -0:]` is all of it
         raise _UntoldError
     place: Number = size + bound
     return place if never_negative(place, asked, answer=answer) else torch.sym_max(place, 0)

@@ -1,6 +1,7 @@
 """What an expression of a model's source is in a frame that runs: names, attributes, places, and arithmetic of them.
 
-Arrives: an expression and a frame. Leaves: its value; nothing is called but the larger and smaller number.
+Arrives: an expression and a frame. Leaves: its value; nothing is called but the larger and smaller number, and
+`x.size(1)` is a place in a shape.
 """
 
 from __future__ import annotations
@@ -48,4 +49,7 @@ def value_of(read: ast.expr, frame: FrameType) -> Any:
                 return _COMPUTE[type(computed)](value_of(left, frame), value_of(right, frame))
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return _CALLED[name](*(value_of(one, frame) for one in args))
+            case ast.Call(func=ast.Attribute(value=of, attr="size"), args=args, keywords=[]):
+                sizes = value_of(of, frame).shape
+                return sizes[value_of(args[0], frame)] if args else sizes
     return None

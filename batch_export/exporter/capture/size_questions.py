@@ -167,13 +167,22 @@ def _named_question(answer: Any) -> Question | None:
 
 
 def is_arithmetic(written: ast.expr) -> bool:
-    """Whether an expression reads and computes, and calls nothing but the larger and smaller number."""
+    """Whether an expression reads and computes, and calls nothing but the larger and smaller number and `x.size(1)`."""
     return all(isinstance(one, _ARITHMETIC) or _is_pure(one) for one in ast.walk(written))
 
 
 def _is_pure(call: ast.AST) -> bool:
     is_call = isinstance(call, ast.Call) and not call.keywords
-    return is_call and isinstance(call.func, ast.Name) and call.func.id in _PURE  # type: ignore[attr-defined]
+    is_named = is_call and isinstance(call.func, ast.Name) and call.func.id in _PURE  # type: ignore[attr-defined]
+    return is_named or is_size(call)
+
+
+def is_size(call: ast.AST) -> bool:
+    """Whether a call reads `x.size(1)` or `x.size()`."""
+    match call:
+        case ast.Call(func=ast.Attribute(attr="size"), args=[] | [_], keywords=[]):
+            return True
+    return False
 
 
 def _is_question(asked: ast.expr) -> bool:

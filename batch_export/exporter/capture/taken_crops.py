@@ -22,6 +22,7 @@ from torch.fx.experimental.sym_node import SymNode
 from batch_export.exporter.capture.guard_sources import users_frame
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.read_values import value_of
+from batch_export.exporter.capture.size_questions import is_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,5 +154,5 @@ _READ = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.UnaryOp, ast.
 
 
 def _is_read(expression: ast.expr) -> bool:
-    """Whether an expression may be worked out once more: it calls nothing."""
-    return all(isinstance(one, _READ) for one in ast.walk(expression))
+    """Whether an expression may be worked out once more: it calls nothing but `x.size(1)`."""
+    return all(isinstance(one, _READ) or is_size(one) for one in ast.walk(expression))
