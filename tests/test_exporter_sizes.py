@@ -812,3 +812,37 @@ def test_a_decision_between_small_numbers_is_refused() -> None:
 
     with pytest.raises(DynamicShapeError, match="holds only while"):
         export(Small(), (torch.randn(2, 7),), dynamic_shapes={"x": {1: "n"}})
+class _TwoQuestions(torch.nn.Module):
+    """The second question is asked only where the first one is answered otherwise than in the example."""
+
+    def __init__(self, asked: Callable[[int, int, int], bool]) -> None:
+        super().__init__()
+        self.asked = asked
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if self.asked(*x.shape) else x + 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda b, h, w: h % 2 == 1 and w % 2 == 1,
+        lambda b, h, w: not (h % 2 == 0 or w % 2 == 0),
+        lambda b, h, w: h < 4 and w < 4,
+        lambda b, h, w: h > 10 and w > 10,
+        lambda b, h, w: b > 2 and w > 10,
+        lambda b, h, w: b > 2 and h < 4,
+    ],
+)
+def test_a_question_that_the_example_does_not_come_to_is_refused(asked: Callable[[int, int, int], bool]) -> None:
+    shapes = ({0: "b", 1: "h", 2: "w"},)
+    with pytest.raises(DynamicShapeError, match=r"holds only while .*test_exporter_sizes\.py"):
+        export(_TwoQuestions(asked), (torch.randn(2, 6, 8),), dynamic_shapes=shapes)
+
+
+def test_questions_that_change_nothing_stay_harmless_where_further_axes_differ() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x[:, : x.shape[1] + 1] * 2 if x.shape[0] % 2 and x.shape[1] % 2 else x * 2
+
+    given = (torch.randn(2, 6),)
+    export_and_compare(Function(forward), given, (torch.randn(3, 5),), dynamic_shapes=({0: "b", 1: "n"},))

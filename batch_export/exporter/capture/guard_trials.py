@@ -35,6 +35,8 @@ _TRIED = 8
 """Sizes at which one guard is tried."""
 _RUNS = 32
 """Sizes at which model and program are run at all; a guard that would need more counts as one that restricts."""
+_BESIDE = 16
+"""Further sizes for guards that took nothing away, with other axes than their own at other sizes, too."""
 _TRIALS = 256
 """Sizes that are tried at all, those that the model refuses at once among them."""
 _AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
@@ -70,6 +72,7 @@ class Trials:
         self._program: torch.nn.Module | None = None
         self._known: dict[tuple[tuple[str, int], ...], Trial] = {}
         self._ran = 0
+        self._allowed = _RUNS
         self._takes: dict[bool, bool] = {}
         self._apart: float | None = None
 
@@ -78,7 +81,7 @@ class Trials:
         sizes = {**self.resizing.example, **point}
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
-            if not self.can_run or self._ran >= _RUNS or len(self._known) >= _TRIALS:
+            if not self.can_run or self._ran >= self._allowed or len(self._known) >= _TRIALS:
                 return None
             spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
             inputs = self.resizing.at(sizes, spread=spread)
@@ -177,6 +180,24 @@ class Trials:
                 failing = min(failing, elements)
         return list({self._key(point): (point, trial) for point, trial in found}.values())
 
+    def at_others(self, points: Sequence[Point]) -> list[tuple[Point, Trial]]:
+        """Trials at a few of many sizes, with the axes that these leave alone at another size than the example's.
+
+        Sizes at which all axes are as long answer several questions alike (`h % 2 and w % 2`, `h < 4 and w < 4`), of
+        which the example answered only the first one.
+        """
+        example = self.resizing.example
+        few = [point for point in guard_points.choose(points, example, _TRIED // 2) if 0 not in point.values()]
+        alike = [{**dict.fromkeys(example, max(point.values())), **point} for point in few]
+        longer = [
+            {**{axis: times * size + 1 for axis, size in example.items()}, **point}
+            for times in (1, 2)
+            for point in few[:1]
+        ]
+        self._allowed = max(self._allowed, _RUNS + _BESIDE)
+        found = [(point, self.at(point)) for point in (*alike, *longer) if not self._is_large({**example, **point})]
+        return [(point, trial) for point, trial in found if trial is not None]
+
     def holds_at(self, sizes: Sequence[Mapping[str, int]]) -> bool:
         """Whether the program does what the model does at some sizes such as `not_held` gives."""
         names = {self._symbols.text(name): name for name in self.resizing.example}
@@ -260,7 +281,33 @@ def judge(captured: Captured, trials: Trials) -> None:
             symbols.names.unite(guard.unites[1], guard.unites[0])
         elif guard.expression is not None and not guard.restricts and not guard.holds_beyond:
             symbols.solves(guard.expression, named=True)
+    for place, (guard, was) in enumerate(zip(judged, order, strict=True)):
+        if (
+            _is_pending(was)
+            and not _is_pending(guard)
+            and not guard.unites
+            and _differs_beside(was, trials, symbols, judged)
+        ):
+            judged[place] = was
     captured.guards = sorted(judged, key=lambda guard: not guard.restricts)
+
+
+def _differs_beside(guard: Guard, trials: Trials, symbols: Symbols, judged: Sequence[Guard]) -> bool:
+    """Whether the program gives something else than the model where a guard is false and other axes differ, too.
+
+    A model that asks two questions at a time (`if h % 2 and w % 2:`) asks the second one at some sizes only, so that
+    there is no guard for it. What other guards take away says nothing.
+    """
+    points = guard_points.against(guard.expression, symbols, trials.resizing.example)
+    own = {axis for point in (points or ())[:1] for axis in point}
+    if not points or own >= trials.resizing.example.keys():
+        return False
+    others = [one.expression for one in judged if one.restricts and one.expression is not None]
+    example = trials.resizing.example
+    return any(
+        trial.outcome is Outcome.DIFFERS and not guard_points.one_is_false(others, symbols, {**example, **point})
+        for point, trial in trials.at_others(points)
+    )
 
 
 def _untried(guard: Guard, trials: Trials, symbols: Symbols) -> Guard:
