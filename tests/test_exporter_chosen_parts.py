@@ -251,6 +251,19 @@ def by_method(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def named_parts(x: torch.Tensor) -> torch.Tensor:
+    """What is joined has a name of its own, which another part has too."""
+    count, n = x.shape
+    if n % 4 != 0:
+        missing = 4 - n % 4
+        pad = torch.zeros(count, missing, dtype=x.dtype, device=x.device)
+        x = torch.cat((x, pad), dim=1)
+    if count < 4:
+        pad = torch.ones_like(x[:1]).repeat(4 - count, 1)
+        x = torch.cat([pad, x], 0)
+    return x.view(x.shape[0], -1, 4).cumsum(2)
+
+
 FUNCTIONS = [
     two_sides,
     either_side,
@@ -259,6 +272,7 @@ FUNCTIONS = [
     padded,
     padded_to_the_middle,
     counted,
+    named_parts,
     unpadded,
     by_method,
     windows,
@@ -432,3 +446,16 @@ def test_an_elif_that_may_hold_with_its_if_stays_a_decision() -> None:
 
     with pytest.raises(DynamicShapeError, match="holds only while"):
         export(Called(both), (torch.randn(3, 6),), dynamic_shapes=({1: "n"},))
+
+
+def test_a_part_that_is_read_behind_its_if_stays_a_decision() -> None:
+    class Kept(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            pad = x[:, :0]
+            if x.shape[1] % 2:
+                pad = x[:, -1:]
+                x = torch.cat([x, pad], 1)
+            return x, pad
+
+    with pytest.raises(DynamicShapeError, match=r"holds only while `.*test_exporter_chosen_parts\.py"):
+        export(Kept(), (torch.randn(3, 6),), dynamic_shapes=({1: "n"},))

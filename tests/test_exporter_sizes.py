@@ -812,6 +812,8 @@ def test_a_decision_between_small_numbers_is_refused() -> None:
 
     with pytest.raises(DynamicShapeError, match="holds only while"):
         export(Small(), (torch.randn(2, 7),), dynamic_shapes={"x": {1: "n"}})
+
+
 class _TwoQuestions(torch.nn.Module):
     """The second question is asked only where the first one is answered otherwise than in the example."""
 

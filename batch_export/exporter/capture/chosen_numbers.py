@@ -218,16 +218,13 @@ class _Choices(ast.NodeTransformer):
         call = chosen_parts.crop(_read(name), value, _read(questions), answer=answer)
         call = call or chosen_parts.join(name, value, _read(questions), answer=answer)
         call = call or chosen_pads.pad(_read(name), value, _read(questions), answer=answer)
-        if (
-            call is None
-            and is_arithmetic(value)
-            and not may_reach(name, self.functions[-1] if self.functions else node, node)
-        ):
-            return value
-        if call is None and _is_number(value):
-            either = [value, _read(name)] if answer else [_read(name), value]
-            call = ast.Call(_read(choice_calls.CHOSEN), [_read(questions), *either], [])
-        return call
+        if call is not None:
+            return call
+        is_own = not may_reach(name, self.functions[-1] if self.functions else node, node)
+        if is_own and (is_arithmetic(value) or chosen_parts.is_part(value)):
+            return value if is_arithmetic(value) else chosen_parts.made_in_vain(value)
+        either = [value, _read(name)] if answer else [_read(name), value]
+        return ast.Call(_read(choice_calls.CHOSEN), [_read(questions), *either], []) if _is_number(value) else None
 
     def _assigned(self, node: ast.If, name: str, value: ast.expr) -> ast.stmt:
         made = ast.Assign([ast.Name(name, ast.Store())], value)

@@ -33,8 +33,8 @@ _FILLED = ("new_full", "full")
 """Calls whose first argument has lengths."""
 _MADE = (*_FILLED, "new_zeros", "new_ones", "new_empty", "zeros", "ones", "empty", "repeat", "expand")
 """Calls whose arguments are lengths, and may be less than 0 where the model does not make them."""
-_TURNED = ("flip", "clone", "to")
-"""Methods that leave the tensor as it is."""
+_TURNED = ("flip", "clone", "to", "zeros_like", "ones_like")
+"""Calls that leave the tensor as it is, or make one like it."""
 _COPIED = ("contiguous", "clone")
 """Methods that may stand behind a crop, and copy."""
 _READ = (
@@ -98,9 +98,9 @@ def join(name: str, value: ast.expr, questions: ast.expr, *, answer: bool) -> as
     if function not in _CATS or len(own) != 1 or len(given) != 1 or any(one.arg != "dim" for one in value.keywords):
         return None
     others = [part for place, part in enumerate(parts) if place not in own]
-    if not others or not all(map(_is_part, others)) or not is_arithmetic(given[0]):
+    if not others or not all(map(is_part, others)) or not is_arithmetic(given[0]):
         return None
-    made = ast.List([_Lengths().visit(copy.deepcopy(part)) for part in parts], ast.Load())
+    made = ast.List([made_in_vain(part) for part in parts], ast.Load())
     places = ast.Constant(own[0]), copy.deepcopy(given[0])
     return _call(_JOINED, questions, copy.deepcopy(value.func), made, *places, ast.Constant(answer))
 
@@ -138,7 +138,13 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
 
 
-def _is_part(written: ast.expr) -> bool:
+def made_in_vain(part: ast.expr) -> ast.expr:
+    """What is joined, as it is made also where the model does not make it."""
+    made: ast.expr = _Lengths().visit(copy.deepcopy(part))
+    return made
+
+
+def is_part(written: ast.expr) -> bool:
     """Whether what is joined may be worked out where nothing is: pieces of tensors, and new ones."""
     for one in ast.walk(written):
         is_call = isinstance(one, ast.Call) and not is_size(one)
