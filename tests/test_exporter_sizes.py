@@ -848,3 +848,25 @@ def test_questions_that_change_nothing_stay_harmless_where_further_axes_differ()
 
     given = (torch.randn(2, 6),)
     export_and_compare(Function(forward), given, (torch.randn(3, 5),), dynamic_shapes=({0: "b", 1: "n"},))
+
+
+class _Shifted(nn.Module):
+    """Relative positions, whose table is as long as the model takes a sequence: torch notes that as a range."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(40, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count, n, _ = x.shape
+        scores = x @ self.table[20 - n + 1 : 20 + n].t()
+        shifted = torch.cat([torch.zeros(count, n, 1), scores], -1).view(count, 2 * n, n)
+        return shifted[:, 1:].view(count, n, 2 * n - 1)[:, :, :n].softmax(-1) @ x
+
+
+@pytest.mark.parametrize("axes", [{0: "b", 1: "n"}, {0: Dim.AUTO, 1: Dim.AUTO}])
+def test_a_range_that_torch_narrowed_is_tried_like_any_guard(axes: dict[int, Any]) -> None:
+    module = _Shifted()
+    program = export(module, (torch.randn(2, 8, 8),), dynamic_shapes=(axes,))
+    sizes = [(1, 1), (1, 2), (3, 13), (2, 20), (2, 21), (1, 30)]
+    assert right_at(program, module, lambda b, n: (torch.randn(b, n, 8),), sizes) == 4

@@ -277,9 +277,11 @@ def _ranges(
         if text in covered:
             continue
         if bounds.upper.is_Integer and int(bounds.upper) < min(high or _UNLIMITED, _UNLIMITED):
-            found.append(Guard(f"{text} <= {int(bounds.upper)}", (text,), "", required))
+            expression = sympy.Le(symbol, bounds.upper)
+            found.append(Guard(f"{text} <= {int(bounds.upper)}", (text,), "", required, expression=expression))
         if bounds.lower.is_Integer and int(bounds.lower) > max(2, low):
-            found.append(Guard(f"{text} >= {int(bounds.lower)}", (text,), "", required))
+            expression = sympy.Ge(symbol, bounds.lower)
+            found.append(Guard(f"{text} >= {int(bounds.lower)}", (text,), "", required, expression=expression))
     return found
 
 
