@@ -418,3 +418,21 @@ def at_a_number_that_is_a_tensor(x: Tensor) -> Tensor:
 )
 def test_writes_that_come_out_alike_in_any_order_are_exported(function: Callable[..., Any]) -> None:
     export_and_compare(Calls(function), (torch.rand(4, 3),), (torch.rand(6, 3),), dynamic_shapes=({0: "rows"},))
+
+
+def _differences_in_place(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.clone()
+    y[:, 1:] = y[:, 1:] - y[:, :-1]
+    y[:, :1] *= 3
+    y[:, -1:] += y[:, :1]
+    return y, y.view(-1)[1:].sum()
+
+
+def test_a_shape_that_is_shown_wrongly_of_nothing_only_is_no_other_limit() -> None:
+    """At 1 and 2 columns the program does what the model does, though a guard of torch's is false there."""
+    with pytest.warns(ExportWarning, match=r"holds only while `n != 0`") as heard:
+        program = export(Calls(_differences_in_place), (torch.randn(2, 6, 4),), dynamic_shapes=({0: "b", 1: "n"},))
+    assert len([one for one in heard if "holds only while" in str(one.message)]) == 1
+    for size in (1, 2, 3, 9):
+        x = torch.randn(2, size, 4)
+        assert_same(program(x), [*_differences_in_place(x)])

@@ -381,8 +381,10 @@ def _judged(
     example = trials.resizing.example
     if not all(guard_points.one_is_false(limits, symbols, {**example, **point}) for point in differing):
         return as_limit(guard, points, symbols)  # else another guard says so already, which takes fewer sizes away
-    if not united and any(trial.outcome is Outcome.SHAPES for _, trial in made):
-        return replace(guard, is_limit=True)
+    shown = [point for point, trial in made if trial.outcome is Outcome.SHAPES]
+    if not united and shown:
+        words = guard_points.limit(shown, guard.expression, symbols) if outcomes == {Outcome.AGREES} else None
+        return replace(guard, is_limit=True, condition=words or guard.condition)  # where an axis is empty, perhaps
     return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & _AGREEING))
 
 
