@@ -56,6 +56,7 @@ from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
 from batch_export.exporter.capture.refused_again import Refused
+from batch_export.exporter.capture.remembered_expressions import remembered_expressions
 from batch_export.exporter.capture.repeated_values import repeated_values
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.seeded_numbers import seeded, seeds_noted
@@ -344,6 +345,7 @@ def _run(
         alike_branches(),
         known_expressions(),
         cancelled_quotients(),
+        remembered_expressions(),
         unsolved_equalities(),
         recording(module),
         unset_fake_temporarily(),
