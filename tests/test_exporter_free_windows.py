@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import sympy
 import torch
 from torch.nn import functional
-from torch.utils._sympy.functions import FloorDiv, Mod
+from torch.utils._sympy.functions import FloorDiv
 
+from batch_export.exporter.capture.course import _is_of_few
 from batch_export.exporter.capture.guards import Guard
 from tests.exporting import export_and_compare
 
@@ -57,9 +59,13 @@ def test_an_axis_too_short_for_a_window_is_an_error() -> None:
         program(torch.randn(3, 3))
 
 
-def test_what_is_left_of_a_division_is_no_size_that_a_guard_fixes() -> None:
+def test_what_is_a_number_at_every_size_is_no_branch_of_few() -> None:
+    """A capture from a size that was searched for holds it against a guard only where other sizes were seen."""
     n = sympy.Symbol("n", integer=True, positive=True)
-    fixing = [sympy.Eq(n, 4), sympy.Eq(FloorDiv(n, 4), 1)]
-    free = [sympy.Eq(Mod(n, 4), 0), sympy.Eq(n * FloorDiv(n + 3, 4), FloorDiv(n, 2)), sympy.Ne(n, 4)]
+    channels = Guard("", expression=sympy.Eq(FloorDiv(64 * n, n + 0 * n), 64, evaluate=False))
 
-    assert [Guard("", expression=one).fixes_size for one in (*fixing, *free)] == [True] * 2 + [False] * 3
+    assert channels.fixes_size
+    assert not _is_of_few(channels)
+    assert _is_of_few(replace(channels, holds_beyond=True))
+    assert _is_of_few(replace(channels, restricts=True))
+    assert not _is_of_few(Guard("", expression=sympy.Ne(n, 4)))

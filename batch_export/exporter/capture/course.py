@@ -17,6 +17,7 @@ from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.chosen_numbers import any_choice, numbers_chosen
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
+from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.refusals import one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
@@ -110,8 +111,8 @@ class Course:
                 continue
             with contextlib.suppress(CaptureError, DynamicShapeError):
                 captured = self._from(inputs, self._unassuming)
-                if is_searched and any(guard.restricts or guard.fixes_size for guard in captured.guards):
-                    continue  # a branch that few sizes take, or shapes that are shown as at one of them
+                if is_searched and any(_is_of_few(guard) for guard in captured.guards):
+                    continue
                 if self._holds_everywhere(captured):
                     yield captured
 
@@ -130,6 +131,14 @@ class Course:
         wanted = [(axis.where, axis.axis) for axis in self.request.asked.axes if axis.text in axes]
         held = {place for guard in (*captured.guards, *captured.not_one) for place in (*guard.fixes, *guard.narrows)}
         return captured.free_axes() == len(self.request.asked.axes) and not held.intersection(wanted)
+
+
+def _is_of_few(guard: Guard) -> bool:
+    """Whether a guard is of a branch that few sizes take, or of shapes that are shown as at one of them.
+
+    What is a number at each size that the model takes (what `view(..., -1)` leaves for channels) is neither.
+    """
+    return guard.restricts or (guard.fixes_size and guard.holds_beyond)
 
 
 def _is_traced_only(error: CaptureError) -> bool:

@@ -251,8 +251,10 @@ def choose(points: Sequence[Point], example: Mapping[str, int], count: int, far:
 
     empty = [point for point in points if 0 in point.values()]
     full = sorted((point for point in points if 0 not in point.values()), key=strangeness)
-    below = [one for one in full if sum(one.values()) < sum(example.get(axis, 0) for axis in one)]
-    above = [one for one in full if one not in below]
+    sides: dict[bool, list[Point]] = {True: [], False: []}
+    for one in full:
+        sides[sum(one.values()) < sum(example.get(axis, 0) for axis in one)].append(one)
+    below, above = sides[True], sides[False]
     fewest = min((strangeness(one)[0] for one in full), default=0)
     smallest = sorted((one for one in full if strangeness(one)[0] == fewest), key=lambda one: sum(one.values()))
     wanted = [*smallest[:1], *below[:1], *above[:1]]

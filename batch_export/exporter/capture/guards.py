@@ -16,7 +16,6 @@ from typing import Any
 import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.printers import PythonPrinter
 
 from batch_export.exporter.capture import guard_points
@@ -97,10 +96,9 @@ class Guard:
 
     @property
     def fixes_size(self) -> bool:
-        """Whether it says that something of the sizes is a number; what is left of a division is no size."""
-        if not isinstance(self.expression, sympy.Eq) or self.reason:
-            return False
-        return any(side.is_number for side in self.expression.args) and not self.expression.has(Mod, PythonMod)
+        """Whether it says that something of the sizes is a number."""
+        is_equality = isinstance(self.expression, sympy.Eq) and not self.reason
+        return is_equality and any(side.is_number for side in self.expression.args)
 
     @property
     def fixes_number(self) -> bool:
