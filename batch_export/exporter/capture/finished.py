@@ -15,8 +15,9 @@ import torch
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Attempt, Captured
+from batch_export.exporter.capture.guard_judging import judge
 from batch_export.exporter.capture.guard_symbols import Symbols
-from batch_export.exporter.capture.guard_trials import Trials, judge
+from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of, taken_as
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.rank_limits import sizes_not_one

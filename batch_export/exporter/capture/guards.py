@@ -3,7 +3,7 @@
 Arrives: a captured program and the axes that were asked for as dynamic. Leaves: one `Guard` for each condition that
 torch added, in axis names, with the line of the model where it arose. Torch guards on far more than it has to (`8 * n
 >= 16`, `(16 * n) // n == 16`), so a guard is evaluated at many sizes: one that is true everywhere is harmless, one that
-is false somewhere may restrict the axes in it, which `guard_trials.py` finds out. Nothing is traced or run.
+is false somewhere may restrict the axes in it, which `guard_judging.py` finds out. Nothing is traced or run.
 """
 
 from __future__ import annotations

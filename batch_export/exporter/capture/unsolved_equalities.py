@@ -4,7 +4,7 @@ Nothing arrives. Leaves: a context in which torch passes over such an equality. 
 (`h/16 == 2*((h/16)//2)`) for a number that the size has, and fails where sympy does not find it; and where a number of
 the data is a multiple of a size (`torch._check(x[mask].numel() == 16 * batch)`), it computes the largest one in
 float64, which makes 2**63 of 2**63 - 2, and fails on what lies beyond it. The equality stays a guard of the program,
-which is tried at other sizes as any other one is (`guard_trials.py`). May go when torch does so.
+which is tried at other sizes as any other one is (`guard_judging.py`). May go when torch does so.
 """
 
 from __future__ import annotations
