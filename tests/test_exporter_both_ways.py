@@ -11,7 +11,7 @@ import onnx
 import pytest
 import torch
 
-from batch_export.errors import CaptureError, ExportWarning
+from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from tests.exporting import export_and_compare
@@ -366,3 +366,14 @@ def test_a_list_that_grows_until_a_loop_ends_is_stacked_along_another_axis() -> 
     given = [torch.full((2, 3), number) for number in (0.3, 0.01, 0.8, 3.0, -1.9)]
     assert {tuple(settling(one).shape) for one in given} == {(3, 2), (3, 3), (3, 4)}
     export_and_compare(Called(settling), *((one,) for one in given))
+
+
+def test_a_squeeze_of_which_only_the_shape_is_read_restricts_its_axis_beside_a_decision() -> None:
+    class Counted(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y.zero_() if (x > 0).any() else y.add_(1)
+            return torch.arange(x.squeeze(-2).shape[0]), y
+
+    shapes = ({0: "rows", 1: "columns"}, {0: "rows"})
+    with pytest.raises(DynamicShapeError, match=r"rows may be 1, .*test_exporter_both_ways"):
+        export(Counted(), (X, X.clone()), dynamic_shapes=shapes)

@@ -110,6 +110,7 @@ def captured_both_ways(strategy: Strategy, check: Check) -> Strategy:
         tree, _ = ways.tree(())
         if isinstance(tree, Exception):
             raise tree
+        seen = [way.program for way in tree.ways]
         tree = _without_writes(tree)
         with _without_modes(), knowledge_of_branches():
             try:
@@ -117,6 +118,7 @@ def captured_both_ways(strategy: Strategy, check: Check) -> Strategy:
             except Exception:  # torch may fail at a size that is free behind a choice, and is not on each way
                 program = strategy(MergedPaths(module, tree, shares=False), args, kwargs, form)
         program._both_ways = list(ways.decided)  # type: ignore[attr-defined]
+        program._ways = seen  # type: ignore[attr-defined]
         program._raising = list(ways.raising)  # type: ignore[attr-defined]
         program._works_on_nothing = list(ways.passed)  # type: ignore[attr-defined]
         return program

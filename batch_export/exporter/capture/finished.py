@@ -18,7 +18,7 @@ from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.guard_judging import judge
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guard_trials import Trials
-from batch_export.exporter.capture.guards import collect, sides_taken, symbols_of, taken_as
+from batch_export.exporter.capture.guards import Guard, collect, sides_taken, symbols_of, taken_as
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.refusals import hold_against_given, narrower, other_rank
@@ -64,7 +64,7 @@ def finished(
     derived = shapes.derived_names(program, asked, names)
     captured = Captured(program, names, collect(program, symbols), attempts, derived, symbols=symbols)
     captured.other_names = shapes.other_names(program, asked, names)
-    captured.not_one = sizes_not_one(program, asked.axes, asked.aliases, names)
+    captured.not_one = _kept_axes(program, asked)
     if called is not None and symbols is not None:
         if called.takes_sides:
             captured.guards = [*captured.guards, *sides_taken(program, symbols)]
@@ -87,6 +87,20 @@ def finished(
     if dropped and mode != "allow":
         raise other_rank(dropped[0])
     return captured
+
+
+def _kept_axes(program: torch.export.ExportedProgram, asked: shapes.DynamicShapes) -> list[Guard]:
+    """What `sizes_not_one` finds in a program, and in the ways through the model that it was made of.
+
+    A squeeze of which a way reads the shape only is in no program that was made of it.
+    """
+    ways: list[torch.export.ExportedProgram] = vars(program).pop("_ways", [])
+    found = [
+        guard
+        for one in (program, *ways)
+        for guard in sizes_not_one(one, asked.axes, asked.aliases, shapes.axis_names(one, asked))
+    ]
+    return list({guard.condition: guard for guard in reversed(found)}.values())[::-1]
 
 
 def _free_as_given(program: torch.export.ExportedProgram, symbols: Symbols) -> dict[sympy.Basic, str]:
