@@ -20,6 +20,7 @@ from test_matrix import HERE, MATRIX, skips
 from batch_export.config.run import provider_spec
 from batch_export.errors import UsageError
 from batch_export.numbers.values import RawTensor, TensorSequence, widened
+from batch_export.plan.matrix import expand
 from batch_export.runtime.failures import OptionsRejectedError, ProviderUnavailableError
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import RUNTIMES
@@ -28,6 +29,7 @@ from batch_export.runtime.session import open_session
 from batch_export.runtime.structures import StructureError, leaves, tensors
 from batch_export.sources.places import conf_dir
 from batch_export.stages import run
+from batch_export.sweeps.planned import installed
 
 CPU = "CPUExecutionProvider"
 BOUND = ProviderSpec("bound", "onnxruntime", CPU, io_binding=True)
@@ -126,19 +128,64 @@ def test_options_that_a_provider_does_not_take_are_told_in_its_words(tmp_path: P
         open_session(path, ProviderSpec("mine", "onnxruntime", CPU, options={"foo": "1"}))
 
 
+class OfOther:
+    """Sessions of a provider that this build lacks; they run on the CPU and say otherwise."""
+
+    def __init__(self, starts: bool = True, fails_with: str = "bad") -> None:
+        self.real, self.starts, self.fails_with = onnxruntime.InferenceSession, starts, fails_with
+
+    def __call__(self, model: Any, options: Any, **other: Any) -> Any:
+        if not self.starts:
+            raise RuntimeError("/src/state.cc:729 void Register(Options&, const Other&) Please install its libraries.")
+        if self.fails_with in other["providers"][0][1]:
+            raise ValueError(f'Unknown provider option: "{self.fails_with}"')
+        session = self.real(model, options, providers=[CPU])
+        session.get_providers = lambda: ["OtherExecutionProvider", CPU]
+        return session
+
+
 def test_options_are_tried_before_a_file_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = onnxruntime.InferenceSession
-
-    def session(model: Any, options: Any, **other: Any) -> Any:
-        if "bad" in other["providers"][0][1]:
-            raise ValueError('Unknown provider option: "bad"')
-        return real(model, options, providers=[CPU])
-
-    monkeypatch.setattr(onnxruntime, "InferenceSession", session)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", OfOther())
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["OtherExecutionProvider", CPU])
     with pytest.raises(ValueError, match='Unknown provider option: "bad"'):
         served.connect(settings(execution_provider="OtherExecutionProvider", options={"bad": "1"}))
     served.connect(settings(execution_provider="OtherExecutionProvider", options={"good": "1"}))
+
+
+def test_what_does_not_start_without_options_either_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build for a GPU on a machine without one, or without a library of its maker's."""
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["OtherExecutionProvider", CPU])
+    monkeypatch.setattr(onnxruntime, "InferenceSession", OfOther(starts=False))
+    for options in ({}, {"bad": "1"}):
+        with pytest.raises(served.UnavailableError, match=r"not start OtherExecutionProvider: Please install its libr"):
+            served.connect(settings(execution_provider="OtherExecutionProvider", options=options))
+    monkeypatch.undo()
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["OtherExecutionProvider", CPU])
+    real = onnxruntime.InferenceSession
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *given, **_: real(*given, providers=[CPU]))
+    with pytest.raises(served.UnavailableError, match=r"not start OtherExecutionProvider \(its library or device"):
+        served.connect(settings(execution_provider="OtherExecutionProvider"))
+
+
+def test_a_provider_of_this_build_that_does_not_start_is_skipped_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def probed(spec: ProviderSpec, _kind: object) -> None:
+        asked.append(spec.name)
+        raise ProviderUnavailableError(f"provider {spec.name}: there is no device")
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", CPU])
+    monkeypatch.setattr("batch_export.runtime.worker.session.probed", probed)
+    specs = (shipped("cpu"), shipped("cuda"), shipped("tensorrt"))
+    here = installed(specs, start=True)
+    found = {item.cell.provider: item.skip for item in expand(replace(MATRIX, providers=specs), here)}
+    assert found["cpu"] == ""
+    assert found["cuda"] == "provider cuda: there is no device"
+    assert found["tensorrt"].startswith("provider tensorrt is not installed: this onnxruntime has no Tensorrt")
+    assert asked == ["cuda"], "the CPU is always there, and what the build lacks needs no process to say so"
+    assert not installed(specs).refused, "without start nothing is started"
 
 
 def test_a_plug_in_is_registered_once_and_runs_on_the_device_asked_for(

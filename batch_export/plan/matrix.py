@@ -43,7 +43,7 @@ class Installed:
     Attributes:
         execution_providers: by kind of runtime, those that it can place nodes on here.
         library: says whether a library can be imported, by its import name.
-        refused: why providers that run in a process of their own cannot be used here, by their names.
+        refused: why providers that were started in a process of their own cannot be used here, by their names.
         unmade: why environments of models and exporters cannot be used here, by their requirements.
         layered: says whether an environment, by its requirements, brings a library of its own.
     """
@@ -98,7 +98,7 @@ def _absence(provider: ProviderSpec, installed: Installed) -> str:
         here = installed.library(kind.library)
         return "" if here else f"provider {provider.name} needs the package {kind.library}, not installed"
     if provider.execution_provider in installed.execution_providers.get(kind.name, ()):
-        return ""
+        return installed.refused.get(provider.name, "")
     return f"provider {provider.name} is not installed: this {kind.library} has no {provider.execution_provider}"
 
 

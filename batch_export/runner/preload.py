@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from batch_export.runner.hidden_devices import without_devices
 from batch_export.spec import CORE_EXPORTER_TARGET, StoreSpec
 from batch_export.store.remote import library_of
 
@@ -47,16 +48,18 @@ def entries_for(libraries: Iterable[str], *, core_exporter: bool) -> tuple[str, 
 def preload(entries: Iterable[str]) -> None:
     """Imports the modules, and calls the functions.
 
-    A model library that cannot be imported here is left out: each child that needs it says why.
+    A model library that cannot be imported here is left out: each child that needs it says why. No device is asked
+    for, so that each child can use it.
     """
     for entry in entries:
         name, _, function = entry.partition(":")
-        if name.partition(".")[0] in LIBRARY_MODULES:
-            _preload_library(name)
-            continue
-        module = importlib.import_module(name)
-        if function:
-            getattr(module, function)()
+        with without_devices():
+            if name.partition(".")[0] in LIBRARY_MODULES:
+                _preload_library(name)
+                continue
+            module = importlib.import_module(name)
+            if function:
+                getattr(module, function)()
 
 
 def _preload_library(name: str) -> None:

@@ -43,13 +43,19 @@ def installed(
     """
     asked: dict[str, set[str]] = {}
     refused: dict[str, str] = {}
+    providers = list(providers)
+    for provider in providers:
+        if not runtime(provider.kind).apart(provider):
+            asked.setdefault(provider.kind, set()).add(provider.execution_provider)
+    names = {kind: runtime(kind).names(some) for kind, some in asked.items()}
     for provider in providers:
         kind = runtime(provider.kind)
         if not kind.apart(provider):
-            asked.setdefault(provider.kind, set()).add(provider.execution_provider)
-        elif reason := _refusal(provider, kind, start=start):
+            may_lack = names[provider.kind] - kind.always_has  # a device, or a library of the maker's
+            if not start or provider.execution_provider not in may_lack:
+                continue
+        if reason := _refusal(provider, kind, start=start):
             refused[provider.name] = reason
-    names = {kind: runtime(kind).names(some) for kind, some in asked.items()}
     unmade = {
         requirements: reason
         for requirements in environments

@@ -98,14 +98,14 @@ def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = Fals
         return None
     chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = list(chosen(range(length), r))
-    return input[torch.tensor(places, dtype=torch.int64).reshape(-1, r)]
+    return input[torch.tensor(places, dtype=torch.int64, device=input.device).reshape(-1, r)]
 
 
 def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor | None:
     if not isinstance(start, torch.Tensor):
         return None
     first = torch.where(start < 0, start + input.shape[dim], start)
-    return input.index_select(dim, first.reshape(1) + torch.arange(length))
+    return input.index_select(dim, first.reshape(1).to(input.device) + torch.arange(length, device=input.device))
 
 
 def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None:
@@ -114,7 +114,7 @@ def _one_hot(tensor: torch.Tensor, num_classes: int = -1) -> torch.Tensor | None
         return None
     classes: Any = tensor.max().item() + 1
     torch._check(classes >= 1)
-    found: torch.Tensor = tensor.unsqueeze(-1).eq(torch.arange(classes)).to(torch.int64)
+    found: torch.Tensor = tensor.unsqueeze(-1).eq(torch.arange(classes, device=tensor.device)).to(torch.int64)
     return found
 
 
@@ -122,7 +122,7 @@ def _bincount(input: torch.Tensor, weights: torch.Tensor | None = None, minlengt
     """Of nothing: integers whatever the weights are, of which torch's capture does not know."""
     if weights is None or not statically_known_true(input.numel() == 0):
         return None
-    return torch.zeros(minlength, dtype=torch.int64)
+    return torch.zeros(minlength, dtype=torch.int64, device=input.device)
 
 
 def _data(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -21,9 +21,10 @@ from batch_export.exporter.capture import free_groups, free_windows
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
-def _counted(size: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _counted(size: Any, device: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
     """A size, and the numbers from 0 below it, as float64."""
-    return torch.scalar_tensor(size, dtype=torch.float64), torch.arange(size, dtype=torch.float64)
+    double = torch.float64
+    return torch.scalar_tensor(size, dtype=double, device=device), torch.arange(size, dtype=double, device=device)
 
 
 def _new_tensor(bound: Mapping[str, Any]) -> torch.Tensor | None:
@@ -31,11 +32,16 @@ def _new_tensor(bound: Mapping[str, Any]) -> torch.Tensor | None:
     if not any(isinstance(one, _SYMBOLIC) for one in pytree.tree_leaves(bound["data"])):
         return None
     dtype = bound["self"].dtype if bound.get("dtype") is None else bound["dtype"]
+    device = bound.get("device") or bound["self"].device
 
     def made(data: Any) -> torch.Tensor:
         if isinstance(data, (list, tuple)):
             return torch.stack([made(one) for one in data])
-        return data.to(dtype) if isinstance(data, torch.Tensor) else torch.scalar_tensor(data, dtype=dtype)
+        return (
+            data.to(device, dtype)
+            if isinstance(data, torch.Tensor)
+            else torch.scalar_tensor(data, dtype=dtype, device=device)
+        )
 
     return made(bound["data"])
 
@@ -45,7 +51,9 @@ def _one_hot(bound: Mapping[str, Any]) -> torch.Tensor | None:
     if not isinstance(bound.get("num_classes"), torch.SymInt):
         return None
     classes: Any = bound["num_classes"]
-    made: torch.Tensor = bound["input"].unsqueeze(-1).eq(torch.arange(classes)).to(torch.int64)
+    made: torch.Tensor = (
+        bound["input"].unsqueeze(-1).eq(torch.arange(classes, device=bound["input"].device)).to(torch.int64)
+    )
     return made
 
 
@@ -101,7 +109,9 @@ def _triangle(part: Callable[..., torch.Tensor]) -> Callable[[Mapping[str, Any]]
     """The rows and columns of a triangle of free size."""
 
     def triangle(bound: Mapping[str, Any]) -> torch.Tensor:
-        inside = part(torch.ones(bound["row"], bound["col"], dtype=torch.bool), bound.get("offset", 0))
+        inside = part(
+            torch.ones(bound["row"], bound["col"], dtype=torch.bool, device=bound.get("device")), bound.get("offset", 0)
+        )
         return inside.nonzero().t().to(bound.get("dtype") or torch.int64)
 
     return triangle
@@ -114,9 +124,10 @@ def _combinations(bound: Mapping[str, Any]) -> torch.Tensor | None:
         return None
     is_before = torch.le if bound.get("with_replacement") else torch.lt
     places = [
-        torch.arange(x.shape[0]).reshape([-1 if axis == at else 1 for axis in range(count)]) for at in range(count)
+        torch.arange(x.shape[0], device=x.device).reshape([-1 if axis == at else 1 for axis in range(count)])
+        for at in range(count)
     ]
-    chosen = torch.ones([x.shape[0]] * count, dtype=torch.bool)
+    chosen = torch.ones([x.shape[0]] * count, dtype=torch.bool, device=x.device)
     for one, other in itertools.pairwise(places):
         chosen = chosen & is_before(one, other)
     return x[chosen.nonzero()]  # type: ignore[no-any-return]
@@ -156,7 +167,7 @@ def _grid(bound: Mapping[str, Any]) -> torch.Tensor | None:
     rank = len(sizes)
     axes = []
     for place, size in enumerate(sizes):
-        count, places = _counted(size)
+        count, places = _counted(size, theta.device)
         middle = 2 * places - (count - 1)
         steps = (middle / ((count - 1).clamp(min=1.0) if aligned else count)).to(theta.dtype)
         axes.append(steps.reshape([-1 if axis == place else 1 for axis in range(rank)]).expand(sizes))
@@ -173,7 +184,7 @@ def _window(*parts: float, triangle: bool = False) -> Callable[[Mapping[str, Any
         dtype = bound.get("dtype") or torch.get_default_dtype()
         if not isinstance(length, torch.SymInt) or not dtype.is_floating_point:
             return None
-        count, places = _counted(length)
+        count, places = _counted(length, bound.get("device"))
         share = places / (count if periodic else count - 1).clamp(min=1.0)
         given = [bound.get(name, part) for name, part in zip(("alpha", "beta"), parts, strict=False)]
         if triangle:
@@ -193,7 +204,7 @@ def _kaiser(bound: Mapping[str, Any]) -> torch.Tensor | None:
     dtype = bound.get("dtype") or torch.get_default_dtype()
     if not isinstance(length, torch.SymInt) or not dtype.is_floating_point:
         return None
-    count, places = _counted(length)
+    count, places = _counted(length, bound.get("device"))
     beta = torch.scalar_tensor(bound.get("beta", 12.0), dtype=torch.float64)
     turn = 2 * places / (count if bound.get("periodic", True) else count - 1).clamp(min=1.0) - 1
     made = torch.special.i0(beta * torch.sqrt((1 - turn * turn).clamp(min=0.0))) / torch.special.i0(beta)
@@ -208,9 +219,9 @@ def _frequencies(*, one_sided: bool) -> Callable[[Mapping[str, Any]], torch.Tens
         dtype = bound.get("dtype") or torch.get_default_dtype()
         if not isinstance(length, torch.SymInt) or not dtype.is_floating_point:
             return None
-        count, places = _counted(length)
+        count, places = _counted(length, bound.get("device"))
         if one_sided:
-            turns = torch.arange(length // 2 + 1, dtype=torch.float64)
+            turns = torch.arange(length // 2 + 1, dtype=torch.float64, device=bound.get("device"))
         else:
             turns = torch.where(places < torch.floor((count + 1) / 2), places, places - count)
         made: torch.Tensor = turns.to(dtype) * (1.0 / (count * bound.get("d", 1.0))).to(dtype)
@@ -225,7 +236,8 @@ def _fill_diagonal(bound: Mapping[str, Any]) -> torch.Tensor | None:
     if not bound.get("wrap") or matrix.dim() != 2 or not is_contiguous_or_false(matrix):
         return None
     columns: Any = matrix.shape[1]
-    places = torch.arange(matrix.shape[0]).unsqueeze(1) * columns + torch.arange(columns)
+    rows = torch.arange(matrix.shape[0], device=matrix.device).unsqueeze(1)
+    places = rows * columns + torch.arange(columns, device=matrix.device)
     return matrix.masked_fill_(places % (columns + 1) == 0, bound["fill_value"])
 
 

@@ -59,10 +59,10 @@ _METHODS = {
 }
 
 
-def _linspace(start: Any, end: Any, steps: Any, dtype: torch.dtype) -> torch.Tensor:
+def _linspace(start: Any, end: Any, steps: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
     """`steps` numbers at equal distances, in float64 and rounded once; from the nearer end, as torch counts them."""
-    numbers = torch.arange(steps, dtype=torch.float64)
-    gaps = torch.scalar_tensor(steps - 1, dtype=torch.float64)
+    numbers = torch.arange(steps, dtype=torch.float64, device=device)
+    gaps = torch.scalar_tensor(steps - 1, dtype=torch.float64, device=device)
     step = (end - start) / gaps.clamp(min=1.0)
     upwards, downwards = start + step * numbers, end - step * (gaps - numbers)
     return torch.where(numbers < (steps + 1) // 2, upwards, downwards).to(dtype)
@@ -80,8 +80,8 @@ def _vander(x: torch.Tensor, count: Any, increasing: bool = False) -> torch.Tens
     """The powers of a free number of elements, or free powers; torch's own is written for fixed ones."""
     number = torch.int64 if not (x.dtype.is_floating_point or x.is_complex()) else x.dtype
     factors = x.to(number).unsqueeze(1).expand(x.shape[0], count)
-    first = torch.arange(count).eq(0)
-    powers = torch.where(first, torch.ones((), dtype=number), factors).cumprod(1)
+    first = torch.arange(count, device=x.device).eq(0)
+    powers = torch.where(first, torch.ones((), dtype=number, device=x.device), factors).cumprod(1)
     return powers if increasing else powers.flip(1)
 
 
@@ -179,8 +179,8 @@ class _FreeSteps(TorchFunctionMode):
             dtype = bound.get("dtype") or torch.get_default_dtype()
             if isinstance(bound.get("steps"), torch.SymInt) and dtype.is_floating_point and bound.get("out") is None:
                 if func is torch.linspace:
-                    return _linspace(bound["start"], bound["end"], bound["steps"], dtype)
-                exponents = _linspace(bound["start"], bound["end"], bound["steps"], torch.float64)
+                    return _linspace(bound["start"], bound["end"], bound["steps"], dtype, bound.get("device"))
+                exponents = _linspace(bound["start"], bound["end"], bound["steps"], torch.float64, bound.get("device"))
                 return torch.pow(float(bound.get("base", 10.0)), exponents).to(dtype)
         made = _of_free_length(func, args, given)
         return made if made is not None else func(*args, **given)

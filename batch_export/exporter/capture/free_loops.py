@@ -150,7 +150,8 @@ def run(
         now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]), elements[0])
         return [_plain(one) for one in now or state], [_plain(one) for one in made]
 
-    steps = torch.arange(rounds)
+    device = next((one.device for one in (*carried, *parts, *(one for one, _ in written))), None)
+    steps = torch.arange(rounds, device=device)
     if not _is_counted_from_zero(over.runs[0]):
         steps = over.runs[0].first + over.runs[0].step * steps
     begun = [_plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something

@@ -41,7 +41,7 @@ def _step_by_step(
         ]
         return [_plain(leaf) for leaf in made], [_plain(leaf.squeeze(0)) for leaf in made]
 
-    starts = torch.arange(leaves[0].shape[0]) == 0
+    starts = torch.arange(leaves[0].shape[0], device=leaves[0].device) == 0
     _, scanned = scan(combine, initial, [starts, *(_plain(leaf) for leaf in leaves)], dim=0)
     return list(scanned)
 

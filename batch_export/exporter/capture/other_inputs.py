@@ -99,6 +99,12 @@ def within(
     """
     if isinstance(example, FakeTensor):
         return example.new_empty(list(shape))
+    return _within(example.detach().cpu(), shape, generator, widened).to(example.device)
+
+
+def _within(
+    example: torch.Tensor, shape: Sequence[int], generator: torch.Generator, widened: tuple[int, int]
+) -> torch.Tensor:
     count = 1
     for size in shape:
         count *= size
@@ -106,7 +112,7 @@ def within(
         return torch.zeros(list(shape), dtype=example.dtype)
     if example.dtype == torch.bool or example.is_complex() or not example.dtype.is_signed:
         picked = torch.randint(example.numel(), (count,), generator=generator)
-        return example.detach().reshape(-1)[picked].reshape(list(shape)).clone()
+        return example.reshape(-1)[picked].reshape(list(shape)).clone()
     if not example.is_floating_point():
         low, high = int(example.min()), int(example.max())
         if low == high and abs(low) < 2**30:
@@ -114,13 +120,13 @@ def within(
         numbers = torch.randint(low, high + 1, (count,), generator=generator) if high - low < 2**62 else None
         if numbers is None:
             picked = torch.randint(example.numel(), (count,), generator=generator)
-            numbers = example.detach().reshape(-1)[picked]
+            numbers = example.reshape(-1)[picked]
         return numbers.to(example.dtype).reshape(list(shape)).clone()
-    values = example.detach().double().reshape(-1)
+    values = example.double().reshape(-1)
     finite = values[values.isfinite()]
     if finite.numel() < values.numel() or not finite.numel():
         picked = torch.randint(values.numel(), (count,), generator=generator)
-        return example.detach().reshape(-1)[picked].reshape(list(shape)).clone()
+        return example.reshape(-1)[picked].reshape(list(shape)).clone()
     low_end, high_end = finite.min(), finite.max()
     if low_end == high_end:
         reach = 2 * low_end.abs().clamp(min=1.0)
@@ -139,10 +145,14 @@ def repeated(example: torch.Tensor, shape: Sequence[int], generator: torch.Gener
     """
     if isinstance(example, FakeTensor):
         return example.new_empty(list(shape))
+    return _repeated(example.detach().cpu(), shape, generator).to(example.device)
+
+
+def _repeated(example: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
     if not example.numel():
         return torch.zeros(list(shape), dtype=example.dtype)
     is_byte = example.is_floating_point() and example.dtype.itemsize == 1
-    made = example.detach().view(torch.uint8) if is_byte else example.detach()
+    made = example.view(torch.uint8) if is_byte else example
     for axis, size in enumerate(shape):
         made = made.index_select(axis, torch.arange(size) % made.shape[axis])
     if not made.is_floating_point():

@@ -108,7 +108,8 @@ class Resizing:
         made = list(self._leaves)
         with mode:
             for position, shape in zip(self._positions, shapes, strict=True):
-                made[position] = torch.empty(shape, dtype=self._leaves[position].dtype)
+                leaf = self._leaves[position]
+                made[position] = torch.empty(shape, dtype=leaf.dtype, device=leaf.device)
         inputs: Inputs = pytree.tree_unflatten(made, self._tree)
         return inputs
 

@@ -62,7 +62,7 @@ class _BatchSizes:
         if found is None:
             found = data.index_select(0, self._places).unflatten(0, self.inside.shape)
         inside = self.inside.reshape(*self.inside.shape, *[1] * (found.dim() - 2))
-        return torch.where(inside, found, torch.full((), value, dtype=found.dtype))
+        return torch.where(inside, found, torch.full((), value, dtype=found.dtype, device=found.device))
 
     def size(self, dim: int = 0) -> object:
         """The number of steps of the longest sequence."""
@@ -97,7 +97,7 @@ pytree.register_pytree_node(  # a model may return a packed sequence
 
 def _pack(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, Any]:
     padded = input.transpose(0, 1) if batch_first else input
-    inside = torch.arange(padded.shape[0]).unsqueeze(1) < lengths.unsqueeze(0)
+    inside = (torch.arange(padded.shape[0]).unsqueeze(1) < lengths.unsqueeze(0)).to(padded.device)
     sizes = _BatchSizes(inside, lengths)
     return sizes.packed(padded), sizes
 

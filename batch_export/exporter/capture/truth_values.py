@@ -60,7 +60,7 @@ def _ask(node: torch.fx.Node) -> None:
 def _without_elements(argument: Any) -> Any:
     value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else argument
     if isinstance(value, torch.Tensor):  # numbers and tensors of no axes rank below others
-        return torch.empty([0] if value.dim() else [], dtype=value.dtype)
+        return torch.empty([0] if value.dim() else [], dtype=value.dtype, device=value.device)
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}[type(value)]
     return value

@@ -110,8 +110,7 @@ class EagerValues:
     def _flat_inputs(self) -> list[Any]:
         keywords = self.kwargs
         in_spec = self.program.call_spec.in_spec
-        # torch 2.13 deprecates `children_specs` in favour of `children()`, which 2.11 does not have.
-        parts: Any = in_spec.children() if hasattr(in_spec, "children") else getattr(in_spec, "children_specs", ())
+        parts: Any = in_spec.children()
         if len(parts) > 1:
             order = list(parts[1].context or ())
             keywords = {name: self.kwargs[name] for name in [*order, *self.kwargs] if name in self.kwargs}

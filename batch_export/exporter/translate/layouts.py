@@ -138,6 +138,6 @@ def _turned_round(tensor: torch.Tensor) -> torch.Tensor:
 
 def _spaced(tensor: torch.Tensor) -> torch.Tensor:
     """Not from the start of its memory, and with as much space between two elements as one takes."""
-    memory: Any = torch.zeros([*tensor.shape, 2], dtype=tensor.dtype)
+    memory: Any = torch.zeros([*tensor.shape, 2], dtype=tensor.dtype, device=tensor.device)
     memory[..., 1] = tensor
     return memory[..., 1]  # type: ignore[no-any-return]

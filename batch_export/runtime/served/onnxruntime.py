@@ -6,8 +6,11 @@ as their bits. With I/O binding the inputs of a timed run lie on the device befo
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import io
+import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -74,12 +77,14 @@ class Engine:
         self._settings = settings
         self._asked = str(settings["execution_provider"])
         self._devices: list[Any] = []
+        if _DEVICES.get(self._asked) == "cuda":
+            _load_libraries()
         if settings["plugin"]:
             register(settings["plugin"])
             self._devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == self._asked]
             self._require_device()
-        if settings["options"] and (self._devices or self._asked in onnxruntime.get_available_providers()):
-            self._try_options()
+        if self._devices or self._asked in onnxruntime.get_available_providers():
+            self._try()
 
     def describe(self) -> dict[str, Any]:
         """Returns what it is."""
@@ -88,17 +93,13 @@ class Engine:
 
     def open(self, path: str) -> Opened:
         """Opens a file where it was asked for, and nowhere else."""
-        session = self._session(path)
-        if self._asked not in session.get_providers():
-            raise UnavailableError(
-                f"onnxruntime could not start {self._asked} (its library or device is missing) and would have used the"
-                " CPU"
-            )
         settings = self._settings
+        session = self._session(path, settings["options"])
+        self._require_start(session)
         device = (_DEVICES.get(self._asked, "cpu"), settings["device"]) if settings["io_binding"] else None
         return Opened(session, device)
 
-    def _session(self, model: Any) -> Any:
+    def _session(self, model: Any, given: dict[str, str]) -> Any:
         settings = self._settings
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = settings["threads"]
@@ -108,9 +109,9 @@ class Engine:
         options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
         if self._devices:
-            options.add_provider_for_devices([self._devices[settings["device"]]], dict(settings["options"]))
+            options.add_provider_for_devices([self._devices[settings["device"]]], dict(given))
             return onnxruntime.InferenceSession(model, options)
-        asked = [(self._asked, self._with_device(self._asked, settings["options"]))]
+        asked = [(self._asked, self._with_device(self._asked, given))]
         after = [(name, self._with_device(name, {})) for name in settings["after"]]
         return onnxruntime.InferenceSession(model, options, providers=[*asked, *after], enable_fallback=0)
 
@@ -125,12 +126,49 @@ class Engine:
         if place >= found:
             raise UnavailableError(f"{self._asked} has no device {place}; there {_are(found)} from 0 on")
 
-    def _try_options(self) -> None:
-        """The CPU's execution provider takes none, and does not say so."""
+    def _require_start(self, session: Any) -> None:
+        if self._asked not in session.get_providers():
+            raise UnavailableError(
+                f"onnxruntime could not start {self._asked} (its library or device is missing) and would have used the"
+                " CPU"
+            )
+
+    def _try(self) -> None:
+        """With a model of one node: what does not start without options either is not there.
+
+        The CPU's execution provider takes no options, and does not say so.
+        """
         options = self._settings["options"]
         if self._asked == _CPU:
-            raise RuntimeError(f"{_CPU} has no options, and got {', '.join(options)}")
-        self._session(_SMALLEST)
+            if options:
+                raise RuntimeError(f"{_CPU} has no options, and got {', '.join(options)}")
+            return
+        try:
+            self._require_start(self._session(_SMALLEST, options))
+        except UnavailableError:
+            raise
+        except Exception as error:
+            if options and self._starts_without_options():
+                raise
+            told = str(error).strip().splitlines() or [type(error).__name__]
+            said = re.sub(r"^\S+:\d+ .*?\) ", "", told[-1])  # without the place in its own code
+            raise UnavailableError(f"onnxruntime could not start {self._asked}: {said}") from error
+
+    def _starts_without_options(self) -> bool:
+        try:
+            self._require_start(self._session(_SMALLEST, {}))
+        except Exception:
+            return False
+        return True
+
+
+@functools.cache
+def _load_libraries() -> None:
+    """Loads CUDA's and cuDNN's libraries from their pip packages, where there are such: no loader looks there."""
+    load = getattr(onnxruntime, "preload_dlls", None)  # from 1.21 on; it prints what it did not find
+    if load is not None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            load()
 
 
 class Opened:
