@@ -422,3 +422,65 @@ def test_powers_of_all_ends_are_what_eager_makes_of_them() -> None:
         z, w = (torch.tensor(one, dtype=dtype) for one in zip(*itertools.product(ends, ends), strict=True))
         expected, actual = Power()(z, w), torch.as_tensor(export(Power(), (z, w))(z, w)[0])
         torch.testing.assert_close(actual, expected, equal_nan=True, rtol=1e-5, atol=allowed)
+
+
+AT_ENDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "abs": Tensor.abs,
+    "log": Tensor.log,
+    "sqrt": Tensor.sqrt,
+    "rsqrt": Tensor.rsqrt,
+    "reciprocal": Tensor.reciprocal,
+    "sgn": Tensor.sgn,
+    "inverse": lambda z: z**-1.0,
+    "quotient": lambda z: (2 - 1j) / z,
+}
+HUGE = (3e160, -4e-170, 2e300, 5.0, 0.0, -1e-300)
+ENDS = (3e25, -4e-26, 5.0, 0.0, -0.0, math.inf, -math.inf, math.nan)
+
+
+CIRCULAR = (
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asin",
+    "acos",
+    "atan",
+    "asinh",
+    "acosh",
+    "atanh",
+    "log2",
+    "log10",
+)
+
+
+@pytest.mark.parametrize(("parts", "dtype"), [(HUGE, torch.complex128), (ENDS, torch.complex64)])
+@pytest.mark.parametrize("name", [*AT_ENDS, *CIRCULAR])
+def test_numbers_whose_squares_do_not_fit_and_ends_are_as_in_eager(
+    name: str, parts: tuple[float, ...], dtype: torch.dtype
+) -> None:
+    def real(z: Tensor) -> Tensor:
+        made = AT_ENDS[name](z) if name in AT_ENDS else getattr(torch, name)(z)
+        return torch.view_as_real(made) if made.is_complex() else made
+
+    z = torch.tensor([complex(a, b) for a in parts for b in parts], dtype=dtype)
+    allowed = 1e-12 if dtype == torch.complex128 else 1e-5
+    actual, expected = torch.as_tensor(export(real, (z,))(z)[0]), real(z)
+    beside = 0.0 if name in AT_ENDS else 1e-24  # what C leaves of one part beside the other
+    torch.testing.assert_close(actual, expected, rtol=allowed, atol=beside, equal_nan=True)
+
+
+MIDDLE = (0.0, -0.0, 1e-8, -3e-4, 0.3, -1.0, 1.0, 2.0, -50.0, 1e4, -1e9)
+
+
+@pytest.mark.parametrize("name", [*CIRCULAR, "log1p", "expm1", "sigmoid", "sqrt", "log"])
+def test_no_digit_is_lost_beside_one_and_the_axes_and_far_from_them(name: str) -> None:
+    def real(z: Tensor) -> Tensor:
+        return torch.view_as_real(getattr(torch, name)(z))
+
+    z = torch.tensor([complex(a, b) for a in MIDDLE for b in MIDDLE], dtype=torch.complex128)
+    actual, expected = torch.as_tensor(export(real, (z,))(z)[0]), real(z)
+    larger = expected.abs().nan_to_num(1.0, 1.0, 1.0).amax(-1, keepdim=True)
+    torch.testing.assert_close(actual / larger, expected / larger, rtol=1e-10, atol=1e-10, equal_nan=True)

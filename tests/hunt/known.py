@@ -35,8 +35,9 @@ _DECLARED: tuple[tuple[str, str], ...] = (
 """Operator -> what of it is declared where NaN, infinities or huge numbers reach it; docs/exporter.md says the same."""
 _DECLARED_AS_NAN: tuple[tuple[str, str], ...] = (
     (r"%|fmod|remainder", "torch's remainder is NaN in its vectors where the quotient overflows"),
+    (r"(addmm|addmv|addbmm|baddbmm)\(.*alpha=", "eager multiplies terms of a product by alpha, and not their sum"),
 )
-"""The same where eager has NaN; docs/upstream.md says so."""
+"""The same where eager has NaN; docs/upstream.md or docs/exporter.md says so."""
 _OF_NOTHING = re.compile(r" instead of \[([^\]]*\b0\b[^\]]*)\]")
 """At the end of a finding of another shape, where eager's has no elements."""
 _DECLARED_OF_NOTHING: tuple[tuple[str, str], ...] = (

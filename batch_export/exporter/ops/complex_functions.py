@@ -13,6 +13,7 @@ import onnx_ir as ir
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes
+from batch_export.exporter.ops import complex_arcs as arcs
 from batch_export.exporter.ops import complex_formulas as formulas
 from batch_export.exporter.ops.complex_numbers import not_equal, to_dtype
 from batch_export.exporter.ops.error_function import number
@@ -54,7 +55,7 @@ def logarithm_of_ten(self: ir.Value) -> RecordedValue:
 @lowering("aten::log1p", "prims::log1p", is_complex=True)
 def logarithm_beside_one(self: ir.Value) -> RecordedValue:
     """log(1 + z)."""
-    return formulas.function_of(self, lambda z: formulas.log(formulas.plus(z, 1.0)))
+    return formulas.function_of(self, formulas.log_beside_one)
 
 
 @lowering("aten::exp2", "prims::exp2", is_complex=True)
@@ -66,7 +67,7 @@ def power_of_two(self: ir.Value) -> RecordedValue:
 @lowering("aten::expm1", "prims::expm1", is_complex=True)
 def exponential_less_one(self: ir.Value) -> RecordedValue:
     """exp(z) - 1."""
-    return formulas.function_of(self, lambda z: formulas.plus(formulas.exp(z), -1.0))
+    return formulas.function_of(self, formulas.exp_less_one)
 
 
 @lowering("aten::sigmoid", "prims::sigmoid", is_complex=True)
@@ -101,8 +102,13 @@ def hyperbolic_tangent(self: ir.Value) -> RecordedValue:
 
 @lowering("aten::sin", "prims::sin", is_complex=True)
 def sine(self: ir.Value) -> RecordedValue:
-    """sin(z) = -i sinh(iz)."""
-    return formulas.function_of(self, lambda z: formulas.turned_back(formulas.sinh(formulas.turned(z))))
+    """sin(z) = -i sinh(iz); of an infinite imaginary part without an angle infinite, as C has it."""
+
+    def found(z: formulas.Parts) -> formulas.Parts:
+        real, imaginary = formulas.turned_back(formulas.sinh(formulas.turned(z)))
+        return real, op.Where(op.And(op.IsNaN(real), op.IsInf(imaginary)), op.Abs(imaginary), imaginary)
+
+    return formulas.function_of(self, found)
 
 
 @lowering("aten::cos", "prims::cos", is_complex=True)
@@ -120,37 +126,37 @@ def tangent(self: ir.Value) -> RecordedValue:
 @lowering("aten::asinh", "prims::asinh", is_complex=True)
 def area_sine(self: ir.Value) -> RecordedValue:
     """The inverse of sinh."""
-    return formulas.function_of(self, formulas.asinh)
+    return formulas.function_of(self, arcs.asinh)
 
 
 @lowering("aten::acosh", "prims::acosh", is_complex=True)
 def area_cosine(self: ir.Value) -> RecordedValue:
     """The inverse of cosh, in the right half plane."""
-    return formulas.function_of(self, formulas.acosh)
+    return formulas.function_of(self, arcs.acosh)
 
 
 @lowering("aten::atanh", "prims::atanh", is_complex=True)
 def area_tangent(self: ir.Value) -> RecordedValue:
     """The inverse of tanh."""
-    return formulas.function_of(self, formulas.atanh)
+    return formulas.function_of(self, arcs.atanh)
 
 
 @lowering("aten::asin", "prims::asin", is_complex=True)
 def arc_sine(self: ir.Value) -> RecordedValue:
     """The inverse of sin."""
-    return formulas.function_of(self, formulas.asin)
+    return formulas.function_of(self, arcs.asin)
 
 
 @lowering("aten::acos", "prims::acos", is_complex=True)
 def arc_cosine(self: ir.Value) -> RecordedValue:
     """The inverse of cos."""
-    return formulas.function_of(self, formulas.acos)
+    return formulas.function_of(self, arcs.acos)
 
 
 @lowering("aten::atan", "prims::atan", is_complex=True)
 def arc_tangent(self: ir.Value) -> RecordedValue:
     """The inverse of tan."""
-    return formulas.function_of(self, lambda z: formulas.turned_back(formulas.atanh(formulas.turned(z))))
+    return formulas.function_of(self, arcs.atan)
 
 
 @lowering("aten::abs", "prims::abs", is_complex=True)
@@ -158,8 +164,19 @@ def absolute(self: ir.Value) -> RecordedValue:
     """The length; infinite where one part is, whatever the other one: that part then stands for both."""
     others = axes.shaped(op.Gather(self, [1, 0], axis=-1), self.shape)
     kept = op.Where(op.IsInf(self), self, others)
-    length = op.CastLike(op.ReduceL2(op.Cast(kept, to=ir.DataType.DOUBLE), [-1], keepdims=0), self)
+    if self.dtype == ir.DataType.DOUBLE:  # which has no wider one for its squares
+        length = formulas.length(formulas.parts_of(axes.shaped(kept, self.shape)))
+    else:
+        length = op.CastLike(op.ReduceL2(op.Cast(kept, to=ir.DataType.DOUBLE), [-1], keepdims=0), self)
     return axes.shaped(length, None if self.shape is None else list(self.shape)[:-1])
+
+
+@lowering("aten::sgn", is_complex=True)
+def direction(self: ir.Value) -> RecordedValue:
+    """The number over its length, 0 for 0."""
+    length = op.Unsqueeze(absolute(self), [-1])
+    zero = op.Equal(length, op.CastLike(0, length))
+    return op.Div(self, op.Where(zero, op.CastLike(1, length), length))
 
 
 @lowering("aten::linalg_vector_norm", is_complex=True)

@@ -128,7 +128,16 @@ def divide(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
     larger = op.Where(op.And(op.IsInf(larger), op.Equal(op.Abs(c), op.Abs(d))), axes.like(math.nan, left), larger)
     size = op.Add(op.Mul(c, c), op.Mul(d, d))
     real = op.Div(op.Div(op.Add(op.Mul(a, c), op.Mul(b, d)), size), larger)
-    return op.Concat(real, op.Div(op.Div(op.Sub(op.Mul(b, c), op.Mul(a, d)), size), larger), axis=-1)
+    imaginary = op.Div(op.Div(op.Sub(op.Mul(b, c), op.Mul(a, d)), size), larger)
+    is_nothing = op.Equal(larger, axes.like(0.0, left))  # each part is then divided by 0
+    parts = (op.Where(is_nothing, op.Div(of, larger), one) for of, one in ((a, real), (b, imaginary)))
+    return op.Concat(*parts, axis=-1)
+
+
+@lowering("aten::reciprocal", "prims::reciprocal", is_complex=True)
+def reciprocal(self: ir.Value) -> RecordedValue:
+    """One over the number."""
+    return divide(complex(1.0), self)
 
 
 def _part_over(part_of: ir.Value, larger: ir.Value) -> RecordedValue:
@@ -189,14 +198,6 @@ def exponential(self: RecordedValue) -> RecordedValue:
 def angle(self: ir.Value) -> RecordedValue:
     """The angle, by the signs of zeros where both parts are 0, and of infinities."""
     return signs.atan2(part(self, 1), part(self, 0))
-
-
-@lowering("aten::sgn", is_complex=True)
-def direction(self: RecordedValue) -> RecordedValue:
-    """The number over its length, 0 for 0."""
-    length = op.ReduceL2(self, [-1], keepdims=1)
-    zero = op.Equal(length, op.CastLike(0, length))
-    return op.Div(self, op.Where(zero, op.CastLike(1, length), length))
 
 
 @lowering("aten::fill.Scalar", "aten::fill.Tensor", is_complex=True)

@@ -40,13 +40,7 @@ def power(self: ComplexNumber, exponent: ComplexNumber) -> RecordedValue:
     if not isinstance(exponent, ir.Value) and (simple := _POWERS.get(complex(exponent))) is not None:
         return formulas.function_of(like, simple)  # as eager, which loses no zero and no infinity there
     z, w = formulas.parts_of(paired(self, like)), formulas.parts_of(paired(exponent, like))
-    return formulas.pairs_of(_exp(_times(w, _log(z))), like)
-
-
-def _log(z: Parts) -> Parts:
-    """The logarithm: infinite wherever a part is, whatever the other one is."""
-    real, angle = formulas.log(z)
-    return op.Where(op.Or(op.IsInf(z[0]), op.IsInf(z[1])), number(math.inf), real), angle
+    return formulas.pairs_of(_exp(_times(w, formulas.log(z))), like)
 
 
 def _times(z: Parts, w: Parts) -> Parts:
