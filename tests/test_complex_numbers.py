@@ -43,6 +43,9 @@ ARITHMETIC: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "complex number beside real": lambda z, r: (r * 1j + 2j) * z + (1 - 1j) / (r + 5) + (3j - r),
     "real made complex": lambda z, r: r.cfloat().sqrt() + r.to(torch.complex64).log() * r.cfloat().angle(),
     "real against complex": lambda z, r: (r == 1j) | (r.double() != 1j),
+    "towards another": lambda z, r: torch.lerp(z, W, 0.3) + torch.lerp(z, W, 1 + 2j) + torch.lerp(z, W, z * 0.4),
+    "truth": lambda z, r: torch.logical_or(z - z, r) ^ torch.logical_and(z, W * 0) | torch.logical_xor(r, z),
+    "no NaN": lambda z, r: torch.nan_to_num(z * torch.tensor([math.nan, 1.0]), 2.0),
     "powers": lambda z, r: z**0.5 + z**-0.5 + z**2 + z**3 + z**-1 + z**-2 + r.cfloat() ** 0.5,
 }
 STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -59,6 +62,9 @@ STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cumsum": lambda z, r: z.cumsum(-1),
     "sums of no axes": lambda z, r: z.sum(()) + z.mean((), keepdim=True) + z.sum((0, -1), keepdim=True),
     "written": lambda z, r: torch.zeros_like(z).index_put((torch.tensor([0]),), z[:1]),
+    "unbound": lambda z, r: z.unbind(1)[2] + z.unbind(0)[1][0] + z.unbind(-1)[0][:, :2],
+    "put": lambda z, r: z.put(torch.tensor([0, 3]), W[0, 0]) + z.new_full((2,), 1 + 2j),
+    "sums asked for in complex numbers": lambda z, r: r.cumsum(1, dtype=torch.cfloat) + r.sum(dtype=torch.cfloat) + z,
     "made": lambda z, r: torch.ones(2, 3, 2, dtype=torch.complex64) * z + z.new_zeros(2, 3, 2),
     "filled": lambda z, r: torch.full((2, 3, 2), 1 + 2j) * z + torch.full_like(z, 2 - 1j) + torch.ones_like(z),
     "like": lambda z, r: torch.empty_like(z).zero_() + torch.ones_like(r, dtype=torch.complex64) + torch.zeros_like(z),
@@ -72,6 +78,14 @@ STRUCTURE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "matmul": lambda z, r: z @ W.mT,
     "bmm": lambda z, r: torch.bmm(z, W.mT),
+    "convolutions": lambda z, r: (
+        functional.conv_transpose2d(z[None, :2], W[:, :2, None], stride=2, dilation=4, output_padding=3).sum()
+        + functional.conv1d(z, W[:, :, :1], padding=1)
+        + functional.conv2d(z[:, None], W[:1, None, :2, :2], padding=1).sum()
+        + functional.conv3d(z[None, None], W[None, None], padding=1).sum()
+    ),
+    "batches": lambda z, r: torch.baddbmm(z[:, :2, :1], z[:, :2], W[:, :2], beta=2, alpha=1j),
+    "sums of batches": lambda z, r: torch.addbmm(z[0, :2, :1], z[:, :2], W[:, :2], beta=0) + z[0, :2, :1],
     "einsum": lambda z, r: torch.einsum("bij,bkj->bik", z, W),
     "linear": lambda z, r: functional.linear(z, W[0], W[0, :, 0]),
     "outer": lambda z, r: torch.outer(z[0, 0], W[0, 0]),

@@ -25,8 +25,20 @@ LINEAR = frozenset(
         *("alias", "as_strided", "broadcast_to", "chunk", "clone", "constant_pad_nd", "contiguous", "copy", "cumsum"),
         *("as_strided_scatter", "detach_", "masked_scatter", "resize"),
         *("detach", "diag", "diag_embed", "diagonal", "diagonal_copy", "expand", "expand_as", "flatten", "flip"),
-        *("gather", "index", "index_put", "index_select", "lift_fresh_copy", "masked_select", "movedim", "narrow"),
-        *("pad", "permute", "repeat", "repeat_interleave", "reshape", "roll", "rot90", "scatter", "scatter_add"),
+        *("gather", "index", "index_put", "index_select", "lift_fresh_copy", "masked_select", "movedim", "nan_to_num"),
+        *(
+            "narrow",
+            "pad",
+            "permute",
+            "put",
+            "repeat",
+            "repeat_interleave",
+            "reshape",
+            "roll",
+            "rot90",
+            "scatter",
+            "scatter_add",
+        ),
         *("select", "select_scatter", "slice", "slice_scatter", "split", "split_with_sizes", "squeeze", "sum"),
         *("swapaxes", "t", "take", "take_along_dim", "tensor_split", "tile", "trace", "transpose", "tril", "triu"),
         *("unbind", "unflatten", "unfold", "unsqueeze", "view", "unsafe_chunk", "unsafe_split", "broadcast_in_dim"),
@@ -53,6 +65,12 @@ FACTORIES: Mapping[str, tuple[int, int | complex]] = {
 
 LIKE: Mapping[str, str] = {"empty_like": "empty", "zeros_like": "zeros", "ones_like": "ones", "full_like": "full"}
 """Operators that take the sizes of a tensor, and what makes the same from the sizes."""
+
+IN_COMPLEX = frozenset({"sum", "mean", "prod", "cumsum", "cumprod"})
+"""Operators on real tensors that may be asked for a complex result."""
+
+PARTS = {ir.DataType.COMPLEX64: ir.DataType.FLOAT, ir.DataType.COMPLEX128: ir.DataType.DOUBLE}
+"""The dtypes of complex numbers -> those of their parts."""
 
 _JOINS = frozenset({"cat", "stack", "hstack", "vstack", "dstack", "column_stack"})
 
@@ -103,6 +121,14 @@ def _beside_zeros(real: ir.Value, shape: ir.Shape | None) -> RecordedValue:
     if shape is None:
         return op.Concat(last, op.Expand(op.CastLike(0, last), op.Shape(last)), axis=-1)
     return op.Pad(last, [*[0] * (2 * len(shape) + 1), 1], op.CastLike(0, last))
+
+
+def is_new(base: str, args: Sequence[object]) -> bool:
+    """Whether an operator makes a tensor of one known number beside a complex one (`new_full`)."""
+    if not base.startswith("new_") or base not in FACTORIES:
+        return False
+    position, number = FACTORIES[base]
+    return number != 1j or (len(args) > position + 1 and isinstance(args[position + 1], (int, float, complex)))
 
 
 def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
@@ -169,8 +195,11 @@ def by_parts(
         return None
     fakes = pytree.tree_map_only(torch.Tensor, lambda one: one.real, fake)
     if base in LINEAR:
-        if base in ("index_put", "scatter", "scatter_add", "copy", "slice_scatter", "select_scatter"):
+        if base in ("index_put", "put", "scatter", "scatter_add", "copy", "slice_scatter", "select_scatter"):
             args = _all_pairs(args)
+        dtype = kwargs.get("dtype")
+        if isinstance(dtype, int) and dtype in PARTS:
+            kwargs = {**kwargs, "dtype": PARTS[ir.DataType(dtype)]}
         halves = [_halves(args, kwargs, which) for which in (0, 1)]
         if base == "scatter":
             halves = [(_numbers(half, which), kwargs) for which, (half, kwargs) in enumerate(halves)]

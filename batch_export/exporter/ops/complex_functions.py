@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from batch_export.exporter.graph.complex_parts import is_pair
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import ComplexNumber, RecordedValue
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops import complex_arcs as arcs
 from batch_export.exporter.ops import complex_formulas as formulas
@@ -210,6 +211,28 @@ def places(self: ir.Value) -> RecordedValue:
 def logical_not(self: ir.Value) -> RecordedValue:
     """Whether a number is 0."""
     return op.Not(not_equal(self, 0))
+
+
+def _is_not_zero(value: ComplexNumber) -> RecordedValue:
+    return not_equal(value, 0) if is_pair(value) else op.Cast(value, to=ir.DataType.BOOL)
+
+
+@lowering("aten::logical_and", is_complex=True)
+def logical_and(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
+    """Whether neither is 0."""
+    return op.And(_is_not_zero(self), _is_not_zero(other))
+
+
+@lowering("aten::logical_or", is_complex=True)
+def logical_or(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
+    """Whether one is not 0."""
+    return op.Or(_is_not_zero(self), _is_not_zero(other))
+
+
+@lowering("aten::logical_xor", is_complex=True)
+def logical_xor(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
+    """Whether just one is 0."""
+    return op.Xor(_is_not_zero(self), _is_not_zero(other))
 
 
 def _variance(self: ir.Value, dim: Sequence[int] | None, correction: float | None, keepdim: bool) -> formulas.Parts:

@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 import onnx_ir as ir
 
-from batch_export.exporter.graph.complex_parts import is_pair, joined, paired, part
+from batch_export.exporter.graph.complex_parts import PARTS, is_pair, joined, mark, paired, part
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import ComplexNumber, RecordedValue
 from batch_export.exporter.ops import axes, signs
@@ -22,6 +22,13 @@ def _both(self: ComplexNumber, other: ComplexNumber) -> tuple[ir.Value, ir.Value
     like = self if is_pair(self) else other
     assert isinstance(like, ir.Value)
     return paired(self, like), paired(other, like)
+
+
+def of_pairs(found: ComplexNumber) -> ir.Value:
+    """A value on the way, said to be pairs."""
+    assert isinstance(found, ir.Value)
+    mark(found)
+    return found
 
 
 def _scaled(pairs: ComplexNumber, number: float | ir.Value) -> RecordedValue:
@@ -146,6 +153,22 @@ def _part_over(part_of: ir.Value, larger: ir.Value) -> RecordedValue:
     return op.Where(op.IsInf(larger), infinite, op.Div(part_of, larger))
 
 
+@lowering("aten::lerp.Tensor", "aten::lerp.Scalar", is_complex=True)
+def lerp(self: ComplexNumber, end: ComplexNumber, weight: ComplexNumber) -> RecordedValue:
+    """From one number towards another; from a weight of length 1/2 on it is measured from the end, as in torch."""
+    distance = of_pairs(subtract(end, self))
+    if not isinstance(weight, ir.Value):
+        if abs(complex(weight)) < 0.5:
+            return add(self, of_pairs(multiply(distance, weight)))
+        return subtract(end, of_pairs(multiply(distance, 1 - weight)))
+    factor = paired(weight, distance)
+    mark(factor)
+    near = add(self, of_pairs(multiply(distance, factor)))
+    far = subtract(end, of_pairs(multiply(distance, of_pairs(subtract(1.0, factor)))))
+    squares = op.ReduceSumSquare(factor, [-1], keepdims=1)
+    return op.Where(op.Less(squares, op.CastLike(0.25, squares)), near, far)
+
+
 @lowering("aten::where.self", is_complex=True)
 def where(condition: RecordedValue, self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
     """One of two numbers by a condition for each."""
@@ -206,15 +229,12 @@ def fill(self: ir.Value, value: ComplexNumber) -> RecordedValue:
     return op.Expand(paired(value, self), op.Shape(self))
 
 
-_PARTS = {ir.DataType.COMPLEX64: ir.DataType.FLOAT, ir.DataType.COMPLEX128: ir.DataType.DOUBLE}
-
-
 @lowering("aten::to.dtype", "aten::to.dtype_layout", is_complex=True)
 def to_dtype(self: ir.Value, dtype: int = -1) -> RecordedValue:
     """A complex tensor in another precision; a real dtype keeps the real parts, and bool what is not 0."""
     if dtype == -1:
         return op.Identity(self)
-    parts = _PARTS.get(ir.DataType(dtype))
+    parts = PARTS.get(ir.DataType(dtype))
     if dtype == ir.DataType.BOOL:
         return not_equal(self, 0)
     return op.Cast(part(self, 0), to=dtype) if parts is None else op.Cast(self, to=parts)

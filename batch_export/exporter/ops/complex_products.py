@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.complex_parts import joined, part
 from batch_export.exporter.graph.operators import op
-from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.graph.recorded_value import ComplexNumber, RecordedValue
 from batch_export.exporter.ops import axes, loops
-from batch_export.exporter.ops.complex_numbers import in_dtype
+from batch_export.exporter.ops.complex_numbers import in_dtype, multiply, of_pairs
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -77,3 +77,32 @@ def prod(self: ir.Value, dtype: int = -1) -> ir.Value:
     known = [size for size in sizes if isinstance(size, int)]
     count = int(np.prod(known)) if pairs.shape is not None and len(known) == len(sizes) else None
     return _products(axes.shaped(op.Reshape(pairs, [-1, 2]), [count, 2]))[0]
+
+
+@lowering("aten::baddbmm", is_complex=True)
+def baddbmm(
+    self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: ComplexNumber = 1.0, alpha: ComplexNumber = 1.0
+) -> RecordedValue:
+    """beta * self + alpha * batch1 @ batch2, of batches of matrices."""
+    return _added(self, _matrix_product(batch1, batch2), beta, alpha)
+
+
+@lowering("aten::addbmm", is_complex=True)
+def addbmm(
+    self: ir.Value, batch1: ir.Value, batch2: ir.Value, beta: ComplexNumber = 1.0, alpha: ComplexNumber = 1.0
+) -> RecordedValue:
+    """beta * self + alpha * the sum of a batch of products."""
+    return _added(self, op.ReduceSum(_matrix_product(batch1, batch2), [0], keepdims=0), beta, alpha)
+
+
+def _added(self: ir.Value, product: RecordedValue, beta: ComplexNumber, alpha: ComplexNumber) -> RecordedValue:
+    """With a beta of 0 nothing of self is read."""
+    of_nothing = op.CastLike(0, product)
+    added = of_nothing if not isinstance(beta, ir.Value) and beta == 0 else multiply(self, beta)
+    return op.Add(multiply(of_pairs(product), alpha), added)
+
+
+def _matrix_product(left: ir.Value, right: ir.Value) -> RecordedValue:
+    (a, b), (c, d) = ([part(one, which) for which in (0, 1)] for one in (left, right))
+    products = op.MatMul(a, c), op.MatMul(b, d), op.MatMul(a, d), op.MatMul(b, c)
+    return joined(op.Sub(products[0], products[1]), op.Add(products[2], products[3]))

@@ -35,11 +35,7 @@ def conv3d(
     groups: int = 1,
 ) -> RecordedValue:
     """`[batch, channels, depth, height, width]`, or without a batch."""
-    strides, pads, dilations = (_per_axis(given, 3) for given in (stride, padding, dilation))
-    is_single = axes.rank(input) == 4
-    data = op.Unsqueeze(input, [0]) if is_single else input
-    result = op.Conv(data, weight, bias, strides=strides, pads=[*pads, *pads], dilations=dilations, group=groups)
-    return op.Squeeze(result, [0]) if is_single else result
+    return convolution(input, weight, bias, stride, padding, dilation, False, (0,), groups)
 
 
 @lowering("aten::conv_transpose1d", "aten::conv_transpose2d.input", "aten::conv_transpose3d.input")
@@ -77,4 +73,27 @@ def conv_transpose(
         if not isinstance(one, int):
             end = op.Add(op.Shape(result, start=axis, end=axis + 1), op.Sub(op.Reshape(one, [1]), [most]))
             result = op.Slice(result, [0], end, [axis])
+    return op.Squeeze(result, [0]) if is_single else result
+
+
+@lowering("aten::convolution")
+def convolution(
+    input: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: int,
+) -> RecordedValue:
+    """Any of these, as which torch writes convolutions of complex numbers."""
+    if transposed:
+        return conv_transpose(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    count = axes.rank(weight) - 2
+    strides, pads, dilations = (_per_axis(given, count) for given in (stride, padding, dilation))
+    is_single = axes.rank(input) == count + 1
+    data = op.Unsqueeze(input, [0]) if is_single else input
+    result = op.Conv(data, weight, bias, strides=strides, pads=[*pads, *pads], dilations=dilations, group=groups)
     return op.Squeeze(result, [0]) if is_single else result

@@ -110,7 +110,7 @@ def counted(
     Raises:
         TranslationError: where torch computed the rest of the program with slices that keep their axis.
     """
-    whole, first = given[0], slices[0] if slices else None
+    whole, first = given[0] if given else None, slices[0] if slices else None
     if isinstance(whole, torch.Tensor) and isinstance(first, torch.Tensor) and first.dim() == whole.dim():
         raise TranslationError(
             "torch takes the slices of unbind along an axis of free size for pieces that keep the axis",

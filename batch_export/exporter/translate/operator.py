@@ -190,7 +190,7 @@ class OperatorTranslator:
         """Translates an operator whose arguments are ONNX values and plain numbers; None if it has no translation."""
         if symbolic_scalars.is_plain_quotient(call.qualified, call.args, call.given):
             return self.call(replace(call, target="batch_export::quotient_of_sizes"))
-        if not call.is_complex and any(type(one) is complex for one in call.args):
+        if not call.is_complex and (any(type(one) is complex for one in call.args) or self._becomes_complex(call)):
             return self.call(call.in_pairs())
         is_complex, qualified, fake = call.is_complex, call.qualified, call.result
         function = self.registry.lookup_for(call.target, call.args, call.kwargs, is_complex=is_complex)
@@ -202,6 +202,8 @@ class OperatorTranslator:
         if adapting.is_complex(fake) and base in complex_parts.LIKE:
             sizes = [self.plain(size) for size in fake.shape]
             return self.conform(complex_parts.filled_like(base, call.args, sizes, fake), fake, call.name)
+        if is_complex and adapting.is_complex(fake) and complex_parts.is_new(base, call.args):
+            return self.conform(complex_parts.filled(base, call.args, fake), fake, call.name)
         if function is None:
             return self._by_parts(call) if is_complex else None
         if function.origin != "custom" and adapting.is_empty(fake):
@@ -246,6 +248,9 @@ class OperatorTranslator:
             result = pytree.tree_map(adapting.as_scalar, result)
         self._count(qualified, function.origin)
         return self.conform(result, fake, call.name)
+
+    def _becomes_complex(self, call: Call) -> bool:
+        return promote.base_name(call.qualified) in complex_parts.IN_COMPLEX and adapting.is_complex(call.result)
 
     def _count(self, qualified: str, origin: str) -> None:
         self.operators[qualified] = (self.operators.get(qualified, (0, ""))[0] + 1, origin)
