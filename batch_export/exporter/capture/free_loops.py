@@ -19,6 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture.begun_numbers import NUMBERS, as_tensors
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
 
 _OWN_REFERENCES = 4
@@ -52,6 +53,7 @@ def turned(of: Any, name: str) -> Any:
 
 
 def is_free(
+    body: Callable[..., Any],
     over: Any,
     carried: Sequence[Any],
     slices: Sequence[Along],
@@ -59,23 +61,30 @@ def is_free(
     written: Sequence[Along],
     others: Sequence[Any],
     is_counted: bool,
+    summed: Sequence[int],
 ) -> bool:
     """Whether a loop goes over a free size, from tensors to tensors, and what it fills is seen nowhere else meanwhile.
 
     Args:
+        body: a round, as `run` has it.
         over: what the loop goes over.
-        carried: what the names that go on stand for.
+        carried: what the names that go on stand for: tensors, or numbers that a round makes tensors.
         slices: what is read at the step's place.
         lists: lists that get one element each round.
         written: what is written to at the step's place.
         others: whatever else a round reads.
         is_counted: whether a round computes with the step as a number.
+        summed: places of names that may only begin as numbers, since a tensor would be written to.
     """
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
         return False
     if not _goes_by_one(over):
         return False
-    filled, read = [one for one, _ in written], [*carried, *(one for one, _ in slices)]
+    numbers = [type(one) in NUMBERS for one in carried]
+    if not all(numbers[place] for place in summed):
+        return False
+    going_on = [one for one, is_number in zip(carried, numbers, strict=True) if not is_number]
+    filled, read = [one for one, _ in written], [*going_on, *(one for one, _ in slices)]
     if not all(isinstance(one, Tensor) for one in (*filled, *read)):
         return False
     if is_counted and not all(one.dtype in _COUNTED for one in read):
@@ -87,7 +96,9 @@ def is_free(
     seen = [StorageWeakRef(one.untyped_storage()) for one in tensors if isinstance(one, Tensor)]
     if any(one in seen for one in memory) or len(set(memory)) < len(memory):
         return False
-    return all(-one.dim() <= axis < one.dim() for one, axis in (*slices, *written))
+    if not all(-one.dim() <= axis < one.dim() for one, axis in (*slices, *written)):
+        return False
+    return not any(numbers) or as_tensors(body, carried, slices) is not None
 
 
 def _goes_by_one(over: FreeNumbers) -> bool:
@@ -114,7 +125,7 @@ def _content(one: Any) -> Any:
 def run(
     body: Callable[..., Any],
     over: FreeNumbers,
-    carried: Sequence[Tensor],
+    carried: Sequence[Any],
     slices: Sequence[Along],
     lists: Sequence[Any],
     written: Sequence[Along],
@@ -125,11 +136,12 @@ def run(
         body: a round; takes the names that go on, the slices and the step as a tensor, gives these names, and what it
             appends and writes.
         over: the steps.
-        carried: what the first round begins with.
+        carried: what the first round begins with; numbers become tensors.
         slices: what is read at the step's place.
         lists: lists that get one element each round, empty so far.
         written: what is written to at the step's place.
     """
+    carried = as_tensors(body, carried, slices) or ()
     length = over.free_length()
     is_run = statically_known_true(length > 0)
     rounds = length if is_run else torch.sym_max(length, 1)

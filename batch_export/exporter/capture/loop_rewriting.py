@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import copy
 import dis
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ COUNT = "__count_of_a_loop__"
 
 def with_rounds(code: CodeType) -> CodeType:
     """The same function, with rounds of loops as functions; the code itself where it has no such loop."""
-    if not WALKED.intersection(code.co_names) or code.co_name.startswith("<") or not _is_looping(code):
+    if code.co_name.startswith("<") or not _is_looping(code):
         return code
     made = function_sources.tree_of(code)
     if made is None:
@@ -44,21 +45,32 @@ def with_rounds(code: CodeType) -> CodeType:
 
 
 def _is_looping(code: CodeType) -> bool:
-    """Whether there is a loop without branches, which is quickly told: few functions are read."""
-    if any(isinstance(one, CodeType) and one.co_name == "<listcomp>" and _is_looping(one) for one in code.co_consts):
+    """Whether there may be such a loop, which is quickly told: few functions are read."""
+    walks = bool(WALKED.intersection(code.co_names))
+    lists = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == "<listcomp>"]
+    if lists and (walks or _BEGINS in code.co_code[::2]) and any(_NEXT in one.co_code[::2] for one in lists):
         return True
     if _NEXT not in code.co_code[::2]:
         return False
     instructions = list(dis.get_instructions(code))
+    over_names = any(
+        one.opcode == _BEGINS and before.opname.startswith("LOAD_FAST")
+        for before, one in itertools.pairwise(instructions)
+    )
+    if not walks and not over_names:
+        return False
     loops = [one for one in instructions if one.opcode == _NEXT]
-    for loop in loops:
-        inside = [one for one in instructions if loop.offset < one.offset < loop.argval - 2]
-        if not any(one.opcode in dis.hasjrel for one in inside):
-            return True
-    return False
+    return any(_is_without_loops(instructions, loop) for loop in loops)
 
 
-_NEXT = dis.opmap["FOR_ITER"]
+def _is_without_loops(instructions: Sequence[dis.Instruction], loop: dis.Instruction) -> bool:
+    """Whether a round has no loops of its own, and leaves it nowhere else."""
+    inside = [one for one in instructions if loop.offset < one.offset < loop.argval - 2]
+    jumps = [one for one in inside if one.opcode in dis.hasjrel]
+    return all(one.opcode != _NEXT and loop.offset < one.argval <= loop.argval for one in jumps)
+
+
+_NEXT, _BEGINS = dis.opmap["FOR_ITER"], dis.opmap["GET_ITER"]
 
 
 @dataclass(slots=True)
@@ -93,21 +105,27 @@ class _Loops:
         extended = {added[0] for one in loop.body if (added := _added(one)) is not None}
         carried -= extended
         names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars))
-        tensors = carried | {way.element} if way.element else carried
-        body = _Round(way.step, names, way, tensors)
-        if way.element:
-            body.read.append(_Slice(f"__rows_{self.count + 1}__", 0, way.element))
-        statements = [body.visit(copy.deepcopy(one)) for one in loop.body]
-        if not body.is_followed or any(not isinstance(one, _STRAIGHT) for one in loop.body):
-            return None
         stored = {
             one.id for each in loop.body for one in ast.walk(each) if isinstance(one, ast.Name) and _is_store(one)
         }
-        read = {one.of for one in body.read}
-        if way.element in stored:
+        tensors = carried | {way.element} if way.element and way.element not in stored else carried
+        body = _Round(way.step, names, way, tensors, _summed(loop, carried))
+        if way.element:
+            body.read.append(_Slice(f"__rows_{self.count + 1}__", 0, way.element))
+        statements = [body.visit(copy.deepcopy(one)) for one in loop.body]
+        if not body.is_followed or not all(map(_is_straight, loop.body)):
             return None
+        read = {one.of for one in body.read}
         if self._is_written_later({*carried, *read, *body.lists}, loop):  # what is in a list may be the same tensor
             return None
+        if body.summed and (body.lists or body.written):
+            return None
+        if any(
+            isinstance(part, ast.AugAssign) and _named(part) == way.element
+            for one in loop.body
+            for part in ast.walk(one)
+        ):
+            return None  # the slice is written to, and the tensor with it
         if (stored - extended) & (read | body.lists.keys() | body.written.keys()) or body.touches(statements):
             return None
         self.count += 1
@@ -131,6 +149,38 @@ def _writes(one: ast.AST) -> bool:
 _WRITES = re.compile(r"[^_]_$")
 """Methods of tensors that write to them: `add_`."""
 _STRAIGHT = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass)
+
+
+def _is_straight(statement: ast.stmt) -> bool:
+    """Whether a statement of a round is no loop or way out of it; in an `if` names are given values, and no more."""
+    if isinstance(statement, ast.If):
+        return all(_gives_names(one) for one in (*statement.body, *statement.orelse))
+    return isinstance(statement, _STRAIGHT)
+
+
+def _gives_names(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If):
+        return _is_straight(statement)
+    if isinstance(statement, ast.Pass):
+        return True
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    return bool(targets) and all(isinstance(one, (ast.Name, ast.Tuple, ast.Store)) for one in _parts(targets))
+
+
+def _parts(targets: Sequence[ast.expr]) -> Iterator[ast.AST]:
+    return (part for one in targets for part in ast.walk(one))
+
+
+def _summed(loop: ast.For, carried: Collection[str]) -> frozenset[str]:
+    """Names that go on, change by `+=` or its like, and are not read otherwise: nothing else is the same tensor."""
+    within = [part for one in loop.body for part in ast.walk(one)]
+    changed = {one.target.id for one in within if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name)}
+    read = {one.id for one in within if isinstance(one, ast.Name) and not _is_store(one)}
+    return frozenset(changed.intersection(carried) - read)
+
+
+def _named(statement: ast.AugAssign) -> str | None:
+    return statement.target.id if isinstance(statement.target, ast.Name) else None
 
 
 def _is_store(name: ast.Name) -> bool:
@@ -181,6 +231,7 @@ class _Round(ast.NodeTransformer):
         turned: those of them that get it at their beginning.
         written: tensors that are written at the step's place: the name of what is written, and the axis.
         tensors: names that are known to stand for tensors.
+        summed: names that go on and that `+=` and its like give a new value, if a number is what they begin with.
         is_counted: whether a number that the step is a part of goes into a tensor.
         is_followed: whether nothing else is done with the step or the lists.
     """
@@ -189,6 +240,7 @@ class _Round(ast.NodeTransformer):
     known: frozenset[str]
     way: LoopWay
     tensors: frozenset[str] = frozenset()
+    summed: frozenset[str] = frozenset()
     read: list[_Slice] = field(default_factory=list)
     lists: dict[str, str] = field(default_factory=dict)
     turned: list[str] = field(default_factory=list)
@@ -282,7 +334,12 @@ class _Round(ast.NodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """An element of a list, as one that is added to it."""
         added = _added(node)
-        return self.generic_visit(node) if added is None else self._element(*added, node, is_first=False)
+        if added is not None:
+            return self._element(*added, node, is_first=False)
+        if not isinstance(node.target, ast.Name) or node.target.id not in self.summed:
+            return self.generic_visit(node)
+        value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return ast.Assign([node.target], self.visit(value))
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         """An element of a list, behind the others or before them."""
@@ -337,10 +394,11 @@ class _Round(ast.NodeTransformer):
         slices = ", ".join(f"({one.of}, {one.axis})" for one in self.read)
         written = ", ".join(f"({name}, {axis})" for name, (_, axis) in self.written.items())
         parts = f"{steps}, {_listed(carried)}, [{slices}], {_listed(self.lists)}, [{written}]"
+        summed = tuple(place for place, name in enumerate(carried) if name in self.summed)
         turned = "".join(f"    {name} = {name}[::-1]\n" for name in self.turned)
         chosen = ast.parse(
             f"{steps}, __rows_{number}__ = {STEPS}({over}, {self.way.is_backwards})\n"
-            f"try:\n    {over}_free = {IS_FREE}({parts}, {_listed(others)}, {self.is_counted})\n"
+            f"try:\n    {over}_free = {IS_FREE}({body}, {parts}, {_listed(others)}, {self.is_counted}, {summed})\n"
             f"except NameError:\n    {over}_free = False\n"
             f"if {over}_free:\n    {_listed(carried)}, {_listed(self.lists)} = {RUN}({body}, {parts})\n{turned}"
         ).body
@@ -348,10 +406,9 @@ class _Round(ast.NodeTransformer):
         self.way.over_name(loop, over)
         choice = chosen[2]
         assert isinstance(choice, ast.If)
-        choice.body.insert(0, rounds)
         choice.orelse = [loop]
-        made = [first, *chosen]
-        for one in (first, *chosen[:2], *choice.body[1:], choice.test):
+        made = [first, rounds, *chosen]
+        for one in (first, *chosen[:2], *choice.body, choice.test):
             _at(one, loop.lineno)
         _at(rounds.args, loop.lineno)
         return [ast.fix_missing_locations(ast.copy_location(one, loop)) for one in made]

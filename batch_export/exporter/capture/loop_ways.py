@@ -1,4 +1,4 @@
-"""What a loop of a model's code goes over: whole numbers of `range`, or a tensor's slices of `unbind` and its like.
+"""What a loop of a model's code goes over: whole numbers, slices of a tensor, or what a name stands for.
 
 Arrives: the source of a loop. Leaves: what it goes over, in which order, and its names for the place and the slice.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-WALKED = frozenset(("range", "enumerate", "unbind", "transpose", "permute", "movedim", "swapaxes"))
-"""What loops may go over; others (`for layer in self.layers`) are not looked at, for which sources would be read."""
+WALKED = frozenset(("range", "enumerate", "reversed", "unbind", "transpose", "permute", "movedim", "swapaxes"))
+"""What loops may go over, besides names of a function's own; others (`for layer in self.layers`) are not looked at, for
+which sources would be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,14 @@ class LoopWay:
             case ast.Call(func=ast.Name(id="enumerate"), args=[over], keywords=[]), ast.Tuple(
                 elts=[ast.Name(id=step), ast.Name(id=name)]
             ):
-                return cls(over, step, name) if isinstance(over, ast.Name) or _gives_slices(over) else None
+                return cls(over, step, name) if _may_give_slices(over) else None
             case over, ast.Name(id=name):
                 is_backwards = False
             case _:
                 return None
         if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range":
             return None if over.keywords else cls(over, step=name, is_backwards=is_backwards)
-        return cls(over, element=name, is_backwards=is_backwards) if _gives_slices(over) else None
+        return cls(over, element=name, is_backwards=is_backwards) if _may_give_slices(over) else None
 
     def over_name(self, loop: ast.For, name: str) -> None:
         """Lets a loop go the same way over what a name stands for."""
@@ -54,5 +55,7 @@ class LoopWay:
             loop.iter.args = [ast.Name(name, ast.Load())]
 
 
-def _gives_slices(over: ast.expr) -> bool:
+def _may_give_slices(over: ast.expr) -> bool:
+    if isinstance(over, ast.Name):
+        return True
     return isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in WALKED

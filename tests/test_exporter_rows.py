@@ -1,0 +1,171 @@
+"""Loops over the rows of a tensor, of which there may be any number, and what such loops sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from exporting import export_and_compare
+from torch import Tensor
+
+from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.exporter import export
+
+X = torch.linspace(-1, 1.3, 24).reshape(4, 6)
+OTHERS = [(torch.cat([X, 2 * X, X - 1])[:rows],) for rows in (1, 2, 3, 7)]
+
+
+class Called(torch.nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+def appended(x: Tensor) -> Tensor:
+    found = []
+    for row in x:
+        found.append(row * 2)
+    return torch.stack(found)
+
+
+def listed(x: Tensor) -> Tensor:
+    ends = [row[-3:] for row in x]
+    smallest = torch.stack([row.min() for row in ends]).min()
+    return torch.stack([row.sum() for row in x]) + smallest
+
+
+def carried(x: Tensor) -> Tensor:
+    state = x[0] * 0
+    for row in x:
+        state = torch.tanh(state + row)
+    return state
+
+
+def branched(x: Tensor) -> Tensor:
+    rows = [row[-3:] for row in x]
+    found, masks = [], []
+    for row in rows:
+        length = row.shape[0]
+        mask = torch.zeros(length)
+        if length < 5:
+            row = torch.cat([torch.zeros(5 - length), row])
+            mask = torch.cat([torch.ones(5 - length), mask])
+        elif length > 5:
+            row = row[-5:]
+        found.append(row)
+        masks.append(mask)
+    return torch.stack(found) + torch.stack(masks)
+
+
+def padded(x: Tensor) -> Tensor:
+    found = []
+    for row in x:
+        longer = row
+        if row.dim() == 1:
+            longer = torch.nn.functional.pad(row, (0, 8 - row.shape[0]))
+        found.append(longer[None])
+    return torch.cat(found)
+
+
+def backwards(x: Tensor) -> Tensor:
+    state = torch.zeros(6)
+    for row in reversed(x):
+        state = state / 2 + row
+    return state
+
+
+def summed(x: Tensor) -> Tensor:
+    total = 0
+    for row in x:
+        total += row
+    return total  # type: ignore[return-value]
+
+
+def counted(x: Tensor) -> Tensor:
+    total = 0.5
+    for step in range(x.shape[0]):
+        total = total + x[step].sum()
+    return total * x
+
+
+def multiplied(x: Tensor) -> Tensor:
+    product, sums = 1, []
+    for row in x:
+        product = product * row
+        sums.append(product)
+    return torch.stack(sums)
+
+
+def written_rows(x: Tensor) -> Tensor:
+    x = x.clone()
+    for row in x:
+        row += 1
+    return x
+
+
+def written_names(x: Tensor) -> Tensor:
+    x = x.clone()
+    for row in x:
+        same = row
+        same += 1
+    return x
+
+
+def written_first(x: Tensor) -> Tensor:
+    x = x.clone()
+    total = x[0]
+    for row in x:
+        total += row
+    return x + total
+
+
+def alike(x: Tensor) -> Tensor:
+    total, sums = 0, []
+    for row in x:
+        total += row
+        sums.append(total)
+    return torch.stack(sums)
+
+
+def remembered(x: Tensor) -> Tensor:
+    total, last = 0, None
+    for row in x:
+        total += row
+        last = total
+    return last  # type: ignore[return-value]
+
+
+def numbered(x: Tensor) -> Tensor:
+    count, found = 0, []
+    for row in x:
+        count = count + 1
+        found.append(row * count)
+    return torch.stack(found)
+
+
+def decided(x: Tensor) -> Tensor:
+    total = torch.zeros(6)
+    for row in x:
+        if row.sum() > 0:
+            total = total + row
+    return total
+
+
+@pytest.mark.parametrize("loop", [appended, listed, carried, branched, padded, backwards, summed, counted, multiplied])
+def test_loops_over_rows_hold_for_any_number_of_them(loop: Callable[[Tensor], Tensor]) -> None:
+    export_and_compare(Called(loop), (X,), *OTHERS, dynamic_shapes=({0: "rows"},))
+
+
+@pytest.mark.parametrize("loop", [written_rows, written_names, written_first, alike, remembered, numbered, decided])
+def test_other_loops_over_rows_count_with_the_example(loop: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises((DynamicShapeError, CaptureError)):
+        export(Called(loop), (X,), dynamic_shapes=({0: "rows"},))
+
+
+@pytest.mark.parametrize("loop", [written_rows, written_names, written_first, alike, remembered, numbered])
+def test_with_a_fixed_number_of_rows_they_are_exported(loop: Callable[[Tensor], Tensor]) -> None:
+    export_and_compare(Called(loop), (X,), (X + 1,))
