@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from batch_export.exporter.capture.named_loops import note
+
 Size = Any
 """A number that may be a torch.SymInt."""
 
@@ -83,6 +85,8 @@ class FreeSequence:
         return bool(self.plain()) if self.is_plain else bool(self.free_length() > 0)
 
     def __iter__(self) -> Iterator[Any]:
+        if not self.is_plain:
+            note(1)
         return iter(self.plain())
 
     def __reversed__(self) -> Iterator[Any]:

@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import assumptions
+from batch_export.exporter.capture import assumptions, named_loops
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.array_numbers import array_numbers
@@ -265,10 +265,18 @@ def _taking(
         if not is_first:
             return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
         numbers: list[object] = []
+
+        def run() -> torch.export.ExportedProgram:
+            nonlocal numbers
+            loops = whole_numbers(
+                request.module, with_lengths=name == BOTH_WAYS, are_free=bool(asked.axes), over_names=over_names
+            )
+            with loops as numbers:
+                return _run_again(name, strategy, request.module, inputs, asked.torch_form)
+
+        over_names: set[named_loops.Place] = set()
         try:
-            lengths_too = name == BOTH_WAYS
-            with whole_numbers(request.module, with_lengths=lengths_too, are_free=bool(asked.axes)) as numbers:
-                return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
+            return named_loops.known(run, over_names), is_oblivious
         except Exception as error:
             if not is_followed(numbers):
                 raise

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import copy
 import dis
-import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,14 +29,19 @@ COUNT = "__count_of_a_loop__"
 """A round's name for the step as a tensor."""
 
 
-def with_rounds(code: CodeType) -> CodeType:
-    """The same function, with rounds of loops as functions; the code itself where it has no such loop."""
-    if code.co_name.startswith("<") or not _is_looping(code):
+def with_rounds(code: CodeType, *, over_names: bool = False) -> CodeType:
+    """The same function, with rounds of loops as functions; the code itself where it has no such loop.
+
+    Args:
+        code: the function's own.
+        over_names: whether loops over what a name stands for are such, too.
+    """
+    if code.co_name.startswith("<") or not (over_names or (WALKED.intersection(code.co_names) and _is_looping(code))):
         return code
     made = function_sources.tree_of(code)
     if made is None:
         return code
-    changing = _Loops(code, made)
+    changing = _Loops(code, made, over_names)
     made.body = [one for statement in made.body for one in changing.changed(statement)]
     if not changing.count:
         return code
@@ -45,20 +49,12 @@ def with_rounds(code: CodeType) -> CodeType:
 
 
 def _is_looping(code: CodeType) -> bool:
-    """Whether there may be such a loop, which is quickly told: few functions are read."""
-    walks = bool(WALKED.intersection(code.co_names))
-    lists = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_name == "<listcomp>"]
-    if lists and (walks or _BEGINS in code.co_code[::2]) and any(_NEXT in one.co_code[::2] for one in lists):
+    """Whether there may be a loop without loops of its own, which is quickly told: few functions are read."""
+    if any(isinstance(one, CodeType) and one.co_name == "<listcomp>" and _is_looping(one) for one in code.co_consts):
         return True
     if _NEXT not in code.co_code[::2]:
         return False
     instructions = list(dis.get_instructions(code))
-    over_names = any(
-        one.opcode == _BEGINS and before.opname.startswith("LOAD_FAST")
-        for before, one in itertools.pairwise(instructions)
-    )
-    if not walks and not over_names:
-        return False
     loops = [one for one in instructions if one.opcode == _NEXT]
     return any(_is_without_loops(instructions, loop) for loop in loops)
 
@@ -70,7 +66,7 @@ def _is_without_loops(instructions: Sequence[dis.Instruction], loop: dis.Instruc
     return all(one.opcode != _NEXT and loop.offset < one.argval <= loop.argval for one in jumps)
 
 
-_NEXT, _BEGINS = dis.opmap["FOR_ITER"], dis.opmap["GET_ITER"]
+_NEXT = dis.opmap["FOR_ITER"]
 
 
 @dataclass(slots=True)
@@ -79,6 +75,7 @@ class _Loops:
 
     code: CodeType
     function: ast.FunctionDef
+    over_names: bool
     count: int = 0
 
     def changed(self, statement: ast.stmt) -> list[ast.stmt]:
@@ -95,7 +92,7 @@ class _Loops:
         return [statement]
 
     def _loop(self, loop: ast.For, *, is_list: bool = False) -> list[ast.stmt] | None:
-        way, over = LoopWay.of(loop), loop.iter
+        way, over = LoopWay.of(loop, over_names=self.over_names), loop.iter
         if way is None or loop.orelse:
             return None
         last = over.end_lineno or over.lineno

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-WALKED = frozenset(("range", "enumerate", "reversed", "unbind", "transpose", "permute", "movedim", "swapaxes"))
+WALKED = frozenset(("range", "enumerate", "unbind", "transpose", "permute", "movedim", "swapaxes"))
 """What loops may go over, besides names of a function's own; others (`for layer in self.layers`) are not looked at, for
 which sources would be read."""
 
@@ -30,22 +30,28 @@ class LoopWay:
     is_backwards: bool = False
 
     @classmethod
-    def of(cls, loop: ast.For) -> LoopWay | None:
-        """The way of a loop over `range`, or over what `unbind` and the like give, also in `enumerate`, `reversed`."""
+    def of(cls, loop: ast.For, *, over_names: bool = False) -> LoopWay | None:
+        """The way of a loop over `range`, or over what `unbind` and the like give, also in `enumerate`, `reversed`.
+
+        Args:
+            loop: the loop.
+            over_names: whether a name stands for a tensor, or may do so; within `enumerate` it always may.
+        """
         match loop.iter, loop.target:
             case ast.Call(func=ast.Name(id="reversed"), args=[over], keywords=[]), ast.Name(id=name):
                 is_backwards = True
             case ast.Call(func=ast.Name(id="enumerate"), args=[over], keywords=[]), ast.Tuple(
                 elts=[ast.Name(id=step), ast.Name(id=name)]
             ):
-                return cls(over, step, name) if _may_give_slices(over) else None
+                return cls(over, step, name) if isinstance(over, ast.Name) or _gives_slices(over) else None
             case over, ast.Name(id=name):
                 is_backwards = False
             case _:
                 return None
         if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range":
             return None if over.keywords else cls(over, step=name, is_backwards=is_backwards)
-        return cls(over, element=name, is_backwards=is_backwards) if _may_give_slices(over) else None
+        may_give = _gives_slices(over) or (over_names and isinstance(over, ast.Name))
+        return cls(over, element=name, is_backwards=is_backwards) if may_give else None
 
     def over_name(self, loop: ast.For, name: str) -> None:
         """Lets a loop go the same way over what a name stands for."""
@@ -55,7 +61,5 @@ class LoopWay:
             loop.iter.args = [ast.Name(name, ast.Load())]
 
 
-def _may_give_slices(over: ast.expr) -> bool:
-    if isinstance(over, ast.Name):
-        return True
+def _gives_slices(over: ast.expr) -> bool:
     return isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in WALKED

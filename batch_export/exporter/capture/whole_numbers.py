@@ -13,7 +13,7 @@ import builtins
 import contextlib
 import dis
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
@@ -32,6 +32,7 @@ from batch_export.exporter.capture import (
     method_calls,
 )
 from batch_export.exporter.capture.kinds import left_to_dynamo, reached
+from batch_export.exporter.capture.named_loops import Place, place_of
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _LOAD, _EXTENDED = dis.opmap["LOAD_GLOBAL"], dis.opmap["EXTENDED_ARG"]
@@ -90,7 +91,11 @@ def _length(of: Any) -> Any:
 
 @contextlib.contextmanager
 def whole_numbers(
-    module: torch.nn.Module, *, with_lengths: bool = False, are_free: bool = True
+    module: torch.nn.Module,
+    *,
+    with_lengths: bool = False,
+    are_free: bool = True,
+    over_names: Collection[Place] = (),
 ) -> Iterator[list[object]]:
     """While open, such calls in a model's functions keep sizes free; gives what came of them.
 
@@ -98,6 +103,7 @@ def whole_numbers(
         module: the model.
         with_lengths: whether `len` of a tensor is no plain number where it goes by the data.
         are_free: whether there are free sizes at all, over which loops may go.
+        over_names: functions whose loops over names go over slices of a tensor.
     """
     made: list[object] = []
     told = {name: _conversion(plain, free, made) for name, plain, free in _CALLED.values()}
@@ -110,7 +116,7 @@ def whole_numbers(
     plainly = {name: plain for name, plain, _ in _CALLED.values()}
     plainly.update({other: method_calls.plainly(name) for name, other in method_calls.NAMES.items()})
     before = [(one, one.__code__, one.__globals__) for one in reached(module)]
-    codes = [(one, code, names, _as_told(code, names, are_free)) for one, code, names in before]
+    codes = [(one, code, names, _as_told(code, names, are_free, over_names)) for one, code, names in before]
     changed = [(one, code, names) for one, code, names, other in codes if other is not code]
     for one, code, names, other in codes:
         if other is code:
@@ -134,30 +140,31 @@ def whole_numbers(
                 names.pop(name, None)
 
 
-_MADE: dict[tuple[int, frozenset[str], bool], tuple[CodeType, CodeType]] = {}
-"""By a code's identity, the names that its file has for itself and whether sizes are free: that code, which has to live
-on, and the new one."""
+_MADE: dict[tuple[int, frozenset[str], bool, bool], tuple[CodeType, CodeType]] = {}
+"""By a code's identity, the names that its file has for itself, whether sizes are free and whether its loops over names
+are looked through: that code, which has to live on, and the new one."""
 
 
-def _as_told(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType:
+def _as_told(code: CodeType, own: Mapping[str, object], are_free: bool, over_names: Collection[Place]) -> CodeType:
     """A code with these calls, and with the reads of classes that it has already: its source is known without them."""
     written = class_reads.as_written(code)
-    made = _with_calls(written, own, are_free)
+    made = _with_calls(written, own, are_free, over_names)
     return made if written is code else class_reads.with_reads(made)
 
 
-def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType:
+def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool, over_names: Collection[Place]) -> CodeType:
     """The same code with these calls in place of Python's; the code itself where there are none."""
-    key = id(code), frozenset(name for name in _CALLED if name in own), are_free
+    loops_over_names = place_of(code) in over_names
+    key = id(code), frozenset(name for name in _CALLED if name in own), are_free, loops_over_names
     if key not in _MADE:
         mapped = comprehension_rewriting.with_maps(code) if are_free else code
         is_looked_through = mapped is code and are_free and "range" not in own
-        rounds = loop_rewriting.with_rounds(code) if is_looked_through else mapped
-        _MADE[key] = code, _made(rounds, own, are_free)
+        rounds = loop_rewriting.with_rounds(code, over_names=loops_over_names) if is_looked_through else mapped
+        _MADE[key] = code, _made(rounds, own, are_free, over_names)
     return _MADE[key][1]
 
 
-def _made(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType:
+def _made(code: CodeType, own: Mapping[str, object], are_free: bool, over_names: Collection[Place]) -> CodeType:
     if code.co_name.startswith(loop_rewriting.BODY):  # dynamo reads it
         return code
     wanted = {name: other for name, (other, *_) in _CALLED.items() if name in code.co_names and name not in own}
@@ -175,6 +182,8 @@ def _made(code: CodeType, own: Mapping[str, object], are_free: bool) -> CodeType
             words[at + 1] = new * 2 + 1
     if are_free:
         method_calls.redirected(words, names)
-    constants = tuple(_with_calls(one, own, are_free) if isinstance(one, CodeType) else one for one in code.co_consts)
+    constants = tuple(
+        _with_calls(one, own, are_free, over_names) if isinstance(one, CodeType) else one for one in code.co_consts
+    )
     is_same = bytes(words) == code.co_code and all(map(lambda one, other: one is other, constants, code.co_consts))
     return code if is_same else code.replace(co_names=tuple(names), co_code=bytes(words), co_consts=constants)
