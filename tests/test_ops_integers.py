@@ -206,3 +206,14 @@ def test_truth_values_are_added_with_a_factor_of_their_own_kind() -> None:
         {f"times {factor}": lambda a, factor=factor: a.index_add(0, places, a, alpha=factor) for factor in (-1, 0, 2)},
         (truths,),
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_the_smallest_integer_is_divided_by_minus_one(dtype: torch.dtype) -> None:
+    def divided(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x // y, x % y, torch.fmod(x, y), x // torch.tensor([-1, 3, -1], dtype=dtype), x % -1
+
+    x = torch.tensor([torch.iinfo(dtype).min, 7, torch.iinfo(dtype).min], dtype=dtype)
+    y = torch.tensor([-1, -1, 3], dtype=dtype)
+    for actual, expected in zip(export(divided, (x, y))(x, y), divided(x, y), strict=True):
+        assert torch.equal(torch.as_tensor(actual), expected)

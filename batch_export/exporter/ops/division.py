@@ -55,9 +55,20 @@ def _is_minus_one(value: ir.Value) -> bool:
     return array is not None and array.size > 0 and bool((array == -1).all())
 
 
+def _is_never_minus_one(value: ir.Value) -> bool:
+    array = loops.recorder().known(value)
+    return _is_unsigned(value) or (array is not None and not bool((array == -1).any()))
+
+
 def quotient_of(self: ir.Value, other: ir.Value) -> RecordedValue:
-    """The quotient of integers, rounded towards 0."""
-    return op.Mul(self, other) if _is_minus_one(other) else op.Div(self, other)
+    """The quotient of integers, rounded towards 0; nothing is divided by -1."""
+    if _is_minus_one(other):
+        return op.Mul(self, other)
+    if _is_never_minus_one(other):
+        return op.Div(self, other)
+    is_minus_one = op.Equal(other, axes.like(-1, other))
+    quotient = op.Div(self, op.Where(is_minus_one, axes.like(1, other), other))
+    return op.Where(is_minus_one, op.Sub(axes.like(0, self), self), quotient)
 
 
 def _opposed(rest: ir.Value, other: ir.Value) -> RecordedValue:
@@ -122,7 +133,10 @@ def remainder(self: Number, other: Number) -> RecordedValue:
     if not axes.is_float(left):
         if _is_minus_one(right):
             return op.Sub(left, op.Mul(left, op.Neg(right)))
-        return op.Mod(left, _no_zero(left, right))
+        divisor = _no_zero(left, right)
+        if not _is_never_minus_one(divisor):  # the remainder of which is that of 1
+            divisor = op.Where(op.Equal(divisor, axes.like(-1, divisor)), axes.like(1, divisor), divisor)
+        return op.Mod(left, divisor)
     rest = op.Mod(left, right, fmod=1)
     return op.Where(_opposed(rest, right), op.Add(rest, right), rest)
 
