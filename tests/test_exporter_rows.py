@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from exporting import export_and_compare
 from torch import Tensor
 
-from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
 X = torch.linspace(-1, 1.3, 24).reshape(4, 6)
@@ -158,6 +159,16 @@ def decided(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("loop", [appended, listed, carried, branched, padded, backwards, summed, counted, multiplied])
 def test_loops_over_rows_hold_for_any_number_of_them(loop: Callable[[Tensor], Tensor]) -> None:
     export_and_compare(Called(loop), (X,), *OTHERS, dynamic_shapes=({0: "rows"},))
+
+
+@pytest.mark.parametrize(("loop", "is_told"), [(summed, True), (counted, False), (appended, False)])
+def test_a_number_that_no_rounds_leave_is_told(loop: Callable[[Tensor], Tensor], is_told: bool) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ExportWarning)
+        program = export(Called(loop), (X,), dynamic_shapes=({0: "rows"},))
+    assert any("only while `rows != 0`" in str(one.message) for one in told) == is_told
+    if loop is counted:
+        assert torch.as_tensor(program(X[:0])[0]).shape == loop(X[:0]).shape
 
 
 @pytest.mark.parametrize("loop", [written_rows, written_names, written_first, alike, remembered, numbered, decided])

@@ -6,10 +6,12 @@ Arrives: a round, what it goes on from, and what it reads along an axis. Leaves:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+import sympy
 import torch
 from torch import Tensor
+from torch.fx.experimental import symbolic_shapes
 
 NUMBERS = (int, float)
 
@@ -41,3 +43,11 @@ def as_tensors(
         one.dtype == new.dtype and list(one.shape) == list(new.shape) for one, new in zip(begun, again, strict=True)
     )
     return begun if is_alike else None
+
+
+def said_of_none(length: Any) -> None:
+    """Says that no rounds leave a number where the program has a tensor, for which sizes are tried."""
+    if isinstance(length, torch.SymInt) and not length.node.expr.is_number:
+        environment, shapes = length.node.shape_env, cast("Any", symbolic_shapes)
+        condition = sympy.Ne(length.node.expr, 0, evaluate=False)
+        environment.guards.append(shapes.ShapeGuard(condition, environment._get_sloc(), size_oblivious=False))

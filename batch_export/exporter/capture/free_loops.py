@@ -19,7 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture.begun_numbers import NUMBERS, as_tensors
+from batch_export.exporter.capture.begun_numbers import NUMBERS, as_tensors, said_of_none
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
 
 _OWN_REFERENCES = 4
@@ -141,8 +141,10 @@ def run(
         lists: lists that get one element each round, empty so far.
         written: what is written to at the step's place.
     """
-    carried = as_tensors(body, carried, slices) or ()
     length = over.free_length()
+    if not all(isinstance(one, Tensor) for one in carried):
+        said_of_none(length)
+        carried = as_tensors(body, carried, slices) or ()
     is_run = statically_known_true(length > 0)
     rounds = length if is_run else torch.sym_max(length, 1)
     first, is_backwards = _lowest(over.runs[0]), over.runs[0].step == -1

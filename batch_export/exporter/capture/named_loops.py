@@ -34,6 +34,14 @@ def place_of(code: CodeType) -> Place:
     return code.co_filename, code.co_firstlineno, code.co_name
 
 
+def places_in(code: CodeType) -> Iterator[Place]:
+    """Where a function is, and those within it."""
+    yield place_of(code)
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from places_in(one)
+
+
 @contextlib.contextmanager
 def slices_noted(found: set[Place]) -> Iterator[None]:
     """Within, a loop over a tensor with a free first axis ends the capture, once for each function.

@@ -32,7 +32,7 @@ from batch_export.exporter.capture import (
     method_calls,
 )
 from batch_export.exporter.capture.kinds import left_to_dynamo, reached
-from batch_export.exporter.capture.named_loops import Place, place_of
+from batch_export.exporter.capture.named_loops import Place, place_of, places_in
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _LOAD, _EXTENDED = dis.opmap["LOAD_GLOBAL"], dis.opmap["EXTENDED_ARG"]
@@ -140,9 +140,9 @@ def whole_numbers(
                 names.pop(name, None)
 
 
-_MADE: dict[tuple[int, frozenset[str], bool, bool], tuple[CodeType, CodeType]] = {}
-"""By a code's identity, the names that its file has for itself, whether sizes are free and whether its loops over names
-are looked through: that code, which has to live on, and the new one."""
+_MADE: dict[tuple[int, frozenset[str], bool, frozenset[Place]], tuple[CodeType, CodeType]] = {}
+"""By a code's identity, the names that its file has for itself, whether sizes are free and which functions in it have
+loops over names that are looked through: that code, which has to live on, and the new one."""
 
 
 def _as_told(code: CodeType, own: Mapping[str, object], are_free: bool, over_names: Collection[Place]) -> CodeType:
@@ -154,12 +154,14 @@ def _as_told(code: CodeType, own: Mapping[str, object], are_free: bool, over_nam
 
 def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool, over_names: Collection[Place]) -> CodeType:
     """The same code with these calls in place of Python's; the code itself where there are none."""
-    loops_over_names = place_of(code) in over_names
-    key = id(code), frozenset(name for name in _CALLED if name in own), are_free, loops_over_names
+    looked_through = frozenset(over_names).intersection(places_in(code)) if over_names else frozenset()
+    key = id(code), frozenset(name for name in _CALLED if name in own), are_free, looked_through
     if key not in _MADE:
         mapped = comprehension_rewriting.with_maps(code) if are_free else code
         is_looked_through = mapped is code and are_free and "range" not in own
-        rounds = loop_rewriting.with_rounds(code, over_names=loops_over_names) if is_looked_through else mapped
+        rounds = (
+            loop_rewriting.with_rounds(code, over_names=place_of(code) in over_names) if is_looked_through else mapped
+        )
         _MADE[key] = code, _made(rounds, own, are_free, over_names)
     return _MADE[key][1]
 
