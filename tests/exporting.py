@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,17 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter import ONNXProgram, export
+
+
+class Called(torch.nn.Module):
+    """A function of one tensor as a model."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
 
 
 def eager(module: torch.nn.Module, args: tuple[Any, ...]) -> list[torch.Tensor]:

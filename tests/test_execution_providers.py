@@ -156,15 +156,17 @@ def test_what_does_not_start_without_options_either_is_not_there(monkeypatch: py
     """A build for a GPU on a machine without one, or without a library of its maker's."""
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["OtherExecutionProvider", CPU])
     monkeypatch.setattr(onnxruntime, "InferenceSession", OfOther(starts=False))
+    with pytest.raises(served.UnavailableError, match="not start OtherExecutionProvider: Please install its libr"):
+        served.connect(settings(execution_provider="OtherExecutionProvider")).open("model.onnx")
     for options in ({}, {"bad": "1"}):
         with pytest.raises(served.UnavailableError, match=r"not start OtherExecutionProvider: Please install its libr"):
-            served.connect(settings(execution_provider="OtherExecutionProvider", options=options))
+            served.connect(settings(execution_provider="OtherExecutionProvider", options=options)).describe()
     monkeypatch.undo()
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["OtherExecutionProvider", CPU])
     real = onnxruntime.InferenceSession
     monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *given, **_: real(*given, providers=[CPU]))
     with pytest.raises(served.UnavailableError, match=r"not start OtherExecutionProvider \(its library or device"):
-        served.connect(settings(execution_provider="OtherExecutionProvider"))
+        served.connect(settings(execution_provider="OtherExecutionProvider")).describe()
 
 
 def test_a_provider_of_this_build_that_does_not_start_is_skipped_with_the_reason(

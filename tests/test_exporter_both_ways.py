@@ -14,7 +14,7 @@ import torch
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
-from tests.exporting import export_and_compare
+from tests.exporting import Called, export_and_compare
 
 X = torch.linspace(-1, 1.2, 12).reshape(3, 4)
 SAME_SIZES = [(one,) for one in (X + 0.5, X - 0.5, 4 * X, -4 * X, 0 * X, X + 4, X - 4)]
@@ -166,15 +166,6 @@ FUNCTIONS: list[Callable[[torch.Tensor], torch.Tensor]] = [
     *(written, early, nested, in_a_function, combined, of_numbers, of_other_sizes, of_sizes_by_data, known_otherwise),
     *(caught, asked_again, asserted, at_other_places, in_sequence, done_alike_at_several_places),
 ]
-
-
-class Called(torch.nn.Module):
-    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)

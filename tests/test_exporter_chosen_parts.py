@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from batch_export.errors import DynamicShapeError, TranslationError
 from batch_export.exporter import export
-from tests.exporting import assert_same, eager
+from tests.exporting import Called, assert_same, eager
 
 
 def even(x: torch.Tensor) -> torch.Tensor:
@@ -290,17 +290,6 @@ FUNCTIONS = [
     halves,
     written,
 ]
-
-
-class Called(torch.nn.Module):
-    """A function as a model."""
-
-    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
 
 
 @pytest.mark.parametrize("length", [6, 7])

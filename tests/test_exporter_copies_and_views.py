@@ -386,3 +386,19 @@ def test_float8_read_as_another_dtype_is_refused(wanted: torch.dtype, opset: int
     model = Calls(lambda x: x.to(torch.float8_e4m3fn).view(wanted))
     with pytest.raises(TranslationError, match=r"BitCast has no kernel for float8.*x\.to\(torch\.float32\)"):
         export(model, (torch.randn(4),), opset_version=opset)
+
+
+def test_what_is_shuffled_is_a_copy_also_of_a_buffer_that_is_a_view() -> None:
+    class Shuffled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            memory = torch.arange(6.0).reshape(1, 1, 3, 2)
+            self.register_buffer("whole", memory)
+            self.register_buffer("part", memory.view(2, 3, 1, 1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            shuffled = torch.channel_shuffle(self.part, 3)
+            shuffled.unbind(0)[0].add_(5)
+            return self.part * x + shuffled
+
+    export_and_compare(Shuffled(), (torch.ones(1),))

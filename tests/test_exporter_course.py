@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from batch_export.exporter.capture import from_example
+from batch_export.exporter.capture import one_run
 from batch_export.exporter.capture.capture import capture
 
 
@@ -22,13 +22,13 @@ class Shares(torch.nn.Module):
 @pytest.fixture
 def captures(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
-    own = from_example._run
+    own = one_run._run
 
     def noting(*given: object, **options: object) -> object:
         sizes.append(given[3][0][0].shape[1])  # type: ignore[index]
         return own(*given, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(from_example, "_run", noting)
+    monkeypatch.setattr(one_run, "_run", noting)
     return sizes
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from exporting import Called
 from torch import Tensor, nn
 
 from batch_export.exporter import ONNXProgram, export
@@ -25,17 +26,6 @@ pytestmark = [
 ON_CUDA = ProviderSpec(
     "cuda", "onnxruntime", "CUDAExecutionProvider", options={"use_tf32": "0"}, io_binding=True, opsets=(7, 27)
 )
-
-
-class Called(nn.Module):
-    """A function as a model."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 class Attention(nn.Module):

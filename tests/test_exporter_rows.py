@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from exporting import export_and_compare
+from exporting import Called, export_and_compare
 from torch import Tensor
 
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
@@ -15,15 +15,6 @@ from batch_export.exporter import export
 
 X = torch.linspace(-1, 1.3, 24).reshape(4, 6)
 OTHERS = [(torch.cat([X, 2 * X, X - 1])[:rows],) for rows in (1, 2, 3, 7)]
-
-
-class Called(torch.nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 def appended(x: Tensor) -> Tensor:

@@ -8,59 +8,33 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import assumptions, named_loops
 from batch_export.exporter.capture import dynamic_shapes as shapes
-from batch_export.exporter.capture.alike_branches import alike_branches
 from batch_export.exporter.capture.array_numbers import array_numbers
 from batch_export.exporter.capture.assertions import assertions_on_data
-from batch_export.exporter.capture.averaged_batches import averaged_batches
 from batch_export.exporter.capture.calls_without_numbers import calls_noted
-from batch_export.exporter.capture.cancelled_quotients import cancelled_quotients
 from batch_export.exporter.capture.captured import Attempt, Captured
-from batch_export.exporter.capture.caught_failures import caught_failures
-from batch_export.exporter.capture.causal_hints import causal_hints
-from batch_export.exporter.capture.conversions import conversions
 from batch_export.exporter.capture.data_functions import data_functions
-from batch_export.exporter.capture.decided_programs import decide
-from batch_export.exporter.capture.drawn_numbers import draws_noted
-from batch_export.exporter.capture.dropped_caches import caches_dropped
-from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.failures import not_captured, refused, unfollowed
-from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.finished import Called, GuardMode, finished
 from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
-from batch_export.exporter.capture.grad_modes import is_of_recording, record_for, recording
 from batch_export.exporter.capture.guard_sources import Observation, observing
 from batch_export.exporter.capture.guard_trials import Trials
-from batch_export.exporter.capture.hit_loops import Place, hit_loops
-from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kinds import eager_kinds
-from batch_export.exporter.capture.known_buffers import are_written, known_buffers
-from batch_export.exporter.capture.known_constants import known_constants, known_factories
-from batch_export.exporter.capture.known_expressions import known_expressions
-from batch_export.exporter.capture.numbers_of_sizes import numbers_of_sizes
+from batch_export.exporter.capture.known_constants import known_constants
+from batch_export.exporter.capture.one_run import run_strategy
 from batch_export.exporter.capture.other_inputs import Inputs
-from batch_export.exporter.capture.outside_numbers import outside_noted
-from batch_export.exporter.capture.packed_sequences import packed_sequences
-from batch_export.exporter.capture.pooled_sizes import pooled_sizes
-from batch_export.exporter.capture.quiet import quiet
-from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
 from batch_export.exporter.capture.refused_again import Refused
-from batch_export.exporter.capture.remembered_expressions import remembered_expressions
-from batch_export.exporter.capture.repeated_values import repeated_values
 from batch_export.exporter.capture.scalar_indices import scalar_indices
-from batch_export.exporter.capture.seeded_numbers import seeded, seeds_noted
-from batch_export.exporter.capture.settled_extremes import settled_extremes
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import (
     ASSUMING,
@@ -71,18 +45,9 @@ from batch_export.exporter.capture.strategies import (
     assumed,
     decision_on_data,
 )
-from batch_export.exporter.capture.swallowed import swallowed
-from batch_export.exporter.capture.symbolic_products import symbolic_products
-from batch_export.exporter.capture.symbolic_quotients import symbolic_quotients
 from batch_export.exporter.capture.taken_sizes import TakenSize, taken_size
 from batch_export.exporter.capture.texts import texts_noted
-from batch_export.exporter.capture.transforms import own_levels
-from batch_export.exporter.capture.unchecked_distributions import unchecked_distributions
-from batch_export.exporter.capture.unfaithful import refuse_unfaithful
-from batch_export.exporter.capture.unfit_outputs import refuse_nothing
-from batch_export.exporter.capture.unsolved_equalities import unsolved_equalities
 from batch_export.exporter.capture.whole_numbers import is_followed, whole_numbers
-from batch_export.exporter.capture.whole_slices import whole_slices
 from batch_export.exporter.capture.written_constants import written_constant
 from batch_export.words import class_and_line
 
@@ -263,7 +228,7 @@ def _taking(
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
     with sides as is_oblivious, lengths, scans, checks, data, arrays, kinds, known_constants(), scalar_indices():
         if not is_first:
-            return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
+            return run_strategy(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
         numbers: list[object] = []
 
         def run() -> torch.export.ExportedProgram:
@@ -272,7 +237,7 @@ def _taking(
                 request.module, with_lengths=name == BOTH_WAYS, are_free=bool(asked.axes), over_names=over_names
             )
             with loops as numbers:
-                return _run_again(name, strategy, request.module, inputs, asked.torch_form)
+                return run_strategy(name, strategy, request.module, inputs, asked.torch_form)
 
         over_names: set[named_loops.Place] = set()
         try:
@@ -282,7 +247,7 @@ def _taking(
                 raise
             followed, environment = error, seen.environment
         try:
-            return _run_again(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
+            return run_strategy(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
         except Exception as error:
             if not fixes_fewer((followed, environment), (error, seen.environment), asked):
                 raise
@@ -302,121 +267,6 @@ class _Held:
             return self.captured
         assert self.error is not None
         raise self.error
-
-
-@contextlib.contextmanager
-def _followed() -> Iterator[None]:
-    """Within, what torch does by itself has forms that a capture follows."""
-    with contextlib.ExitStack() as stack:
-        for form in (fake_quantisation, recurrent_shapes, packed_sequences, symbolic_products, symbolic_quotients):
-            stack.enter_context(form())
-        stack.enter_context(unchecked_distributions())
-        stack.enter_context(averaged_batches())
-        stack.enter_context(repeated_values())
-        stack.enter_context(pooled_sizes())
-        stack.enter_context(settled_extremes())
-        stack.enter_context(whole_slices())
-        yield
-
-
-@contextlib.contextmanager
-def _noted(module: torch.nn.Module, *, is_run: bool) -> Iterator[None]:
-    """While open, what a file cannot follow is noted: random numbers that are drawn, numbers from elsewhere.
-
-    Args:
-        module: the model.
-        is_run: whether its code is run: dynamo reads it, and knows functions by what they are.
-    """
-    outside = outside_noted(module) if is_run else contextlib.nullcontext()
-    with draws_noted(), outside:
-        yield
-
-
-def _run(
-    name: str,
-    strategy: Callable[..., Any],
-    module: torch.nn.Module,
-    inputs: Inputs,
-    form: Any,
-    *,
-    constants_are_known: bool = False,
-) -> torch.export.ExportedProgram:
-    args, kwargs = inputs
-    with (
-        settings_kept(),
-        _noted(module, is_run=name != STRICT),
-        seeds_noted() as seeds,
-        in_onnx_export(),
-        _followed(),
-        conversions(module),
-        causal_hints(constants_are_known=constants_are_known),
-        alike_branches(),
-        known_expressions(),
-        cancelled_quotients(),
-        remembered_expressions(),
-        unsolved_equalities(),
-        recording(module),
-        unset_fake_temporarily(),
-        own_levels(),
-        quiet(),
-        caches_dropped(),
-        caught_failures(),
-        swallowed() as caught,
-    ):
-        program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
-    if caught:
-        raise caught[0]
-    decide(program)
-    refuse_nothing(program, module)
-    refuse_unfaithful(program, module)
-    program._seeded = seeded(program, seeds)  # type: ignore[attr-defined]
-    return program
-
-
-def _run_again(
-    name: str, strategy: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, form: Any
-) -> torch.export.ExportedProgram:
-    """As `_run`, and where torch's first way meets a decision by data once more: with what factories make known, and
-    loops over what is not zero as loops over every place.
-    """
-    if name == BOTH_WAYS:  # which is tried where the first way failed of a decision
-        try:
-            return _knowing(name, strategy, module, inputs, form)
-        except _WrittenBufferError:
-            return _run(name, strategy, module, inputs, form)
-    try:
-        return _run(name, strategy, module, inputs, form)
-    except Exception as error:
-        if name == NON_STRICT and is_of_recording(error) and record_for(module):
-            return _run_again(name, strategy, module, inputs, form)
-        if name != NON_STRICT or decision_on_data(error) is None:
-            raise
-        try:
-            return _knowing(name, strategy, module, inputs, form)
-        except Exception:
-            raise error from error.__cause__
-
-
-class _WrittenBufferError(RuntimeError):
-    """What was known of a buffer does not hold: forward writes to it."""
-
-
-def _knowing(
-    name: str, strategy: Callable[..., Any], module: torch.nn.Module, inputs: Inputs, form: Any
-) -> torch.export.ExportedProgram:
-    impossible: set[Place] = set()
-    while True:
-        known = len(impossible)
-        try:
-            with known_factories(), known_buffers() as held, numbers_of_sizes(), hit_loops(impossible):
-                program = _run(name, strategy, module, inputs, form, constants_are_known=True)
-        except Exception:
-            if len(impossible) == known:
-                raise
-            continue
-        if are_written(held):
-            raise _WrittenBufferError("forward writes to a buffer whose numbers were taken as they are")
-        return program
 
 
 def _failed(strategy: str, seconds: float, error: Exception) -> Attempt:

@@ -26,7 +26,7 @@ OWN_SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _NUMPY = os.path.dirname(np.__file__) + os.sep
 _HIGHER_ORDER = os.path.join(_TORCH, "_higher_order_ops") + os.sep
-_CAPTURING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "from_example.py")
+_CAPTURING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "one_run.py")
 _TYPED = ("<stdin>", "<console>", "<ipython-input")
 """Files without a place, whose lines somebody typed; others of the kind are generated."""
 COUNTED = "__index__"

@@ -12,13 +12,12 @@ from __future__ import annotations
 import ast
 import copy
 import dis
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from batch_export.exporter.capture import function_sources, listed_loops, loop_bodies, step_numbers
+from batch_export.exporter.capture import function_sources, listed_loops, loop_bodies, loop_statements, step_numbers
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, IS_FREE, RUN = "__steps_of_a_free_loop__", "__is_a_free_loop__", "__run_a_free_loop__"
@@ -99,30 +98,24 @@ class _Loops:
         carried = frozenset[str]() if is_list else loop_bodies.carried_from(self.code, over.lineno, last)
         if carried is None or carried & {way.step, way.element}:
             return None
-        extended = {added[0] for one in loop.body if (added := _added(one)) is not None}
+        extended = {added[0] for one in loop.body if (added := loop_statements.added(one)) is not None}
         carried -= extended
         names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars))
-        stored = {
-            one.id for each in loop.body for one in ast.walk(each) if isinstance(one, ast.Name) and _is_store(one)
-        }
+        stored, changed = loop_statements.stored(loop), loop_statements.changed(loop)
         tensors = carried | {way.element} if way.element and way.element not in stored else carried
-        body = _Round(way.step, names, way, tensors, _summed(loop, carried))
+        body = _Round(way.step, names, way, tensors, loop_statements.summed(loop, carried))
         if way.element:
             body.read.append(_Slice(f"__rows_{self.count + 1}__", 0, way.element))
         statements = [body.visit(copy.deepcopy(one)) for one in loop.body]
-        if not body.is_followed or not all(map(_is_straight, loop.body)):
+        if not body.is_followed or not all(map(loop_statements.is_straight, loop.body)):
             return None
         read = {one.of for one in body.read}
         if self._is_written_later({*carried, *read, *body.lists}, loop):  # what is in a list may be the same tensor
             return None
         if body.summed and (body.lists or body.written):
             return None
-        if any(
-            isinstance(part, ast.AugAssign) and _named(part) == way.element
-            for one in loop.body
-            for part in ast.walk(one)
-        ):
-            return None  # the slice is written to, and the tensor with it
+        if way.element in changed:  # the slice is written to, and the tensor with it
+            return None
         if (stored - extended) & (read | body.lists.keys() | body.written.keys()) or body.touches(statements):
             return None
         self.count += 1
@@ -131,57 +124,8 @@ class _Loops:
     def _is_written_later(self, names: Collection[str], loop: ast.For) -> bool:
         """Whether what one of some names stands for, or is part of, is written to behind the loop."""
         later = (one for one in ast.walk(self.function) if getattr(one, "lineno", 0) > (loop.end_lineno or 0))
-        written = (one for one in later if _writes(one))
+        written = (one for one in later if loop_statements.writes(one))
         return any(isinstance(each, ast.Name) and each.id in names for one in written for each in ast.walk(one))
-
-
-def _writes(one: ast.AST) -> bool:
-    """Whether something writes to a tensor: `h += 1`, `h[0] = 1`, `h.add_(1)`, `relu(h, inplace=True)`."""
-    if isinstance(one, ast.Call):
-        called = getattr(one.func, "attr", getattr(one.func, "id", ""))
-        return bool(_WRITES.search(called)) or any(keyword.arg in ("out", "inplace") for keyword in one.keywords)
-    return isinstance(one, ast.AugAssign) or (isinstance(one, ast.Subscript) and not isinstance(one.ctx, ast.Load))
-
-
-_WRITES = re.compile(r"[^_]_$")
-"""Methods of tensors that write to them: `add_`."""
-_STRAIGHT = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass)
-
-
-def _is_straight(statement: ast.stmt) -> bool:
-    """Whether a statement of a round is no loop or way out of it; in an `if` names are given values, and no more."""
-    if isinstance(statement, ast.If):
-        return all(_gives_names(one) for one in (*statement.body, *statement.orelse))
-    return isinstance(statement, _STRAIGHT)
-
-
-def _gives_names(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.If):
-        return _is_straight(statement)
-    if isinstance(statement, ast.Pass):
-        return True
-    targets = statement.targets if isinstance(statement, ast.Assign) else ()
-    return bool(targets) and all(isinstance(one, (ast.Name, ast.Tuple, ast.Store)) for one in _parts(targets))
-
-
-def _parts(targets: Sequence[ast.expr]) -> Iterator[ast.AST]:
-    return (part for one in targets for part in ast.walk(one))
-
-
-def _summed(loop: ast.For, carried: Collection[str]) -> frozenset[str]:
-    """Names that go on, change by `+=` or its like, and are not read otherwise: nothing else is the same tensor."""
-    within = [part for one in loop.body for part in ast.walk(one)]
-    changed = {one.target.id for one in within if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name)}
-    read = {one.id for one in within if isinstance(one, ast.Name) and not _is_store(one)}
-    return frozenset(changed.intersection(carried) - read)
-
-
-def _named(statement: ast.AugAssign) -> str | None:
-    return statement.target.id if isinstance(statement.target, ast.Name) else None
-
-
-def _is_store(name: ast.Name) -> bool:
-    return isinstance(name.ctx, (ast.Store, ast.Del))
 
 
 def _indices(node: ast.Subscript) -> list[ast.expr]:
@@ -196,14 +140,6 @@ def _is_whole(index: ast.expr) -> bool:
 def _is_rest(index: ast.expr) -> bool:
     """Whether an index is `...`."""
     return isinstance(index, ast.Constant) and index.value is ...
-
-
-def _added(node: ast.stmt) -> tuple[str, ast.expr] | None:
-    """The list and the element of `outputs += [h]`."""
-    match node:
-        case ast.AugAssign(target=ast.Name(id=of), op=ast.Add(), value=ast.List(elts=[element])):
-            return None if isinstance(element, ast.Starred) else (of, element)
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +266,7 @@ class _Round(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """An element of a list, as one that is added to it."""
-        added = _added(node)
+        added = loop_statements.added(node)
         if added is not None:
             return self._element(*added, node, is_first=False)
         if not isinstance(node.target, ast.Name) or node.target.id not in self.summed:
@@ -365,7 +301,7 @@ class _Round(ast.NodeTransformer):
     def _others(self, rounds: ast.FunctionDef, carried: Sequence[str]) -> list[str]:
         """What a round reads of the function's names besides."""
         names = [one for each in rounds.body for one in ast.walk(each) if isinstance(one, ast.Name)]
-        stored = {one.id for one in names if _is_store(one)} | {"__carried__", "__slices__", COUNT}
+        stored = {one.id for one in names if loop_statements.is_store(one)} | {"__carried__", "__slices__", COUNT}
         return sorted({one.id for one in names if one.id in self.known} - stored - {*carried})
 
     def touches(self, statements: Sequence[ast.stmt]) -> bool:

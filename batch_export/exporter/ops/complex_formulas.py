@@ -16,6 +16,7 @@ from batch_export.exporter.graph.complex_parts import joined, part
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.ops import axes, signs
+from batch_export.exporter.ops.complex_numbers import quotient
 from batch_export.exporter.ops.error_function import number
 from batch_export.exporter.ops.stable import exp_minus_one, log_one_plus
 
@@ -61,37 +62,28 @@ def scaled(z: Parts, factor: float) -> Parts:
     return op.Mul(z[0], number(factor)), op.Mul(z[1], number(factor))
 
 
-def size_of(z: Parts) -> RecordedValue:
-    """The larger part's absolute value, by which z is divided before it is squared; 1 for zeros and infinities."""
-    size = op.Max(op.Abs(z[0]), op.Abs(z[1]))
-    return op.Where(op.Or(op.Equal(size, number(0.0)), op.IsInf(size)), number(1.0), size)
-
-
 def length(z: Parts) -> RecordedValue:
-    """The absolute value."""
-    size = size_of(z)
+    """The absolute value; z is divided by its larger part, whose square may not fit."""
+    size = op.Max(op.Abs(z[0]), op.Abs(z[1]))
+    size = op.Where(op.Or(op.Equal(size, number(0.0)), op.IsInf(size)), number(1.0), size)
     a, b = op.Div(z[0], size), op.Div(z[1], size)
     return op.Mul(size, op.Sqrt(op.Add(op.Mul(a, a), op.Mul(b, b))))
 
 
 def inverse(z: Parts) -> Parts:
-    """1 / z: of an infinite part 0 whatever the other one is, and of 0 infinite in no direction, as torch has it."""
-    zero, infinite, unknown = number(0.0), number(math.inf), number(math.nan)
-    size = op.Max(op.Abs(z[0]), op.Abs(z[1]))
-    is_infinite, is_nothing = op.IsInf(size), op.Equal(size, zero)
-    a, b = (op.Where(is_infinite, op.Where(op.IsInf(one), op.Sign(one), zero), op.Div(one, size)) for one in z)
-    squared = op.Add(op.Mul(a, a), op.Mul(b, b))
-    both = op.And(is_infinite, op.Equal(op.Abs(a), op.Abs(b)))
-    size = op.Where(both, unknown, size)
-    real, imaginary = op.Div(op.Div(a, squared), size), op.Neg(op.Div(op.Div(b, squared), size))
-    return op.Where(is_nothing, infinite, real), op.Where(is_nothing, unknown, imaginary)
+    return quotient((number(1.0), number(0.0)), z)
 
 
 def exp(z: Parts) -> Parts:
-    size = op.Exp(z[0])
-    nothing = op.Equal(size, number(0.0))  # in whatever direction
-    height = op.Where(op.Equal(z[1], number(0.0)), z[1], op.Mul(size, op.Sin(z[1])))  # of a real number real
-    return op.Where(nothing, size, op.Mul(size, op.Cos(z[1]))), op.Where(nothing, size, height)
+    """The exponential: 0 of minus infinity whatever the angle, infinite of infinity, real where the angle is 0."""
+    real, angle = z
+    nothing, unknown = number(0.0), number(math.nan)
+    size = op.Exp(real)
+    is_angle = op.Not(op.Or(op.IsInf(angle), op.IsNaN(angle)))
+    is_none, is_real = op.Equal(real, number(-math.inf)), op.Equal(angle, nothing)
+    cosine = op.Where(is_angle, op.Mul(size, op.Cos(angle)), op.Where(op.IsInf(real), op.Abs(real), unknown))
+    sine = op.Where(is_real, angle, op.Where(is_angle, op.Mul(size, op.Sin(angle)), unknown))
+    return op.Where(is_none, size, cosine), op.Where(is_none, size, sine)
 
 
 def log(z: Parts) -> Parts:

@@ -129,16 +129,21 @@ def divide(self: ComplexNumber, other: ComplexNumber) -> RecordedValue:
         divisor = op.Unsqueeze(op.CastLike(other, self), [-1]) if isinstance(other, ir.Value) else float(other)
         return op.Div(self, divisor if isinstance(divisor, ir.Value) else op.CastLike(divisor, self))
     left, right = _both(self, other)
-    (a, b), (c, d) = ([op.Slice(value, [which], [which + 1], [-1]) for which in (0, 1)] for value in (left, right))
+    z, w = ([op.Slice(value, [which], [which + 1], [-1]) for which in (0, 1)] for value in (left, right))
+    return op.Concat(*quotient((z[0], z[1]), (w[0], w[1])), axis=-1)
+
+
+def quotient(z: tuple[ir.Value, ir.Value], w: tuple[ir.Value, ir.Value]) -> tuple[RecordedValue, RecordedValue]:
+    """The parts of z / w: beside an infinite part of w a finite one is nothing, and by 0 each part of z is divided."""
+    (a, b), (c, d) = z, w
     larger = op.Max(op.Abs(c), op.Abs(d))  # squares of the parts over this neither overflow nor vanish
     c, d = (_part_over(one, larger) for one in (c, d))
-    larger = op.Where(op.And(op.IsInf(larger), op.Equal(op.Abs(c), op.Abs(d))), axes.like(math.nan, left), larger)
+    larger = op.Where(op.And(op.IsInf(larger), op.Equal(op.Abs(c), op.Abs(d))), axes.like(math.nan, larger), larger)
     size = op.Add(op.Mul(c, c), op.Mul(d, d))
     real = op.Div(op.Div(op.Add(op.Mul(a, c), op.Mul(b, d)), size), larger)
     imaginary = op.Div(op.Div(op.Sub(op.Mul(b, c), op.Mul(a, d)), size), larger)
-    is_nothing = op.Equal(larger, axes.like(0.0, left))  # each part is then divided by 0
-    parts = (op.Where(is_nothing, op.Div(of, larger), one) for of, one in ((a, real), (b, imaginary)))
-    return op.Concat(*parts, axis=-1)
+    is_nothing = op.Equal(larger, axes.like(0.0, larger))
+    return op.Where(is_nothing, op.Div(a, larger), real), op.Where(is_nothing, op.Div(b, larger), imaginary)
 
 
 @lowering("aten::reciprocal", "prims::reciprocal", is_complex=True)
@@ -161,8 +166,7 @@ def lerp(self: ComplexNumber, end: ComplexNumber, weight: ComplexNumber) -> Reco
         if abs(complex(weight)) < 0.5:
             return add(self, of_pairs(multiply(distance, weight)))
         return subtract(end, of_pairs(multiply(distance, 1 - weight)))
-    factor = paired(weight, distance)
-    mark(factor)
+    factor = of_pairs(paired(weight, distance))
     near = add(self, of_pairs(multiply(distance, factor)))
     far = subtract(end, of_pairs(multiply(distance, of_pairs(subtract(1.0, factor)))))
     squares = op.ReduceSumSquare(factor, [-1], keepdims=1)

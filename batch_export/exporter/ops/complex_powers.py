@@ -40,7 +40,7 @@ def power(self: ComplexNumber, exponent: ComplexNumber) -> RecordedValue:
     if not isinstance(exponent, ir.Value) and (simple := _POWERS.get(complex(exponent))) is not None:
         return formulas.function_of(like, simple)  # as eager, which loses no zero and no infinity there
     z, w = formulas.parts_of(paired(self, like)), formulas.parts_of(paired(exponent, like))
-    return formulas.pairs_of(_exp(_times(w, formulas.log(z))), like)
+    return formulas.pairs_of(formulas.exp(_times(w, formulas.log(z))), like)
 
 
 def _times(z: Parts, w: Parts) -> Parts:
@@ -66,15 +66,3 @@ def _times(z: Parts, w: Parts) -> Parts:
         op.Where(is_infinite, op.Mul(infinite, across[0]), real),
         op.Where(is_infinite, op.Mul(infinite, across[1]), imaginary),
     )
-
-
-def _exp(z: Parts) -> Parts:
-    """The exponential: 0 of minus infinity whatever the angle, infinite of infinity, real where the angle is 0."""
-    real, angle = z
-    nothing, unknown = number(0.0), number(math.nan)
-    size = op.Exp(real)
-    is_angle = op.Not(op.Or(op.IsInf(angle), op.IsNaN(angle)))
-    is_none, is_real = op.Equal(real, number(-math.inf)), op.Equal(angle, nothing)
-    cosine = op.Where(is_angle, op.Mul(size, op.Cos(angle)), op.Where(op.IsInf(real), op.Abs(real), unknown))
-    sine = op.Where(is_real, angle, op.Where(is_angle, op.Mul(size, op.Sin(angle)), unknown))
-    return op.Where(is_none, size, cosine), op.Where(is_none, size, sine)

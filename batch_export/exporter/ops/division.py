@@ -60,11 +60,11 @@ def _is_never_minus_one(value: ir.Value) -> bool:
     return _is_unsigned(value) or (array is not None and not bool((array == -1).any()))
 
 
-def quotient_of(self: ir.Value, other: ir.Value) -> RecordedValue:
+def quotient_of(self: ir.Value, other: ir.Value, *, is_positive: bool = False) -> RecordedValue:
     """The quotient of integers, rounded towards 0; nothing is divided by -1."""
     if _is_minus_one(other):
         return op.Mul(self, other)
-    if _is_never_minus_one(other):
+    if is_positive or _is_never_minus_one(other):
         return op.Div(self, other)
     is_minus_one = op.Equal(other, axes.like(-1, other))
     quotient = op.Div(self, op.Where(is_minus_one, axes.like(1, other), other))
@@ -85,9 +85,9 @@ def _is_unsigned(value: ir.Value) -> bool:
     return value.dtype is not None and not value.dtype.is_signed()
 
 
-def floored(self: ir.Value, other: ir.Value) -> RecordedValue:
-    """The quotient of integers, rounded down."""
-    quotient = quotient_of(self, other)
+def floored(self: ir.Value, other: ir.Value, *, is_positive: bool = False) -> RecordedValue:
+    """The quotient of integers, rounded down; `is_positive` says that of the divisor."""
+    quotient = quotient_of(self, other, is_positive=is_positive)
     if _is_unsigned(self) or _is_minus_one(other):
         return quotient
     rest = op.Sub(self, op.Mul(quotient, other))

@@ -52,6 +52,6 @@ def shift_right(self: Number, other: Number) -> RecordedValue:
     bits = value.dtype.bitwidth - int(value.dtype.is_signed())
     found = op.Gather(_powers(value, bits), _places(amount, bits))
     is_out = op.Equal(found, axes.like(0, value))
-    quotient = floored(value, op.Where(is_out, axes.like(1, value), found))
+    quotient = floored(value, op.Where(is_out, axes.like(1, value), found), is_positive=True)
     sign = op.Neg(op.CastLike(op.Less(value, axes.like(0, value)), value)) if value.dtype.is_signed() else None
     return op.Where(is_out, axes.like(0, value) if sign is None else sign, quotient)

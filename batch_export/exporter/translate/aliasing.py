@@ -39,6 +39,8 @@ _MAYBE_VIEWS = VIEWS_IN_ORDER | frozenset(
         aten.type_as.default,
     }
 )
+_COPIES = frozenset({aten.channel_shuffle.default, aten.native_channel_shuffle.default})
+"""Operators whose kernels copy, though torch's form of them without numbers may give back the tensor itself."""
 _DROPOUTS = frozenset(
     {
         aten.dropout.default,
@@ -92,6 +94,8 @@ def _sharer(node: torch.fx.Node) -> torch.fx.Node | None:
     own = _memory(node)
     maker = node.all_input_nodes[0] if node.target is operator.getitem and node.all_input_nodes else node
     if own is None or not isinstance(maker.target, torch._ops.OpOverload) or maker.target._schema.is_mutable:
+        return None
+    if maker.target in _COPIES:
         return None
     return next((source for source in maker.all_input_nodes if _memory(source) == own), None)
 

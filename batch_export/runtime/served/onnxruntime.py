@@ -69,7 +69,7 @@ class Engine:
             the package whose `get_library_path()` gives it).
 
     Raises:
-        UnavailableError: the plug-in's library does not load, or finds no device.
+        UnavailableError: the plug-in's library does not load, or finds no device; with options, it does not start.
         RuntimeError: the execution provider does not take the options.
     """
 
@@ -83,18 +83,33 @@ class Engine:
             register(settings["plugin"])
             self._devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == self._asked]
             self._require_device()
-        if self._devices or self._asked in onnxruntime.get_available_providers():
-            self._try()
+        if settings["options"] and self._is_there():
+            self._try_out()
 
     def describe(self) -> dict[str, Any]:
-        """Returns what it is."""
+        """Returns what it is, having started it once.
+
+        Raises:
+            UnavailableError: it does not start.
+        """
+        if not self._settings["options"] and self._is_there():
+            self._try_out()
         there = [*onnxruntime.get_available_providers(), *dict.fromkeys(device.ep_name for device in self._devices)]
         return {"version": onnxruntime.__version__, "execution_providers": there}
 
     def open(self, path: str) -> Opened:
-        """Opens a file where it was asked for, and nowhere else."""
+        """Opens a file where it was asked for, and nowhere else.
+
+        Raises:
+            UnavailableError: the execution provider starts with no file.
+        """
         settings = self._settings
-        session = self._session(path, settings["options"])
+        try:
+            session = self._session(path, settings["options"])
+        except Exception:
+            if self._is_there() and not settings["options"]:
+                self._try_out()
+            raise
         self._require_start(session)
         device = (_DEVICES.get(self._asked, "cpu"), settings["device"]) if settings["io_binding"] else None
         return Opened(session, device)
@@ -133,8 +148,12 @@ class Engine:
                 " CPU"
             )
 
-    def _try(self) -> None:
-        """With a model of one node: what does not start without options either is not there.
+    def _is_there(self) -> bool:
+        """Whether it is in this build, or a plug-in's device was found."""
+        return bool(self._devices) or self._asked in onnxruntime.get_available_providers()
+
+    def _try_out(self) -> None:
+        """Starts it with its options and a model of one node; what does not start without options either is not there.
 
         The CPU's execution provider takes no options, and does not say so.
         """
