@@ -386,7 +386,8 @@ def test_writes_to_pairs_seen_as_complex_numbers(name: str) -> None:
 def test_an_exponential_at_infinities_is_that_of_c() -> None:
     inf, nan = float("inf"), float("nan")
     lengths, angles = (-inf, -3e4, 0.0, 1e3, inf, nan), (0.0, -0.0, 1.0, 3.0)
-    given = torch.tensor([*(complex(a, b) for a in lengths for b in angles), complex(inf, nan), complex(0, inf)])
+    nowhere = (complex(inf, nan), complex(0, inf), complex(-inf, inf), complex(-inf, -inf), complex(-inf, nan))
+    given = torch.tensor([*(complex(a, b) for a in lengths for b in angles), *nowhere])
     found = torch.view_as_complex(export(Calls(lambda z, r: z.exp()), (given, given.real))(given, given.real)[0])
     expected = torch.exp(given)
     torch.testing.assert_close(found, expected, equal_nan=True)

@@ -92,6 +92,44 @@ def multiplied(x: Tensor) -> Tensor:
     return torch.stack(sums)
 
 
+def asked_for_its_kind(x: Tensor) -> Tensor:
+    total = 2
+    for row in x:
+        total = max(total, 1) * row if isinstance(total, int) else total - row
+    return total  # type: ignore[return-value]
+
+
+def of_halves(x: Tensor) -> Tensor:
+    total, x = 0.1, x.half()
+    for row in x:
+        total = total + row
+    return total  # type: ignore[return-value]
+
+
+def from_the_end(x: Tensor) -> Tensor:
+    state, states = 0.5, []
+    for step in range(x.shape[0] - 1, -1, -1):
+        state = state / 2 + x[step]
+        states.append(state)
+    return torch.stack(states)
+
+
+def filled_from_the_end(x: Tensor) -> Tensor:
+    state, filled = 0.5, torch.zeros_like(x)
+    for step in reversed(range(x.shape[0])):
+        state = state / 2 + x[step]
+        filled[step] = state
+    return filled
+
+
+def turned_round(x: Tensor) -> Tensor:
+    kept, rows = [], list(x)
+    for row in x:
+        kept.insert(0, row)
+    rows.reverse()
+    return x + torch.stack(kept) * torch.stack(rows)
+
+
 def written_rows(x: Tensor) -> Tensor:
     x = x.clone()
     for row in x:
@@ -139,6 +177,99 @@ def numbered(x: Tensor) -> Tensor:
     return torch.stack(found)
 
 
+def halved(x: Tensor) -> Tensor:
+    total = 0
+    for step in range(x.shape[0]):
+        total = (total + step) / 2  # type: ignore[assignment]
+    return x * total
+
+
+def counted_beside_a_write(x: Tensor) -> Tensor:
+    state, total = torch.zeros(6), 0
+    for row in x:
+        state += row
+        total = total + state.sum()
+    return state + total
+
+
+def written_outside(x: Tensor) -> Tensor:
+    weight, total = torch.ones(6), 0
+    for row in x:
+        both = weight.add_(row)
+        total = total + both
+    return total  # type: ignore[return-value]
+
+
+def put(x: Tensor) -> None:
+    """Writes to what it is given, by another name."""
+    x.add_(1)
+
+
+def kept(x: Tensor) -> Tensor:
+    x, rows = x.clone(), []
+    for row in x:
+        rows.append(row)
+    put(x)
+    return torch.stack(rows)
+
+
+def put_into_a_row(x: Tensor) -> Tensor:
+    x, rows = x.clone(), []
+    for row in x:
+        rows.append(row[:2])
+    put(rows[0])
+    return x
+
+
+def put_into_a_row_from_the_end(x: Tensor) -> Tensor:
+    x, rows = x.clone(), []
+    for row in x:
+        rows.insert(0, row)
+    put(rows[0])
+    return x
+
+
+def put_into_a_reversed_list(x: Tensor) -> Tensor:
+    x = x.clone()
+    rows = list(x)
+    rows.reverse()
+    put(rows[0])
+    return x
+
+
+def put_into_what_goes_on(x: Tensor) -> Tensor:
+    x = x.clone()
+    last = x[0]
+    for row in x:
+        last = row
+    put(last)
+    return x
+
+
+KEPT = [kept, put_into_a_row, put_into_a_row_from_the_end, put_into_a_reversed_list, put_into_what_goes_on]
+
+
+class Remembering(torch.nn.Module):
+    """Goes on from its buffer, and writes to it behind the loop."""
+
+    state: Tensor
+
+    def __init__(self, *, keeps_result: bool) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.ones(6))
+        self.keeps_result = keeps_result
+
+    def forward(self, x: Tensor) -> Tensor:
+        state = self.state
+        for row in x:
+            state = torch.tanh(state + row)
+        if self.keeps_result:
+            self.state.copy_(state)
+        else:
+            self.state.add_(1)
+        return state * 2
+
+
 def decided(x: Tensor) -> Tensor:
     total = torch.zeros(6)
     for row in x:
@@ -147,7 +278,17 @@ def decided(x: Tensor) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("loop", [appended, listed, carried, branched, padded, backwards, summed, counted, multiplied])
+LOOPS = [
+    *(appended, listed, carried, branched, padded, backwards, summed, counted, multiplied, asked_for_its_kind),
+    *(of_halves, from_the_end, filled_from_the_end, turned_round),
+]
+OTHER_LOOPS = [
+    *(written_rows, written_names, written_first, alike, remembered, numbered, halved, counted_beside_a_write),
+    written_outside,
+]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
 def test_loops_over_rows_hold_for_any_number_of_them(loop: Callable[[Tensor], Tensor]) -> None:
     export_and_compare(Called(loop), (X,), *OTHERS, dynamic_shapes=({0: "rows"},))
 
@@ -162,12 +303,41 @@ def test_a_number_that_no_rounds_leave_is_told(loop: Callable[[Tensor], Tensor],
         assert torch.as_tensor(program(X[:0])[0]).shape == loop(X[:0]).shape
 
 
-@pytest.mark.parametrize("loop", [written_rows, written_names, written_first, alike, remembered, numbered, decided])
+@pytest.mark.parametrize("loop", [*OTHER_LOOPS, decided])
 def test_other_loops_over_rows_count_with_the_example(loop: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises((DynamicShapeError, CaptureError)):
         export(Called(loop), (X,), dynamic_shapes=({0: "rows"},))
 
 
-@pytest.mark.parametrize("loop", [written_rows, written_names, written_first, alike, remembered, numbered])
+@pytest.mark.parametrize("loop", KEPT)
+def test_rows_that_are_written_to_later_count_with_the_example(loop: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises((DynamicShapeError, CaptureError)):
+        export(Called(loop), (X,), dynamic_shapes=({0: "rows"},))
+    export_and_compare(Called(loop), (X,), (X + 1,))
+
+
+@pytest.mark.parametrize("keeps_result", [True, False])
+def test_state_that_is_written_behind_a_loop(keeps_result: bool) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ExportWarning)
+        model = Remembering(keeps_result=keeps_result)
+        program = export_and_compare(model, (X,), *OTHERS, dynamic_shapes=({0: "rows"},))
+    is_told = any("only while `rows != 0`" in str(one.message) for one in told)
+    is_right = torch.equal(torch.as_tensor(program(X[:0])[0]), model(X[:0]))
+    assert is_told or is_right
+
+
+def test_a_list_of_free_length_is_no_output() -> None:
+    def forward(x: Tensor) -> Tensor:
+        rows = []
+        for row in x:
+            rows.append(row * 2)
+        return rows  # type: ignore[return-value]
+
+    with pytest.raises(CaptureError, match="one element for each place of a free axis"):
+        export(Called(forward), (X,), dynamic_shapes=({0: "rows"},))
+
+
+@pytest.mark.parametrize("loop", OTHER_LOOPS)
 def test_with_a_fixed_number_of_rows_they_are_exported(loop: Callable[[Tensor], Tensor]) -> None:
     export_and_compare(Called(loop), (X,), (X + 1,))

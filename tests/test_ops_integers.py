@@ -217,3 +217,15 @@ def test_the_smallest_integer_is_divided_by_minus_one(dtype: torch.dtype) -> Non
     y = torch.tensor([-1, -1, 3], dtype=dtype)
     for actual, expected in zip(export(divided, (x, y))(x, y), divided(x, y), strict=True):
         assert torch.equal(torch.as_tensor(actual), expected)
+
+
+def test_shifts_of_two_integer_types_are_in_the_wider_one() -> None:
+    some, others = torch.tensor([200, 3, 255, 1], dtype=torch.uint8), torch.tensor([1, 2, 3, 0], dtype=torch.int8)
+    functions: dict[str, Function] = {
+        "left": torch.bitwise_left_shift,
+        "right": torch.bitwise_right_shift,
+        "operator": lambda a, b: (a << b) + (b >> a.clamp(max=2)),
+    }
+    check(functions, (some, others))
+    check(functions, (others, some.clamp(max=3)))
+    check(functions, (others.to(torch.int64), others.to(torch.int32)))

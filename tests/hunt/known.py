@@ -24,7 +24,6 @@ _DECLARED: tuple[tuple[str, str], ...] = (
         r"adaptive_avg_pool|mode=\"area\"|interpolate|upsample|embedding_bag|fft|grid_sample|F\.conv|F\.fold|renorm",
         "a weight of 0 in a table is multiplied with what is not finite",
     ),
-    (r"\{z\}\.exp\(\)", "no direction of a complex exponential of -inf"),
     (r"cosine|norm\(|normalize|distance|dist\(|hypot", "a square or cube is infinite on the way"),
     (r"scaled_dot_product_attention", "a row that a mask excludes gives 0 where its scores are NaN"),
     (

@@ -1,6 +1,7 @@
-"""Numbers that a loop over a free size begins with (`total = 0`), as the tensors that its rounds make of them.
+"""Numbers that a loop over a free size begins with (`total = 0`), of which its first round makes tensors.
 
-Arrives: a round, what it goes on from, and what it reads along an axis. Leaves: the same with tensors only.
+Arrives: a round, what it goes on from, and what it reads along an axis. Leaves: whether rounds go on from tensors to
+tensors from the second one on, and what is to be known where there is no round.
 """
 
 from __future__ import annotations
@@ -12,42 +13,75 @@ import sympy
 import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
+from torch.utils._sympy.functions import Max
 
 NUMBERS = (int, float)
 
 
-def as_tensors(
-    body: Callable[..., Any], carried: Sequence[Any], slices: Sequence[tuple[Any, int]]
-) -> list[Tensor] | None:
-    """What goes on, as tensors of the shape and dtype that a round gives; None where a round gives no tensor for one.
+class WrittenByRoundError(RuntimeError):
+    """A round writes to a tensor that it does not get from the one before it."""
+
+
+def begins_as_tensors(
+    body: Callable[..., Any],
+    carried: Sequence[Any],
+    slices: Sequence[tuple[Any, int]],
+    others: Sequence[Any],
+) -> bool:
+    """Whether what goes on are tensors after the first round, of shapes and dtypes that the second one leaves.
 
     Args:
-        body: a round, which is run on tensors of any numbers; nothing reads what it gives.
+        body: a round, which is run on tensors of any numbers, at the step as Python's number and as a tensor; nothing
+            reads what it gives. One that cannot be run so, as one that data decide, is no such round.
         carried: tensors and numbers.
         slices: tensors, and the axis along which each is read.
+        others: whatever else a round reads.
+
+    Raises:
+        WrittenByRoundError: a round has written to one of the others.
     """
-    if all(isinstance(one, Tensor) for one in carried):
-        return list(carried)
+    known = [(one, one._version) for one in others if isinstance(one, Tensor)]
+    copied = [one.clone() if isinstance(one, Tensor) else one for one in carried]
     rows = [
         one.new_empty([size for at, size in enumerate(one.shape) if at != axis % one.dim()]) for one, axis in slices
     ]
     step = torch.zeros((), dtype=torch.int64)
-    found, _ = body(tuple(carried), tuple(rows), step)
-    if not all(isinstance(one, Tensor) for one in found):
-        return None
-    begun = [
-        torch.full_like(new, one) if type(one) in NUMBERS else one for one, new in zip(carried, found, strict=True)
-    ]
-    again, _ = body(tuple(begun), tuple(rows), step)
-    is_alike = all(
-        one.dtype == new.dtype and list(one.shape) == list(new.shape) for one, new in zip(begun, again, strict=True)
-    )
-    return begun if is_alike else None
+    try:
+        plainly, _ = body(tuple(copied), tuple(rows), 0)
+        begun, _ = body(tuple(copied), tuple(rows), step)
+        again, _ = body(tuple(begun), tuple(rows), step)
+    except Exception:
+        return False
+    finally:
+        if any(one._version != count for one, count in known):
+            raise WrittenByRoundError("a round of a loop over a free size writes to a tensor from outside of the loop")
+    return _are_alike(plainly, begun) and _are_alike(begun, again)
 
 
-def said_of_none(length: Any) -> None:
-    """Says that no rounds leave a number where the program has a tensor, for which sizes are tried."""
+def _are_alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    if not all(isinstance(one, Tensor) for one in (*some, *others)):
+        return False
+    pairs = zip(some, others, strict=True)
+    return all(one.dtype == other.dtype and list(one.shape) == list(other.shape) for one, other in pairs)
+
+
+def place_here(length: Any) -> Any:
+    """Where in the model's code something is done now, as a guard on a length has it; None of a known length."""
+    return length.node.shape_env._get_sloc() if isinstance(length, torch.SymInt) else None
+
+
+def says_of_none(length: Any, place: Any = None) -> None:
+    """Says that the program holds for rounds only, and that it may not where there is none, for which sizes are tried.
+
+    Args:
+        length: how many rounds there are.
+        place: where in the model's code that is so; by default here.
+    """
     if isinstance(length, torch.SymInt) and not length.node.expr.is_number:
-        environment, shapes = length.node.shape_env, cast("Any", symbolic_shapes)
-        condition = sympy.Ne(length.node.expr, 0, evaluate=False)
-        environment.guards.append(shapes.ShapeGuard(condition, environment._get_sloc(), size_oblivious=False))
+        count = length.node.expr
+        least = [one for one in count.args if one != 0] if isinstance(count, Max) and 0 in count.args else []
+        condition = sympy.Ge(least[0], 1) if len(least) == 1 else sympy.Ne(count, 0, evaluate=False)
+        shapes = cast("Any", symbolic_shapes)
+        length.node.shape_env.guards.append(
+            shapes.ShapeGuard(condition, place or place_here(length), size_oblivious=False)
+        )

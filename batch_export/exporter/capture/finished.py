@@ -92,12 +92,13 @@ def finished(
 def _kept_axes(program: torch.export.ExportedProgram, asked: shapes.DynamicShapes) -> list[Guard]:
     """What `sizes_not_one` finds in a program, and in the ways through the model that it was made of.
 
-    A squeeze of which a way reads the shape only is in no program that was made of it.
+    A squeeze of which a way reads the shape only is in no program that was made of it. The ways come first: their lines
+    are the model's.
     """
     ways: list[torch.export.ExportedProgram] = vars(program).pop("_ways", [])
     found = [
         guard
-        for one in (program, *ways)
+        for one in (*ways, program)
         for guard in sizes_not_one(one, asked.axes, asked.aliases, shapes.axis_names(one, asked))
     ]
     return list({guard.condition: guard for guard in reversed(found)}.values())[::-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,8 +20,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture.begun_numbers import NUMBERS, as_tensors, said_of_none
+from batch_export.exporter.capture.begun_numbers import NUMBERS, begins_as_tensors, says_of_none
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
+from batch_export.exporter.capture.kept_rows import note_read
 
 _OWN_REFERENCES = 4
 """To a list that only its function knows: its name, the arguments of a call, and who counts."""
@@ -62,6 +64,7 @@ def is_free(
     others: Sequence[Any],
     is_counted: bool,
     summed: Sequence[int],
+    has_branches: bool,
 ) -> bool:
     """Whether a loop goes over a free size, from tensors to tensors, and what it fills is seen nowhere else meanwhile.
 
@@ -75,6 +78,7 @@ def is_free(
         others: whatever else a round reads.
         is_counted: whether a round computes with the step as a number.
         summed: places of names that may only begin as numbers, since a tensor would be written to.
+        has_branches: whether a round has an `if`, which data may decide.
     """
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
         return False
@@ -92,13 +96,13 @@ def is_free(
     if not all(type(one) is list and not one and sys.getrefcount(one) <= _OWN_REFERENCES for one in lists):
         return False
     memory = [StorageWeakRef(one.untyped_storage()) for one in filled]
-    tensors = pytree.tree_leaves((read, [_content(one) for one in others]))
-    seen = [StorageWeakRef(one.untyped_storage()) for one in tensors if isinstance(one, Tensor)]
+    besides = pytree.tree_leaves([_content(one) for one in others])
+    seen = [StorageWeakRef(one.untyped_storage()) for one in (*read, *besides) if isinstance(one, Tensor)]
     if any(one in seen for one in memory) or len(set(memory)) < len(memory):
         return False
     if not all(-one.dim() <= axis < one.dim() for one, axis in (*slices, *written)):
         return False
-    return not any(numbers) or as_tensors(body, carried, slices) is not None
+    return not (any(numbers) or has_branches) or begins_as_tensors(body, carried, slices, besides)
 
 
 def _goes_by_one(over: FreeNumbers) -> bool:
@@ -122,6 +126,40 @@ def _content(one: Any) -> Any:
     return [*one.parameters(), *one.buffers(), *vars(one).values()] if isinstance(one, torch.nn.Module) else one
 
 
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """The part of an axis that a loop goes over, in the order of memory and of the loop.
+
+    Attributes:
+        first: the lowest step.
+        length: how many steps there are.
+        is_backwards: whether the loop begins at their end.
+    """
+
+    first: Any
+    length: Any
+    is_backwards: bool
+
+    def part(self, one: Tensor, axis: int) -> Tensor:
+        """That part of a tensor."""
+        first = self.first
+        begin = first if isinstance(first, int) and not first else torch.sym_min(first, one.shape[axis])
+        return one.narrow(axis, begin, self.length)
+
+    def in_order(self, rows: Tensor) -> Tensor:
+        """What lies along the first axis in the other order, where the loop goes backwards."""
+        return rows.flip(0) if self.is_backwards else rows
+
+    def rows(self, one: Tensor, axis: int) -> Tensor:
+        """What a loop reads of a tensor, along the first axis, in the loop's order."""
+        return self.in_order(self.part(one, axis).movedim(axis, 0))
+
+    def write(self, one: Tensor, axis: int, rows: Tensor) -> None:
+        """Writes what `rows` gives of a tensor; numbers go into all of a slice."""
+        broadcast = rows.reshape(self.length, *[1] * (one.dim() - rows.dim()), *rows.shape[1:])
+        self.part(one, axis).copy_(self.in_order(broadcast).movedim(0, axis))
+
+
 def run(
     body: Callable[..., Any],
     over: FreeNumbers,
@@ -132,52 +170,94 @@ def run(
 ) -> tuple[tuple[Tensor, ...], tuple[FreeRows, ...]]:
     """All rounds: the names that go on as the last round leaves them, and the lists; tensors are written to.
 
+    Where a name begins as a number the first round is run by itself: it does what eager does with a number.
+
     Args:
         body: a round; takes the names that go on, the slices and the step as a tensor, gives these names, and what it
             appends and writes.
         over: the steps.
-        carried: what the first round begins with; numbers become tensors.
+        carried: what the first round begins with.
         slices: what is read at the step's place.
         lists: lists that get one element each round, empty so far.
         written: what is written to at the step's place.
     """
-    length = over.free_length()
-    if not all(isinstance(one, Tensor) for one in carried):
-        said_of_none(length)
-        carried = as_tensors(body, carried, slices) or ()
+    steps, length = over.runs[0], over.free_length()
+    reach = _Reach(_lowest(steps), length, steps.step == -1)
+    rows = [reach.rows(one, axis) for one, axis in slices]
+    device = next((one.device for one in (*carried, *(one for one, _ in (*slices, *written))) if _is_tensor(one)), None)
+    if all(isinstance(one, Tensor) for one in carried):
+        last, found = _rounds(body, steps, carried, rows, device)
+    else:
+        says_of_none(length)
+        last, found = _begun_by_one(body, steps, carried, rows, device)
+    kept = [*(one for one, _ in slices), *last, *found[: len(lists)]]
+    note_read(kept, [one for one in carried if isinstance(one, Tensor)], length)
+    for (one, axis), made in zip(written, found[len(lists) :], strict=True):
+        reach.write(one, axis, made)
+    return tuple(last), tuple(FreeRows(rows, list) for rows in found[: len(lists)])
+
+
+def _is_tensor(one: Any) -> bool:
+    return isinstance(one, Tensor)
+
+
+def _begun_by_one(
+    body: Callable[..., Any], steps: Run, carried: Sequence[Any], rows: Sequence[Tensor], device: Any
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The first round, and the others from what it gives; without rounds what began, as tensors of that shape.
+
+    Args:
+        body: a round.
+        steps: the steps.
+        carried: what the first round begins with, numbers among it.
+        rows: what is read, along the first axis.
+        device: where the step's tensor lies.
+    """
+    none = torch.sym_max(1 - steps.length, 0)
+    is_run = statically_known_true(steps.length > 0)
+    firsts = [(one if is_run else _lengthened(one, none)).select(0, 0) for one in rows]
+    now, made = body(tuple(carried), tuple(firsts), torch.scalar_tensor(steps.first, dtype=torch.int64, device=device))
+    more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))
+    last, found = _rounds(body, more, list(now), [one[1:] for one in rows], device)
+    found = [torch.cat([one[None], others]) for one, others in zip(made, found, strict=True)]
+    if is_run:
+        return last, found
+    was_run = torch.scalar_tensor(none, dtype=torch.int64) == 0
+    last = [torch.where(was_run, after, before) for after, before in zip(last, carried, strict=True)]
+    return last, [one.narrow(0, 0, steps.length) for one in found]
+
+
+def _rounds(
+    body: Callable[..., Any], steps: Run, carried: Sequence[Tensor], rows: Sequence[Tensor], device: Any
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Rounds as one operator: what goes on, and what each of them gives besides, along the first axis.
+
+    Args:
+        body: a round.
+        steps: the steps.
+        carried: what the first of them begins with.
+        rows: what is read, along the first axis.
+        device: where the steps' tensor lies.
+    """
+    length = steps.length
     is_run = statically_known_true(length > 0)
     rounds = length if is_run else torch.sym_max(length, 1)
-    first, is_backwards = _lowest(over.runs[0]), over.runs[0].step == -1
-
-    def gone_over(one: Tensor, axis: int) -> Tensor:
-        begin = first if isinstance(first, int) and not first else torch.sym_min(first, one.shape[axis])
-        return one.narrow(axis, begin, length)
-
-    def in_order(rows: Tensor) -> Tensor:
-        return rows.flip(0) if is_backwards else rows
-
-    given = [in_order(gone_over(one, axis).movedim(axis, 0)) for one, axis in slices]
-    parts = [_plain(one) if is_run else _lengthened(one, rounds - length) for one in given]
-    count = len(lists)
+    parts = [_plain(one) if is_run else _lengthened(one, rounds - length) for one in rows]
 
     def combine(state: list[Tensor], elements: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]), elements[0])
         return [_plain(one) for one in now or state], [_plain(one) for one in made]
 
-    device = next((one.device for one in (*carried, *parts, *(one for one, _ in written))), None)
-    steps = torch.arange(rounds, device=device)
-    if not _is_counted_from_zero(over.runs[0]):
-        steps = over.runs[0].first + over.runs[0].step * steps
+    counted = torch.arange(rounds, device=device)
+    if not _is_counted_from_zero(steps):
+        counted = steps.first + steps.step * counted
     begun = [_plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
-    last, found = scan(combine, begun, [steps, *parts], dim=0)
+    last, found = scan(combine, begun, [counted, *parts], dim=0)
     if not is_run:
         was_run = torch.scalar_tensor(rounds - length, dtype=torch.int64) == 0
         last = [torch.where(was_run, after, before) for after, before in zip(last, begun, strict=True)]
-        found = [rows.narrow(0, 0, length) for rows in found]
-    for (one, axis), rows in zip(written, found[count:], strict=True):
-        broadcast = rows.reshape(length, *[1] * (one.dim() - rows.dim()), *rows.shape[1:])
-        gone_over(one, axis).copy_(in_order(broadcast).movedim(0, axis))
-    return tuple(last)[: len(carried)], tuple(FreeRows(rows, list) for rows in found[:count])
+        found = [one.narrow(0, 0, length) for one in found]
+    return list(last)[: len(carried)], list(found)
 
 
 def _lengthened(rows: Tensor, more: Any) -> Tensor:

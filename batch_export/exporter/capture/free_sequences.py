@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from batch_export.exporter.capture.kept_rows import note_read
 from batch_export.exporter.capture.named_loops import note
 
 Size = Any
@@ -224,7 +225,7 @@ class FreeRows(FreeSequence):
         if isinstance(place, slice) and (place.step is None or (isinstance(place.step, int) and place.step > 0)):
             return FreeRows(self.rows[place], self.kind)
         if isinstance(place, slice) and place == slice(None, None, -1):
-            return FreeRows(self.rows.flip(0), self.kind)
+            return FreeRows(self._turned(), self.kind)
         return self.rows[place] if isinstance(place, (int, torch.SymInt)) else self.as_kind()[place]
 
     def reverse(self) -> None:
@@ -232,7 +233,13 @@ class FreeRows(FreeSequence):
         if self.is_plain:
             self.plain().reverse()
         else:
-            self.rows = self.rows.flip(0)
+            self.rows = self._turned()
+
+    def _turned(self) -> Tensor:
+        """In the other order; Python's list has the same slices, and this is a copy."""
+        turned = self.rows.flip(0)
+        note_read((self.rows, turned), (), self.free_length())
+        return turned
 
     def stacked(self, dim: int = 0) -> Tensor:
         """Beside one another, along an axis of their own."""

@@ -110,7 +110,7 @@ class _Loops:
         if not body.is_followed or not all(map(loop_statements.is_straight, loop.body)):
             return None
         read = {one.of for one in body.read}
-        if self._is_written_later({*carried, *read, *body.lists}, loop):  # what is in a list may be the same tensor
+        if self._is_written_later({*carried, *read, *body.lists}, names, loop):  # in a list may be the same tensor
             return None
         if body.summed and (body.lists or body.written):
             return None
@@ -121,10 +121,10 @@ class _Loops:
         self.count += 1
         return body.written_out(loop, sorted(carried), statements, self.count)
 
-    def _is_written_later(self, names: Collection[str], loop: ast.For) -> bool:
+    def _is_written_later(self, names: Collection[str], known: Collection[str], loop: ast.For) -> bool:
         """Whether what one of some names stands for, or is part of, is written to behind the loop."""
         later = (one for one in ast.walk(self.function) if getattr(one, "lineno", 0) > (loop.end_lineno or 0))
-        written = (one for one in later if loop_statements.writes(one))
+        written = (part for one in later for part in loop_statements.written(one, known))
         return any(isinstance(each, ast.Name) and each.id in names for one in written for each in ast.walk(one))
 
 
@@ -328,10 +328,12 @@ class _Round(ast.NodeTransformer):
         written = ", ".join(f"({name}, {axis})" for name, (_, axis) in self.written.items())
         parts = f"{steps}, {_listed(carried)}, [{slices}], {_listed(self.lists)}, [{written}]"
         summed = tuple(place for place, name in enumerate(carried) if name in self.summed)
+        has_branches = any(isinstance(one, (ast.If, ast.IfExp)) for one in loop_statements.parts(loop.body))
         turned = "".join(f"    {name} = {name}[::-1]\n" for name in self.turned)
         chosen = ast.parse(
             f"{steps}, __rows_{number}__ = {STEPS}({over}, {self.way.is_backwards})\n"
-            f"try:\n    {over}_free = {IS_FREE}({body}, {parts}, {_listed(others)}, {self.is_counted}, {summed})\n"
+            f"try:\n    {over}_free = {IS_FREE}({body}, {parts}, {_listed(others)}, {self.is_counted}, {summed}, "
+            f"{has_branches})\n"
             f"except NameError:\n    {over}_free = False\n"
             f"if {over}_free:\n    {_listed(carried)}, {_listed(self.lists)} = {RUN}({body}, {parts})\n{turned}"
         ).body

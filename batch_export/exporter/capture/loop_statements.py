@@ -14,12 +14,28 @@ _WRITES = re.compile(r"[^_]_$")
 _STRAIGHT = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass)
 
 
-def writes(one: ast.AST) -> bool:
-    """Whether something writes to a tensor: `h += 1`, `h[0] = 1`, `h.add_(1)`, `relu(h, inplace=True)`."""
-    if isinstance(one, ast.Call):
-        called = getattr(one.func, "attr", getattr(one.func, "id", ""))
-        return bool(_WRITES.search(called)) or any(keyword.arg in ("out", "inplace") for keyword in one.keywords)
-    return isinstance(one, ast.AugAssign) or (isinstance(one, ast.Subscript) and not isinstance(one.ctx, ast.Load))
+def written(one: ast.AST, known: Collection[str]) -> Iterator[ast.AST]:
+    """What something writes to: `h += 1`, `h[0] = 1`, `h.add_(1)`, `torch.add(h, 1, out=h)`, `relu(h, inplace=True)`.
+
+    Args:
+        one: a statement or an expression.
+        known: the names of the function; a method of anything else is a function of a library (`torch.relu_(h)`).
+    """
+    if isinstance(one, ast.AugAssign):
+        yield one.target
+    if isinstance(one, ast.Subscript) and not isinstance(one.ctx, ast.Load):
+        yield one.value
+    if not isinstance(one, ast.Call):
+        return
+    yield from (keyword.value for keyword in one.keywords if keyword.arg == "out")
+    if any(keyword.arg == "inplace" for keyword in one.keywords):
+        yield from one.args
+    if _WRITES.search(getattr(one.func, "attr", getattr(one.func, "id", ""))):
+        of = root = one.func.value if isinstance(one.func, ast.Attribute) else None
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        is_of_library = of is None or (isinstance(root, ast.Name) and root.id not in known)
+        yield from one.args if of is None or is_of_library else (of,)
 
 
 def is_straight(statement: ast.stmt) -> bool:

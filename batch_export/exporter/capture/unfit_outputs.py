@@ -17,6 +17,7 @@ from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.utils import _pytree as pytree
 
 from batch_export.calling.tree_paths import leaves_with_paths
+from batch_export.exporter.capture.free_sequences import FreeSequence
 
 _GIVEN = (
     torch.Tensor,
@@ -65,6 +66,12 @@ def _refuse(module: torch.nn.Module, outputs: Any) -> None:
     for leaf in pytree.tree_leaves(outputs):
         if isinstance(leaf, _GIVEN) or pytree.is_constant_class(type(leaf)):
             continue
+        if isinstance(leaf, FreeSequence):
+            raise UnfitOutputError(
+                f"forward returns a {leaf.kind.__name__}{_place_of(leaf, outputs)} with one element for each place of "
+                "a free axis, and the number of a file's outputs is fixed",
+                _line_of_forward(module),
+            )
         shown = f" ({repr(leaf)[:60]})" if isinstance(leaf, _SHOWN) else ""
         raise UnfitOutputError(
             f"forward returns a value of the type {type(leaf).__name__}{shown}{_place_of(leaf, outputs)}, and a file "

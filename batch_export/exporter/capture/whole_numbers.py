@@ -31,6 +31,7 @@ from batch_export.exporter.capture import (
     loop_rewriting,
     method_calls,
 )
+from batch_export.exporter.capture.kept_rows import rows_watched
 from batch_export.exporter.capture.kinds import left_to_dynamo, reached
 from batch_export.exporter.capture.named_loops import Place, place_of, places_in
 
@@ -131,7 +132,8 @@ def whole_numbers(
     try:
         parts = free_parts.parts_of_free_axes(made) if are_free else contextlib.nullcontext()
         lists = free_pieces.lists_of_data(made) if are_free or with_lengths else contextlib.nullcontext()
-        with joined_sequences.joining(), lists, parts, left_to_dynamo(lambda: tell(plainly), lambda: tell(told)):
+        known = left_to_dynamo(lambda: tell(plainly), lambda: tell(told))
+        with rows_watched(), joined_sequences.joining(), lists, parts, known:
             yield made
     finally:
         for one, code, names in changed:

@@ -21,6 +21,7 @@ _CONVERTED: tuple[tuple[tuple[int, ...], str], ...] = (
     (_FIRST_TWO, "pow atan2 hypot lerp copysign nextafter xlogy logaddexp logaddexp2"),
     (_FIRST_TWO, "max min maximum minimum clamp_min clamp_max prelu"),  # comparison and choice
     (_FIRST_TWO, "bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__"),  # bits
+    (_FIRST_TWO, "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__"),
     (_ALL_THREE, "addcmul addcdiv clamp clip"),
     (_BRANCHES, "where"),
     (_FIRST, "sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh sinc rad2deg deg2rad"),  # elementwise

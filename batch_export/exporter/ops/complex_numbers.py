@@ -209,16 +209,17 @@ def is_nan(self: RecordedValue) -> RecordedValue:
 def exponential(self: RecordedValue) -> RecordedValue:
     """exp(a) (cos b + i sin b), where a product would be NaN as C has it.
 
-    The real part of exp(-inf) is 0 in whatever direction and that of exp(inf) infinite; of a real number exp is real,
-    also where it is infinite. The imaginary part of exp(-inf) in no direction stays NaN: a Where would lose the sign of
-    zeros.
+    exp(-inf) is 0 in whatever direction, and the real part of exp(inf) infinite; of a real number exp is real, also
+    where it is infinite. What may be a zero with a sign stands last in a Where: onnxruntime's loses that of the other.
     """
     length, angle = part(self, 0), part(self, 1)
     size, cosine = op.Exp(length), op.Cos(angle)
     edge = op.Where(op.IsInf(length), size, op.CastLike(math.nan, length))
     real = op.Where(op.IsNaN(cosine), edge, op.Mul(size, cosine))
     height = op.Where(op.Equal(angle, op.CastLike(0.0, length)), op.CastLike(1.0, length), size)
-    return joined(real, op.Mul(height, op.Sin(angle)))
+    sine, zero = op.Sin(angle), op.CastLike(0.0, length)
+    is_nowhere = op.And(op.IsNaN(sine), op.Equal(size, zero))
+    return joined(real, op.Where(is_nowhere, zero, op.Mul(height, sine)))
 
 
 @lowering("aten::angle", is_complex=True)
