@@ -327,6 +327,13 @@ def test_state_that_is_written_behind_a_loop(keeps_result: bool) -> None:
     assert is_told or is_right
 
 
+def test_loops_within_inference_mode() -> None:
+    with torch.inference_mode():
+        program = export(Called(summed), (X * 1,), dynamic_shapes=({0: "rows"},))
+    for (x,) in OTHERS:
+        torch.testing.assert_close(torch.as_tensor(program(x)[0]), summed(x))
+
+
 def test_a_list_of_free_length_is_no_output() -> None:
     def forward(x: Tensor) -> Tensor:
         rows = []

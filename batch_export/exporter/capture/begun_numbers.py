@@ -18,6 +18,11 @@ from torch.utils._sympy.functions import Max
 NUMBERS = (int, float)
 
 
+def writes_so_far(one: Tensor) -> int:
+    """How often a tensor, or another one of the same memory, was written to; always 0 in inference mode."""
+    return 0 if one.is_inference() else one._version
+
+
 class WrittenByRoundError(RuntimeError):
     """A round writes to a tensor that it does not get from the one before it."""
 
@@ -38,9 +43,9 @@ def begins_as_tensors(
         others: whatever else a round reads.
 
     Raises:
-        WrittenByRoundError: a round has written to one of the others.
+        WrittenByRoundError: a round has written to one of the others; of inference mode that is not seen.
     """
-    known = [(one, one._version) for one in others if isinstance(one, Tensor)]
+    known = [(one, writes_so_far(one)) for one in others if isinstance(one, Tensor)]
     copied = [one.clone() if isinstance(one, Tensor) else one for one in carried]
     rows = [
         one.new_empty([size for at, size in enumerate(one.shape) if at != axis % one.dim()]) for one, axis in slices
@@ -53,7 +58,7 @@ def begins_as_tensors(
     except Exception:
         return False
     finally:
-        if any(one._version != count for one, count in known):
+        if any(writes_so_far(one) != count for one, count in known):
             raise WrittenByRoundError("a round of a loop over a free size writes to a tensor from outside of the loop")
     return _are_alike(plainly, begun) and _are_alike(begun, again)
 

@@ -3,7 +3,8 @@
 Arrives: what a loop read along an axis and gives, what it went on from, and its length, when it ends. Leaves: an error
 where one of the first was written to while torch captured on: what the loop gives may be rows of what it read
 (`kept.append(row)`), so that in eager one changes with the other, and the operator's are copies. What a loop went on
-from is what it gives where it has no round, and a copy too: that sizes without rounds have to be tried.
+from is what it gives where it has no round, and a copy too: that sizes without rounds have to be tried. Tensors of
+torch's inference mode do not count what is written to them: there nothing is seen.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from batch_export.exporter.capture.begun_numbers import place_here, says_of_none
+from batch_export.exporter.capture.begun_numbers import place_here, says_of_none, writes_so_far
 
 
 class KeptRowsError(RuntimeError):
@@ -80,8 +81,8 @@ def note_read(kept: Sequence[Tensor], begun: Sequence[Tensor], length: Any) -> N
 
 
 def _counted(tensors: Sequence[Tensor]) -> tuple[tuple[Tensor, int], ...]:
-    return tuple((one, one._version) for one in tensors)
+    return tuple((one, writes_so_far(one)) for one in tensors)
 
 
 def _is_written(tensors: Sequence[tuple[Tensor, int]]) -> bool:
-    return any(one._version != count for one, count in tensors)
+    return any(writes_so_far(one) != count for one, count in tensors)
