@@ -55,12 +55,12 @@ def begins_as_tensors(
         plainly, _ = body(tuple(copied), tuple(rows), 0)
         begun, _ = body(tuple(copied), tuple(rows), step)
         again, _ = body(tuple(begun), tuple(rows), step)
+        is_alike = _are_alike(plainly, begun) and _are_alike(begun, again)
     except Exception:
-        return False
-    finally:
-        if any(writes_so_far(one) != count for one, count in known):
-            raise WrittenByRoundError("a round of a loop over a free size writes to a tensor from outside of the loop")
-    return _are_alike(plainly, begun) and _are_alike(begun, again)
+        is_alike = False
+    if any(writes_so_far(one) != count for one, count in known):
+        raise WrittenByRoundError("a round of a loop over a free size writes to a tensor from outside of the loop")
+    return is_alike
 
 
 def _are_alike(some: Sequence[Any], others: Sequence[Any]) -> bool:

@@ -184,21 +184,18 @@ def run(
     steps, length = over.runs[0], over.free_length()
     reach = _Reach(_lowest(steps), length, steps.step == -1)
     rows = [reach.rows(one, axis) for one, axis in slices]
-    device = next((one.device for one in (*carried, *(one for one, _ in (*slices, *written))) if _is_tensor(one)), None)
-    if all(isinstance(one, Tensor) for one in carried):
+    begun = [one for one in carried if isinstance(one, Tensor)]
+    device = next((one.device for one in (*begun, *(one for one, _ in (*slices, *written)))), None)
+    if len(begun) == len(carried):
         last, found = _rounds(body, steps, carried, rows, device)
     else:
         says_of_none(length)
         last, found = _begun_by_one(body, steps, carried, rows, device)
     kept = [*(one for one, _ in slices), *last, *found[: len(lists)]]
-    note_read(kept, [one for one in carried if isinstance(one, Tensor)], length)
+    note_read(kept, begun, length)
     for (one, axis), made in zip(written, found[len(lists) :], strict=True):
         reach.write(one, axis, made)
-    return tuple(last), tuple(FreeRows(rows, list) for rows in found[: len(lists)])
-
-
-def _is_tensor(one: Any) -> bool:
-    return isinstance(one, Tensor)
+    return tuple(last), tuple(FreeRows(made, list) for made in found[: len(lists)])
 
 
 def _begun_by_one(
@@ -220,11 +217,7 @@ def _begun_by_one(
     more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))
     last, found = _rounds(body, more, list(now), [one[1:] for one in rows], device)
     found = [torch.cat([one[None], others]) for one, others in zip(made, found, strict=True)]
-    if is_run:
-        return last, found
-    was_run = torch.scalar_tensor(none, dtype=torch.int64) == 0
-    last = [torch.where(was_run, after, before) for after, before in zip(last, carried, strict=True)]
-    return last, [one.narrow(0, 0, steps.length) for one in found]
+    return (last, found) if is_run else _of_real_rounds(last, found, carried, steps.length, none)
 
 
 def _rounds(
@@ -253,11 +246,25 @@ def _rounds(
         counted = steps.first + steps.step * counted
     begun = [_plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
     last, found = scan(combine, begun, [counted, *parts], dim=0)
-    if not is_run:
-        was_run = torch.scalar_tensor(rounds - length, dtype=torch.int64) == 0
-        last = [torch.where(was_run, after, before) for after, before in zip(last, begun, strict=True)]
-        found = [one.narrow(0, 0, length) for one in found]
-    return list(last)[: len(carried)], list(found)
+    last, found = list(last)[: len(carried)], list(found)
+    return (last, found) if is_run else _of_real_rounds(last, found, carried, length, rounds - length)
+
+
+def _of_real_rounds(
+    last: Sequence[Tensor], found: Sequence[Tensor], begun: Sequence[Any], length: Any, more: Any
+) -> tuple[list[Tensor], list[Tensor]]:
+    """What rounds give where there may have been one in place of none: then what began, and no rows.
+
+    Args:
+        last: what goes on behind the last round.
+        found: what rounds give besides, along the first axis.
+        begun: what the first round began with.
+        length: how many rounds there should have been.
+        more: how many there were besides.
+    """
+    was_run = torch.scalar_tensor(more, dtype=torch.int64) == 0
+    kept = [torch.where(was_run, after, before) for after, before in zip(last, begun, strict=True)]
+    return kept, [one.narrow(0, 0, length) for one in found]
 
 
 def _lengthened(rows: Tensor, more: Any) -> Tensor:
