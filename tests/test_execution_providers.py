@@ -5,6 +5,7 @@ What needs a GPU is played with the CPU in its place; `test_a_model_runs_on_the_
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from batch_export.runtime.registered import RUNTIMES
 from batch_export.runtime.served import onnxruntime as served
 from batch_export.runtime.session import open_session
 from batch_export.runtime.structures import StructureError, leaves, tensors
+from batch_export.runtime.worker.session import interpreter
 from batch_export.sources.places import conf_dir
 from batch_export.stages import run
 from batch_export.sweeps.planned import installed
@@ -310,6 +312,22 @@ def test_a_model_runs_on_the_gpu(name: str, tmp_path: Path) -> None:
     again = session.prepare({"x": x, "w": weight})
     again()
     again()
+
+
+def test_a_provider_without_an_environment_is_tried_with_the_packages_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build for a GPU may lie in a folder of PYTHONPATH, before another build that is installed."""
+    (tmp_path / "onnxruntime").mkdir()
+    (tmp_path / "onnxruntime" / "__init__.py").write_text("__version__ = 'the one on the path'\n")
+    script = tmp_path / "scripts" / "told.py"
+    script.parent.mkdir()
+    script.write_text("import onnxruntime\nprint(onnxruntime.__version__)\n")
+    (script.parent / "onnxruntime.py").write_text("__version__ = 'beside the script'\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    program, variables = interpreter(BOUND, RUNTIMES["onnxruntime"])
+    done = subprocess.run([*program, str(script)], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "the one on the path"
 
 
 def test_sequences_and_what_is_not_there_are_told_from_tensors() -> None:

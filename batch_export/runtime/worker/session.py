@@ -35,6 +35,8 @@ START_LIMIT_S = 60.0
 
 _ALONE = ("-I", "-u")
 """Python without what the caller's environment would add, and without holding back what it prints."""
+_AS_HERE = ("-P", "-u")
+"""Python with the packages of this process (those of PYTHONPATH too), but not the folder of the script that it runs."""
 _LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONSTARTUP")
 
 
@@ -198,14 +200,14 @@ def interpreter(provider: ProviderSpec, runtime: Runtime) -> tuple[list[str], di
     Raises:
         ProviderUnavailableError: it cannot be.
     """
+    if not provider.env:
+        return [sys.executable, *_AS_HERE], {**os.environ, **provider.variables}
     inherited = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-    command = [sys.executable, *_ALONE]
-    if provider.env:
-        environment = _environment(provider, runtime, f"provider {provider.name}")
-        command = [str(environment.program), *_ALONE]
-        if runtime.language == "node":
-            command = [shutil.which("node") or "node"]
-            inherited["NODE_PATH"] = str(environment.folder / shelf.NODE_MODULES)
+    environment = _environment(provider, runtime, f"provider {provider.name}")
+    command = [str(environment.program), *_ALONE]
+    if runtime.language == "node":
+        command = [shutil.which("node") or "node"]
+        inherited["NODE_PATH"] = str(environment.folder / shelf.NODE_MODULES)
     return command, {**inherited, **provider.variables}
 
 
