@@ -40,6 +40,15 @@ class Transform(torch.nn.Module):
         return torch.view_as_real(result) if result.is_complex() else result
 
 
+class Several(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], tuple[torch.Tensor, ...]]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.function(x)
+
+
 @pytest.mark.parametrize(
     ("dtype", "way"), [(torch.float32, way) for way in REAL] + [(torch.complex64, way) for way in COMPLEX]
 )
@@ -48,6 +57,24 @@ def test_lengths_on_both_sides_of_the_wanted_one(dtype: torch.dtype, way: str) -
     function = (COMPLEX if dtype.is_complex else REAL)[way]
     first, *more = ((torch.randn(size, dtype=dtype),) for size in (6, 2, 3, 5, 9))
     export_and_compare(Transform(function), first, *more, dynamic_shapes=({0: "n"},))
+
+
+BESIDE: dict[str, Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = {
+    "halves of two axes": lambda x: (fft.rfft(x, dim=0).abs(), fft.rfft2(x).abs()),
+    "a whole and a half": lambda x: (fft.fft(x, dim=0).abs(), fft.rfft(x, dim=0).abs()),
+    "of its double": lambda x: (fft.fft(x, n=2 * x.shape[1]).abs(), fft.fft(x).abs()),
+    "from and to halves": lambda x: (fft.hfft(x).abs(), fft.ihfft(x).abs(), fft.rfft(x).abs()),
+}
+
+
+@pytest.mark.parametrize("opset", [18, 20])
+@pytest.mark.parametrize("way", BESIDE)
+def test_transforms_beside_one_another_have_memory_of_their_own_lengths(way: str, opset: int) -> None:
+    """onnx infers the length that goes in for the one that comes out, and memory of that size was used again."""
+    torch.manual_seed(0)
+    first, *more = ((torch.randn(size),) for size in ((4, 6), (5, 8), (3, 7), (9, 5)))
+    shapes = ({0: "n", 1: "m"},)
+    export_and_compare(Several(BESIDE[way]), first, *more, dynamic_shapes=shapes, opset_version=opset)
 
 
 def long_convolution(x: torch.Tensor) -> torch.Tensor:
@@ -78,15 +105,6 @@ def test_lengths_along_the_last_of_two_axes(way: str) -> None:
     torch.manual_seed(0)
     first, *more = ((torch.randn(4, size),) for size in (6, 2, 3, 4, 5, 9))
     export_and_compare(Transform(ROWS[way]), first, *more, dynamic_shapes=({1: "n"},))
-
-
-class Several(torch.nn.Module):
-    def __init__(self, function: Callable[[torch.Tensor], tuple[torch.Tensor, ...]]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self.function(x)
 
 
 @pytest.mark.parametrize("opset", [10, 16])

@@ -5,10 +5,15 @@ import warnings
 from collections.abc import Callable
 
 import pytest
+import sympy
 import torch
+from exporting import Called, export_and_compare
 
 from batch_export import ExportWarning, export
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.capture.guards import environment_of
 
 
 def _by_strides(x: torch.Tensor) -> torch.Tensor:
@@ -130,3 +135,27 @@ def test_what_the_exporter_asks_for_its_own_ends_is_no_question_of_the_models() 
     captured = capture(Blocks(), (torch.rand(2, 4),))
     assert captured.blocks
     assert captured.asked_for_layout == {}
+
+
+def test_asking_for_the_layout_leaves_sizes_free() -> None:
+    """Whether a copy is its source is asked of sizes, which torch answers with the example's: the axis became 2."""
+
+    def copied(x: torch.Tensor) -> torch.Tensor:
+        first, _ = x.unfold(0, 2, 1).mT.chunk(3, -2)
+        other = first.clone()
+        other[0] = 1
+        return first.type_as(x)
+
+    inputs = [(torch.randn(size),) for size in (2, 3, 5)]
+    program = export_and_compare(Called(copied), *inputs, dynamic_shapes=({0: "n"},))
+    assert [str(size) for size in program.model.graph.inputs[0].shape or ()] == ["n"]
+
+
+def test_a_size_that_is_fixed_behind_the_capture_is_no_file() -> None:
+    captured = capture(Called(torch.relu), (torch.randn(3),), dynamic_shapes=({0: "n"},))
+    environment = environment_of(captured.traced)
+    assert environment is not None
+    (symbol,) = environment.var_to_range
+    environment.replacements[symbol] = sympy.Integer(3)
+    with pytest.raises(DynamicShapeError, match="axis n is free in .* torch has since made it 3"):
+        to_onnx(captured, 20)

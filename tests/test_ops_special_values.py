@@ -246,6 +246,23 @@ def test_logsigmoid_far_above_zero_is_no_negative_zero() -> None:
     program.release()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_what_is_kept_where_a_mask_is_false_keeps_the_sign_of_its_zeros(dtype: torch.dtype) -> None:
+    """onnxruntime turns a Where by a Not round, and then loses it."""
+    functions: dict[str, Function] = {
+        "filled": lambda x, mask: x.masked_fill(~mask, -1e9),
+        "filled by a comparison": lambda x, mask: x.masked_fill((x > 1).logical_not(), -0.0),
+        "chosen": lambda x, mask: torch.where(~mask, 1.0, x),
+    }
+    x, mask = torch.tensor([-0.0, 0.0, -0.0, 2.0], dtype=dtype), torch.tensor([True, True, False, False])
+    program = export(Calls(functions), (x, mask), None)
+    for name, actual, function in zip(functions, program(x, mask), functions.values(), strict=True):
+        expected = function(x, mask)
+        assert actual.tolist() == expected.tolist(), name
+        assert torch.signbit(actual).tolist() == torch.signbit(expected).tolist(), name
+    program.release()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 def test_one_bound_leaves_infinities_on_the_other_side(dtype: torch.dtype) -> None:
     functions: dict[str, Function] = {"max": lambda x: x.clamp(max=2.0), "min": lambda x: x.clamp(min=-1.0)}

@@ -118,6 +118,34 @@ def loses_digits(
     return length is None or length & (length - 1) != 0
 
 
+def axis_of_other_length(
+    name: str,
+    inputs: Sequence[ir.Value | None],
+    attributes: Mapping[str, Any],
+    known: Callable[[ir.Value | None], Array | None],
+) -> int | None:
+    """The axis of a Fourier transform whose length in the result has to be said in the file; None where there is none.
+
+    Where numbers do not tell it, onnx infers the length that goes in, also of one half or of another length, and
+    onnxruntime then has the result written to memory of the wrong size, or refuses to.
+
+    Args:
+        name: the operator.
+        inputs: its inputs.
+        attributes: its attributes.
+        known: gives the numbers of a value where these are known.
+    """
+    if name != "DFT" or not inputs:
+        return None
+    given, axis = inputs[1] if len(inputs) > 1 else None, int(attributes.get("axis", 1))
+    whole, cast = inputs[0], None if inputs[0] is None else inputs[0].producer()
+    if cast is not None and cast.op_type == "Cast":
+        whole = cast.inputs[0]
+    if given is not None and (known(given) is not None or whole is None or not _is_size_of(given, whole)):
+        return axis if known(given) is None else None
+    return axis if _size_along(whole, axis, known) is None else None
+
+
 def _is_size_of(given: ir.Value, value: ir.Value) -> bool:
     """Whether a number is taken from the shape of a value, as torchlib does of the axis that it transforms."""
     producer = given.producer()

@@ -11,6 +11,7 @@ _LIKE_FIRST = frozenset(
         *("Cast", "CastLike", "Identity", "Neg", "Abs", "Not", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Relu", "Erf"),
         *("Floor", "Ceil", "Round", "Sin", "Cos", "Reciprocal", "Softmax", "LogSoftmax", "LayerNormalization", "Clip"),
         *("Transpose", "IsNaN", "IsInf", "Sign", "Slice", "CumSum", "Pad", "Trilu", "Concat", "Tile", "Tan", "Atan"),
+        *("DFT",),
     )
 )
 _BROADCAST = frozenset(
@@ -31,6 +32,8 @@ def rank_of(value: ir.Value | None, depth: int = _DEPTH) -> int | None:
     if producer is None or producer.domain or not depth:
         return None
     name, inputs = producer.op_type, producer.inputs
+    if name == "Shape":
+        return 1
     first = rank_of(inputs[0], depth - 1) if inputs and name not in ("Reshape", "Expand", "ConstantOfShape") else None
     if name in _LIKE_FIRST:
         return first

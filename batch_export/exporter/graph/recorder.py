@@ -110,6 +110,8 @@ class Recorder(NodeWriter, evaluator.Evaluator):
             if folded is not None:
                 return folded
         if op.domain == "" and inputs:
+            if op.name == "Where":
+                inputs[0] = self._without_not(inputs[0], inputs[1])
             first = inputs[0]
             if op.name in self._double_forms and kernel_dtypes.is_written_out(op.name, first):
                 written_out = self._double_forms[op.name](*inputs, **attributes)

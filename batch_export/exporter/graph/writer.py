@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from onnxscript import values
 
@@ -18,6 +19,7 @@ from batch_export.exporter.graph import kernel_dtypes, kernel_limits, schema_rul
 from batch_export.exporter.graph.draft import Draft
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
+from batch_export.exporter.graph.ranks import rank_of
 from batch_export.exporter.graph.recorded_value import RecordedValue
 from batch_export.exporter.graph.signatures import signature_of
 
@@ -78,6 +80,7 @@ class NodeWriter(Draft):
             version=_later_version(signature),
         )
         self.append(node)
+        self._say_length(outputs, signature.name, inputs, attributes)
         if outputs and inputs and inputs[0] is not None and inputs[0].shape is not None:
             shape = inputs[0].shape
             if signature.name in _SHAPE_KEEPING:
@@ -86,6 +89,37 @@ class NodeWriter(Draft):
                 sizes = list(shape)[attributes.get("start", 0) : attributes.get("end", len(shape))]
                 outputs[0].shape = ir.Shape([len(sizes)])
         return outputs[0] if count == 1 else tuple(outputs)
+
+    def _without_not(self, condition: ir.Value | None, chosen: ir.Value | None) -> ir.Value | None:
+        """A condition that is no Not, where a number of the model is chosen by one.
+
+        onnxruntime turns the branches round, and its Where loses the sign of a zero in the second input.
+        """
+        negation = None if condition is None else condition.producer()
+        if negation is None or negation.op_type != "Not" or negation.domain or chosen is None or chosen.dtype is None:
+            return condition
+        if not chosen.dtype.is_floating_point() or self.known(chosen) is None:
+            return condition
+        negated: ir.Value = op.Equal(negation.inputs[0], self.constant(np.array(False)))
+        return negated
+
+    def _say_length(
+        self,
+        outputs: Sequence[ir.Value],
+        name: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any],
+    ) -> None:
+        """Writes onto a Fourier transform's result that an axis has a length of its own."""
+        axis = kernel_limits.axis_of_other_length(name, inputs, attributes, self.known)
+        rank = rank_of(inputs[0]) if axis is not None else None
+        if axis is not None and rank is not None:
+            sizes: list[int | ir.SymbolicDim] = [ir.SymbolicDim(None)] * rank
+            sizes[axis], sizes[-1] = (
+                ir.SymbolicDim(self.unique_name("transformed")),
+                1 if attributes.get("onesided") and attributes.get("inverse") else 2,
+            )
+            outputs[0].shape = ir.Shape(sizes)
 
     def _unify(
         self, signature: ir.schemas.OpSignature, inputs: list[ir.Value | None], binding: dict[str, ir.DataType]

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
-from batch_export.exporter.ops import axes, loops
+from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
 
 _NOT_SCALED, _BY_ROOT = 0, 1
@@ -19,9 +19,6 @@ _NOT_SCALED, _BY_ROOT = 0, 1
 @lowering("aten::_fft_c2r", is_complex=True)
 def complex_to_real(self: ir.Value, dim: Sequence[int], normalization: int, last_dim_size: Size) -> RecordedValue:
     """The inverse transform of what is conjugate to itself.
-
-    onnx infers the length that goes in for the one that comes out, and onnxruntime then has the result written to
-    memory of the wrong size. So the file names the length that comes out.
 
     Args:
         self: `complex[...]` as pairs.
@@ -38,10 +35,6 @@ def complex_to_real(self: ir.Value, dim: Sequence[int], normalization: int, last
         data = op.DFT(data, axis=axis, inverse=1)
     last = listed[-1]
     data = op.DFT(data, last_dim_size, axis=last, inverse=1, onesided=1)
-    if self.shape is not None and not isinstance(last_dim_size, int):
-        known: list[int | ir.SymbolicDim] = [1] * first + list(self.shape)[:-1] + [1]
-        known[last] = ir.SymbolicDim(loops.recorder().unique_name("transformed"))
-        data.shape = ir.Shape(known)
     if normalization in (_NOT_SCALED, _BY_ROOT):
         for size in (*sizes, last_dim_size):
             data = op.Mul(data, _factor(size, normalization, data))

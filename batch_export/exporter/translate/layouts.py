@@ -20,11 +20,14 @@ from batch_export.calling.users_line import users_level
 from batch_export.errors import ExportWarning
 from batch_export.exporter.capture.capture import as_module
 from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.guards import environment_of
 from batch_export.exporter.capture.layout_questions import COPYING
+from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.capture.torchscript import is_scripted
 from batch_export.exporter.capture.trial import difference, is_fake, results_and_inputs
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.translate import aliasing
+from batch_export.exporter.translate.free_sizes import sizes_put_back
 from batch_export.exporter.translate.memory_layout import IN_ORDER_ONLY, READS_MEMORY
 from batch_export.exporter.translate.shared_at_sizes import written
 
@@ -40,7 +43,8 @@ def warn_of_layouts(captured: Captured, model: object, args: tuple[object, ...],
         args: positional example inputs.
         kwargs: keyword example inputs.
     """
-    place = next(_places(captured), None)
+    with size_oblivious(), sizes_put_back(environment_of(captured.traced)):  # asked, torch fixes the example's sizes
+        place = next(_places(captured), None)
     if place is None or is_scripted(model):
         return
     module = model.module(check_guards=False) if isinstance(model, torch.export.ExportedProgram) else as_module(model)

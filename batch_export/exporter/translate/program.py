@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from batch_export.errors import DecompositionError, DynamicShapeError, MissingOperatorError, OnnxExporterError
 from batch_export.exporter.capture import effect_tokens
@@ -196,6 +197,16 @@ def decomposed(
     return made
 
 
+def _refuse_fixed(environment: ShapeEnv | None, axis_names: Mapping[str, str]) -> None:
+    """Refuses a program of whose free axes torch has made numbers since it was captured."""
+    for symbol, size in (environment.replacements if environment is not None else {}).items():
+        if str(symbol) in axis_names and size.is_number:
+            raise DynamicShapeError(
+                f"axis {axis_names[str(symbol)]} is free in the captured program, and torch has since made it {size}",
+                next_step="remove that axis from dynamic_shapes, or export an example of another size",
+            )
+
+
 def _free_axes(node: torch.fx.Node) -> set[int]:
     value = node.meta.get("val")
     sizes: list[object] = list(value.shape) if isinstance(value, torch.Tensor) else []
@@ -211,8 +222,9 @@ def _translate(
     fold: bool,
     mutations: str,
 ) -> Translated:
-    translator = Translator(program, registry, axis_names, lowest=lowest, fold=fold)
     environment = environment_of(program)
+    _refuse_fixed(environment, axis_names)
+    translator = Translator(program, registry, axis_names, lowest=lowest, fold=fold)
     with (
         translator.recorder.recording(),
         size_oblivious(),
