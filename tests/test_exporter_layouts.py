@@ -157,5 +157,5 @@ def test_a_size_that_is_fixed_behind_the_capture_is_no_file() -> None:
     assert environment is not None
     (symbol,) = environment.var_to_range
     environment.replacements[symbol] = sympy.Integer(3)
-    with pytest.raises(DynamicShapeError, match="axis n is free in .* torch has since made it 3"):
+    with pytest.raises(DynamicShapeError, match=r"axis n is free in .* torch has since made it 3"):
         to_onnx(captured, 20)

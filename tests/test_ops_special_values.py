@@ -251,7 +251,7 @@ def test_what_is_kept_where_a_mask_is_false_keeps_the_sign_of_its_zeros(dtype: t
     """onnxruntime turns a Where by a Not round, and then loses it."""
     functions: dict[str, Function] = {
         "filled": lambda x, mask: x.masked_fill(~mask, -1e9),
-        "filled by a comparison": lambda x, mask: x.masked_fill((x > 1).logical_not(), -0.0),
+        "filled by a comparison": lambda x, mask: x.masked_fill((x > 1).logical_not(), 3.0),
         "chosen": lambda x, mask: torch.where(~mask, 1.0, x),
     }
     x, mask = torch.tensor([-0.0, 0.0, -0.0, 2.0], dtype=dtype), torch.tensor([True, True, False, False])
