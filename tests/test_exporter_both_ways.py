@@ -55,6 +55,14 @@ def in_a_function(x: torch.Tensor) -> torch.Tensor:
     return _chosen(x) + _chosen(x - 1)
 
 
+def corner(x: torch.Tensor) -> torch.Tensor:
+    """Each of two results of one operator is read on one side only, or on both."""
+    rows, columns = torch.where(x > 0)
+    if rows.numel() == 0:
+        return torch.tensor([-1, -1, 0])
+    return torch.stack([rows.min(), columns.min(), rows.max() + columns.max()])
+
+
 def combined(x: torch.Tensor) -> torch.Tensor:
     return x * 3 if (x.sum() > 0 and x.max() > 1) or not (x.min() < -1) else x / 2
 
@@ -163,7 +171,18 @@ class Whole(torch.nn.Module):
 
 
 FUNCTIONS: list[Callable[[torch.Tensor], torch.Tensor]] = [
-    *(written, early, nested, in_a_function, combined, of_numbers, of_other_sizes, of_sizes_by_data, known_otherwise),
+    *(
+        written,
+        early,
+        nested,
+        in_a_function,
+        combined,
+        corner,
+        of_numbers,
+        of_other_sizes,
+        of_sizes_by_data,
+        known_otherwise,
+    ),
     *(caught, asked_again, asserted, at_other_places, in_sequence, done_alike_at_several_places),
 ]
 

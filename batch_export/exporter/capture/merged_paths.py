@@ -104,20 +104,30 @@ class MergedPaths(torch.nn.Module):
         return values[number] if number in values else self._planner.numbers.submodules[number]
 
     def _chosen(self, fork: Fork, values: Mapping[int, object]) -> Sequence[object]:
+        held = [values[one] for one in fork.operands]
+        leaves, spec = pytree.tree_flatten(held)  # of operators with several results, which one branch may take apart
+        owners = [one for one, value in zip(fork.operands, held, strict=True) for _ in pytree.tree_leaves(value)]
+        given: dict[int, list[int]] = {}  # one value may stand at several places
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, (torch.Tensor, torch.SymInt)):
+                given.setdefault(id(leaf), []).append(place)
+
         def branch(of: Level) -> Callable[..., object]:
             def run(*operands: object) -> tuple[object, ...]:
-                results = self._run(of, {**plain, **dict(zip(given, operands, strict=True))})
+                own = list(leaves)
+                for places, operand in zip(given.values(), operands, strict=True):
+                    for place in places:
+                        own[place] = operand
+                results = self._run(of, dict(zip(fork.operands, pytree.tree_unflatten(own, spec), strict=True)))
                 return tuple(_own_copy(one) for one in results)
 
             return run
 
         asked: Any = values[fork.asked]
-        given = [one for one in fork.operands if isinstance(values[one], (torch.Tensor, torch.SymInt))]
-        plain = {one: values[one] for one in fork.operands if one not in given}
         if isinstance(asked, bool):
-            return self._run(fork.branches[0 if asked else 1], {one: values[one] for one in fork.operands})
-        operands = [self._operand(one, values[one]) for one in given]
-        results: Sequence[object] = torch.ops.higher_order.cond(asked, *map(branch, fork.branches), tuple(operands))
+            return self._run(fork.branches[0 if asked else 1], dict(zip(fork.operands, held, strict=True)))
+        operands = tuple(self._operand(owners[places[0]], leaves[places[0]]) for places in given.values())
+        results: Sequence[object] = torch.ops.higher_order.cond(asked, *map(branch, fork.branches), operands)
         return results
 
     def _operand(self, number: int, value: Any) -> object:
