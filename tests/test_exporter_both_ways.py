@@ -171,18 +171,8 @@ class Whole(torch.nn.Module):
 
 
 FUNCTIONS: list[Callable[[torch.Tensor], torch.Tensor]] = [
-    *(
-        written,
-        early,
-        nested,
-        in_a_function,
-        combined,
-        corner,
-        of_numbers,
-        of_other_sizes,
-        of_sizes_by_data,
-        known_otherwise,
-    ),
+    *(written, early, nested, in_a_function, combined, corner),
+    *(of_numbers, of_other_sizes, of_sizes_by_data, known_otherwise),
     *(caught, asked_again, asserted, at_other_places, in_sequence, done_alike_at_several_places),
 ]
 

@@ -104,7 +104,10 @@ class MergedPaths(torch.nn.Module):
         return values[number] if number in values else self._planner.numbers.submodules[number]
 
     def _chosen(self, fork: Fork, values: Mapping[int, object]) -> Sequence[object]:
+        asked: Any = values[fork.asked]
         held = [values[one] for one in fork.operands]
+        if isinstance(asked, bool):
+            return self._run(fork.branches[0 if asked else 1], dict(zip(fork.operands, held, strict=True)))
         leaves, spec = pytree.tree_flatten(held)  # of operators with several results, which one branch may take apart
         owners = [one for one, value in zip(fork.operands, held, strict=True) for _ in pytree.tree_leaves(value)]
         given: dict[int, list[int]] = {}  # one value may stand at several places
@@ -123,9 +126,6 @@ class MergedPaths(torch.nn.Module):
 
             return run
 
-        asked: Any = values[fork.asked]
-        if isinstance(asked, bool):
-            return self._run(fork.branches[0 if asked else 1], dict(zip(fork.operands, held, strict=True)))
         operands = tuple(self._operand(owners[places[0]], leaves[places[0]]) for places in given.values())
         results: Sequence[object] = torch.ops.higher_order.cond(asked, *map(branch, fork.branches), operands)
         return results

@@ -135,15 +135,17 @@ def axis_of_other_length(
         attributes: its attributes.
         known: gives the numbers of a value where these are known.
     """
-    if name != "DFT" or not inputs:
+    if name != "DFT" or not inputs or inputs[0] is None:
         return None
     given, axis = inputs[1] if len(inputs) > 1 else None, int(attributes.get("axis", 1))
-    whole, cast = inputs[0], None if inputs[0] is None else inputs[0].producer()
-    if cast is not None and cast.op_type == "Cast":
-        whole = cast.inputs[0]
-    if given is not None and (known(given) is not None or whole is None or not _is_size_of(given, whole)):
-        return axis if known(given) is None else None
-    return axis if _size_along(whole, axis, known) is None else None
+    if given is not None and known(given) is not None:
+        return None
+    producer = inputs[0].producer()
+    whole = producer.inputs[0] if producer is not None and producer.op_type == "Cast" else inputs[0]
+    if given is not None and (whole is None or not _is_size_of(given, whole)):
+        return axis
+    is_half = bool(attributes.get("onesided"))
+    return axis if is_half and _size_along(whole, axis, known) is None else None
 
 
 def _is_size_of(given: ir.Value, value: ir.Value) -> bool:

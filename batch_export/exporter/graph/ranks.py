@@ -11,7 +11,7 @@ _LIKE_FIRST = frozenset(
         *("Cast", "CastLike", "Identity", "Neg", "Abs", "Not", "Sqrt", "Exp", "Log", "Sigmoid", "Tanh", "Relu", "Erf"),
         *("Floor", "Ceil", "Round", "Sin", "Cos", "Reciprocal", "Softmax", "LogSoftmax", "LayerNormalization", "Clip"),
         *("Transpose", "IsNaN", "IsInf", "Sign", "Slice", "CumSum", "Pad", "Trilu", "Concat", "Tile", "Tan", "Atan"),
-        *("DFT",),
+        "DFT",
     )
 )
 _BROADCAST = frozenset(

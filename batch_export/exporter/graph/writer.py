@@ -115,10 +115,8 @@ class NodeWriter(Draft):
         rank = rank_of(inputs[0]) if axis is not None else None
         if axis is not None and rank is not None:
             sizes: list[int | ir.SymbolicDim] = [ir.SymbolicDim(None)] * rank
-            sizes[axis], sizes[-1] = (
-                ir.SymbolicDim(self.unique_name("transformed")),
-                1 if attributes.get("onesided") and attributes.get("inverse") else 2,
-            )
+            sizes[axis] = ir.SymbolicDim(self.unique_name("transformed"))
+            sizes[-1] = 1 if attributes.get("onesided") and attributes.get("inverse") else 2
             outputs[0].shape = ir.Shape(sizes)
 
     def _unify(
