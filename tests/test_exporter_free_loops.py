@@ -198,7 +198,7 @@ class Looping(torch.nn.Module):
 )
 def test_other_loops_count_with_the_examples_size(loop: Callable[[torch.Tensor], object]) -> None:
     given = (torch.randn(2, 4, 3),)
-    with pytest.raises(DynamicShapeError, match=r"the model makes it 4 \(at .*test_exporter_free_loops\.py:\d+"):
+    with pytest.raises(DynamicShapeError, match=r"makes it 4.*\(at .*test_exporter_free_loops\.py:\d+"):
         export(Looping(loop), given, dynamic_shapes=({0: "b", 1: "n"},))
     export_and_compare(Looping(loop), given, (torch.randn(3, 4, 3),), dynamic_shapes=({0: "b"},))
 

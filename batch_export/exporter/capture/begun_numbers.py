@@ -13,6 +13,7 @@ import sympy
 import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
+from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Max
 
 NUMBERS = (int, float)
@@ -30,7 +31,7 @@ class WrittenByRoundError(RuntimeError):
 def begins_as_tensors(
     body: Callable[..., Any],
     carried: Sequence[Any],
-    slices: Sequence[tuple[Any, int]],
+    slices: Sequence[tuple[Any, ...]],
     others: Sequence[Any],
 ) -> bool:
     """Whether what goes on are tensors after the first round, of shapes and dtypes that the second one leaves.
@@ -38,23 +39,22 @@ def begins_as_tensors(
     Args:
         body: a round, which is run on tensors of any numbers, at the step as Python's number and as a tensor; nothing
             reads what it gives. One that cannot be run so, as one that data decide, is no such round.
-        carried: tensors and numbers.
-        slices: tensors, and the axis along which each is read.
+        carried: tensors, numbers and nothing, also in tuples, lists and dicts.
+        slices: tensors, and the axis along which each is read first of what is said of it.
         others: whatever else a round reads.
 
     Raises:
         WrittenByRoundError: a round has written to one of the others; of inference mode that is not seen.
     """
     known = [(one, writes_so_far(one)) for one in others if isinstance(one, Tensor)]
-    copied = [one.clone() if isinstance(one, Tensor) else one for one in carried]
     rows = [
-        one.new_empty([size for at, size in enumerate(one.shape) if at != axis % one.dim()]) for one, axis in slices
+        one.new_empty([size for at, size in enumerate(one.shape) if at != axis % one.dim()]) for one, axis, *_ in slices
     ]
     step = torch.zeros((), dtype=torch.int64)
     try:
-        plainly, _ = body(tuple(copied), tuple(rows), 0)
-        begun, _ = body(tuple(copied), tuple(rows), step)
-        again, _ = body(tuple(begun), tuple(rows), step)
+        plainly, _ = body(_copied(carried), tuple(rows), 0, True)
+        begun, _ = body(_copied(carried), tuple(rows), step, True)
+        again, _ = body(_copied(begun), tuple(rows), step, False)
         is_alike = _are_alike(plainly, begun) and _are_alike(begun, again)
     except Exception:
         is_alike = False
@@ -63,8 +63,14 @@ def begins_as_tensors(
     return is_alike
 
 
-def _are_alike(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    if not all(isinstance(one, Tensor) for one in (*some, *others)):
+def _copied(carried: Sequence[Any]) -> tuple[Any, ...]:
+    """The same in tuples, lists and dicts of its own."""
+    return tuple(pytree.tree_map(lambda one: one.clone() if isinstance(one, Tensor) else one, list(carried)))
+
+
+def _are_alike(these: Sequence[Any], those: Sequence[Any]) -> bool:
+    (some, form), (others, other) = (pytree.tree_flatten(list(one)) for one in (these, those))
+    if form != other or not all(isinstance(one, Tensor) for one in (*some, *others)):
         return False
     pairs = zip(some, others, strict=True)
     return all(one.dtype == other.dtype and list(one.shape) == list(other.shape) for one, other in pairs)

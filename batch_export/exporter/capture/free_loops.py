@@ -1,8 +1,9 @@
 """Loops over a free size that go on from tensors to tensors, run as one operator while torch captures a model.
 
-Arrives: what the code of `loop_rewriting.py` hands over: a loop's length, one round as a function, the names that go
-on, the tensors that are read along an axis, the lists and tensors that are filled. Leaves: the operator's results in
-their places. A round that no operator takes (shapes that change, a decision by data) is torch's error.
+Arrives: what the code of `loop_rewriting.py` hands over: a loop's length, one round as a function, what goes on, the
+tensors that are read along an axis, the lists and tensors that are filled. Leaves: the operator's results in their
+places. What goes on may be tensors in tuples, lists and dicts, and may begin as numbers or as nothing. A round that no
+operator takes (shapes that change, a decision by data) is torch's error.
 """
 
 from __future__ import annotations
@@ -20,32 +21,38 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture import loop_reasons
 from batch_export.exporter.capture.begun_numbers import NUMBERS, begins_as_tensors, says_of_none
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
 from batch_export.exporter.capture.kept_rows import note_read
+from batch_export.exporter.capture.loop_reach import Reach, goes_by_one, rows_of
 
-_OWN_REFERENCES = 4
-"""To a list that only its function knows: its name, the arguments of a call, and who counts."""
 _COUNTED = (torch.float32, torch.float64, torch.int64)
 """Of which a tensor without axes stays what it is beside another whole number."""
-Along = tuple[Any, int]
-"""A tensor, and the axis along which the loop goes."""
+Along = tuple[Any, int, int]
+"""A tensor, the axis along which the loop goes, and how many places behind the step's."""
+_UNFOLLOWED = object()
+"""What no loop can begin with."""
 
 
-def steps_of(over: Any, is_backwards: bool) -> tuple[Any, Tensor | None]:
-    """What a loop goes over: its steps, and the tensor of which it takes a slice at each of them.
+def steps_of(over: Sequence[Any], is_backwards: bool) -> tuple[Any, Sequence[Any]]:
+    """What a loop goes over: its steps, and the tensors of which it takes a slice at each of them.
 
     Args:
-        over: whole numbers, a tensor, or its slices.
+        over: whole numbers, a tensor, or its slices; several where it takes of each of them.
         is_backwards: whether the loop begins at their end.
     """
-    if isinstance(over, FreeNumbers) and not over.is_plain:
-        return over[::-1] if is_backwards else over, None
-    rows = over.rows if isinstance(over, FreeRows) and not over.is_plain else over
-    length: Any = rows.shape[0] if isinstance(rows, Tensor) and rows.dim() else None
-    if not isinstance(length, torch.SymInt):
-        return None, None
-    return FreeNumbers([Run(0, 1, length)], range), rows.flip(0) if is_backwards else rows
+    first = over[0]
+    if isinstance(first, FreeNumbers) and not first.is_plain:
+        return first[::-1] if is_backwards else first, ()
+    rows = [rows_of(one) for one in over]
+    lengths: list[Any] = [one.shape[0] if isinstance(one, Tensor) and one.dim() else None for one in rows]
+    if not all(isinstance(one, torch.SymInt) for one in lengths):
+        return None, [None] * len(rows)
+    length, *others = lengths
+    for other in others:
+        length = length if statically_known_true(length == other) else torch.sym_min(length, other)
+    return FreeNumbers([Run(0, 1, length)], range), [one.flip(0) if is_backwards else one for one in rows]
 
 
 def turned(of: Any, name: str) -> Any:
@@ -54,71 +61,240 @@ def turned(of: Any, name: str) -> Any:
     return of.transpose(-2, -1) if is_matrix else getattr(of, name)
 
 
-def is_free(
+def as_slice(given: Any, before: Any) -> Any:
+    """What is written to a slice of a tensor, as it is read there; `before` is what the last round wrote."""
+    if not isinstance(before, Tensor):
+        return given
+    made = given if isinstance(given, Tensor) else torch.scalar_tensor(given, device=before.device)
+    return made.to(before.dtype).expand(before.shape)
+
+
+def before(one: Any, axis: int | None, beside: int, steps: Any, is_by_place: bool) -> Any:
+    """What a tensor that is written to holds in front of a loop's first step, or a list as its last element.
+
+    Args:
+        one: the tensor, or the list.
+        axis: along which the loop goes; None of a list.
+        beside: how many places behind the step's the tensor is written to.
+        steps: the loop's.
+        is_by_place: whether the list is asked by the step, so that it has to begin with as many elements.
+    """
+    is_free = isinstance(steps, FreeNumbers) and not steps.is_plain and goes_by_one(steps)
+    if axis is not None:
+        return Reach.of(steps).before(one, axis, beside) if is_free and isinstance(one, Tensor) else _UNFOLLOWED
+    if type(one) is not list or not is_free or (is_by_place and steps.runs[0].first is not len(one)):
+        return _UNFOLLOWED
+    return one[-1] if one else None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeLoop:
+    """A loop over a free size as one operator.
+
+    Attributes:
+        body: a round; takes what goes on, the slices, the step as a tensor and whether it is the first one; gives what
+            goes on, and what it appends and writes.
+        over: the steps.
+        carried: what the first round begins with.
+        slices: what is read at the step's place, or so many places behind it.
+        lists: lists that get elements each round.
+        counts: how many, of each of them.
+        written: what is written to at the step's place.
+        changed: places in `carried` of lists and dicts that get other elements.
+        is_begun: whether the first round is run by itself: it does what eager does with a number, or with nothing.
+    """
+
+    body: Callable[..., Any]
+    over: FreeNumbers
+    carried: Sequence[Any]
+    slices: Sequence[Along]
+    lists: Sequence[list[Any]]
+    counts: Sequence[int]
+    written: Sequence[Along]
+    changed: Sequence[int]
+    is_begun: bool
+
+    def run(self) -> tuple[tuple[Any, ...], tuple[FreeRows, ...]]:
+        """All rounds: what goes on as the last round leaves it, and the lists; tensors are written to."""
+        steps, length = self.over.runs[0], self.over.free_length()
+        reach = Reach.of(self.over)
+        rows = [reach.rows(*one) for one in self.slices]
+        leaves, form = pytree.tree_flatten(list(self.carried))
+        begun = [one for one in leaves if isinstance(one, Tensor)]
+        beside: list[Tensor] = [one for one, *_ in (*self.slices, *self.written)]
+        device = next((one.device for one in (*begun, *beside)), None)
+        if self.is_begun:
+            says_of_none(length)
+            last, found, form = self._begun_by_one(steps, rows, device)
+        else:
+            last, found = _rounds(_on_leaves(self.body, form), steps, leaves, rows, device)
+        listed = [one for each in self.lists for one in each]
+        kept = [*(one for one, *_ in self.slices), *last, *found[: sum(self.counts)], *listed]
+        note_read(kept, begun, length)
+        for place, made in zip(self.written, found[sum(self.counts) :], strict=True):
+            reach.write(*place, made)
+        return tuple(self._put_back(pytree.tree_unflatten(last, form))), tuple(self._filled(found))
+
+    def unfit(
+        self, leaves: Sequence[Any], begun: Sequence[Tensor], others: Sequence[Any], besides: Sequence[Any]
+    ) -> str:
+        """Why it cannot be run as one operator, by what it reads and fills; empty where nothing of that is known.
+
+        Args:
+            leaves: what the first round begins with, one after the other.
+            begun: the tensors among it.
+            others: whatever else a round reads.
+            besides: what these consist of.
+        """
+        if not goes_by_one(self.over):
+            return "its steps are not one behind the other, or may be counted from the end of an axis"
+        if not all(isinstance(one, Tensor) or one is None or type(one) in NUMBERS for one in leaves):
+            return "something else than tensors, numbers and None goes on from round to round"
+        filled, read = [one for one, *_ in self.written], [*begun, *(one for one, *_ in self.slices)]
+        if not all(isinstance(one, Tensor) for one in (*filled, *read)):
+            return "the step is an index of something that is no tensor"
+        if not all(map(_is_fillable, self.lists)):
+            return "a list that it fills holds other things than tensors of one shape"
+        memory = [StorageWeakRef(one.untyped_storage()) for one in filled]
+        seen = [StorageWeakRef(one.untyped_storage()) for one in (*read, *besides) if isinstance(one, Tensor)]
+        if any(one in seen for one in memory) or len(set(memory)) < len(memory):
+            return "a tensor that it writes to is read in another way as well"
+        if not all(-one.dim() <= axis < one.dim() for one, axis, _ in (*self.slices, *self.written)):
+            return "the step is an index of an axis that is not there"
+        if not all(Reach.of(self.over).is_within(*one) for one in (*self.slices, *self.written)):
+            return "a place beside the step's may lie outside of its axis"
+        own = [self.carried[place] for place in self.changed]
+        if not all(type(one) in (list, dict) for one in own):
+            return "a part of something that goes on is written to"
+        is_known = any(one is other for one in own for other in others) or len({id(one) for one in own}) < len(own)
+        parts = [part for one in own for part in (one.values() if type(one) is dict else one)]
+        if is_known or any(isinstance(part, (list, dict)) for part in parts):
+            return "a list or dict whose elements change is known under another name too"
+        return ""
+
+    def _put_back(self, last: list[Any]) -> list[Any]:
+        """Gives lists and dicts that were there before the loop what they hold behind it."""
+        for place in self.changed:
+            own, made = self.carried[place], last[place]
+            own.clear()
+            own.update(made) if isinstance(own, dict) else own.extend(made)
+            last[place] = own
+        return last
+
+    def _filled(self, found: Sequence[Tensor]) -> list[FreeRows]:
+        made, place = [], 0
+        for own, count in zip(self.lists, self.counts, strict=True):
+            parts = list(found[place : place + count])
+            rows = parts[0] if count == 1 else torch.stack(parts, 1).flatten(0, 1)
+            made.append(FreeRows(torch.cat([torch.stack(own), rows]) if own else rows, list))
+            place += count
+        return made
+
+    def _begun_by_one(
+        self, steps: Run, rows: Sequence[Tensor], device: Any
+    ) -> tuple[list[Tensor], list[Tensor], pytree.TreeSpec]:
+        """The first round, and the others from what it gives; without rounds what began, as tensors of that shape.
+
+        Args:
+            steps: the steps.
+            rows: what is read, along the first axis.
+            device: where the step's tensor lies.
+        """
+        none = torch.sym_max(1 - steps.length, 0)
+        is_run = statically_known_true(steps.length > 0)
+        firsts = [(one if is_run else _lengthened(one, none)).select(0, 0) for one in rows]
+        step = torch.scalar_tensor(steps.first, dtype=torch.int64, device=device)
+        now, made = self.body(tuple(self.carried), tuple(firsts), step, True)
+        begun, form = pytree.tree_flatten(list(now))
+        more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))
+        last, found = _rounds(_on_leaves(self.body, form), more, begun, [one[1:] for one in rows], device)
+        found = [torch.cat([one[None], others]) for one, others in zip(made, found, strict=True)]
+        if not is_run:
+            before, known = pytree.tree_flatten(list(self.carried))
+            before = before if known == form else [None] * len(last)
+            last, found = _of_real_rounds(last, found, before, steps.length, none)
+        return last, found, form
+
+
+def free_loop(
     body: Callable[..., Any],
     over: Any,
     carried: Sequence[Any],
     slices: Sequence[Along],
     lists: Sequence[Any],
     written: Sequence[Along],
+    *,
     others: Sequence[Any],
-    is_counted: bool,
+    numbers: Sequence[Any],
+    counts: Sequence[int],
+    turned: Sequence[int],
     summed: Sequence[int],
-    has_branches: bool,
-) -> bool:
-    """Whether a loop goes over a free size, from tensors to tensors, and what it fills is seen nowhere else meanwhile.
+    changed: Sequence[int],
+    is_counted: bool,
+    has_first: bool,
+    has_trial: bool,
+) -> FreeLoop | None:
+    """A loop as one operator, if it goes over a free size, from tensors to tensors; None otherwise.
+
+    What it fills must be seen nowhere else meanwhile.
 
     Args:
-        body: a round, as `run` has it.
+        body: a round, as `FreeLoop` has it.
         over: what the loop goes over.
-        carried: what the names that go on stand for: tensors, or numbers that a round makes tensors.
-        slices: what is read at the step's place.
-        lists: lists that get one element each round.
+        carried: what goes on.
+        slices: what is read at the step's place, or beside it.
+        lists: lists that get elements each round, and behind them one that only the loop's function knows.
         written: what is written to at the step's place.
         others: whatever else a round reads.
-        is_counted: whether a round computes with the step as a number.
+        numbers: what has to be a number.
+        counts: how many elements each list gets.
+        turned: places of lists that get them at their beginning.
         summed: places of names that may only begin as numbers, since a tensor would be written to.
-        has_branches: whether a round has an `if`, which data may decide.
+        changed: places of lists and dicts that get other elements.
+        is_counted: whether a round computes with the step as a number.
+        has_first: whether the first round does something else.
+        has_trial: whether a round has an `if`, which data may decide, or a loop.
     """
+    *references, least = [sys.getrefcount(one) for one in lists]
+    lists = lists[:-1]
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
-        return False
-    if not _goes_by_one(over):
-        return False
-    numbers = [type(one) in NUMBERS for one in carried]
-    if not all(numbers[place] for place in summed):
-        return False
-    going_on = [one for one, is_number in zip(carried, numbers, strict=True) if not is_number]
-    filled, read = [one for one, _ in written], [*going_on, *(one for one, _ in slices)]
-    if not all(isinstance(one, Tensor) for one in (*filled, *read)):
-        return False
-    if is_counted and not all(one.dtype in _COUNTED for one in read):
-        return False
-    if not all(type(one) is list and not one and sys.getrefcount(one) <= _OWN_REFERENCES for one in lists):
-        return False
-    memory = [StorageWeakRef(one.untyped_storage()) for one in filled]
+        return None
+    slices = [(rows_of(one), axis, beside) for one, axis, beside in slices]
+    leaves, form = pytree.tree_flatten(list(carried))
+    begun = [one for one in leaves if isinstance(one, Tensor)]
+    is_begun = has_first or len(begun) < len(leaves)
+    loop = FreeLoop(body, over, carried, slices, lists, counts, written, changed, is_begun)
     besides = pytree.tree_leaves([_content(one) for one in others])
-    seen = [StorageWeakRef(one.untyped_storage()) for one in (*read, *besides) if isinstance(one, Tensor)]
-    if any(one in seen for one in memory) or len(set(memory)) < len(memory):
-        return False
-    if not all(-one.dim() <= axis < one.dim() for one, axis in (*slices, *written)):
-        return False
-    return not (any(numbers) or has_branches) or begins_as_tensors(body, carried, slices, besides)
+    why = ""
+    if any(count > least for count in references):
+        why = "a list that it fills is known elsewhere too"
+    elif not all(type(one) in (*NUMBERS, torch.SymInt, torch.SymFloat) for one in numbers):
+        why = "what it multiplies by the step is no number"
+    elif not all(type(carried[place]) in NUMBERS for place in summed):
+        why = "`+=` or its like writes to a tensor in each round"
+    elif any(lists[place] for place in turned):
+        why = "a list that it fills from its beginning is not empty"
+    why = why or loop.unfit(leaves, begun, others, besides)
+    if not why and is_counted and not all(one.dtype in _COUNTED for one in (*begun, *(one for one, *_ in slices))):
+        why = "it computes with the step in a dtype that is no float32, float64 or int64"
+    is_tree = form != pytree.tree_structure([None] * len(carried))
+    is_tried = is_begun or is_tree or has_trial
+    if not why and is_tried and not begins_as_tensors(body, carried, slices, besides):
+        why = "what goes on does not keep its kind, shape and dtype, or data decide what a round does"
+    if why:
+        loop_reasons.note(body.__code__.co_filename, body.__code__.co_firstlineno, why)
+    return None if why else loop
 
 
-def _goes_by_one(over: FreeNumbers) -> bool:
-    """Whether steps are places along an axis one after the other, none of them counted from its end."""
-    run, *more = over.runs
-    return not more and run.step in (1, -1) and statically_known_true(_lowest(run) >= 0)
+def _is_fillable(one: Any) -> bool:
+    """Whether something is a list, empty or of tensors that can be stacked."""
+    return type(one) is list and all(isinstance(each, Tensor) and _is_like(each, one[0]) for each in one)
 
 
-def _lowest(run: Run) -> Any:
-    """The lowest step; where the last one is, without steps 1 more than the first."""
-    lowest = run.first if run.step == 1 else run.first - run.length + 1
-    return 0 if statically_known_true(lowest == 0) else lowest
-
-
-def _is_counted_from_zero(run: Run) -> bool:
-    return isinstance(run.first, int) and run.first == 0 and run.step == 1
+def _is_like(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one dtype, and surely one shape."""
+    is_known = one.dtype == other.dtype and one.dim() == other.dim()
+    return is_known and all(statically_known_true(a == b) for a, b in zip(one.shape, other.shape, strict=True))
 
 
 def _content(one: Any) -> Any:
@@ -126,98 +302,22 @@ def _content(one: Any) -> Any:
     return [*one.parameters(), *one.buffers(), *vars(one).values()] if isinstance(one, torch.nn.Module) else one
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """The part of an axis that a loop goes over, in the order of memory and of the loop.
-
-    Attributes:
-        first: the lowest step.
-        length: how many steps there are.
-        is_backwards: whether the loop begins at their end.
-    """
-
-    first: Any
-    length: Any
-    is_backwards: bool
-
-    def part(self, one: Tensor, axis: int) -> Tensor:
-        """That part of a tensor."""
-        first = self.first
-        begin = first if isinstance(first, int) and not first else torch.sym_min(first, one.shape[axis])
-        return one.narrow(axis, begin, self.length)
-
-    def in_order(self, rows: Tensor) -> Tensor:
-        """What lies along the first axis in the other order, where the loop goes backwards."""
-        return rows.flip(0) if self.is_backwards else rows
-
-    def rows(self, one: Tensor, axis: int) -> Tensor:
-        """What a loop reads of a tensor, along the first axis, in the loop's order."""
-        return self.in_order(self.part(one, axis).movedim(axis, 0))
-
-    def write(self, one: Tensor, axis: int, rows: Tensor) -> None:
-        """Writes what `rows` gives of a tensor; numbers go into all of a slice."""
-        broadcast = rows.reshape(self.length, *[1] * (one.dim() - rows.dim()), *rows.shape[1:])
-        self.part(one, axis).copy_(self.in_order(broadcast).movedim(0, axis))
-
-
-def run(
-    body: Callable[..., Any],
-    over: FreeNumbers,
-    carried: Sequence[Any],
-    slices: Sequence[Along],
-    lists: Sequence[Any],
-    written: Sequence[Along],
-) -> tuple[tuple[Tensor, ...], tuple[FreeRows, ...]]:
-    """All rounds: the names that go on as the last round leaves them, and the lists; tensors are written to.
-
-    Where a name begins as a number the first round is run by itself: it does what eager does with a number.
+def _on_leaves(body: Callable[..., Any], form: pytree.TreeSpec) -> Callable[..., Any]:
+    """A round of tensors one after the other, behind the first one.
 
     Args:
-        body: a round; takes the names that go on, the slices and the step as a tensor, gives these names, and what it
-            appends and writes.
-        over: the steps.
-        carried: what the first round begins with.
-        slices: what is read at the step's place.
-        lists: lists that get one element each round, empty so far.
-        written: what is written to at the step's place.
+        body: the round.
+        form: in what the tensors lie.
     """
-    steps, length = over.runs[0], over.free_length()
-    reach = _Reach(_lowest(steps), length, steps.step == -1)
-    rows = [reach.rows(one, axis) for one, axis in slices]
-    begun = [one for one in carried if isinstance(one, Tensor)]
-    device = next((one.device for one in (*begun, *(one for one, _ in (*slices, *written)))), None)
-    if len(begun) == len(carried):
-        last, found = _rounds(body, steps, carried, rows, device)
-    else:
-        says_of_none(length)
-        last, found = _begun_by_one(body, steps, carried, rows, device)
-    kept = [*(one for one, _ in slices), *last, *found[: len(lists)]]
-    note_read(kept, begun, length)
-    for (one, axis), made in zip(written, found[len(lists) :], strict=True):
-        reach.write(one, axis, made)
-    return tuple(last), tuple(FreeRows(made, list) for made in found[: len(lists)])
+    count = form.num_children
+    if form == pytree.tree_structure([None] * count):
+        return lambda state, slices, step: body(tuple(state), slices, step, False)
 
+    def on_leaves(state: Sequence[Tensor], slices: Sequence[Tensor], step: Tensor) -> tuple[Any, Any]:
+        now, made = body(pytree.tree_unflatten(list(state), form), slices, step, False)
+        return pytree.tree_leaves(list(now)), made
 
-def _begun_by_one(
-    body: Callable[..., Any], steps: Run, carried: Sequence[Any], rows: Sequence[Tensor], device: Any
-) -> tuple[list[Tensor], list[Tensor]]:
-    """The first round, and the others from what it gives; without rounds what began, as tensors of that shape.
-
-    Args:
-        body: a round.
-        steps: the steps.
-        carried: what the first round begins with, numbers among it.
-        rows: what is read, along the first axis.
-        device: where the step's tensor lies.
-    """
-    none = torch.sym_max(1 - steps.length, 0)
-    is_run = statically_known_true(steps.length > 0)
-    firsts = [(one if is_run else _lengthened(one, none)).select(0, 0) for one in rows]
-    now, made = body(tuple(carried), tuple(firsts), torch.scalar_tensor(steps.first, dtype=torch.int64, device=device))
-    more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))
-    last, found = _rounds(body, more, list(now), [one[1:] for one in rows], device)
-    found = [torch.cat([one[None], others]) for one, others in zip(made, found, strict=True)]
-    return (last, found) if is_run else _of_real_rounds(last, found, carried, steps.length, none)
+    return on_leaves
 
 
 def _rounds(
@@ -226,7 +326,7 @@ def _rounds(
     """Rounds as one operator: what goes on, and what each of them gives besides, along the first axis.
 
     Args:
-        body: a round.
+        body: a round of tensors.
         steps: the steps.
         carried: what the first of them begins with.
         rows: what is read, along the first axis.
@@ -242,7 +342,7 @@ def _rounds(
         return [_plain(one) for one in now or state], [_plain(one) for one in made]
 
     counted = torch.arange(rounds, device=device)
-    if not _is_counted_from_zero(steps):
+    if not (isinstance(steps.first, int) and steps.first == 0 and steps.step == 1):
         counted = steps.first + steps.step * counted
     begun = [_plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
     last, found = scan(combine, begun, [counted, *parts], dim=0)
@@ -258,12 +358,17 @@ def _of_real_rounds(
     Args:
         last: what goes on behind the last round.
         found: what rounds give besides, along the first axis.
-        begun: what the first round began with.
+        begun: what the first round began with; nothing where it is not known.
         length: how many rounds there should have been.
         more: how many there were besides.
     """
     was_run = torch.scalar_tensor(more, dtype=torch.int64) == 0
-    kept = [torch.where(was_run, after, before) for after, before in zip(last, begun, strict=True)]
+    kept = [
+        after
+        if before is None or (isinstance(before, Tensor) and not _is_like(before, after))
+        else torch.where(was_run, after, before)
+        for after, before in zip(last, begun, strict=True)
+    ]
     return kept, [one.narrow(0, 0, length) for one in found]
 
 

@@ -30,6 +30,7 @@ from batch_export.exporter.capture.guard_sources import Observation, observing
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants
+from batch_export.exporter.capture.memory_overlap import overlap_without_guards
 from batch_export.exporter.capture.one_run import run_strategy
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
@@ -226,7 +227,11 @@ def _taking(
     data = data_functions(with_free_forms=not with_lengths) if is_first else contextlib.nullcontext()
     arrays = array_numbers() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
-    with sides as is_oblivious, lengths, scans, checks, data, arrays, kinds, known_constants(), scalar_indices():
+    ways = (lengths, scans, checks, data, arrays, kinds)
+    with contextlib.ExitStack() as opened:
+        is_oblivious = opened.enter_context(sides)
+        for way in (*ways, known_constants(), scalar_indices(), overlap_without_guards()):
+            opened.enter_context(way)
         if not is_first:
             return run_strategy(name, strategy, request.module, inputs, asked.torch_form), is_oblivious
         numbers: list[object] = []

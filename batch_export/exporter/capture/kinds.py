@@ -43,7 +43,11 @@ def reached(module: torch.nn.Module) -> Iterator[FunctionType]:
         if kind in lead_nowhere:
             continue
         if kind is FunctionType:
-            if id(one) in seen or not is_users(one.__code__.co_filename):
+            if id(one) in seen:
+                continue
+            if not is_users(one.__code__.co_filename):
+                if (wrapped := vars(one).get("__wrapped__")) is not None:  # `@torch.no_grad()` and its like
+                    pending.append(wrapped)
                 continue
             seen.add(id(one))
             pending += _cells(one)

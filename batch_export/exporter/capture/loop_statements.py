@@ -9,6 +9,8 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
 
+from batch_export.exporter.capture.loop_places import StepIndex
+
 _WRITES = re.compile(r"[^_]_$")
 """Methods of tensors that write to them: `add_`."""
 _STRAIGHT = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass)
@@ -39,7 +41,12 @@ def written(one: ast.AST, known: Collection[str]) -> Iterator[ast.AST]:
 
 
 def is_straight(statement: ast.stmt) -> bool:
-    """Whether a statement of a round is no loop or way out of it; in an `if` names are given values, and no more."""
+    """Whether a statement of a round is no way out of it; in an `if` names are given values, and no more.
+
+    A loop within a round is one over what a model holds, not over a size, which is told when it is run.
+    """
+    if isinstance(statement, ast.For):
+        return not statement.orelse and not statement.type_comment and all(map(is_straight, statement.body))
     if isinstance(statement, ast.If):
         return all(_gives_names(one) for one in (*statement.body, *statement.orelse))
     return isinstance(statement, _STRAIGHT)
@@ -85,3 +92,35 @@ def added(node: ast.stmt) -> tuple[str, ast.expr] | None:
         case ast.AugAssign(target=ast.Name(id=of), op=ast.Add(), value=ast.List(elts=[element])):
             return None if isinstance(element, ast.Starred) else (of, element)
     return None
+
+
+def appended(node: ast.stmt) -> tuple[str, ast.expr, bool] | None:
+    """The list and the element of `outputs.append(h)`, and of `outputs.insert(0, h)`, which comes before the others."""
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=of), attr=attr), args=given, keywords=[])):
+            match attr, given:
+                case "append", [element]:
+                    return of, element, False
+                case "insert", [ast.Constant(value=0), element]:
+                    return of, element, True
+    added_to = added(node)
+    return None if added_to is None else (*added_to, False)
+
+
+def filled(loop: ast.For, step: str) -> dict[str, StepIndex | None]:
+    """The lists that rounds put elements into, with None, and the tensors that they write to, with the place."""
+    found: dict[str, StepIndex | None] = {}
+    for one in loop.body:
+        if (listed := appended(one)) is not None:
+            found[listed[0]] = None
+        target = one.targets[0] if isinstance(one, ast.Assign) else None
+        index = StepIndex.of_node(target, step) if isinstance(target, ast.Subscript) and step else None
+        if index is not None:
+            found[index.of] = index
+    return found
+
+
+def read_by_place(loop: ast.For) -> frozenset[str]:
+    """The names of which rounds read an element."""
+    read = (one for one in parts(loop.body) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load))
+    return frozenset(one.value.id for one in read if isinstance(one.value, ast.Name))

@@ -1,14 +1,15 @@
-"""What a loop of a model's code goes over: whole numbers, slices of a tensor, or what a name stands for.
+"""What a loop of a model's code goes over: whole numbers, slices of tensors, or what names stand for.
 
-Arrives: the source of a loop. Leaves: what it goes over, in which order, and its names for the place and the slice.
+Arrives: the source of a loop. Leaves: what it goes over, in which order, and its names for the place and the slices.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-WALKED = frozenset(("range", "enumerate", "unbind", "transpose", "permute", "movedim", "swapaxes"))
+WALKED = frozenset(("range", "enumerate", "zip", "unbind", "transpose", "permute", "movedim", "swapaxes"))
 """What loops may go over, besides names of a function's own; others (`for layer in self.layers`) are not looked at, for
 which sources would be read."""
 
@@ -18,15 +19,15 @@ class LoopWay:
     """What a loop goes over.
 
     Attributes:
-        over: whole numbers, or a tensor's slices.
+        over: whole numbers, or a tensor's slices; of `zip` those of several tensors.
         step: the loop's name for the place; empty where there is none.
-        element: the loop's name for the slice there; empty where it goes over numbers.
+        elements: the loop's names for the slices there; empty where it goes over numbers.
         is_backwards: whether it begins at the end.
     """
 
-    over: ast.expr
+    over: tuple[ast.expr, ...]
     step: str = ""
-    element: str = ""
+    elements: tuple[str, ...] = ()
     is_backwards: bool = False
 
     @classmethod
@@ -35,30 +36,60 @@ class LoopWay:
 
         Args:
             loop: the loop.
-            over_names: whether a name stands for a tensor, or may do so; within `enumerate` it always may.
+            over_names: whether anything may stand for a tensor; a name within `enumerate` and `zip` always may.
         """
-        match loop.iter, loop.target:
-            case ast.Call(func=ast.Name(id="reversed"), args=[over], keywords=[]), ast.Name(id=name):
-                is_backwards = True
-            case ast.Call(func=ast.Name(id="enumerate"), args=[over], keywords=[]), ast.Tuple(
-                elts=[ast.Name(id=step), ast.Name(id=name)]
+        over, target, step, is_backwards = loop.iter, loop.target, "", False
+        match over, target:
+            case ast.Call(func=ast.Name(id="reversed"), args=[inner], keywords=[]), _:
+                over, is_backwards = inner, True
+            case ast.Call(func=ast.Name(id="enumerate"), args=[inner], keywords=[]), ast.Tuple(
+                elts=[ast.Name(id=name), element]
             ):
-                return cls(over, step, name) if isinstance(over, ast.Name) or _gives_slices(over) else None
-            case over, ast.Name(id=name):
-                is_backwards = False
+                over, target, step = inner, element, name
+                over_names = over_names or isinstance(inner, ast.Name)
+        match over, target:
+            case ast.Call(func=ast.Name(id="zip"), args=[_, *_] as parts, keywords=told), ast.Tuple(elts=names):
+                elements = tuple(one.id for one in names if isinstance(one, ast.Name))
+                is_followed = len(elements) == len(parts) == len(set(elements)) and not is_backwards
+                is_followed = is_followed and all(one.arg == "strict" for one in told)
+                may_give = all(isinstance(one, ast.Name) or _gives_slices(one) for one in parts)
+                return cls(tuple(parts), step, elements) if is_followed and may_give else None
+            case ast.Call(func=ast.Name(id="range"), keywords=[]), ast.Name(id=name):
+                return None if step else cls((over,), step=name, is_backwards=is_backwards)
+            case _, ast.Name(id=name):
+                return cls((over,), step, (name,), is_backwards) if over_names or _gives_slices(over) else None
+        return None
+
+    def over_these(self, loop: ast.For, names: Sequence[str]) -> None:
+        """Lets a loop go the same way over what names stand for."""
+        given: list[ast.expr] = [ast.Name(name, ast.Load()) for name in names]
+        if loop.iter is self.over[0]:
+            loop.iter = given[0]
+            return
+        call = loop.iter
+        if isinstance(call, ast.Call) and self.over[0] not in call.args:
+            call = call.args[0]  # enumerate(zip(...))
+        assert isinstance(call, ast.Call)
+        call.args = given
+
+    def first(self) -> tuple[ast.expr, int] | None:
+        """The first place, and 1 or -1 for the way from there; None of other ways."""
+        over = self.over[0]
+        if self.elements:
+            return None if self.is_backwards else (ast.Constant(0), 1)
+        assert isinstance(over, ast.Call)
+        match over.args:
+            case [end]:
+                begin, stride = ast.Constant(0), 1
+            case [begin, end]:
+                stride = 1
+            case [begin, end, ast.Constant(value=1)]:
+                stride = 1
+            case [begin, _, ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1))]:
+                return None if self.is_backwards else (begin, -1)
             case _:
                 return None
-        if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range":
-            return None if over.keywords else cls(over, step=name, is_backwards=is_backwards)
-        may_give = _gives_slices(over) or (over_names and isinstance(over, ast.Name))
-        return cls(over, element=name, is_backwards=is_backwards) if may_give else None
-
-    def over_name(self, loop: ast.For, name: str) -> None:
-        """Lets a loop go the same way over what a name stands for."""
-        if loop.iter is self.over:
-            loop.iter = ast.Name(name, ast.Load())
-        elif isinstance(loop.iter, ast.Call):
-            loop.iter.args = [ast.Name(name, ast.Load())]
+        return (ast.BinOp(end, ast.Sub(), ast.Constant(1)), -1) if self.is_backwards else (begin, stride)
 
 
 def _gives_slices(over: ast.expr) -> bool:

@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture import loop_reasons
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.guard_sources import Observation
 from batch_export.exporter.capture.guard_symbols import readable
@@ -84,7 +85,7 @@ def fixed_axis(error: Exception, seen: Observation, asked: shapes.DynamicShapes)
     for axis, size, source in fixed_sizes(seen.environment, asked.axes, asked.aliases):
         refusal = DynamicShapeError(
             f"axis {axis.axis} ({axis.name or 'dynamic'}) of the input {readable(axis.where)} was asked for as "
-            f"dynamic, but the model makes it {size}",
+            f"dynamic, but the model makes it {size}{_by_loop(source)}",
             source=source or None,
             next_step="remove that axis from dynamic_shapes, use Dim.AUTO to let the exporter decide, or change the "
             "model at that line so that this size is not fixed",
@@ -98,6 +99,12 @@ def fixed_axis(error: Exception, seen: Observation, asked: shapes.DynamicShapes)
     )
     refusal.__cause__ = error
     return refusal
+
+
+def _by_loop(source: str) -> str:
+    """Why the loop at a line, if there is one, holds its length to the example's."""
+    why = loop_reasons.of_source(source)
+    return f": the loop there is captured round by round, since {why}" if why else ""
 
 
 def fixes_fewer(one: Failure, other: Failure, asked: shapes.DynamicShapes) -> bool:

@@ -29,7 +29,9 @@ from batch_export.exporter.capture import (
     free_sequences,
     joined_sequences,
     loop_rewriting,
+    loop_rounds,
     method_calls,
+    step_numbers,
 )
 from batch_export.exporter.capture.kept_rows import rows_watched
 from batch_export.exporter.capture.kinds import left_to_dynamo, reached
@@ -109,8 +111,9 @@ def whole_numbers(
     made: list[object] = []
     told = {name: _conversion(plain, free, made) for name, plain, free in _CALLED.values()}
     told.update({other: method_calls.told(name, made) for name, other in method_calls.NAMES.items()})
-    told.update({loop_rewriting.IS_FREE: free_loops.is_free, loop_rewriting.RUN: free_loops.run})
-    told.update({loop_rewriting.STEPS: free_loops.steps_of, loop_rewriting.TURNED: free_loops.turned})
+    told.update({loop_rewriting.STEPS: free_loops.steps_of, loop_rewriting.BEFORE: free_loops.before})
+    told.update({loop_rewriting.FREE: free_loops.free_loop, loop_rounds.TURNED: free_loops.turned})
+    told.update({loop_rounds.AS_SLICE: free_loops.as_slice, loop_rounds.SCALED: step_numbers.scaled})
     told[comprehension_rewriting.MAPPED] = free_pieces.mapped
     if with_lengths:
         told[_CALLED["len"][0]] = _conversion(builtins.len, _length, made)

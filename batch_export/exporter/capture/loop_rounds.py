@@ -1,0 +1,333 @@
+"""One round of a loop of a model's code, as a function of what goes on and of what is read at the step's place.
+
+Arrives: the statements of a round. Leaves: the same with names in place of slices, of list elements and of what is
+written; what the last round gave (`out[:, t - 1]`, `found[-1]`) goes on under a name of its own. What nothing here
+follows is said, and the loop stays as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from batch_export.exporter.capture import loop_places, loop_reasons, loop_statements, step_numbers, step_tests
+from batch_export.exporter.capture.loop_places import StepIndex
+from batch_export.exporter.capture.loop_ways import LoopWay
+
+TURNED, AS_SLICE, SCALED = "__turned_in_a_loop__", "__as_a_slice_in_a_loop__", "__scaled_in_a_loop__"
+"""What a round calls: an attribute, what is written as it is read again, a number that goes by the step."""
+COUNT, FIRST = "__count_of_a_loop__", "__is_first_of_a_loop__"
+"""A round's names for the step as a tensor, and for whether it is the first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A tensor that is read at the step's place along one of its axes, or so many places behind it."""
+
+    of: str
+    axis: int
+    beside: int
+    name: str
+
+
+@dataclass(slots=True)
+class Before:
+    """What the round before has written or put into a list, as a name that goes on.
+
+    Attributes:
+        name: that name.
+        of: the tensor or the list.
+        at: where the tensor is written to; None of a list.
+        is_by_place: whether a list is asked for it by its place.
+    """
+
+    name: str
+    of: str
+    at: StepIndex | None
+    is_by_place: bool = False
+
+
+@dataclass(slots=True)
+class Round(ast.NodeTransformer):
+    """One round: what it reads at the step's place, and what it gives besides the names that go on.
+
+    Attributes:
+        known: the names of the loop's function.
+        way: what the loop goes over.
+        own: names that each round gives values of its own.
+        stored: names that rounds give values.
+        filled: lists that get an element, and tensors that are written to at the step's place, and how.
+        read_again: lists of which a round reads an element.
+        tensors: names that are known to stand for tensors.
+        summed: names that go on and that `+=` and its like give a new value, if a number is what they begin with.
+        read: tensors that are read at the step's place.
+        lists: lists that get elements, and the names of these elements.
+        turned: those of them that get them at their beginning.
+        written: tensors that are written at the step's place, or beside it: the name of what is written, and where.
+        before: what the last round gave besides, where this one reads it.
+        changed: lists and dicts that get other elements in the places of what they hold.
+        numbers: expressions that have to be numbers, for a number that goes by the step.
+        is_counted: whether a number that the step is a part of goes into a tensor.
+        has_first: whether the first round does something else.
+        unfollowed: the first part that nothing here follows, as what is done else with the step or the lists.
+    """
+
+    known: frozenset[str]
+    way: LoopWay
+    own: frozenset[str] = frozenset()
+    stored: frozenset[str] = frozenset()
+    filled: dict[str, StepIndex | None] = field(default_factory=dict)
+    read_again: frozenset[str] = frozenset()
+    tensors: set[str] = field(default_factory=set)
+    summed: frozenset[str] = frozenset()
+    read: list[Slice] = field(default_factory=list)
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    turned: list[str] = field(default_factory=list)
+    written: dict[str, tuple[str, StepIndex]] = field(default_factory=dict)
+    before: dict[str, Before] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    numbers: list[str] = field(default_factory=list)
+    is_counted: bool = False
+    has_first: bool = False
+    unfollowed: str = ""
+    _depth: int = 0
+    _statement: ast.stmt | None = None
+
+    @property
+    def step(self) -> str:
+        """The loop's name for the step."""
+        return self.way.step
+
+    def statements(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """A round's statements, and behind them what the next one reads of what this one has written."""
+        made = [self._given(one) for one in body]
+        for one in self.before.values():
+            if one.of in self.written:
+                given = ast.Name(self.written[one.of][0], ast.Load())
+                taken = ast.Call(ast.Name(AS_SLICE, ast.Load()), [given, ast.Name(one.name, ast.Load())], [])
+                made.append(ast.Assign([ast.Name(one.name, ast.Store())], taken))
+        return made
+
+    def _given(self, statement: ast.stmt) -> ast.stmt:
+        self._statement = copy.deepcopy(statement)
+        made: ast.stmt = self.visit(statement)
+        return made
+
+    def _refused(self, node: ast.AST) -> ast.AST:
+        self.unfollowed = self.unfollowed or loop_reasons.part(self._statement or node)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """Arithmetic of a tensor with numbers that the step is a part of, which is then a tensor too."""
+        if not self._has_step(node) or self._kind(node) is not step_numbers.TENSOR:
+            return self.generic_visit(node)
+        kinds = self._kind(node.left), self._kind(node.right)
+        if self._has_step(node.left) and kinds[0] is not step_numbers.TENSOR:
+            other = self.visit(node.right)
+            return ast.BinOp(self._counted(node.left, other), node.op, other)
+        if self._has_step(node.right) and kinds[1] is not step_numbers.TENSOR:
+            other = self.visit(node.left)
+            return ast.BinOp(other, node.op, self._counted(node.right, other))
+        return self.generic_visit(node)
+
+    def _counted(self, node: ast.expr, beside: ast.expr) -> ast.expr:
+        """A number that goes by the step, beside a tensor, with the step's tensor in the place of the step."""
+        self.is_counted = True
+        names = list(step_numbers.unknown(node, self.step))
+        self.numbers += [ast.unparse(one) for one in names]
+        made = step_numbers.as_tensor(node, self.step, COUNT)
+        if not names and self._kind(node) is step_numbers.NUMBER:
+            return made
+        number = ast.Lambda(
+            ast.arguments(posonlyargs=[], args=[ast.arg(COUNT)], kwonlyargs=[], kw_defaults=[], defaults=[]), made
+        )
+        is_fraction = ast.Constant(self._kind(node) is step_numbers.FRACTION)
+        others = ast.Tuple(names, ast.Load())
+        given = [number, ast.Name(COUNT, ast.Load()), beside, is_fraction, others]
+        return ast.Call(ast.Name(SCALED, ast.Load()), given, [])
+
+    def _kind(self, node: ast.expr) -> str | None:
+        return step_numbers.kind(node, self.step, self._is_tensor, self._may_be_number)
+
+    def _has_step(self, node: ast.expr) -> bool:
+        return any(isinstance(one, ast.Name) and one.id == self.step for one in ast.walk(node))
+
+    def _is_tensor(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Subscript():
+                return StepIndex.of_node(node, self.step) is not None
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)):
+                return attr in step_numbers.GIVE_TENSORS and self._is_tensor(value)
+        return isinstance(node, ast.Name) and node.id in self.tensors
+
+    def _may_be_number(self, node: ast.expr) -> bool:
+        """Whether something is the same in all rounds, and may be a number."""
+        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        return not names & {*self.stored, *self.own, self.step, *self.way.elements}
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """The step by itself."""
+        return self._refused(node) if node.id == self.step else node
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        """A choice, by whether the round is the first one."""
+        node.test = self._tested(node.test)
+        return self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """The same as an expression."""
+        node.test = self._tested(node.test)
+        return self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """The step beside the first one."""
+        made = self._tested(node)
+        return self.generic_visit(made) if made is node else made
+
+    def _tested(self, node: ast.expr) -> ast.expr:
+        """A test with a name where it says whether the round is the first one."""
+        begin = self.way.first() if self._has_step(node) else None
+        if begin is None or not self._may_be_number(begin[0]):
+            return node
+        if isinstance(node, ast.BoolOp):
+            node.values = [self._tested(one) for one in node.values]
+            return node
+        holds = step_tests.holds_first(node, self.step, *begin)
+        if holds is None:
+            return node
+        self.has_first = True
+        made: ast.expr = ast.Name(FIRST, ast.Load())
+        return made if holds else ast.UnaryOp(ast.Not(), made)
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        """A loop over what the model holds."""
+        self._depth += 1
+        made = self.generic_visit(node)
+        self._depth -= 1
+        return made
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """A matrix turned round: as an attribute dynamo takes it for an input that shares the memory of another."""
+        turned = self.generic_visit(node)
+        if node.attr not in ("T", "mT") or not isinstance(node.ctx, ast.Load):
+            return turned
+        return ast.Call(ast.Name(TURNED, ast.Load()), [node.value, ast.Constant(node.attr)], [])
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """A slice at the step's place, what the last round gave, or another element of a list or dict."""
+        if not isinstance(node.ctx, ast.Load):
+            return self._changing(node)
+        of = node.value.id if isinstance(node.value, ast.Name) else None
+        if of in self.filled and self.filled[of] is None and of not in self.own and loop_places.is_last(node):
+            return ast.Name(self._before(of, None, is_by_place=False), ast.Load())
+        found = StepIndex.of_node(node, self.step) if self.step else None
+        if found is None:
+            return self.generic_visit(node)
+        if found.of in self.filled:
+            return self._given_before(node, found)
+        known = next((one for one in self.read if (one.of, one.axis, one.beside) == self._place(found)), None)
+        if known is None:
+            known = Slice(*self._place(found), f"__slice_{len(self.read)}__")
+            self.read.append(known)
+        return self._rest(ast.Name(known.name, ast.Load()), found)
+
+    @staticmethod
+    def _place(found: StepIndex) -> tuple[str, int, int]:
+        return found.of, found.axis, found.beside
+
+    def _rest(self, taken: ast.expr, found: StepIndex) -> ast.expr:
+        rest = [self.visit(one) for one in found.others]
+        return ast.Subscript(taken, ast.Tuple(rest, ast.Load()), ast.Load()) if rest else taken
+
+    def _given_before(self, node: ast.Subscript, found: StepIndex) -> ast.AST:
+        """What the round before wrote, which the place beside the step's, towards the loop's beginning, still holds."""
+        begin, at = self.way.first(), self.filled[found.of]
+        place, axis = (0, 0) if at is None else (at.beside, at.axis)
+        is_list = at is None and not found.others and not self.lists.get(found.of)
+        if begin is None or found.beside != place - begin[1] or found.axis != axis or not (is_list or at):
+            return self._refused(node)
+        name = self._before(found.of, at, is_by_place=True)
+        return self._rest(ast.Name(name, ast.Load()), found)
+
+    def _before(self, of: str, at: StepIndex | None, *, is_by_place: bool) -> str:
+        one = self.before.setdefault(of, Before(f"__before_{len(self.before)}__", of, at))
+        one.is_by_place = one.is_by_place or is_by_place
+        return one.name
+
+    def _changing(self, node: ast.Subscript) -> ast.AST:
+        """Another element for a list or a dict."""
+        root: ast.expr = node
+        while isinstance(root, ast.Subscript):
+            root = root.value
+        if not isinstance(root, ast.Name) or root.id in self.filled or StepIndex.of_node(node, self.step or ""):
+            return self._refused(node)
+        if root.id not in self.own:
+            self.changed.add(root.id)
+        return self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """A write at the step's place, or a value for a name."""
+        target = node.targets[0]
+        found = StepIndex.of_node(target, self.step) if isinstance(target, ast.Subscript) and self.step else None
+        if found is None:
+            is_tensor = self._depth == 0 and self._kind(node.value) is step_numbers.TENSOR
+            made = self.generic_visit(node)
+            names = {one.id for one in loop_statements.parts(node.targets) if isinstance(one, ast.Name)}
+            self.tensors -= names
+            if is_tensor and isinstance(target, ast.Name):
+                self.tensors |= names
+            return made
+        if len(node.targets) > 1 or not found.is_all or found.of in self.written or self._depth:
+            return self._refused(node)
+        name = f"__written_{len(self.written)}__"
+        self.written[found.of] = name, found
+        return ast.Assign([ast.Name(name, ast.Store())], self.visit(node.value))
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        """An element of a list, as one that is added to it."""
+        added = loop_statements.added(node)
+        if added is not None and added[0] not in self.own:
+            return self._element(*added, node, is_first=False)
+        if isinstance(node.target, ast.Subscript):
+            return self._refused(node)
+        if not isinstance(node.target, ast.Name) or node.target.id not in self.summed:
+            return self.generic_visit(node)
+        value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return ast.Assign([node.target], self.visit(value))
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """An element of a list, behind the others or before them."""
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=of))) if of in self.own:
+                return self.generic_visit(node)  # a list of the round's own
+            case ast.Constant():
+                return node
+        added = loop_statements.appended(node)
+        return self._refused(node) if added is None else self._element(*added[:2], node, is_first=added[2])
+
+    def _element(self, of: str, element: ast.expr, node: ast.stmt, *, is_first: bool) -> ast.AST:
+        value = self.visit(element)
+        names = self.lists.setdefault(of, [])
+        is_asked = of in self.before and self.before[of].is_by_place
+        if self._depth or (names and (is_first or is_asked or of in self.turned)):
+            return self._refused(node)
+        names.append(f"__element_{sum(map(len, self.lists.values()))}__")
+        self.turned += [of] if is_first else []
+        made: list[ast.expr] = [ast.Name(names[-1], ast.Store())]
+        if of in self.read_again:
+            made.append(ast.Name(self._before(of, None, is_by_place=False), ast.Store()))
+        return ast.Assign(made, value)
+
+    def others(self, rounds: ast.FunctionDef, carried: Sequence[str]) -> list[str]:
+        """What a round reads of the function's names besides."""
+        names = [one for each in rounds.body for one in ast.walk(each) if isinstance(one, ast.Name)]
+        stored = {one.id for one in names if loop_statements.is_store(one)}
+        return sorted({one.id for one in names if one.id in self.known} - stored - {*carried})
+
+    def touches(self, statements: Sequence[ast.stmt]) -> bool:
+        """Whether a round does more with a list or a tensor that it writes to."""
+        names = {one.id for each in statements for one in ast.walk(each) if isinstance(one, ast.Name)}
+        read = {one.of for one in self.read}
+        return bool(names & {*self.lists, *self.written}) or bool(read & {*self.written, *self.changed, *self.lists})
