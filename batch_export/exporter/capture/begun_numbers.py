@@ -31,7 +31,7 @@ class WrittenByRoundError(RuntimeError):
 def begins_as_tensors(
     body: Callable[..., Any],
     carried: Sequence[Any],
-    slices: Sequence[tuple[Any, ...]],
+    rows: Sequence[Tensor],
     others: Sequence[Any],
 ) -> bool:
     """Whether what goes on are tensors after the first round, of shapes and dtypes that the second one leaves.
@@ -40,16 +40,13 @@ def begins_as_tensors(
         body: a round, which is run on tensors of any numbers, at the step as Python's number and as a tensor; nothing
             reads what it gives. One that cannot be run so, as one that data decide, is no such round.
         carried: tensors, numbers and nothing, also in tuples, lists and dicts.
-        slices: tensors, and the axis along which each is read first of what is said of it.
+        rows: tensors like what it reads at the step's place.
         others: whatever else a round reads.
 
     Raises:
         WrittenByRoundError: a round has written to one of the others; of inference mode that is not seen.
     """
     known = [(one, writes_so_far(one)) for one in others if isinstance(one, Tensor)]
-    rows = [
-        one.new_empty([size for at, size in enumerate(one.shape) if at != axis % one.dim()]) for one, axis, *_ in slices
-    ]
     step = torch.zeros((), dtype=torch.int64)
     try:
         plainly, _ = body(_copied(carried), tuple(rows), 0, True)

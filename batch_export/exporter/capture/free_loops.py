@@ -23,27 +23,35 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import loop_reasons
 from batch_export.exporter.capture.begun_numbers import NUMBERS, begins_as_tensors, says_of_none
-from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
+from batch_export.exporter.capture.free_sequences import Backwards, FreeNumbers, FreeRows, Run
 from batch_export.exporter.capture.kept_rows import note_read
-from batch_export.exporter.capture.loop_reach import Reach, goes_by_one, rows_of
+from batch_export.exporter.capture.loop_reach import Reach, goes_by_one, goes_evenly, rows_of
+from batch_export.exporter.capture.loop_windows import At
 
 _COUNTED = (torch.float32, torch.float64, torch.int64)
 """Of which a tensor without axes stays what it is beside another whole number."""
-Along = tuple[Any, int, int]
-"""A tensor, the axis along which the loop goes, and how many places behind the step's."""
+Along = tuple[Any, int, At | int]
+"""A tensor, the axis along which the loop goes, and how many places behind the step's, or the place by the step."""
+Written = tuple[Any, int, At | int, bool]
+"""The same of what is written to, and whether what is given is added to what is there."""
 _UNFOLLOWED = object()
 """What no loop can begin with."""
 
 
-def steps_of(over: Sequence[Any], is_backwards: bool) -> tuple[Any, Sequence[Any]]:
+def steps_of(over: Sequence[Any], is_backwards: bool, has_elements: bool) -> tuple[Any, Sequence[Any]]:
     """What a loop goes over: its steps, and the tensors of which it takes a slice at each of them.
 
     Args:
         over: whole numbers, a tensor, or its slices; several where it takes of each of them.
         is_backwards: whether the loop begins at their end.
+        has_elements: whether the loop has names for slices.
     """
+    over = [one.of[::-1] if isinstance(one, Backwards) and one.elements is None else one for one in over]
     first = over[0]
-    if isinstance(first, FreeNumbers) and not first.is_plain:
+    is_of_numbers = isinstance(first, FreeNumbers) and not first.is_plain
+    if is_of_numbers is has_elements:
+        return None, [None] * len(over)
+    if is_of_numbers:
         return first[::-1] if is_backwards else first, ()
     rows = [rows_of(one) for one in over]
     lengths: list[Any] = [one.shape[0] if isinstance(one, Tensor) and one.dim() else None for one in rows]
@@ -59,6 +67,25 @@ def turned(of: Any, name: str) -> Any:
     """The attribute `T` or `mT` of something; of a matrix by a call."""
     is_matrix = isinstance(of, Tensor) and (name == "mT" or of.dim() == 2)
     return of.transpose(-2, -1) if is_matrix else getattr(of, name)
+
+
+def joined(begun: Any, rows: Any, dim: int) -> Any:
+    """A tensor that has grown by a part in each round; it may have begun as nothing.
+
+    Args:
+        begun: the tensor, or None.
+        rows: the parts.
+        dim: along which they lie.
+    """
+    if begun is None:
+        says_of_none(rows.free_length())
+    parts = rows.joined(dim)
+    return parts if begun is None else torch.cat([begun, parts], dim)
+
+
+def final_count(steps: Any, first: Any, stride: Any) -> Any:
+    """What a counter is behind a loop that has added as much in each round."""
+    return first + stride * steps.free_length()
 
 
 def as_slice(given: Any, before: Any) -> Any:
@@ -101,6 +128,8 @@ class FreeLoop:
         counts: how many, of each of them.
         written: what is written to at the step's place.
         changed: places in `carried` of lists and dicts that get other elements.
+        turned: places of lists that get elements at their beginning.
+        sums: places in `carried` of tensors that are written to in each round.
         is_begun: whether the first round is run by itself: it does what eager does with a number, or with nothing.
     """
 
@@ -110,8 +139,10 @@ class FreeLoop:
     slices: Sequence[Along]
     lists: Sequence[list[Any]]
     counts: Sequence[int]
-    written: Sequence[Along]
+    written: Sequence[Written]
     changed: Sequence[int]
+    turned: Sequence[int]
+    sums: Sequence[int]
     is_begun: bool
 
     def run(self) -> tuple[tuple[Any, ...], tuple[FreeRows, ...]]:
@@ -121,48 +152,53 @@ class FreeLoop:
         rows = [reach.rows(*one) for one in self.slices]
         leaves, form = pytree.tree_flatten(list(self.carried))
         begun = [one for one in leaves if isinstance(one, Tensor)]
-        beside: list[Tensor] = [one for one, *_ in (*self.slices, *self.written)]
+        beside: list[Tensor] = [*(one for one, *_ in self.slices), *(one for one, *_ in self.written)]
         device = next((one.device for one in (*begun, *beside)), None)
         if self.is_begun:
             says_of_none(length)
             last, found, form = self._begun_by_one(steps, rows, device)
         else:
             last, found = _rounds(_on_leaves(self.body, form), steps, leaves, rows, device)
-        listed = [one for each in self.lists for one in each]
+        filled = self._filled(found)
+        listed = [*(one for each in self.lists for one in each), *(one.rows for one in filled)]
         kept = [*(one for one, *_ in self.slices), *last, *found[: sum(self.counts)], *listed]
-        note_read(kept, begun, length)
+        note_read(kept, [one for one in begun if all(one is not self.carried[at] for at in self.sums)], length)
         for place, made in zip(self.written, found[sum(self.counts) :], strict=True):
             reach.write(*place, made)
-        return tuple(self._put_back(pytree.tree_unflatten(last, form))), tuple(self._filled(found))
+        return tuple(self._put_back(pytree.tree_unflatten(last, form))), tuple(filled)
 
-    def unfit(
-        self, leaves: Sequence[Any], begun: Sequence[Tensor], others: Sequence[Any], besides: Sequence[Any]
-    ) -> str:
+    def unfit(self, leaves: Sequence[Any], others: Sequence[Any], besides: Sequence[Any]) -> str:
         """Why it cannot be run as one operator, by what it reads and fills; empty where nothing of that is known.
 
         Args:
             leaves: what the first round begins with, one after the other.
-            begun: the tensors among it.
             others: whatever else a round reads.
             besides: what these consist of.
         """
-        if not goes_by_one(self.over):
+        if not goes_evenly(self.over):
             return "its steps are not one behind the other, or may be counted from the end of an axis"
         if not all(isinstance(one, Tensor) or one is None or type(one) in NUMBERS for one in leaves):
             return "something else than tensors, numbers and None goes on from round to round"
-        filled, read = [one for one, *_ in self.written], [*begun, *(one for one, *_ in self.slices)]
+        sums = [self.carried[at] for at in self.sums]
+        rest = pytree.tree_leaves([one for at, one in enumerate(self.carried) if at not in self.sums])
+        filled = [*(one for one, *_ in self.written), *sums]
+        read = [*(one for one in rest if isinstance(one, Tensor)), *(one for one, *_ in self.slices)]
         if not all(isinstance(one, Tensor) for one in (*filled, *read)):
             return "the step is an index of something that is no tensor"
         if not all(map(_is_fillable, self.lists)):
             return "a list that it fills holds other things than tensors of one shape"
         memory = [StorageWeakRef(one.untyped_storage()) for one in filled]
-        seen = [StorageWeakRef(one.untyped_storage()) for one in (*read, *besides) if isinstance(one, Tensor)]
+        listed = [one for own in self.lists for one in own] if sums else []
+        seen = [StorageWeakRef(one.untyped_storage()) for one in (*read, *besides, *listed) if isinstance(one, Tensor)]
         if any(one in seen for one in memory) or len(set(memory)) < len(memory):
             return "a tensor that it writes to is read in another way as well"
-        if not all(-one.dim() <= axis < one.dim() for one, axis, _ in (*self.slices, *self.written)):
+        indexed, reach = [*self.slices, *(one[:3] for one in self.written)], Reach.of(self.over)
+        if not all(-one.dim() <= axis < one.dim() for one, axis, _ in indexed):
             return "the step is an index of an axis that is not there"
-        if not all(Reach.of(self.over).is_within(*one) for one in (*self.slices, *self.written)):
-            return "a place beside the step's may lie outside of its axis"
+        if not all(reach.is_within(*one) for one in indexed):
+            return "a place that it comes to may lie outside of its axis, or how far it goes is not known"
+        if not all(is_added or reach.are_apart(*where) for *where, is_added in self.written):
+            return "two rounds write to one place"
         own = [self.carried[place] for place in self.changed]
         if not all(type(one) in (list, dict) for one in own):
             return "a part of something that goes on is written to"
@@ -173,20 +209,26 @@ class FreeLoop:
         return ""
 
     def _put_back(self, last: list[Any]) -> list[Any]:
-        """Gives lists and dicts that were there before the loop what they hold behind it."""
+        """Gives lists, dicts and tensors that were there before the loop what they hold behind it."""
         for place in self.changed:
             own, made = self.carried[place], last[place]
             own.clear()
             own.update(made) if isinstance(own, dict) else own.extend(made)
             last[place] = own
+        for place in self.sums:
+            own = self.carried[place]
+            own.copy_(last[place])
+            last[place] = own
         return last
 
     def _filled(self, found: Sequence[Tensor]) -> list[FreeRows]:
         made, place = [], 0
-        for own, count in zip(self.lists, self.counts, strict=True):
+        for at, (own, count) in enumerate(zip(self.lists, self.counts, strict=True)):
             parts = list(found[place : place + count])
             rows = parts[0] if count == 1 else torch.stack(parts, 1).flatten(0, 1)
-            made.append(FreeRows(torch.cat([torch.stack(own), rows]) if own else rows, list))
+            others = [torch.stack(own)] if own else []
+            joined = [rows.flip(0), *others] if at in self.turned else [*others, rows]
+            made.append(FreeRows(torch.cat(joined) if own else joined[0], list))
             place += count
         return made
 
@@ -222,10 +264,11 @@ def free_loop(
     carried: Sequence[Any],
     slices: Sequence[Along],
     lists: Sequence[Any],
-    written: Sequence[Along],
+    written: Sequence[Written],
     *,
     others: Sequence[Any],
     numbers: Sequence[Any],
+    compared: Sequence[Any],
     counts: Sequence[int],
     turned: Sequence[int],
     summed: Sequence[int],
@@ -247,9 +290,10 @@ def free_loop(
         written: what is written to at the step's place.
         others: whatever else a round reads.
         numbers: what has to be a number.
+        compared: what has to be a tensor.
         counts: how many elements each list gets.
         turned: places of lists that get them at their beginning.
-        summed: places of names that may only begin as numbers, since a tensor would be written to.
+        summed: places of names that `+=` or its like changes: tensors are written to, numbers are not.
         changed: places of lists and dicts that get other elements.
         is_counted: whether a round computes with the step as a number.
         has_first: whether the first round does something else.
@@ -263,23 +307,25 @@ def free_loop(
     leaves, form = pytree.tree_flatten(list(carried))
     begun = [one for one in leaves if isinstance(one, Tensor)]
     is_begun = has_first or len(begun) < len(leaves)
-    loop = FreeLoop(body, over, carried, slices, lists, counts, written, changed, is_begun)
+    sums = [place for place in summed if isinstance(carried[place], Tensor)]
+    loop = FreeLoop(body, over, carried, slices, lists, counts, written, changed, turned, sums, is_begun)
     besides = pytree.tree_leaves([_content(one) for one in others])
     why = ""
     if any(count > least for count in references):
         why = "a list that it fills is known elsewhere too"
     elif not all(type(one) in (*NUMBERS, torch.SymInt, torch.SymFloat) for one in numbers):
         why = "what it multiplies by the step is no number"
-    elif not all(type(carried[place]) in NUMBERS for place in summed):
-        why = "`+=` or its like writes to a tensor in each round"
-    elif any(lists[place] for place in turned):
-        why = "a list that it fills from its beginning is not empty"
-    why = why or loop.unfit(leaves, begun, others, besides)
+    elif not all(isinstance(one, Tensor) for one in compared):
+        why = "what it compares with the step is no tensor"
+    elif not all(type(carried[place]) in NUMBERS for place in summed if place not in sums):
+        why = "`+=` or its like changes something else than a number or a tensor"
+    why = why or loop.unfit(leaves, others, besides)
     if not why and is_counted and not all(one.dtype in _COUNTED for one in (*begun, *(one for one, *_ in slices))):
         why = "it computes with the step in a dtype that is no float32, float64 or int64"
     is_tree = form != pytree.tree_structure([None] * len(carried))
-    is_tried = is_begun or is_tree or has_trial
-    if not why and is_tried and not begins_as_tensors(body, carried, slices, besides):
+    is_tried = is_begun or is_tree or has_trial or bool(sums)
+    rows = [Reach.of(over).row(*one) for one in slices] if is_tried and not why else []
+    if not why and is_tried and not begins_as_tensors(body, carried, rows, besides):
         why = "what goes on does not keep its kind, shape and dtype, or data decide what a round does"
     if why:
         loop_reasons.note(body.__code__.co_filename, body.__code__.co_firstlineno, why)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,11 +87,11 @@ class FreeSequence:
 
     def __iter__(self) -> Iterator[Any]:
         if not self.is_plain:
-            note(1)
+            note(1, is_of_numbers=isinstance(self, FreeNumbers))
         return iter(self.plain())
 
-    def __reversed__(self) -> Iterator[Any]:
-        return iter(self.plain()[::-1])
+    def __reversed__(self) -> Iterable[Any]:
+        return Backwards(self)  # type: ignore[arg-type]  # one of these two
 
     def __contains__(self, one: object) -> bool:
         return one in self.plain()
@@ -123,6 +123,24 @@ class FreeSequence:
 
     def __repr__(self) -> str:
         return repr(self.as_kind())
+
+
+@dataclass(slots=True)
+class Backwards:
+    """What `reversed` gives of such a list: an iterator that is made when it is asked for."""
+
+    of: FreeNumbers | FreeRows
+    elements: Iterator[Any] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.elements is None and not self.of.is_plain:
+            note(1, is_of_numbers=isinstance(self.of, FreeNumbers))
+        return self
+
+    def __next__(self) -> Any:
+        if self.elements is None:
+            self.elements = iter(self.of.plain()[::-1])
+        return next(self.elements)
 
 
 class FreeNumbers(FreeSequence):
@@ -314,6 +332,13 @@ def sequence_of(kind: type, one: Any) -> FreeSequence | None:
     if isinstance(one, FreeRows) and not one.is_plain:
         return FreeRows(one.rows, kind)
     return FreeRows(one, kind) if _has_free_rows(one) else None
+
+
+def sum_of(one: Any) -> Tensor | None:
+    """What `sum` gives of tensors of a free number, in their dtype; None elsewhere."""
+    if not isinstance(one, FreeRows) or one.is_plain or one.rows.dtype is torch.bool:
+        return None
+    return one.rows.sum(0, dtype=one.rows.dtype)
 
 
 def _has_free_rows(one: Any) -> bool:

@@ -28,11 +28,13 @@ class ListedLoop:
         begun: the empty list.
         loop: what fills it.
         behind: what is left of the statement; None where it only gave the list its name.
+        summed: the name of the sum, where there is no list.
     """
 
     begun: ast.stmt
     loop: ast.For
     behind: ast.stmt | None
+    summed: str = ""
 
 
 def as_loop(statement: ast.stmt, number: int) -> ListedLoop | None:
@@ -57,16 +59,26 @@ def as_loop(statement: ast.stmt, number: int) -> ListedLoop | None:
     if joined is None:
         return None
     inner = joined.args[0]
-    assert isinstance(inner, ast.ListComp)
-    joined.args[0] = ast.copy_location(ast.Name(name, ast.Load()), inner)
-    loop = _loop(inner, name, number)
-    return None if loop is None else ListedLoop(_begun(name, inner), loop, behind)
+    assert isinstance(inner, (ast.ListComp, ast.GeneratorExp))
+    is_sum = isinstance(joined.func, ast.Name)
+    loop = _loop(inner, name, number, is_sum=is_sum)
+    if loop is None:
+        return None
+    given = ast.copy_location(ast.Name(name, ast.Load()), inner)
+    if is_sum:
+        behind = _Replaced(joined, given).visit(behind)
+    else:
+        joined.args[0] = given
+    begin = ast.Constant(0) if is_sum else ast.List([], ast.Load())
+    return ListedLoop(_begun(name, inner, begin), loop, behind, name if is_sum else "")
 
 
 def _joined(node: ast.AST | None) -> ast.Call | None:
-    """The call that joins a comprehension's list, which is evaluated first but for names."""
+    """The call that joins a comprehension's list or adds its elements, which is evaluated first but for names."""
     match node:
         case ast.Call(func=ast.Attribute(attr=attr, value=ast.Name()), args=[ast.ListComp(), *_]) if attr in JOINING:
+            return node
+        case ast.Call(func=ast.Name(id="sum"), args=[ast.ListComp() | ast.GeneratorExp()], keywords=[]):
             return node
     for part in ast.iter_child_nodes(node) if isinstance(node, _IN_ORDER) else ():
         if (found := _joined(part)) is not None:
@@ -76,12 +88,22 @@ def _joined(node: ast.AST | None) -> ast.Call | None:
     return None
 
 
-def _begun(name: str, listed: ast.ListComp) -> ast.stmt:
-    made = ast.Assign([ast.Name(name, ast.Store())], ast.List([], ast.Load()))
+@dataclass(slots=True)
+class _Replaced(ast.NodeTransformer):
+    call: ast.Call
+    given: ast.expr
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A name in the call's place."""
+        return self.given if node is self.call else self.generic_visit(node)
+
+
+def _begun(name: str, listed: ast.expr, begin: ast.expr | None = None) -> ast.stmt:
+    made = ast.Assign([ast.Name(name, ast.Store())], ast.List([], ast.Load()) if begin is None else begin)
     return ast.fix_missing_locations(ast.copy_location(made, listed))
 
 
-def _loop(listed: ast.ListComp, name: str, number: int) -> ast.For | None:
+def _loop(listed: ast.ListComp | ast.GeneratorExp, name: str, number: int, *, is_sum: bool = False) -> ast.For | None:
     """A comprehension as a loop whose names are its own; None where it has conditions, or names within."""
     (one,) = listed.generators if len(listed.generators) == 1 else (None,)
     if one is None or one.ifs or one.is_async or any(isinstance(part, _OWN_NAMES) for part in ast.walk(listed.elt)):
@@ -89,7 +111,11 @@ def _loop(listed: ast.ListComp, name: str, number: int) -> ast.For | None:
     own = {each: f"__{each}_{number}__" for each in _names(one.target)}
     target, element = (_Renamed(own).visit(copy.deepcopy(part)) for part in (one.target, listed.elt))
     append = ast.Attribute(ast.Name(name, ast.Load()), "append", ast.Load())
-    loop = ast.For(target, one.iter, [ast.Expr(ast.Call(append, [element], []))], [])
+    body: ast.stmt = ast.Expr(ast.Call(append, [element], []))
+    if is_sum:
+        total = ast.BinOp(ast.Name(name, ast.Load()), ast.Add(), element)
+        body = ast.Assign([ast.Name(name, ast.Store())], total)
+    loop = ast.For(target, one.iter, [body], [])
     return ast.fix_missing_locations(ast.copy_location(loop, listed))
 
 

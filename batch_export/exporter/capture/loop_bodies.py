@@ -6,9 +6,10 @@ or behind the loop, before they are stored anew. Nothing is run or changed.
 
 from __future__ import annotations
 
+import ast
 import dis
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType, FrameType
 
 _BEGINS, _NEXT = "GET_ITER", "FOR_ITER"
@@ -31,14 +32,16 @@ def carried_names(frame: FrameType) -> frozenset[str] | None:
     return _carried(instructions, begins)
 
 
-def carried_from(code: CodeType, first: int, last: int) -> frozenset[str] | None:
-    """The same of the one loop of a function that begins within some lines; None where there are others."""
+def carried_from(code: CodeType, loop: ast.For | ast.While) -> frozenset[str] | None:
+    """The same of the one loop of a function that begins at the lines of a statement; None where there are others."""
     instructions = list(dis.get_instructions(code))
-    found = [
-        index
-        for index, one in enumerate(instructions)
-        if one.opname == _BEGINS and one.positions is not None and first <= (one.positions.lineno or 0) <= last
-    ]
+    over = loop.iter if isinstance(loop, ast.For) else loop
+    first, last = over.lineno, over.end_lineno or over.lineno
+    lines = ((index, one.positions.lineno or 0) for index, one in enumerate(instructions) if one.positions is not None)
+    within = [index for index, line in lines if first <= line <= last]
+    if isinstance(loop, ast.While):
+        return _of_body(instructions, within[0], [instructions[index] for index in within]) if within else None
+    found = [index for index in within if instructions[index].opname == _BEGINS]
     return _carried(instructions, found[0]) if len(found) == 1 else None
 
 
@@ -47,6 +50,10 @@ def _carried(instructions: list[dis.Instruction], begins: int) -> frozenset[str]
     if start is None:
         return None
     body = [one for one in instructions[start + 1 :] if one.offset < instructions[start].argval]
+    return _of_body(instructions, start, body)
+
+
+def _of_body(instructions: list[dis.Instruction], start: int, body: Sequence[dis.Instruction]) -> frozenset[str] | None:
     if any(_ELSEWHERE.match(one.opname) for one in body):
         return None
     stored = {name for one in body for action, name in _names(one) if action != "LOAD"}

@@ -6,7 +6,7 @@ Arrives: the loop's steps, tensors and axes. Leaves: rows along the first axis, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import sympy
 import torch
@@ -15,18 +15,32 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy.functions import Max
 
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
+from batch_export.exporter.capture.loop_windows import At, Places, expression, of_rounds
 
 
 def goes_by_one(over: FreeNumbers) -> bool:
     """Whether steps are places along an axis one after the other, none of them counted from its end."""
     run, *more = over.runs
-    return not more and run.step in (1, -1) and statically_known_true(_lowest(run) >= 0)
+    return not more and _is_by_one(run) and statically_known_true(_lowest(run) >= 0)
+
+
+def goes_evenly(over: FreeNumbers) -> bool:
+    """The same, or whether they are further apart, always as far."""
+    run, *more = over.runs
+    return goes_by_one(over) or (not more and isinstance(run.step, int) and abs(run.step) > 1)
+
+
+def _is_by_one(run: Run) -> bool:
+    return isinstance(run.step, int) and abs(run.step) == 1
 
 
 def _lowest(run: Run) -> Any:
     """The lowest step; where the last one is, without steps 1 more than the first."""
-    lowest = run.first if run.step == 1 else run.first - run.length + 1
-    return 0 if statically_known_true(lowest == 0) else lowest
+    if run.step == 1:
+        return run.first
+    lowest = run.first - run.length + 1
+    is_none = sympy.expand(expression(run.first) - of_rounds(run.length) + 1) == 0
+    return 0 if is_none or statically_known_true(lowest == 0) else lowest
 
 
 def rows_of(over: Any) -> Any:
@@ -42,17 +56,27 @@ class Reach:
         first: the lowest step.
         length: how many steps there are.
         is_backwards: whether the loop begins at their end.
+        steps: the steps, which may be further apart.
     """
 
     first: Any
     length: Any
     is_backwards: bool
+    steps: Run
 
     @classmethod
     def of(cls, over: FreeNumbers) -> Reach:
         """The reach of a loop over some steps."""
         steps = over.runs[0]
-        return cls(_lowest(steps), over.free_length(), steps.step == -1)
+        return cls(_lowest(steps), over.free_length(), steps.step == -1, steps)
+
+    def places(self, one: Tensor, axis: int, at: At | int) -> Places | None:
+        """Places that are not simply one by one, if an axis has all of them."""
+        found = Places.of(self.steps, at)
+        return None if found is None else found.within(one.shape[axis])
+
+    def _is_simple(self, at: At | int) -> TypeGuard[int]:
+        return isinstance(at, int) and _is_by_one(self.steps)
 
     def part(self, one: Tensor, axis: int, beside: int = 0) -> Tensor:
         """That part of a tensor, or what lies so many places behind it."""
@@ -60,8 +84,10 @@ class Reach:
         begin = first if isinstance(first, int) and not first else torch.sym_min(first, one.shape[axis])
         return one.narrow(axis, begin, self.length)
 
-    def is_within(self, one: Tensor, axis: int, beside: int) -> bool:
+    def is_within(self, one: Tensor, axis: int, beside: At | int) -> bool:
         """Whether a tensor has all places that are so many behind the steps; one may be counted from its end."""
+        if not self._is_simple(beside):
+            return self.places(one, axis, beside) is not None
         if not beside:
             return True
         first, length, size = self.first + beside, self.length, one.shape[axis]
@@ -80,17 +106,38 @@ class Reach:
         """What lies along the first axis in the other order, where the loop goes backwards."""
         return rows.flip(0) if self.is_backwards else rows
 
-    def rows(self, one: Tensor, axis: int, beside: int = 0) -> Tensor:
+    def row(self, one: Tensor, axis: int, beside: At | int) -> Tensor:
+        """A tensor of any numbers like what a round reads."""
+        places = None if self._is_simple(beside) else self.places(one, axis, beside)
+        others = [size for place, size in enumerate(one.shape) if place != axis % one.dim()]
+        return one.new_empty(others if places is None else places.shape(one, axis))
+
+    def rows(self, one: Tensor, axis: int, beside: At | int = 0) -> Tensor:
         """What a loop reads of a tensor, so many places behind the steps, along the first axis, in the loop's order."""
+        if not self._is_simple(beside):
+            places = self.places(one, axis, beside)
+            assert places is not None  # `is_within` has asked
+            return places.rows(one, axis)
         if beside and self._is_turned(self.first + beside):
             moved = one.movedim(axis, 0)
             return self.in_order(torch.cat([moved[-1:], moved]).narrow(0, 0, self.length))
         return self.in_order(self.part(one, axis, beside).movedim(axis, 0))
 
-    def write(self, one: Tensor, axis: int, beside: int, rows: Tensor) -> None:
-        """Writes what `rows` gives of a tensor; numbers go into all of a slice."""
+    def are_apart(self, one: Tensor, axis: int, beside: At | int) -> bool:
+        """Whether no two rounds write to one place."""
+        places = None if self._is_simple(beside) else self.places(one, axis, beside)
+        return places is None or places.are_apart
+
+    def write(self, one: Tensor, axis: int, beside: At | int, is_added: bool, rows: Tensor) -> None:
+        """Writes what `rows` gives of a tensor, or adds it; numbers go into all of a slice."""
+        if not self._is_simple(beside):
+            places = self.places(one, axis, beside)
+            assert places is not None
+            places.write(one, axis, rows, is_added=is_added)
+            return
         broadcast = rows.reshape(self.length, *[1] * (one.dim() - rows.dim()), *rows.shape[1:])
-        self.part(one, axis, beside).copy_(self.in_order(broadcast).movedim(0, axis))
+        given, part = self.in_order(broadcast).movedim(0, axis), self.part(one, axis, beside)
+        part.add_(given) if is_added else part.copy_(given)
 
     def before(self, one: Tensor, axis: int, beside: int) -> Tensor:
         """What a tensor holds in front of where it is written first, in the loop's order; of place 0 the last one."""

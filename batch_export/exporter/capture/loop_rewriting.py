@@ -23,6 +23,7 @@ from batch_export.exporter.capture import (
     loop_reasons,
     loop_statements,
 )
+from batch_export.exporter.capture.loop_forms import LoopForm
 from batch_export.exporter.capture.loop_places import StepIndex
 from batch_export.exporter.capture.loop_rounds import COUNT, FIRST, Round, Slice
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
@@ -32,19 +33,22 @@ STEPS, FREE, BEFORE = "__steps_of_a_free_loop__", "__free_loop__", "__before_a_f
 BODY = "__round_of_a_loop__"
 
 
-def with_rounds(code: CodeType, *, over_names: bool = False) -> CodeType:
+def with_rounds(code: CodeType, *, over_names: bool = False, numbered: Collection[int] = ()) -> CodeType:
     """The same function, with rounds of loops as functions; the code itself where it has no such loop.
 
     Args:
         code: the function's own.
         over_names: whether loops over what a name stands for are such, too.
+        numbered: lines of loops that go over whole numbers by such a name.
     """
-    if code.co_name.startswith("<") or not (over_names or (WALKED.intersection(code.co_names) and _is_looping(code))):
+    if code.co_name.startswith("<"):
+        return code
+    if not (over_names or (WALKED.intersection(code.co_names) and _is_looping(code)) or _is_counting(code)):
         return code
     made = function_sources.tree_of(code)
     if made is None:
         return code
-    changing = _Loops(code, made, over_names)
+    changing = _Loops(code, made, over_names, numbered)
     made.body = [one for statement in made.body for one in changing.changed(statement)]
     if not changing.count:
         return code
@@ -69,6 +73,17 @@ def _is_not_left(instructions: Sequence[dis.Instruction], loop: dis.Instruction)
     return all(loop.offset <= one.argval <= loop.argval for one in jumps)
 
 
+def _is_counting(code: CodeType) -> bool:
+    """Whether there may be a loop that ends by a test."""
+    if not any("BACKWARD" in dis.opname[one] for one in {*code.co_code[::2]}):
+        return False
+    instructions = list(dis.get_instructions(code))
+    steps = {one.offset for one in instructions if one.opcode == _NEXT}
+    return any(
+        one.opcode in dis.hasjrel and one.argval < one.offset and one.argval not in steps for one in instructions
+    )
+
+
 _NEXT = dis.opmap["FOR_ITER"]
 
 
@@ -79,41 +94,51 @@ class _Loops:
     code: CodeType
     function: ast.FunctionDef
     over_names: bool
+    numbered: Collection[int]
     count: int = 0
 
     def changed(self, statement: ast.stmt) -> list[ast.stmt]:
         """A statement with its loops changed."""
-        if isinstance(statement, ast.For) and (made := self._followed(statement)) is not None:
+        form = LoopForm.of(statement, self.count + 1)
+        if form is not None and (made := self._followed(form)) is not None:
             return made
         listed = listed_loops.as_loop(statement, self.count + 1)
-        if listed is not None and (made := self._followed(listed.loop, is_list=True)) is not None:
-            return [listed.begun, *made, *(self.changed(listed.behind) if listed.behind else ())]
+        if listed is not None:
+            made = self._followed(LoopForm(listed.loop, listed.loop), frozenset({listed.summed} - {""}))
+            if made is not None:
+                return [listed.begun, *made, *(self.changed(listed.behind) if listed.behind else ())]
         for name in ("body", "orelse", "finalbody"):
             inner = getattr(statement, name, None)
             if isinstance(inner, list) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                 setattr(statement, name, [one for each in inner for one in self.changed(each)])
         return [statement]
 
-    def _followed(self, loop: ast.For, *, is_list: bool = False) -> list[ast.stmt] | None:
-        """A loop as a choice; None of one that goes over nothing free, or that nothing here follows, which is noted."""
-        way = LoopWay.of(loop, over_names=self.over_names)
+    def _followed(self, form: LoopForm, carried: frozenset[str] | None = None) -> list[ast.stmt] | None:
+        """A loop as a choice; None of one that goes over nothing free, or that nothing here follows, which is noted.
+
+        Args:
+            form: the loop.
+            carried: the names that go on, where that is known.
+        """
+        is_of_numbers = form.loop.iter.lineno in self.numbered
+        way = LoopWay.of(form.loop, over_names=self.over_names, is_of_numbers=is_of_numbers)
         if way is None:
             return None
         try:
-            return self._loop(loop, way, is_list=is_list)
+            return self._loop(form, way, carried)
         except _UnfollowedError as error:
-            loop_reasons.note(self.code.co_filename, loop.lineno, str(error))
+            loop_reasons.note(self.code.co_filename, form.plain.lineno, str(error))
             return None
 
-    def _loop(self, loop: ast.For, way: LoopWay, *, is_list: bool) -> list[ast.stmt]:
-        over = loop.iter
+    def _loop(self, form: LoopForm, way: LoopWay, carried: frozenset[str] | None) -> list[ast.stmt]:
+        loop = form.loop
         leaving = next((one for one in loop.body if not loop_statements.is_straight(one)), None)
         if leaving is not None or loop.orelse:
             raise _UnfollowedError(f"nothing follows {loop_reasons.part(leaving or loop.orelse[0])}")
-        last = over.end_lineno or over.lineno
-        carried = frozenset[str]() if is_list else loop_bodies.carried_from(self.code, over.lineno, last)
+        carried = loop_bodies.carried_from(self.code, form.plain) if carried is None else carried
         if carried is None:
             raise _UnfollowedError("a round changes more than names of its function (an attribute, a global name)")
+        carried -= form.named
         if kept := sorted(carried & {way.step, *way.elements}):
             raise _UnfollowedError(f"`{kept[0]}` is read behind it")
         stored, changed = loop_statements.stored(loop), loop_statements.changed(loop)
@@ -127,6 +152,7 @@ class _Loops:
             names, way, frozenset(own), frozenset(stored), filled, loop_statements.read_by_place(loop), tensors
         )
         body.summed = loop_statements.summed(loop, carried)
+        body.numbers += form.numbers
         body.read += [
             Slice(f"__rows_{self.count + 1}__[{place}]", 0, 0, name) for place, name in enumerate(way.elements)
         ]
@@ -136,8 +162,6 @@ class _Loops:
         read = {one.of for one in body.read}
         if self._is_written_later({*carried, *read, *body.lists}, names, loop):  # in a list may be the same tensor
             raise _UnfollowedError("what it reads or gives is written to behind it")
-        if body.summed and (body.lists or body.written):
-            raise _UnfollowedError(f"`{min(body.summed)}` is changed in place beside what is kept of it")
         if changed.intersection(way.elements):  # the slice is written to, and the tensor with it
             raise _UnfollowedError("a round writes to the tensor that the loop goes over")
         known = read | body.lists.keys() | body.written.keys() | body.changed
@@ -146,7 +170,7 @@ class _Loops:
         if body.touches(statements):
             raise _UnfollowedError("a round reads more of what it fills than its last element")
         self.count += 1
-        return _Written(loop, body, sorted(carried), self.count).statements(statements)
+        return _Written(form, body, sorted(carried), self.count).statements(statements)
 
     def _is_written_later(self, names: Collection[str], known: Collection[str], loop: ast.For) -> bool:
         """Whether what one of some names stands for, or is part of, is written to behind the loop."""
@@ -164,13 +188,13 @@ class _Written:
     """A loop as a choice between one operator and what was there.
 
     Attributes:
-        loop: the loop.
+        form: the loop.
         body: a round.
         carried: the names that go on.
         number: tells the loops of a function apart.
     """
 
-    loop: ast.For
+    form: LoopForm
     body: Round
     carried: Sequence[str]
     number: int
@@ -181,7 +205,7 @@ class _Written:
         Args:
             statements: those of a round.
         """
-        number, body, loop = self.number, self.body, self.loop
+        number, body, loop = self.number, self.body, self.form.plain
         over = [f"__over_{number}_{place}__" for place in range(len(body.way.over))]
         before = {one.name: one for one in body.before.values()}
         going = [*self.carried, *sorted(body.changed), *before]
@@ -190,7 +214,7 @@ class _Written:
             f"def {BODY}{number}(__carried__, __slices__, {COUNT}, {FIRST}):\n"
             f"    {_listed(going)} = __carried__\n"
             f"    {_listed(one.name for one in body.read)} = __slices__\n"
-            f"    return {_listed(going)}, {_listed((*given, *(name for name, _ in body.written.values())))}\n"
+            f"    return {_listed(going)}, {_listed((*given, *(name for name, *_ in body.written.values())))}\n"
         ).body[0]
         assert isinstance(rounds, ast.FunctionDef)
         rounds.body[2:2] = list(statements)
@@ -201,19 +225,28 @@ class _Written:
             f"__begun_{one.name}__ = {BEFORE}({one.of}, {_where(one.at)}, __steps_{number}__, {one.is_by_place})\n"
             for one in before.values()
         )
+        way = f"{body.way.is_backwards}, {bool(body.way.elements)}"
         choice = ast.parse(
             f"__own_{number}__ = []\n"
-            f"__steps_{number}__, __rows_{number}__ = {STEPS}({_listed(over)}, {body.way.is_backwards})\n"
+            f"__steps_{number}__, __rows_{number}__ = {STEPS}({_listed(over)}, {way})\n"
             f"try:\n{_indented(begun + self._made(rounds, going, self._has_trial(), set(before)))}"
             f"except NameError:\n    __loop_{number}__ = None\n"
             f"if __loop_{number}__ is not None:\n"
             f"    {_listed(going)}, {_listed(body.lists)} = __loop_{number}__.run()\n"
-            + "".join(f"    {name} = {name}[::-1]\n" for name in body.turned)
         ).body
-        self.body.way.over_these(loop, over)
+        first: list[ast.stmt] = [
+            ast.Assign([ast.Name(name, ast.Store())], one) for name, one in zip(over, body.way.over, strict=True)
+        ]
+        if isinstance(loop, ast.For):
+            body.way.over_these(loop, over)
+        else:  # what its test compares may be no whole numbers
+            none = ast.parse(f"try:\n    pass\nexcept Exception:\n    {over[0]} = None").body[0]
+            assert isinstance(none, ast.Try)
+            none.body, first = first, [none]
         chosen = choice[-1]
         assert isinstance(chosen, ast.If)
-        first = [ast.Assign([ast.Name(name, ast.Store())], one) for name, one in zip(over, body.way.over, strict=True)]
+        chosen.body += self.form.behind
+        first += self.form.begun
         for one in (*first, *choice):
             _at(one, loop.lineno)
         _at(rounds.args, loop.lineno)
@@ -223,17 +256,18 @@ class _Written:
     def _has_trial(self) -> bool:
         """Whether a round has something that is to be tried first: an `if`, which data may decide, a loop."""
         kinds = (ast.If, ast.IfExp, ast.For)
-        return self.body.has_first or any(isinstance(one, kinds) for one in loop_statements.parts(self.loop.body))
+        return self.body.has_first or any(isinstance(one, kinds) for one in loop_statements.parts(self.form.loop.body))
 
     def _made(self, rounds: ast.FunctionDef, going: Sequence[str], has_trial: bool, before: Collection[str]) -> str:
         """The call that makes the operator, or nothing of it."""
         body, number = self.body, self.number
         carried = [f"__begun_{name}__" if name in self.carried or name in before else name for name in going]
         slices = ", ".join(f"({one.of}, {one.axis}, {one.beside})" for one in body.read)
-        written = ", ".join(f"({name}, {_where(at)})" for name, (_, at) in body.written.items())
+        written = ", ".join(f"({name}, {_where(at)}, {added})" for name, (_, at, added) in body.written.items())
         options = {
             "others": _listed(body.others(rounds, going)),
             "numbers": _listed(body.numbers),
+            "compared": _listed(body.compared),
             "counts": tuple(map(len, body.lists.values())),
             "turned": tuple(place for place, name in enumerate(body.lists) if name in body.turned),
             "summed": tuple(place for place, name in enumerate(going) if name in body.summed),

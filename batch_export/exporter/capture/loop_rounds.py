@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from batch_export.exporter.capture import loop_places, loop_reasons, loop_statements, step_numbers, step_tests
+from batch_export.exporter.capture import (
+    loop_choices,
+    loop_places,
+    loop_reasons,
+    loop_statements,
+    step_numbers,
+    step_tests,
+)
 from batch_export.exporter.capture.loop_places import StepIndex
 from batch_export.exporter.capture.loop_ways import LoopWay
 
@@ -28,7 +35,7 @@ class Slice:
 
     of: str
     axis: int
-    beside: int
+    beside: int | str
     name: str
 
 
@@ -65,10 +72,12 @@ class Round(ast.NodeTransformer):
         read: tensors that are read at the step's place.
         lists: lists that get elements, and the names of these elements.
         turned: those of them that get them at their beginning.
-        written: tensors that are written at the step's place, or beside it: the name of what is written, and where.
+        written: tensors that are written at the step's place, or beside it: the name of what is written, where, and
+            whether it is added to what is there.
         before: what the last round gave besides, where this one reads it.
         changed: lists and dicts that get other elements in the places of what they hold.
         numbers: expressions that have to be numbers, for a number that goes by the step.
+        compared: expressions that have to be tensors, since the step is compared with them.
         is_counted: whether a number that the step is a part of goes into a tensor.
         has_first: whether the first round does something else.
         unfollowed: the first part that nothing here follows, as what is done else with the step or the lists.
@@ -85,14 +94,17 @@ class Round(ast.NodeTransformer):
     read: list[Slice] = field(default_factory=list)
     lists: dict[str, list[str]] = field(default_factory=dict)
     turned: list[str] = field(default_factory=list)
-    written: dict[str, tuple[str, StepIndex]] = field(default_factory=dict)
+    written: dict[str, tuple[str, StepIndex, bool]] = field(default_factory=dict)
     before: dict[str, Before] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     numbers: list[str] = field(default_factory=list)
+    compared: list[str] = field(default_factory=list)
     is_counted: bool = False
     has_first: bool = False
     unfollowed: str = ""
     _depth: int = 0
+    _choices: int = 0
+    _known: set[str] = field(default_factory=set)
     _statement: ast.stmt | None = None
 
     @property
@@ -102,18 +114,21 @@ class Round(ast.NodeTransformer):
 
     def statements(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """A round's statements, and behind them what the next one reads of what this one has written."""
-        made = [self._given(one) for one in body]
+        made = [each for one in body for each in self._given(one)]
         for one in self.before.values():
             if one.of in self.written:
+                if self.written[one.of][2]:
+                    self._refused(body[-1])
                 given = ast.Name(self.written[one.of][0], ast.Load())
                 taken = ast.Call(ast.Name(AS_SLICE, ast.Load()), [given, ast.Name(one.name, ast.Load())], [])
                 made.append(ast.Assign([ast.Name(one.name, ast.Store())], taken))
         return made
 
-    def _given(self, statement: ast.stmt) -> ast.stmt:
+    def _given(self, statement: ast.stmt) -> list[ast.stmt]:
         self._statement = copy.deepcopy(statement)
-        made: ast.stmt = self.visit(statement)
-        return made
+        made: ast.stmt | list[ast.stmt] = self.visit(statement)
+        self._known |= loop_choices.names_given([statement])
+        return made if isinstance(made, list) else [made]
 
     def _refused(self, node: ast.AST) -> ast.AST:
         self.unfollowed = self.unfollowed or loop_reasons.part(self._statement or node)
@@ -164,27 +179,94 @@ class Round(ast.NodeTransformer):
 
     def _may_be_number(self, node: ast.expr) -> bool:
         """Whether something is the same in all rounds, and may be a number."""
-        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-        return not names & {*self.stored, *self.own, self.step, *self.way.elements}
+        return self._stay({one.id for one in ast.walk(node) if isinstance(one, ast.Name)})
+
+    def _stay(self, names: Collection[str]) -> bool:
+        """Whether names stand for the same in all rounds."""
+        return not {*names} & {*self.stored, *self.own, self.step, *self.way.elements}
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """The step by itself."""
         return self._refused(node) if node.id == self.step else node
 
-    def visit_If(self, node: ast.If) -> ast.AST:
-        """A choice, by whether the round is the first one."""
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        """A choice, by whether the round is the first one, or by the step."""
         node.test = self._tested(node.test)
-        return self.generic_visit(node)
+        test = self._by_step(node.test, [*node.body, *node.orelse])
+        if test is None:
+            return self.generic_visit(node)
+        sides = node.body, node.orelse
+        known = {*self._known, *(self.stored - self.own)}
+        given = [loop_choices.names_given(one) for one in sides]
+        in_place = {one.target.id for one in ast.walk(node) if isinstance(one, ast.AugAssign)}  # type: ignore[union-attr]
+        if self._depth or not (given[0] ^ given[1]) <= known or not in_place <= self.summed:
+            return self._refused(node)
+        self._choices += 1
+        number = self._choices
+        visited = [[each for one in side for each in self._all(one)] for side in sides]
+        return loop_choices.both_sides(test, visited, given[0] | given[1], known, number)
+
+    def _all(self, statement: ast.stmt) -> list[ast.stmt]:
+        made: ast.stmt | list[ast.stmt] = self.visit(statement)
+        return made if isinstance(made, list) else [made]
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """The same as an expression."""
         node.test = self._tested(node.test)
-        return self.generic_visit(node)
+        test = self._by_step(node.test, [node.body, node.orelse])
+        if test is None:
+            return self.generic_visit(node)
+        sides = [self.visit(node.body), self.visit(node.orelse)]
+        return ast.Call(ast.Name(loop_choices.CHOSEN, ast.Load()), [test, *sides], [])
+
+    def _by_step(self, test: ast.expr, sides: Sequence[ast.AST]) -> ast.expr | None:
+        """A test by the step as a tensor; None of another one, and of sides that not every round may compute."""
+        if not self._has_step(test) or not loop_choices.is_safe(sides, self.step):
+            return None
+        numbers: list[str] = []
+
+        def counted(node: ast.expr) -> ast.expr:
+            numbers.extend(ast.unparse(one) for one in step_numbers.unknown(node, self.step))
+            return step_numbers.as_tensor(node, self.step, COUNT)
+
+        made = loop_choices.as_tensor(test, lambda one: self._kind(one) is step_numbers.NUMBER, counted, FIRST)
+        self.numbers += [] if made is None else numbers
+        return made
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         """The step beside the first one."""
         made = self._tested(node)
-        return self.generic_visit(made) if made is node else made
+        if made is not node:
+            return made
+        return self._compared(node) or self.generic_visit(node)
+
+    def _compared(self, node: ast.Compare) -> ast.AST | None:
+        """The step beside a tensor (`t < lengths`), which gives a tensor."""
+        sides = [node.left, node.comparators[0]]
+        steps = [self._has_step(one) for one in sides]
+        if len(node.comparators) > 1 or sum(steps) != 1 or not isinstance(node.ops[0], step_numbers.COMPARING):
+            return None
+        place = steps.index(True)
+        root = self._root(sides[1 - place])
+        if root is None or self._kind(sides[place]) is not step_numbers.NUMBER:
+            return None
+        self.compared += [root] if root else []
+        self.numbers += [ast.unparse(one) for one in step_numbers.unknown(sides[place], self.step)]
+        sides[place] = step_numbers.as_tensor(sides[place], self.step, COUNT)
+        sides[1 - place] = self.visit(sides[1 - place])
+        return ast.Compare(sides[0], node.ops, [sides[1]])
+
+    def _root(self, node: ast.expr) -> str | None:
+        """What has to turn out to be a tensor for something to be one; nothing of what is one; None of others."""
+        if self._is_tensor(node):
+            return ""
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in step_numbers.GIVE_TENSORS:
+                return self._root(value)
+            case ast.Subscript(value=value) if not isinstance(value, ast.Attribute) or value.attr != "shape":
+                return self._root(value)
+        is_plain = isinstance(node, (ast.Name, ast.Attribute)) and step_numbers.is_plain(node)
+        return ast.unparse(node) if is_plain and self._may_be_number(node) else None
 
     def _tested(self, node: ast.expr) -> ast.expr:
         """A test with a name where it says whether the round is the first one."""
@@ -225,6 +307,8 @@ class Round(ast.NodeTransformer):
         found = StepIndex.of_node(node, self.step) if self.step else None
         if found is None:
             return self.generic_visit(node)
+        if not self._stay(found.reads):
+            return self._refused(node)
         if found.of in self.filled:
             return self._given_before(node, found)
         known = next((one for one in self.read if (one.of, one.axis, one.beside) == self._place(found)), None)
@@ -234,7 +318,7 @@ class Round(ast.NodeTransformer):
         return self._rest(ast.Name(known.name, ast.Load()), found)
 
     @staticmethod
-    def _place(found: StepIndex) -> tuple[str, int, int]:
+    def _place(found: StepIndex) -> tuple[str, int, int | str]:
         return found.of, found.axis, found.beside
 
     def _rest(self, taken: ast.expr, found: StepIndex) -> ast.expr:
@@ -246,7 +330,8 @@ class Round(ast.NodeTransformer):
         begin, at = self.way.first(), self.filled[found.of]
         place, axis = (0, 0) if at is None else (at.beside, at.axis)
         is_list = at is None and not found.others and not self.lists.get(found.of)
-        if begin is None or found.beside != place - begin[1] or found.axis != axis or not (is_list or at):
+        is_before = begin is not None and isinstance(place, int) and found.beside == place - begin[1]
+        if not is_before or found.axis != axis or not (is_list or at):
             return self._refused(node)
         name = self._before(found.of, at, is_by_place=True)
         return self._rest(ast.Name(name, ast.Load()), found)
@@ -279,17 +364,25 @@ class Round(ast.NodeTransformer):
             if is_tensor and isinstance(target, ast.Name):
                 self.tensors |= names
             return made
-        if len(node.targets) > 1 or not found.is_all or found.of in self.written or self._depth:
+        if len(node.targets) > 1:
+            return self._refused(node)
+        return self._write(node, found, node.value, is_added=False)
+
+    def _write(self, node: ast.stmt, found: StepIndex, value: ast.expr, *, is_added: bool) -> ast.AST:
+        if not found.is_all or found.of in self.written or self._depth or not self._stay(found.reads):
             return self._refused(node)
         name = f"__written_{len(self.written)}__"
-        self.written[found.of] = name, found
-        return ast.Assign([ast.Name(name, ast.Store())], self.visit(node.value))
+        self.written[found.of] = name, found, is_added
+        return ast.Assign([ast.Name(name, ast.Store())], self.visit(value))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        """An element of a list, as one that is added to it."""
+        """An element of a list, as one that is added to it, or what is added to a tensor at the step's place."""
         added = loop_statements.added(node)
         if added is not None and added[0] not in self.own:
             return self._element(*added, node, is_first=False)
+        if self.step and (found := loop_statements.summed_at(node, self.step)) is not None:
+            value = node.value if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.value)
+            return self._write(node, found, value, is_added=True)
         if isinstance(node.target, ast.Subscript):
             return self._refused(node)
         if not isinstance(node.target, ast.Name) or node.target.id not in self.summed:

@@ -55,6 +55,8 @@ def is_straight(statement: ast.stmt) -> bool:
 def _gives_names(statement: ast.stmt) -> bool:
     if isinstance(statement, (ast.If, ast.Pass)):
         return is_straight(statement)
+    if isinstance(statement, ast.AugAssign):
+        return isinstance(statement.target, ast.Name)
     targets = statement.targets if isinstance(statement, ast.Assign) else ()
     return bool(targets) and all(isinstance(one, (ast.Name, ast.Tuple, ast.Store)) for one in parts(targets))
 
@@ -115,9 +117,18 @@ def filled(loop: ast.For, step: str) -> dict[str, StepIndex | None]:
             found[listed[0]] = None
         target = one.targets[0] if isinstance(one, ast.Assign) else None
         index = StepIndex.of_node(target, step) if isinstance(target, ast.Subscript) and step else None
+        index = summed_at(one, step) if index is None and isinstance(one, ast.AugAssign) and step else index
         if index is not None:
             found[index.of] = index
     return found
+
+
+def summed_at(node: ast.stmt, step: str) -> StepIndex | None:
+    """The place of `out[:, t] += h` and of `-=`."""
+    match node:
+        case ast.AugAssign(target=ast.Subscript() as target, op=ast.Add() | ast.Sub()):
+            return StepIndex.of_node(target, step)
+    return None
 
 
 def read_by_place(loop: ast.For) -> frozenset[str]:

@@ -31,12 +31,13 @@ class LoopWay:
     is_backwards: bool = False
 
     @classmethod
-    def of(cls, loop: ast.For, *, over_names: bool = False) -> LoopWay | None:
+    def of(cls, loop: ast.For, *, over_names: bool = False, is_of_numbers: bool = False) -> LoopWay | None:
         """The way of a loop over `range`, or over what `unbind` and the like give, also in `enumerate`, `reversed`.
 
         Args:
             loop: the loop.
             over_names: whether anything may stand for a tensor; a name within `enumerate` and `zip` always may.
+            is_of_numbers: whether it has turned out to go over whole numbers.
         """
         over, target, step, is_backwards = loop.iter, loop.target, "", False
         match over, target:
@@ -56,6 +57,8 @@ class LoopWay:
                 return cls(tuple(parts), step, elements) if is_followed and may_give else None
             case ast.Call(func=ast.Name(id="range"), keywords=[]), ast.Name(id=name):
                 return None if step else cls((over,), step=name, is_backwards=is_backwards)
+            case _, ast.Name(id=name) if is_of_numbers and not step:
+                return cls((over,), step=name, is_backwards=is_backwards)
             case _, ast.Name(id=name):
                 return cls((over,), step, (name,), is_backwards) if over_names or _gives_slices(over) else None
         return None
@@ -77,8 +80,7 @@ class LoopWay:
         over = self.over[0]
         if self.elements:
             return None if self.is_backwards else (ast.Constant(0), 1)
-        assert isinstance(over, ast.Call)
-        match over.args:
+        match over.args if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) else []:
             case [end]:
                 begin, stride = ast.Constant(0), 1
             case [begin, end]:

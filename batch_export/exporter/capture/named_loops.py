@@ -19,7 +19,8 @@ import torch
 
 T = TypeVar("T")
 Place = tuple[str, int, str]
-"""A function's file, first line and name."""
+"""A function's file, first line and name; or the file and line of a loop, and `NUMBERS`."""
+NUMBERS = "a loop over numbers"
 
 _FOUND: ContextVar[set[Place] | None] = ContextVar("_FOUND", default=None)
 _BEGINS = dis.opmap["GET_ITER"]
@@ -89,8 +90,12 @@ def known(run: Callable[[], T], found: set[Place]) -> T:
             return made
 
 
-def note(depth: int = 0) -> None:
-    """Says that the caller's caller begins a loop over slices; `depth` callers more are in between.
+def note(depth: int = 0, *, is_of_numbers: bool = False) -> None:
+    """Says that the caller's caller begins a loop over slices.
+
+    Args:
+        depth: how many callers more are in between.
+        is_of_numbers: whether it goes over whole numbers.
 
     Raises:
         LoopOverSlicesError: where that was not known.
@@ -99,6 +104,7 @@ def note(depth: int = 0) -> None:
     if found is None or frame.f_lasti < 0 or frame.f_code.co_code[frame.f_lasti] != _BEGINS:
         return
     place = place_of(frame.f_code)
-    if place not in found:
-        found.add(place)
-        raise LoopOverSlicesError(f"{place[2]} goes over slices of a tensor")
+    said = {place, (place[0], frame.f_lineno, NUMBERS)} if is_of_numbers else {place}
+    if not said <= found:
+        found |= said
+        raise LoopOverSlicesError(f"{place[2]} goes over slices of a tensor, or over numbers")

@@ -1,9 +1,11 @@
 """What torch asks of expressions of sizes again and again is worked out once.
 
-Nothing arrives. Leaves: a context in which an expression that was multiplied out, walked for its parts or bounded is
-not worked through again: an answer depends on nothing but the expression, and bounds on its symbols within a question.
-torch (2.13) keeps few of these answers or drops them with each guard, and walks through a part as often as it stands in
-an expression: behind deep windows of images, whose sizes are quotients of quotients, that was half of a capture.
+Nothing arrives. Leaves: a context in which an expression that was multiplied out, made as the greatest or least of
+several, walked for its parts or bounded is not worked through again: an answer depends on nothing but the expression,
+and bounds on its symbols within a question. What is multiplied out and what is made is remembered by the process, since
+a model that is captured again, from another example, has the same sizes. torch (2.13) keeps few of these answers or
+drops them with each guard, and walks through a part as often as it stands in an expression: behind deep windows of
+images, whose sizes are quotients of quotients, that was half of a capture, and where sizes decide three quarters.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from typing import Any
 from unittest.mock import patch
 
 import sympy
+from sympy.core.parameters import global_parameters
 from torch.fx.experimental import symbolic_shapes
 from torch.utils._sympy import interp, value_ranges
+from torch.utils._sympy.functions import MinMaxBase
 
 _EXPAND, _INTERPRET = "_fast_expand", "sympy_interp"
 _KEPT = 50_000
@@ -33,15 +37,29 @@ def remembered_expressions() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         expand: Any = getattr(symbolic_shapes, _EXPAND, None)
         if expand is not None:
-            kept = functools.lru_cache(maxsize=_KEPT)(expand)
-            stack.enter_context(patch.object(symbolic_shapes, _EXPAND, kept))
+            stack.enter_context(patch.object(symbolic_shapes, _EXPAND, _kept(expand)))
         interpret: Any = getattr(interp, _INTERPRET, None)
         if getattr(value_ranges, _INTERPRET, None) is interpret and interpret is not None:
             once = _Once(interpret)
             stack.enter_context(patch.object(interp, _INTERPRET, once))
             stack.enter_context(patch.object(value_ranges, _INTERPRET, once))
         stack.enter_context(patch.object(sympy.Basic, "atoms", _parts(sympy.Basic.atoms)))
+        stack.enter_context(patch.object(MinMaxBase, "__new__", _made))
         yield
+
+
+@functools.cache
+def _kept(answer: Callable[..., Any]) -> Callable[..., Any]:
+    return functools.lru_cache(maxsize=_KEPT)(answer)
+
+
+_NEW: Callable[..., Any] = MinMaxBase.__new__
+
+
+def _made(kind: type, *parts: Any, **options: Any) -> Any:
+    """The greatest or the least of some sizes; what is made plainly, or of other things, is made each time."""
+    is_plain = options or not global_parameters.evaluate or not all(isinstance(one, sympy.Basic) for one in parts)
+    return _NEW(kind, *parts, **options) if is_plain else _kept(_NEW)(kind, *parts)
 
 
 def _parts(original: Callable[..., set[sympy.Basic]]) -> Callable[..., set[sympy.Basic]]:

@@ -18,6 +18,8 @@ from torch import Tensor
 TENSOR, NUMBER, FRACTION = "a tensor", "a whole number", "a number"
 _WHOLE = (ast.Add, ast.Sub, ast.Mult)
 _FRACTIONS = (*_WHOLE, ast.Div, ast.Pow)
+_ROUNDED = (ast.FloorDiv, ast.Mod)
+COMPARING = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 GIVE_TENSORS = frozenset(
     (
         *("abs", "exp", "log", "sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "sqrt", "square"),
@@ -49,6 +51,8 @@ def kind(
             return kind(operand, step, is_tensor, may_be_number)
         case ast.BinOp(left=left, op=operator, right=right):
             sides = [kind(one, step, is_tensor, may_be_number) for one in (left, right)]
+            if isinstance(operator, _ROUNDED):
+                return NUMBER if sides == [NUMBER, NUMBER] else None
             if None in sides or not isinstance(operator, _FRACTIONS):
                 return None
             if TENSOR in sides:
@@ -57,20 +61,20 @@ def kind(
             return NUMBER if sides == [NUMBER, NUMBER] and isinstance(operator, _WHOLE) else FRACTION
     if is_tensor(node):
         return TENSOR
-    return NUMBER if _is_plain(node) and may_be_number(node) else None
+    return NUMBER if is_plain(node) and may_be_number(node) else None
 
 
-def _is_plain(node: ast.expr) -> bool:
+def is_plain(node: ast.expr) -> bool:
     """Whether something is a name, an attribute, a size."""
     match node:
         case ast.Name():
             return True
         case ast.Attribute(value=value) | ast.Subscript(value=ast.Attribute(attr="shape", value=value)):
-            return _is_plain(value)
+            return is_plain(value)
         case ast.Call(func=ast.Attribute(attr="size", value=value), args=[_], keywords=[]):
-            return _is_plain(value)
+            return is_plain(value)
         case ast.Call(func=ast.Name(id="len"), args=[value], keywords=[]):
-            return _is_plain(value)
+            return is_plain(value)
     return False
 
 

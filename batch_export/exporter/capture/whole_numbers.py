@@ -28,6 +28,8 @@ from batch_export.exporter.capture import (
     free_pieces,
     free_sequences,
     joined_sequences,
+    loop_choices,
+    loop_forms,
     loop_rewriting,
     loop_rounds,
     method_calls,
@@ -35,7 +37,7 @@ from batch_export.exporter.capture import (
 )
 from batch_export.exporter.capture.kept_rows import rows_watched
 from batch_export.exporter.capture.kinds import left_to_dynamo, reached
-from batch_export.exporter.capture.named_loops import Place, place_of, places_in
+from batch_export.exporter.capture.named_loops import NUMBERS, Place, place_of, places_in
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _LOAD, _EXTENDED = dis.opmap["LOAD_GLOBAL"], dis.opmap["EXTENDED_ARG"]
@@ -62,6 +64,7 @@ _CALLED: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "len": ("__len_of_a_size__", builtins.len, free_sequences.length_of),
     "list": ("__list_of_a_size__", builtins.list, functools.partial(_sequence_of, builtins.list)),
     "range": ("__range_of_a_size__", builtins.range, free_sequences.range_of),
+    "sum": ("__sum_of_a_size__", builtins.sum, free_sequences.sum_of),
     "tuple": ("__tuple_of_a_size__", builtins.tuple, functools.partial(_sequence_of, builtins.tuple)),
 }
 """Python's name -> its name here, Python's own function, and what gives something else than that one, or None."""
@@ -114,6 +117,8 @@ def whole_numbers(
     told.update({loop_rewriting.STEPS: free_loops.steps_of, loop_rewriting.BEFORE: free_loops.before})
     told.update({loop_rewriting.FREE: free_loops.free_loop, loop_rounds.TURNED: free_loops.turned})
     told.update({loop_rounds.AS_SLICE: free_loops.as_slice, loop_rounds.SCALED: step_numbers.scaled})
+    told.update({loop_forms.JOINED: free_loops.joined, loop_forms.FINAL: free_loops.final_count})
+    told.update({loop_choices.CHOSEN: loop_choices.chosen, loop_choices.NOT: loop_choices.does_not_hold})
     told[comprehension_rewriting.MAPPED] = free_pieces.mapped
     if with_lengths:
         told[_CALLED["len"][0]] = _conversion(builtins.len, _length, made)
@@ -160,13 +165,15 @@ def _as_told(code: CodeType, own: Mapping[str, object], are_free: bool, over_nam
 def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool, over_names: Collection[Place]) -> CodeType:
     """The same code with these calls in place of Python's; the code itself where there are none."""
     looked_through = frozenset(over_names).intersection(places_in(code)) if over_names else frozenset()
-    key = id(code), frozenset(name for name in _CALLED if name in own), are_free, looked_through
+    numbered = frozenset(one for one in over_names if one[0] == code.co_filename and one[2] == NUMBERS)
+    key = id(code), frozenset(name for name in _CALLED if name in own), are_free, looked_through | numbered
     if key not in _MADE:
         mapped = comprehension_rewriting.with_maps(code) if are_free else code
         is_looked_through = mapped is code and are_free and "range" not in own
-        rounds = (
-            loop_rewriting.with_rounds(code, over_names=place_of(code) in over_names) if is_looked_through else mapped
-        )
+        rounds = mapped
+        if is_looked_through:
+            lines = frozenset(line for _, line, _ in numbered)
+            rounds = loop_rewriting.with_rounds(code, over_names=place_of(code) in over_names, numbered=lines)
         _MADE[key] = code, _made(rounds, own, are_free, over_names)
     return _MADE[key][1]
 
