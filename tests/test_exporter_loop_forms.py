@@ -178,7 +178,60 @@ def _named(x: Tensor) -> Made:
     return torch.stack(ahead, 1), torch.stack(back, 1), torch.stack(path, 1)
 
 
-@pytest.mark.parametrize("loops", [_windows, _places, _added, _chosen, _counted, _grown, _summed, _named])
+def _numbers(x: Tensor) -> Made:
+    """Numbers that go on, numbers by the step beside what functions give, the step as a value."""
+    decay, times, faded, mean = 1.0, 0, torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])
+    state, top, place, found = mean, x[:, 0, 0], torch.zeros(x.shape[0], dtype=torch.long), []
+    for t in range(x.shape[1]):
+        faded = faded + decay * x[:, t] * times
+        decay *= 0.9
+        times = times + 1
+    for t in range(x.shape[1]):
+        mean = mean + (x[:, t].softmax(-1) - mean) / (t + 1)
+    for t, row in enumerate(x.unbind(1)):
+        state = torch.tanh(row + state)
+        found.append(state * (t + 1))
+    for t in range(1, x.shape[1]):
+        is_larger = x.select(1, t)[:, 0] > top
+        place = torch.where(is_larger, t, place)
+        top = torch.where(is_larger, x[:, t, 0], top)
+    return faded * decay, mean, torch.stack(found, 1), place
+
+
+def _in_place(x: Tensor) -> Made:
+    """Methods that write, a running sum in its own tensor, lists in a dict."""
+    state, running, mixed = torch.zeros_like(x[:, 0]), x.clone(), x.clone()
+    found: dict[str, list[Tensor]] = {"once": [], "twice": []}
+    for t in range(x.shape[1]):
+        state.mul_(0.5).add_(x[:, t])
+    for t in range(1, x.shape[1]):
+        running[:, t] += running[:, t - 1]
+    for t in range(1, x.shape[1]):
+        mixed[:, t] = mixed[:, t] * 2 + 0.5 * mixed[:, t - 1]
+    for t in range(x.shape[1]):
+        found["once"].append(x[:, t])
+        found["twice"].append(x[:, t] * 2)
+    return state, running, mixed, torch.stack(found["once"], 1) + torch.stack(found["twice"], 1)
+
+
+def _from_the_last(x: Tensor) -> Made:
+    """What all rounds but the first read lies outside of the axis in that one; a list comprehension behind a loop."""
+    length, advantages, last, state = x.shape[1], torch.zeros_like(x), torch.zeros_like(x[:, 0]), x[:, 0] * 0
+    for t in reversed(range(length)):
+        following = x[:, -1] * 0.3 if t == length - 1 else x[:, t + 1]
+        advantages[:, t] = last = x[:, t] + 0.99 * following + 0.9 * last
+    for t in range(length):
+        state = 0.5 * state + x[:, t]
+    return advantages, torch.stack([state * (i + 1) for i in range(3)])
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [
+        *(_windows, _places, _added, _chosen, _counted, _grown, _summed, _named),
+        *(_numbers, _in_place, _from_the_last),
+    ],
+)
 def test_loops_in_other_words(loops: Callable[[Tensor], Made]) -> None:
     export_and_compare(Looping(loops), EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)
 
@@ -195,6 +248,33 @@ def test_no_place_and_one_place() -> None:
         return total, wide
 
     export_and_compare(Looping(loops), EXAMPLE, (torch.randn(2, 0, 4),), (torch.randn(1, 1, 4),), dynamic_shapes=SHAPES)
+
+
+class _Advantages(torch.nn.Module):
+    """Values have one place more than rewards, by a free axis of their own."""
+
+    def forward(self, rewards: Tensor, values: Tensor) -> Tensor:
+        found, last = [], torch.zeros(rewards.shape[0])
+        for t in reversed(range(rewards.shape[1])):
+            last = rewards[:, t] + 0.99 * values[:, t + 1] - values[:, t] + 0.95 * last
+            found.insert(0, last)
+        return torch.stack(found, 1)
+
+
+def test_places_of_an_axis_of_its_own() -> None:
+    others = [(torch.randn(b, t), torch.randn(b, t + 1)) for b, t in ((1, 3), (3, 1), (2, 9))]
+    given = (torch.randn(2, 5), torch.randn(2, 6))
+    export_and_compare(_Advantages(), given, *others, dynamic_shapes=({0: "b", 1: "t"}, {0: "b", 1: "s"}))
+
+
+def _view_of_its_own(x: Tensor) -> Any:
+    """A name for a place that is written to behind it stands for what is written."""
+    made, total = x.clone(), torch.zeros_like(x[:, 0])
+    for t in range(x.shape[1]):
+        before = made[:, t]
+        made[:, t] = x[:, t] * 2
+        total = total + before
+    return total
 
 
 def _cut_last(x: Tensor) -> Any:
@@ -245,7 +325,16 @@ def _in_place_of_its_own(x: Tensor) -> Any:
 
 
 @pytest.mark.parametrize(
-    "loop", [_cut_last, _written_twice, _kept_in_place, _of_what_is_read, _of_other_shapes, _in_place_of_its_own]
+    "loop",
+    [
+        _view_of_its_own,
+        _cut_last,
+        _written_twice,
+        _kept_in_place,
+        _of_what_is_read,
+        _of_other_shapes,
+        _in_place_of_its_own,
+    ],
 )
 def test_what_would_be_another_number_is_refused(loop: Callable[[Tensor], Any]) -> None:
     with pytest.raises(DynamicShapeError, match=r"test_exporter_loop_forms\.py:\d+"):

@@ -33,6 +33,7 @@ def begins_as_tensors(
     carried: Sequence[Any],
     rows: Sequence[Tensor],
     others: Sequence[Any],
+    counted: Sequence[int] = (),
 ) -> bool:
     """Whether what goes on are tensors after the first round, of shapes and dtypes that the second one leaves.
 
@@ -42,6 +43,7 @@ def begins_as_tensors(
         carried: tensors, numbers and nothing, also in tuples, lists and dicts.
         rows: tensors like what it reads at the step's place.
         others: whatever else a round reads.
+        counted: places in `carried` of numbers as tensors, which have to stay numbers.
 
     Raises:
         WrittenByRoundError: a round has written to one of the others; of inference mode that is not seen.
@@ -53,11 +55,23 @@ def begins_as_tensors(
         begun, _ = body(_copied(carried), tuple(rows), step, True)
         again, _ = body(_copied(begun), tuple(rows), step, False)
         is_alike = _are_alike(plainly, begun) and _are_alike(begun, again)
+        is_alike = is_alike and all(_are_alike([carried[at]], [begun[at]]) for at in counted)
     except Exception:
         is_alike = False
     if any(writes_so_far(one) != count for one, count in known):
         raise WrittenByRoundError("a round of a loop over a free size writes to a tensor from outside of the loop")
     return is_alike
+
+
+def as_tensors(carried: Any) -> Any:
+    """The same with tensors in place of numbers, which rounds may change as numbers.
+
+    They are of 64 bits, as in Python, and leave the dtype of what stands beside them.
+    """
+    kinds: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64}
+    return pytree.tree_map(
+        lambda one: torch.scalar_tensor(one, dtype=kinds[type(one)]) if type(one) in NUMBERS else one, carried
+    )
 
 
 def _copied(carried: Sequence[Any]) -> tuple[Any, ...]:

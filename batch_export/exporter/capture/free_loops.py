@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,18 +21,18 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import loop_reasons
+from batch_export.exporter.capture import begun_numbers, loop_reasons
 from batch_export.exporter.capture.begun_numbers import NUMBERS, begins_as_tensors, says_of_none
 from batch_export.exporter.capture.free_sequences import Backwards, FreeNumbers, FreeRows, Run
 from batch_export.exporter.capture.kept_rows import note_read
-from batch_export.exporter.capture.loop_reach import Reach, goes_by_one, goes_evenly, rows_of
-from batch_export.exporter.capture.loop_windows import At
+from batch_export.exporter.capture.loop_reach import Place, Reach, goes_by_one, goes_evenly, rows_of
 
 _COUNTED = (torch.float32, torch.float64, torch.int64)
 """Of which a tensor without axes stays what it is beside another whole number."""
-Along = tuple[Any, int, At | int]
-"""A tensor, the axis along which the loop goes, and how many places behind the step's, or the place by the step."""
-Written = tuple[Any, int, At | int, bool]
+Along = tuple[Any, int, Place, bool]
+"""A tensor, the axis along which the loop goes, how many places behind the step's, or the place by the step, and
+whether it is written to there."""
+Written = tuple[Any, int, Place, bool]
 """The same of what is written to, and whether what is given is added to what is there."""
 _UNFOLLOWED = object()
 """What no loop can begin with."""
@@ -81,6 +81,16 @@ def joined(begun: Any, rows: Any, dim: int) -> Any:
         says_of_none(rows.free_length())
     parts = rows.joined(dim)
     return parts if begun is None else torch.cat([begun, parts], dim)
+
+
+def new_list(of: Any, key: str) -> list[Any] | None:
+    """A list in the place of an empty one that only a dict knows; nothing of any other."""
+    is_of_dict = type(of) is dict and type(of.get(key)) is list and not of[key]
+    return [] if is_of_dict and sys.getrefcount(of[key]) <= _OF_DICT else None
+
+
+_OF_DICT = sys.getrefcount({"list": []}["list"]) + 1
+"""References to a list that a dict has, at most, where nobody else knows it."""
 
 
 def final_count(steps: Any, first: Any, stride: Any) -> Any:
@@ -149,7 +159,7 @@ class FreeLoop:
         """All rounds: what goes on as the last round leaves it, and the lists; tensors are written to."""
         steps, length = self.over.runs[0], self.over.free_length()
         reach = Reach.of(self.over)
-        rows = [reach.rows(*one) for one in self.slices]
+        rows = [reach.rows(*one[:3]) for one in self.slices]
         leaves, form = pytree.tree_flatten(list(self.carried))
         begun = [one for one in leaves if isinstance(one, Tensor)]
         beside: list[Tensor] = [*(one for one, *_ in self.slices), *(one for one, *_ in self.written)]
@@ -161,7 +171,7 @@ class FreeLoop:
             last, found = _rounds(_on_leaves(self.body, form), steps, leaves, rows, device)
         filled = self._filled(found)
         listed = [*(one for each in self.lists for one in each), *(one.rows for one in filled)]
-        kept = [*(one for one, *_ in self.slices), *last, *found[: sum(self.counts)], *listed]
+        kept = [*(one for one, *_, is_own in self.slices if not is_own), *last, *found[: sum(self.counts)], *listed]
         note_read(kept, [one for one in begun if all(one is not self.carried[at] for at in self.sums)], length)
         for place, made in zip(self.written, found[sum(self.counts) :], strict=True):
             reach.write(*place, made)
@@ -182,7 +192,10 @@ class FreeLoop:
         sums = [self.carried[at] for at in self.sums]
         rest = pytree.tree_leaves([one for at, one in enumerate(self.carried) if at not in self.sums])
         filled = [*(one for one, *_ in self.written), *sums]
-        read = [*(one for one in rest if isinstance(one, Tensor)), *(one for one, *_ in self.slices)]
+        read = [
+            *(one for one in rest if isinstance(one, Tensor)),
+            *(one for one, *_, is_own in self.slices if not is_own),
+        ]
         if not all(isinstance(one, Tensor) for one in (*filled, *read)):
             return "the step is an index of something that is no tensor"
         if not all(map(_is_fillable, self.lists)):
@@ -192,7 +205,7 @@ class FreeLoop:
         seen = [StorageWeakRef(one.untyped_storage()) for one in (*read, *besides, *listed) if isinstance(one, Tensor)]
         if any(one in seen for one in memory) or len(set(memory)) < len(memory):
             return "a tensor that it writes to is read in another way as well"
-        indexed, reach = [*self.slices, *(one[:3] for one in self.written)], Reach.of(self.over)
+        indexed, reach = [one[:3] for one in (*self.slices, *self.written)], Reach.of(self.over)
         if not all(-one.dim() <= axis < one.dim() for one, axis, _ in indexed):
             return "the step is an index of an axis that is not there"
         if not all(reach.is_within(*one) for one in indexed):
@@ -269,6 +282,7 @@ def free_loop(
     others: Sequence[Any],
     numbers: Sequence[Any],
     compared: Sequence[Any],
+    counted: Sequence[int],
     counts: Sequence[int],
     turned: Sequence[int],
     summed: Sequence[int],
@@ -291,6 +305,7 @@ def free_loop(
         others: whatever else a round reads.
         numbers: what has to be a number.
         compared: what has to be a tensor.
+        counted: places of names that `+=` or its like changes and that are read besides: numbers, which stay such.
         counts: how many elements each list gets.
         turned: places of lists that get them at their beginning.
         summed: places of names that `+=` or its like changes: tensors are written to, numbers are not.
@@ -299,11 +314,14 @@ def free_loop(
         has_first: whether the first round does something else.
         has_trial: whether a round has an `if`, which data may decide, or a loop.
     """
+    carried = list(carried)
     *references, least = [sys.getrefcount(one) for one in lists]
     lists = lists[:-1]
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
         return None
-    slices = [(rows_of(one), axis, beside) for one, axis, beside in slices]
+    slices = [(rows_of(one), *where) for one, *where in slices]
+    if all(type(carried[place]) in NUMBERS for place in counted):
+        carried = [begun_numbers.as_tensors(one) if at in counted else one for at, one in enumerate(carried)]
     leaves, form = pytree.tree_flatten(list(carried))
     begun = [one for one in leaves if isinstance(one, Tensor)]
     is_begun = has_first or len(begun) < len(leaves)
@@ -315,6 +333,8 @@ def free_loop(
         why = "a list that it fills is known elsewhere too"
     elif not all(type(one) in (*NUMBERS, torch.SymInt, torch.SymFloat) for one in numbers):
         why = "what it multiplies by the step is no number"
+    elif not all(isinstance(carried[place], Tensor) and not carried[place].dim() for place in counted):
+        why = "a tensor that `+=` or its like writes to is read in another way as well"
     elif not all(isinstance(one, Tensor) for one in compared):
         why = "what it compares with the step is no tensor"
     elif not all(type(carried[place]) in NUMBERS for place in summed if place not in sums):
@@ -323,10 +343,14 @@ def free_loop(
     if not why and is_counted and not all(one.dtype in _COUNTED for one in (*begun, *(one for one, *_ in slices))):
         why = "it computes with the step in a dtype that is no float32, float64 or int64"
     is_tree = form != pytree.tree_structure([None] * len(carried))
-    is_tried = is_begun or is_tree or has_trial or bool(sums)
-    rows = [Reach.of(over).row(*one) for one in slices] if is_tried and not why else []
-    if not why and is_tried and not begins_as_tensors(body, carried, rows, besides):
+    is_tried = is_begun or is_tree or has_trial or bool(sums) or bool(counted)
+    rows = [Reach.of(over).row(*one[:3]) for one in slices] if is_tried and not why else []
+    if not why and is_tried and not begins_as_tensors(body, carried, rows, besides, counted):
         why = "what goes on does not keep its kind, shape and dtype, or data decide what a round does"
+        numbers = begun_numbers.as_tensors(carried)
+        has_numbers = any(type(one) in NUMBERS for one in leaves)
+        if has_numbers and begins_as_tensors(body, numbers, rows, besides, counted):
+            why, loop = "", replace(loop, carried=numbers)
     if why:
         loop_reasons.note(body.__code__.co_filename, body.__code__.co_firstlineno, why)
     return None if why else loop

@@ -318,6 +318,8 @@ def range_of(*given: Any) -> FreeSequence | None:
     """What `range` gives of free sizes; None elsewhere."""
     if not any(isinstance(one, torch.SymInt) for one in given) or len(given) > 3:
         return None
+    if not all(isinstance(one, (int, torch.SymInt)) for one in given):
+        return None
     start, stop, step = (0, *given, 1) if len(given) == 1 else (*given, 1)[:3]
     if not isinstance(step, int) or step == 0:
         return None

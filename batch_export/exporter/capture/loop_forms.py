@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.loop_places import degree
 
-JOINED, FINAL = "__joined_behind_a_loop__", "__count_behind_a_loop__"
-"""What the new code calls: a tensor that has grown, and a counter behind its loop."""
+JOINED, FINAL, NEW = "__joined_behind_a_loop__", "__count_behind_a_loop__", "__new_list_of_a_loop__"
+"""What the new code calls: a tensor that has grown, a counter behind its loop, a list in the place of an empty one."""
 _JOINING = frozenset(("cat", "concat", "concatenate"))
 
 
@@ -30,6 +30,7 @@ class LoopForm:
         behind: what stands behind it.
         named: names that go on by what stands behind it.
         numbers: those of them that have to be numbers.
+        written: names of tensors that rounds write to by a method, which go on, too.
     """
 
     loop: ast.For
@@ -38,6 +39,7 @@ class LoopForm:
     behind: Sequence[ast.stmt] = ()
     named: frozenset[str] = frozenset()
     numbers: tuple[str, ...] = ()
+    written: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, statement: ast.stmt, number: int) -> LoopForm | None:
@@ -51,7 +53,7 @@ class LoopForm:
             form = _counted(statement, number)
         else:
             form = cls(statement, statement) if isinstance(statement, ast.For) else None
-        return None if form is None else _grown(_without_counts(form, number), number)
+        return None if form is None else _grown(_listed(_in_place(_without_counts(form, number)), number), number)
 
 
 def _counted(loop: ast.While, number: int) -> LoopForm | None:
@@ -114,7 +116,7 @@ def _without_counts(form: LoopForm, number: int) -> LoopForm:
     if not names or not body:
         return form
     loop = ast.copy_location(ast.For(form.loop.target, form.loop.iter, body, form.loop.orelse), form.loop)
-    return LoopForm(loop, form.plain, form.begun, behind, form.named.union(names), (*form.numbers, *names))
+    return replace(form, loop=loop, behind=behind, named=form.named.union(names), numbers=(*form.numbers, *names))
 
 
 def _count(statement: ast.stmt) -> tuple[str, ast.expr] | None:
@@ -130,6 +132,82 @@ def _count(statement: ast.stmt) -> tuple[str, ast.expr] | None:
         case _:
             return None
     return name, added if isinstance(operator, ast.Add) else ast.UnaryOp(ast.USub(), added)
+
+
+_METHODS: dict[str, type[ast.operator]] = {"add_": ast.Add, "sub_": ast.Sub, "mul_": ast.Mult, "div_": ast.Div}
+
+
+def _in_place(form: LoopForm) -> LoopForm:
+    """A form with `h *= a; h += x` in place of `h.mul_(a).add_(x)`."""
+    body: list[ast.stmt] = []
+    names: set[str] = set()
+    for statement in form.loop.body:
+        calls, of = [], statement.value if isinstance(statement, ast.Expr) else None
+        while isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr in _METHODS:
+            calls.append((of.func.attr, of.args, of.keywords))
+            of = of.func.value
+        if not calls or not isinstance(of, ast.Name) or any(len(args) != 1 or told for _, args, told in calls):
+            body.append(statement)
+            continue
+        for attr, (value,), _ in reversed(calls):
+            made = ast.AugAssign(ast.Name(of.id, ast.Store()), _METHODS[attr](), value)
+            body.append(ast.fix_missing_locations(ast.copy_location(made, statement)))
+        names.add(of.id)
+    if not names:
+        return form
+    loop = ast.copy_location(ast.For(form.loop.target, form.loop.iter, body, form.loop.orelse), form.loop)
+    own = names_given(form.loop.body)
+    return replace(form, loop=loop, written=frozenset(names - own))
+
+
+def _listed(form: LoopForm, number: int) -> LoopForm:
+    """A form with names for lists in a dict (`found["h"].append(h)`)."""
+    body, begun, behind = [], [*form.begun], [*form.behind]
+    known: dict[str, str] = {}
+    for statement in form.loop.body:
+        match statement:
+            case ast.Expr(
+                ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Subscript(value=ast.Name(id=of), slice=ast.Constant(value=str(key))) as place,
+                        attr="append",
+                    ),
+                    args=[_],
+                    keywords=[],
+                )
+            ):
+                pass
+            case _:
+                body.append(statement)
+                continue
+        if sum(one.id == of for one in ast.walk(form.loop) if isinstance(one, ast.Name)) > sum(
+            isinstance(one, ast.Subscript) and isinstance(one.value, ast.Name) and one.value.id == of
+            for each in form.loop.body
+            for one in ast.walk(each)
+            if _is_append(each)
+        ):
+            return form
+        text = ast.unparse(place)
+        if text not in known:
+            known[text] = f"__listed_{number}_{len(known)}__"
+            begun += ast.parse(f"{known[text]} = {NEW}({of}, {key!r})").body
+            behind += ast.parse(f"{text} = {known[text]}").body
+        made = copy.deepcopy(statement)
+        assert isinstance(made.value, ast.Call)
+        assert isinstance(made.value.func, ast.Attribute)
+        made.value.func.value = ast.copy_location(ast.Name(known[text], ast.Load()), place)
+        body.append(made)
+    if not known:
+        return form
+    loop = ast.copy_location(ast.For(form.loop.target, form.loop.iter, body, form.loop.orelse), form.loop)
+    return replace(form, loop=loop, begun=begun, behind=behind)
+
+
+def _is_append(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(ast.Call(func=ast.Attribute(value=ast.Subscript(value=ast.Name()), attr="append"))):
+            return True
+    return False
 
 
 def _grown(form: LoopForm, number: int) -> LoopForm:
@@ -156,7 +234,7 @@ def _grown(form: LoopForm, number: int) -> LoopForm:
     if not joined:
         return form
     loop = ast.copy_location(ast.For(form.loop.target, form.loop.iter, body, form.loop.orelse), form.loop)
-    return LoopForm(loop, form.plain, begun, behind, form.named | joined, form.numbers)
+    return replace(form, loop=loop, begun=begun, behind=behind, named=form.named | joined)
 
 
 def _growing(statement: ast.stmt) -> tuple[str, ast.expr, ast.expr] | None:

@@ -12,10 +12,11 @@ import sympy
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.nn import functional
 from torch.utils._sympy.functions import Max
 
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
-from batch_export.exporter.capture.loop_windows import At, Places, expression, of_rounds
+from batch_export.exporter.capture.loop_windows import At, Later, Places, expression, of_rounds
 
 
 def goes_by_one(over: FreeNumbers) -> bool:
@@ -48,6 +49,10 @@ def rows_of(over: Any) -> Any:
     return over.rows if isinstance(over, FreeRows) and not over.is_plain else over
 
 
+Place = At | Later | int
+"""How many places behind the step's, the place by the step, or one that the first round does not come to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """The part of an axis that a loop goes over, in the order of memory and of the loop.
@@ -70,12 +75,12 @@ class Reach:
         steps = over.runs[0]
         return cls(_lowest(steps), over.free_length(), steps.step == -1, steps)
 
-    def places(self, one: Tensor, axis: int, at: At | int) -> Places | None:
+    def places(self, one: Tensor, axis: int, at: Place) -> Places | None:
         """Places that are not simply one by one, if an axis has all of them."""
         found = Places.of(self.steps, at)
         return None if found is None else found.within(one.shape[axis])
 
-    def _is_simple(self, at: At | int) -> TypeGuard[int]:
+    def _is_simple(self, at: Place) -> TypeGuard[int]:
         return isinstance(at, int) and _is_by_one(self.steps)
 
     def part(self, one: Tensor, axis: int, beside: int = 0) -> Tensor:
@@ -84,7 +89,7 @@ class Reach:
         begin = first if isinstance(first, int) and not first else torch.sym_min(first, one.shape[axis])
         return one.narrow(axis, begin, self.length)
 
-    def is_within(self, one: Tensor, axis: int, beside: At | int) -> bool:
+    def is_within(self, one: Tensor, axis: int, beside: Place) -> bool:
         """Whether a tensor has all places that are so many behind the steps; one may be counted from its end."""
         if not self._is_simple(beside):
             return self.places(one, axis, beside) is not None
@@ -95,7 +100,9 @@ class Reach:
         known = [part for part in count.args if part != 0] if isinstance(count, Max) and 0 in count.args else [count]
         begin, whole = (part.node.expr if isinstance(part, torch.SymInt) else part for part in (first, size))
         is_below = len(known) == 1 and sympy.simplify(whole - begin - known[0]).is_nonnegative is True
-        return is_below and (statically_known_true(first >= 0) or self._is_turned(first))
+        if not is_below:
+            return self.places(one, axis, beside) is not None
+        return statically_known_true(first >= 0) or self._is_turned(first)
 
     @staticmethod
     def _is_turned(first: Any) -> bool:
@@ -106,13 +113,13 @@ class Reach:
         """What lies along the first axis in the other order, where the loop goes backwards."""
         return rows.flip(0) if self.is_backwards else rows
 
-    def row(self, one: Tensor, axis: int, beside: At | int) -> Tensor:
+    def row(self, one: Tensor, axis: int, beside: Place) -> Tensor:
         """A tensor of any numbers like what a round reads."""
         places = None if self._is_simple(beside) else self.places(one, axis, beside)
         others = [size for place, size in enumerate(one.shape) if place != axis % one.dim()]
         return one.new_empty(others if places is None else places.shape(one, axis))
 
-    def rows(self, one: Tensor, axis: int, beside: At | int = 0) -> Tensor:
+    def rows(self, one: Tensor, axis: int, beside: Place = 0) -> Tensor:
         """What a loop reads of a tensor, so many places behind the steps, along the first axis, in the loop's order."""
         if not self._is_simple(beside):
             places = self.places(one, axis, beside)
@@ -123,12 +130,12 @@ class Reach:
             return self.in_order(torch.cat([moved[-1:], moved]).narrow(0, 0, self.length))
         return self.in_order(self.part(one, axis, beside).movedim(axis, 0))
 
-    def are_apart(self, one: Tensor, axis: int, beside: At | int) -> bool:
+    def are_apart(self, one: Tensor, axis: int, beside: Place) -> bool:
         """Whether no two rounds write to one place."""
         places = None if self._is_simple(beside) else self.places(one, axis, beside)
         return places is None or places.are_apart
 
-    def write(self, one: Tensor, axis: int, beside: At | int, is_added: bool, rows: Tensor) -> None:
+    def write(self, one: Tensor, axis: int, beside: Place, is_added: bool, rows: Tensor) -> None:
         """Writes what `rows` gives of a tensor, or adds it; numbers go into all of a slice."""
         if not self._is_simple(beside):
             places = self.places(one, axis, beside)
@@ -141,5 +148,12 @@ class Reach:
 
     def before(self, one: Tensor, axis: int, beside: int) -> Tensor:
         """What a tensor holds in front of where it is written first, in the loop's order; of place 0 the last one."""
-        place = self.first + self.length if self.is_backwards else self.first - 1
-        return one.select(axis, place + beside).clone()
+        place = (self.first + self.length if self.is_backwards else self.first - 1) + beside
+        if isinstance(place, int) and statically_known_true(one.shape[axis] > max(place, 0)):
+            return one.select(axis, place).clone()
+        others = [0, 0] * (one.dim() - 1 - axis % one.dim())
+        if self._is_turned(place):
+            return functional.pad(one, [*others, 1, 0]).select(axis, -1)  # without rounds there may be no such place
+        return functional.pad(one, [*others, 0, 1]).select(
+            axis, place if isinstance(place, int) else torch.sym_max(place, 0)
+        )

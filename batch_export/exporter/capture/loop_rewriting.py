@@ -29,7 +29,9 @@ from batch_export.exporter.capture.loop_rounds import COUNT, FIRST, Round, Slice
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, FREE, BEFORE = "__steps_of_a_free_loop__", "__free_loop__", "__before_a_free_loop__"
-"""What the new code calls: a loop's steps, the loop as one operator, what a tensor or a list holds before it."""
+LATER = "__later_in_a_free_loop__"
+"""What the new code calls: a loop's steps, the loop as one operator, what a tensor or a list holds before it, and a
+place that the first round does not come to."""
 BODY = "__round_of_a_loop__"
 
 
@@ -134,11 +136,11 @@ class _Loops:
         loop = form.loop
         leaving = next((one for one in loop.body if not loop_statements.is_straight(one)), None)
         if leaving is not None or loop.orelse:
-            raise _UnfollowedError(f"nothing follows {loop_reasons.part(leaving or loop.orelse[0])}")
+            raise _UnfollowedError(f"{loop_reasons.part(leaving or loop.orelse[0])} is no part of one operator")
         carried = loop_bodies.carried_from(self.code, form.plain) if carried is None else carried
         if carried is None:
             raise _UnfollowedError("a round changes more than names of its function (an attribute, a global name)")
-        carried -= form.named
+        carried = (carried - form.named) | form.written
         if kept := sorted(carried & {way.step, *way.elements}):
             raise _UnfollowedError(f"`{kept[0]}` is read behind it")
         stored, changed = loop_statements.stored(loop), loop_statements.changed(loop)
@@ -152,14 +154,15 @@ class _Loops:
             names, way, frozenset(own), frozenset(stored), filled, loop_statements.read_by_place(loop), tensors
         )
         body.summed = loop_statements.summed(loop, carried)
+        body.counted = loop_statements.changed_and_read(loop, carried)
         body.numbers += form.numbers
         body.read += [
             Slice(f"__rows_{self.count + 1}__[{place}]", 0, 0, name) for place, name in enumerate(way.elements)
         ]
         statements = body.statements([copy.deepcopy(one) for one in loop.body])
         if body.unfollowed:
-            raise _UnfollowedError(f"nothing follows {body.unfollowed}")
-        read = {one.of for one in body.read}
+            raise _UnfollowedError(f"{body.unfollowed} is no part of one operator")
+        read = {one.of for one in body.read if not one.is_own}
         if self._is_written_later({*carried, *read, *body.lists}, names, loop):  # in a list may be the same tensor
             raise _UnfollowedError("what it reads or gives is written to behind it")
         if changed.intersection(way.elements):  # the slice is written to, and the tensor with it
@@ -256,18 +259,23 @@ class _Written:
     def _has_trial(self) -> bool:
         """Whether a round has something that is to be tried first: an `if`, which data may decide, a loop."""
         kinds = (ast.If, ast.IfExp, ast.For)
-        return self.body.has_first or any(isinstance(one, kinds) for one in loop_statements.parts(self.form.loop.body))
+        return (
+            self.body.has_first
+            or self.body.is_tried
+            or any(isinstance(one, kinds) for one in loop_statements.parts(self.form.loop.body))
+        )
 
     def _made(self, rounds: ast.FunctionDef, going: Sequence[str], has_trial: bool, before: Collection[str]) -> str:
         """The call that makes the operator, or nothing of it."""
         body, number = self.body, self.number
         carried = [f"__begun_{name}__" if name in self.carried or name in before else name for name in going]
-        slices = ", ".join(f"({one.of}, {one.axis}, {one.beside})" for one in body.read)
+        slices = ", ".join(f"({one.of}, {one.axis}, {_beside(one)}, {one.is_own})" for one in body.read)
         written = ", ".join(f"({name}, {_where(at)}, {added})" for name, (_, at, added) in body.written.items())
         options = {
             "others": _listed(body.others(rounds, going)),
             "numbers": _listed(body.numbers),
             "compared": _listed(body.compared),
+            "counted": tuple(place for place, name in enumerate(going) if name in body.counted),
             "counts": tuple(map(len, body.lists.values())),
             "turned": tuple(place for place, name in enumerate(body.lists) if name in body.turned),
             "summed": tuple(place for place, name in enumerate(going) if name in body.summed),
@@ -287,6 +295,11 @@ def _listed(names: Mapping[str, object] | Iterable[str]) -> str:
     """Names as a tuple, on both sides of an assignment."""
     listed = list(names)
     return f"({', '.join(listed)},)" if listed else "()"
+
+
+def _beside(one: Slice) -> str:
+    """How many places behind the step's, or the place."""
+    return f"{LATER}({one.beside})" if one.is_later else str(one.beside)
 
 
 def _where(at: StepIndex | None) -> str:

@@ -31,12 +31,23 @@ COUNT, FIRST = "__count_of_a_loop__", "__is_first_of_a_loop__"
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A tensor that is read at the step's place along one of its axes, or so many places behind it."""
+    """A tensor that is read at the step's place along one of its axes, or so many places behind it.
+
+    Attributes:
+        of: the tensor's name.
+        axis: the axis.
+        beside: as `StepIndex` has it.
+        name: the round's name for the slice.
+        is_later: whether the first round does not read it.
+        is_own: whether rounds write there, behind their read.
+    """
 
     of: str
     axis: int
     beside: int | str
     name: str
+    is_later: bool = False
+    is_own: bool = False
 
 
 @dataclass(slots=True)
@@ -69,6 +80,7 @@ class Round(ast.NodeTransformer):
         read_again: lists of which a round reads an element.
         tensors: names that are known to stand for tensors.
         summed: names that go on and that `+=` and its like give a new value, if a number is what they begin with.
+        counted: names that go on, are changed so and read otherwise, which have to stand for numbers.
         read: tensors that are read at the step's place.
         lists: lists that get elements, and the names of these elements.
         turned: those of them that get them at their beginning.
@@ -79,6 +91,7 @@ class Round(ast.NodeTransformer):
         numbers: expressions that have to be numbers, for a number that goes by the step.
         compared: expressions that have to be tensors, since the step is compared with them.
         is_counted: whether a number that the step is a part of goes into a tensor.
+        is_tried: whether it has to turn out that something is a tensor.
         has_first: whether the first round does something else.
         unfollowed: the first part that nothing here follows, as what is done else with the step or the lists.
     """
@@ -91,6 +104,7 @@ class Round(ast.NodeTransformer):
     read_again: frozenset[str] = frozenset()
     tensors: set[str] = field(default_factory=set)
     summed: frozenset[str] = frozenset()
+    counted: frozenset[str] = frozenset()
     read: list[Slice] = field(default_factory=list)
     lists: dict[str, list[str]] = field(default_factory=dict)
     turned: list[str] = field(default_factory=list)
@@ -100,10 +114,14 @@ class Round(ast.NodeTransformer):
     numbers: list[str] = field(default_factory=list)
     compared: list[str] = field(default_factory=list)
     is_counted: bool = False
+    is_tried: bool = False
     has_first: bool = False
     unfollowed: str = ""
     _depth: int = 0
     _choices: int = 0
+    _beside: int = 0
+    _is_later: bool = False
+    _writing: str = ""
     _known: set[str] = field(default_factory=set)
     _statement: ast.stmt | None = None
 
@@ -136,16 +154,26 @@ class Round(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """Arithmetic of a tensor with numbers that the step is a part of, which is then a tensor too."""
-        if not self._has_step(node) or self._kind(node) is not step_numbers.TENSOR:
-            return self.generic_visit(node)
+        steps = self._has_number(node.left), self._has_number(node.right)
         kinds = self._kind(node.left), self._kind(node.right)
-        if self._has_step(node.left) and kinds[0] is not step_numbers.TENSOR:
-            other = self.visit(node.right)
-            return ast.BinOp(self._counted(node.left, other), node.op, other)
-        if self._has_step(node.right) and kinds[1] is not step_numbers.TENSOR:
-            other = self.visit(node.left)
-            return ast.BinOp(other, node.op, self._counted(node.right, other))
+        is_unknown = sum(steps) == 1 and kinds[steps.index(False)] is None and kinds[steps.index(True)] is not None
+        is_unknown = is_unknown and step_numbers.may_be_beside(node.op, is_right=steps[1])
+        if not any(steps) or not (is_unknown or self._kind(node) is step_numbers.TENSOR):
+            return self.generic_visit(node)
+        self.is_tried = self.is_tried or is_unknown
+        if steps[0] and kinds[0] is not step_numbers.TENSOR:
+            name = self._named()
+            number = self._counted(node.left, ast.NamedExpr(ast.Name(name, ast.Store()), self.visit(node.right)))
+            return ast.BinOp(number, node.op, ast.Name(name, ast.Load()))
+        if steps[1] and kinds[1] is not step_numbers.TENSOR:
+            name = self._named()
+            other = ast.NamedExpr(ast.Name(name, ast.Store()), self.visit(node.left))
+            return ast.BinOp(other, node.op, self._counted(node.right, ast.Name(name, ast.Load())))
         return self.generic_visit(node)
+
+    def _named(self) -> str:
+        self._beside += 1
+        return f"__beside_{self._beside}__"
 
     def _counted(self, node: ast.expr, beside: ast.expr) -> ast.expr:
         """A number that goes by the step, beside a tensor, with the step's tensor in the place of the step."""
@@ -153,8 +181,6 @@ class Round(ast.NodeTransformer):
         names = list(step_numbers.unknown(node, self.step))
         self.numbers += [ast.unparse(one) for one in names]
         made = step_numbers.as_tensor(node, self.step, COUNT)
-        if not names and self._kind(node) is step_numbers.NUMBER:
-            return made
         number = ast.Lambda(
             ast.arguments(posonlyargs=[], args=[ast.arg(COUNT)], kwonlyargs=[], kw_defaults=[], defaults=[]), made
         )
@@ -168,6 +194,14 @@ class Round(ast.NodeTransformer):
 
     def _has_step(self, node: ast.expr) -> bool:
         return any(isinstance(one, ast.Name) and one.id == self.step for one in ast.walk(node))
+
+    def _has_number(self, node: ast.AST) -> bool:
+        """Whether the step stands somewhere else than in an index of a tensor."""
+        if isinstance(node, ast.Subscript) and StepIndex.of_node(node, self.step) is not None:
+            return any(self._has_number(one) for one in StepIndex.of_node(node, self.step).others)  # type: ignore[union-attr]
+        if isinstance(node, ast.Name):
+            return node.id == self.step
+        return any(map(self._has_number, ast.iter_child_nodes(node)))
 
     def _is_tensor(self, node: ast.expr) -> bool:
         match node:
@@ -194,17 +228,35 @@ class Round(ast.NodeTransformer):
         node.test = self._tested(node.test)
         test = self._by_step(node.test, [*node.body, *node.orelse])
         if test is None:
-            return self.generic_visit(node)
+            return self._by_first(node)
         sides = node.body, node.orelse
         known = {*self._known, *(self.stored - self.own)}
         given = [loop_choices.names_given(one) for one in sides]
         in_place = {one.target.id for one in ast.walk(node) if isinstance(one, ast.AugAssign)}  # type: ignore[union-attr]
-        if self._depth or not (given[0] ^ given[1]) <= known or not in_place <= self.summed:
+        if self._depth or not (given[0] ^ given[1]) <= known or not in_place <= self.summed | self.counted:
             return self._refused(node)
         self._choices += 1
         number = self._choices
         visited = [[each for one in side for each in self._all(one)] for side in sides]
         return loop_choices.both_sides(test, visited, given[0] | given[1], known, number)
+
+    def _by_first(self, node: ast.If | ast.IfExp) -> ast.AST:
+        """A choice of which one side may be for the rounds behind the first one."""
+        match node.test:
+            case ast.Name(id=name) if name == FIRST:
+                later: object = node.orelse
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)) if name == FIRST:
+                later = node.body
+            case _:
+                return self.generic_visit(node)
+        before = self._is_later
+        for name in ("body", "orelse"):
+            side = getattr(node, name)
+            self._is_later = before or side is later
+            is_list = isinstance(side, list)
+            setattr(node, name, [each for one in side for each in self._all(one)] if is_list else self.visit(side))
+        self._is_later = before
+        return node
 
     def _all(self, statement: ast.stmt) -> list[ast.stmt]:
         made: ast.stmt | list[ast.stmt] = self.visit(statement)
@@ -215,7 +267,7 @@ class Round(ast.NodeTransformer):
         node.test = self._tested(node.test)
         test = self._by_step(node.test, [node.body, node.orelse])
         if test is None:
-            return self.generic_visit(node)
+            return self._by_first(node)
         sides = [self.visit(node.body), self.visit(node.orelse)]
         return ast.Call(ast.Name(loop_choices.CHOSEN, ast.Load()), [test, *sides], [])
 
@@ -297,6 +349,29 @@ class Round(ast.NodeTransformer):
             return turned
         return ast.Call(ast.Name(TURNED, ast.Load()), [node.value, ast.Constant(node.attr)], [])
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """`x.select(1, t)`, and the step as a value of `torch.where`."""
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name() as of, attr="select"),
+                args=[ast.Constant(value=int(axis)), place],
+                keywords=[],
+            ) if axis >= 0 and self.step and self._has_step(place):
+                whole: list[ast.expr] = [ast.Slice() for _ in range(axis)]
+                index = ast.Subscript(of, ast.Tuple([*whole, place], ast.Load()), ast.Load())
+                return self.visit_Subscript(index)
+            case ast.Call(func=ast.Attribute(attr="where", value=ast.Name()), args=[_, *values], keywords=[]) if (
+                len(values) == 2 and self.step
+            ):
+                bare = [
+                    place for place, one in enumerate(node.args) if isinstance(one, ast.Name) and one.id == self.step
+                ]
+                if bare and 0 not in bare:
+                    self.is_tried = True
+                    for at in bare:
+                        node.args[at] = ast.Name(COUNT, ast.Load())
+        return self.generic_visit(node)
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         """A slice at the step's place, what the last round gave, or another element of a list or dict."""
         if not isinstance(node.ctx, ast.Load):
@@ -311,9 +386,15 @@ class Round(ast.NodeTransformer):
             return self._refused(node)
         if found.of in self.filled:
             return self._given_before(node, found)
-        known = next((one for one in self.read if (one.of, one.axis, one.beside) == self._place(found)), None)
+        return self._taken(found)
+
+    def _taken(self, found: StepIndex, *, is_own: bool = False) -> ast.expr:
+        place = (*self._place(found), self._is_later, is_own)
+        known = next(
+            (one for one in self.read if (one.of, one.axis, one.beside, one.is_later, one.is_own) == place), None
+        )
         if known is None:
-            known = Slice(*self._place(found), f"__slice_{len(self.read)}__")
+            known = Slice(*self._place(found), f"__slice_{len(self.read)}__", self._is_later, is_own)
             self.read.append(known)
         return self._rest(ast.Name(known.name, ast.Load()), found)
 
@@ -329,6 +410,14 @@ class Round(ast.NodeTransformer):
         """What the round before wrote, which the place beside the step's, towards the loop's beginning, still holds."""
         begin, at = self.way.first(), self.filled[found.of]
         place, axis = (0, 0) if at is None else (at.beside, at.axis)
+        is_same = (
+            found.of == self._writing
+            and at is not None
+            and isinstance(place, int)
+            and (found.axis, found.beside) == (axis, place)
+        )
+        if is_same and found.of not in self.written:
+            return self._taken(found, is_own=True)
         is_list = at is None and not found.others and not self.lists.get(found.of)
         is_before = begin is not None and isinstance(place, int) and found.beside == place - begin[1]
         if not is_before or found.axis != axis or not (is_list or at):
@@ -364,16 +453,22 @@ class Round(ast.NodeTransformer):
             if is_tensor and isinstance(target, ast.Name):
                 self.tensors |= names
             return made
-        if len(node.targets) > 1:
+        others = node.targets[1:]
+        if not all(isinstance(one, ast.Name) for one in others):
             return self._refused(node)
-        return self._write(node, found, node.value, is_added=False)
+        return self._write(node, found, node.value, is_added=False, others=others)
 
-    def _write(self, node: ast.stmt, found: StepIndex, value: ast.expr, *, is_added: bool) -> ast.AST:
+    def _write(
+        self, node: ast.stmt, found: StepIndex, value: ast.expr, *, is_added: bool, others: Sequence[ast.expr] = ()
+    ) -> ast.AST:
         if not found.is_all or found.of in self.written or self._depth or not self._stay(found.reads):
             return self._refused(node)
         name = f"__written_{len(self.written)}__"
+        self._writing = found.of  # behind that statement a name for the slice would stand for what is written
+        made = self.visit(value)
+        self._writing = ""
         self.written[found.of] = name, found, is_added
-        return ast.Assign([ast.Name(name, ast.Store())], self.visit(value))
+        return ast.Assign([ast.Name(name, ast.Store()), *others], made)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         """An element of a list, as one that is added to it, or what is added to a tensor at the step's place."""
@@ -381,11 +476,15 @@ class Round(ast.NodeTransformer):
         if added is not None and added[0] not in self.own:
             return self._element(*added, node, is_first=False)
         if self.step and (found := loop_statements.summed_at(node, self.step)) is not None:
+            if found.of in self.read_again and isinstance(found.beside, int):
+                there = copy.deepcopy(node.target)
+                there.ctx = ast.Load()
+                return self._write(node, found, ast.BinOp(there, node.op, node.value), is_added=False)
             value = node.value if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.value)
             return self._write(node, found, value, is_added=True)
         if isinstance(node.target, ast.Subscript):
             return self._refused(node)
-        if not isinstance(node.target, ast.Name) or node.target.id not in self.summed:
+        if not isinstance(node.target, ast.Name) or node.target.id not in self.summed | self.counted:
             return self.generic_visit(node)
         value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
         return ast.Assign([node.target], self.visit(value))
@@ -423,4 +522,6 @@ class Round(ast.NodeTransformer):
         """Whether a round does more with a list or a tensor that it writes to."""
         names = {one.id for each in statements for one in ast.walk(each) if isinstance(one, ast.Name)}
         read = {one.of for one in self.read}
-        return bool(names & {*self.lists, *self.written}) or bool(read & {*self.written, *self.changed, *self.lists})
+        own = {one.of for one in self.read if one.is_own} - {one.of for one in self.read if not one.is_own}
+        filled = {*self.written, *self.changed, *self.lists}
+        return bool(names & {*self.lists, *self.written}) or bool((read - own) & filled)

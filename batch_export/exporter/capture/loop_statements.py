@@ -88,6 +88,11 @@ def summed(loop: ast.For, carried: Collection[str]) -> frozenset[str]:
     return frozenset(changed(loop).intersection(carried) - read)
 
 
+def changed_and_read(loop: ast.For, carried: Collection[str]) -> frozenset[str]:
+    """Names that go on, are changed so, and are read otherwise."""
+    return frozenset(changed(loop).intersection(carried)) - summed(loop, carried)
+
+
 def added(node: ast.stmt) -> tuple[str, ast.expr] | None:
     """The list and the element of `outputs += [h]`."""
     match node:

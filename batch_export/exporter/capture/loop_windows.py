@@ -22,6 +22,13 @@ At = Callable[[Any], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """Places that the first round does not come to, where there may be none."""
+
+    at: At | int
+
+
+@dataclass(frozen=True, slots=True)
 class Places:
     """Where rounds read or write.
 
@@ -30,22 +37,26 @@ class Places:
         stride: how many places the next round's is further, or back.
         width: how long a window is; None of a single place.
         length: how many rounds there are.
+        is_later: whether the first round does not read there.
     """
 
     first: Any
     stride: int
     width: int | None
     length: Any
+    is_later: bool = False
 
     @classmethod
-    def of(cls, steps: Run, at: At | int) -> Places | None:
+    def of(cls, steps: Run, at: At | Later | int) -> Places | None:
         """The places of some steps; None where they are no numbers, or are not known to be alike in all rounds.
 
         Args:
             steps: the steps.
             at: the place at a step, or how many places behind the step it is.
         """
-        given = (lambda step: (step + at, None)) if isinstance(at, int) else at
+        is_later = isinstance(at, Later)
+        place = at.at if isinstance(at, Later) else at
+        given = (lambda step: (step + place, None)) if isinstance(place, int) else place
         try:
             (first, end), (second, other) = given(steps.first), given(steps.at(1))
             width = None if end is None else _number(end - first)
@@ -55,17 +66,28 @@ class Places:
         is_place = all(isinstance(one, (int, torch.SymInt)) for one in (first, second))
         if not is_place or not is_alike or not stride or (end is not None and (width is None or width < 1)):
             return None
-        return cls(first, stride, width, steps.length)
+        return cls(first, stride, width, steps.length, is_later)
 
     def within(self, size: Any) -> Places | None:
         """The same counted from the axis' beginning, if an axis of that size has all of them; None otherwise."""
-        first, whole = expression(self.first), expression(size)
-        ends = first, first + self.stride * (of_rounds(self.length) - 1)
+        first, whole, width = expression(self.first), expression(size), self.width or 1
+        ends = first + (self.stride if self.is_later else 0), first + self.stride * (of_rounds(self.length) - 1)
         low, high = ends if self.stride > 0 else ends[::-1]
         if self.width is None and _never_negative(-1 - high) and _never_negative(low + whole):
-            return Places(self.first + size, self.stride, None, self.length)
-        is_there = _never_negative(low) and _never_negative(whole - high - (self.width or 1))
-        return self if is_there else None
+            return Places(self.first + size, self.stride, None, self.length, self.is_later)
+        if _never_negative(low) and _never_negative(whole - high - width):
+            return self
+        return self if self._is_asked(size) else None
+
+    def _is_asked(self, size: Any) -> bool:
+        """Whether an axis of a size of its own has all places in the example: a guard, which eager may have, too."""
+        known = expression(size).free_symbols
+        if not known or known <= expression(self.length).free_symbols | expression(self.first).free_symbols:
+            return False
+        first = self.first + (self.stride if self.is_later else 0)
+        last = self.first + self.stride * (torch.sym_max(self.length, 2 if self.is_later else 1) - 1)
+        low, high = (first, last) if self.stride > 0 else (last, first)
+        return bool(low >= 0) and bool(high + (self.width or 1) <= size)
 
     def shape(self, one: Tensor, axis: int) -> list[Any]:
         """The shape of what a round reads of a tensor."""
@@ -75,7 +97,7 @@ class Places:
     def rows(self, one: Tensor, axis: int) -> Tensor:
         """What rounds read of a tensor, along the first axis."""
         axis %= one.dim()
-        taken = one.index_select(axis, self._index(one))
+        taken = one.index_select(axis, self._index(one, one.shape[axis] if self.is_later else None))
         if self.width is None:
             return taken.movedim(axis, 0)
         windows: Tensor = taken.unflatten(axis, (self.length, self.width))
@@ -103,11 +125,11 @@ class Places:
         """Whether no two rounds come to one place."""
         return abs(self.stride) >= (self.width or 1)
 
-    def _index(self, one: Tensor) -> Tensor:
+    def _index(self, one: Tensor, size: Any = None) -> Tensor:
         places: Tensor = torch.arange(self.length, device=one.device) * self.stride + self.first
         if self.width is not None:
             places = (places.unsqueeze(1) + torch.arange(self.width, device=one.device)).flatten()
-        return places
+        return places if size is None else torch.minimum(places.clamp(min=0), torch.tensor(0) + (size - 1))
 
 
 def of_rounds(length: Any) -> sympy.Expr:

@@ -64,6 +64,16 @@ def kind(
     return NUMBER if is_plain(node) and may_be_number(node) else None
 
 
+def may_be_beside(operator: ast.operator, *, is_right: bool) -> bool:
+    """Whether a number may stand beside a tensor in such arithmetic.
+
+    Args:
+        operator: the arithmetic.
+        is_right: whether the number stands behind it.
+    """
+    return isinstance(operator, _WHOLE) or (isinstance(operator, ast.Div) and is_right)
+
+
 def is_plain(node: ast.expr) -> bool:
     """Whether something is a name, an attribute, a size."""
     match node:
@@ -112,9 +122,14 @@ def scaled(number: Callable[[Tensor], Any], count: Any, beside: Any, is_fraction
         beside: the tensor that it goes into.
         is_fraction: whether it is no whole number by what is written.
         others: the numbers that it is made of besides.
+
+    Raises:
+        TypeError: what it goes into is no tensor.
     """
-    if not isinstance(count, Tensor) or not isinstance(beside, Tensor):
+    if not isinstance(count, Tensor):
         return number(count)  # tried at Python's number
+    if not isinstance(beside, Tensor):
+        raise TypeError("a number that goes by the step of a loop stands beside something that is no tensor")
     if not is_fraction and not any(isinstance(one, (float, torch.SymFloat)) for one in others):
         return number(count)
     made = number(count.double())

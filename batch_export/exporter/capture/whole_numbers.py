@@ -32,6 +32,7 @@ from batch_export.exporter.capture import (
     loop_forms,
     loop_rewriting,
     loop_rounds,
+    loop_windows,
     method_calls,
     step_numbers,
 )
@@ -117,6 +118,8 @@ def whole_numbers(
     told.update({loop_rewriting.STEPS: free_loops.steps_of, loop_rewriting.BEFORE: free_loops.before})
     told.update({loop_rewriting.FREE: free_loops.free_loop, loop_rounds.TURNED: free_loops.turned})
     told.update({loop_rounds.AS_SLICE: free_loops.as_slice, loop_rounds.SCALED: step_numbers.scaled})
+    told[loop_forms.NEW] = free_loops.new_list
+    told[loop_rewriting.LATER] = loop_windows.Later
     told.update({loop_forms.JOINED: free_loops.joined, loop_forms.FINAL: free_loops.final_count})
     told.update({loop_choices.CHOSEN: loop_choices.chosen, loop_choices.NOT: loop_choices.does_not_hold})
     told[comprehension_rewriting.MAPPED] = free_pieces.mapped
