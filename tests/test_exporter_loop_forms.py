@@ -267,6 +267,14 @@ def test_places_of_an_axis_of_its_own() -> None:
     export_and_compare(_Advantages(), given, *others, dynamic_shapes=({0: "b", 1: "t"}, {0: "b", 1: "s"}))
 
 
+def _known_list_of_a_dict(x: Tensor) -> Any:
+    found: dict[str, list[Tensor]] = {"states": []}
+    known = found["states"]
+    for t in range(x.shape[1]):
+        found["states"].append(x[:, t] * 2)
+    return torch.stack(known, 1)
+
+
 def _view_of_its_own(x: Tensor) -> Any:
     """A name for a place that is written to behind it stands for what is written."""
     made, total = x.clone(), torch.zeros_like(x[:, 0])
@@ -327,6 +335,7 @@ def _in_place_of_its_own(x: Tensor) -> Any:
 @pytest.mark.parametrize(
     "loop",
     [
+        _known_list_of_a_dict,
         _view_of_its_own,
         _cut_last,
         _written_twice,

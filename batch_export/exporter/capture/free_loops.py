@@ -85,12 +85,9 @@ def joined(begun: Any, rows: Any, dim: int) -> Any:
 
 def new_list(of: Any, key: str) -> list[Any] | None:
     """A list in the place of an empty one that only a dict knows; nothing of any other."""
+    alone: dict[str, list[Any]] = {key: []}
     is_of_dict = type(of) is dict and type(of.get(key)) is list and not of[key]
-    return [] if is_of_dict and sys.getrefcount(of[key]) <= _OF_DICT else None
-
-
-_OF_DICT = sys.getrefcount({"list": []}["list"]) + 1
-"""References to a list that a dict has, at most, where nobody else knows it."""
+    return [] if is_of_dict and sys.getrefcount(of[key]) <= sys.getrefcount(alone[key]) else None
 
 
 def final_count(steps: Any, first: Any, stride: Any) -> Any:
