@@ -34,6 +34,7 @@ def begins_as_tensors(
     rows: Sequence[Tensor],
     others: Sequence[Any],
     counted: Sequence[int] = (),
+    numbers: Sequence[Any] | None = None,
 ) -> bool:
     """Whether what goes on are tensors after the first round, of shapes and dtypes that the second one leaves.
 
@@ -44,6 +45,7 @@ def begins_as_tensors(
         rows: tensors like what it reads at the step's place.
         others: whatever else a round reads.
         counted: places in `carried` of numbers as tensors, which have to stay numbers.
+        numbers: `carried` with the numbers that have become tensors in it; a round has to give the same of both.
 
     Raises:
         WrittenByRoundError: a round has written to one of the others; of inference mode that is not seen.
@@ -52,15 +54,32 @@ def begins_as_tensors(
     step = torch.zeros((), dtype=torch.int64)
     try:
         plainly, _ = body(_copied(carried), tuple(rows), 0, True)
-        begun, _ = body(_copied(carried), tuple(rows), step, True)
+        begun, made = body(_copied(carried), tuple(rows), step, True)
         again, _ = body(_copied(begun), tuple(rows), step, False)
         is_alike = _are_alike(plainly, begun) and _are_alike(begun, again)
         is_alike = is_alike and all(_are_alike([carried[at]], [begun[at]]) for at in counted)
+        if numbers is not None:
+            number, given = body(_copied(numbers), tuple(rows), 0, True)
+            is_alike = is_alike and _are_as_numbers([*begun, *made], [*number, *given])
     except Exception:
         is_alike = False
     if any(writes_so_far(one) != count for one, count in known):
         raise WrittenByRoundError("a round of a loop over a free size writes to a tensor from outside of the loop")
     return is_alike
+
+
+def _are_as_numbers(these: Sequence[Any], those: Sequence[Any]) -> bool:
+    """Whether tensors are alike, apart from those in whose place others have numbers."""
+    (some, form), (others, other) = (pytree.tree_flatten(list(one)) for one in (these, those))
+    pairs = [(one, two) for one, two in zip(some, others, strict=True) if type(two) not in NUMBERS]
+    return form == other and _are_alike([one for one, _ in pairs], [two for _, two in pairs])
+
+
+def left_as_numbers(body: Callable[..., Any], carried: Sequence[Any], rows: Sequence[Tensor]) -> frozenset[int]:
+    """The places of what goes on that are numbers in front of a round and behind it."""
+    after, _ = body(_copied(carried), tuple(rows), 0, True)
+    pairs = enumerate(zip(carried, after, strict=True))
+    return frozenset(place for place, (one, other) in pairs if {type(one), type(other)} <= {*NUMBERS})
 
 
 def as_tensors(carried: Any) -> Any:

@@ -9,7 +9,7 @@ operator takes (shapes that change, a decision by data) is torch's error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,46 +63,6 @@ def steps_of(over: Sequence[Any], is_backwards: bool, has_elements: bool) -> tup
     return FreeNumbers([Run(0, 1, length)], range), [one.flip(0) if is_backwards else one for one in rows]
 
 
-def turned(of: Any, name: str) -> Any:
-    """The attribute `T` or `mT` of something; of a matrix by a call."""
-    is_matrix = isinstance(of, Tensor) and (name == "mT" or of.dim() == 2)
-    return of.transpose(-2, -1) if is_matrix else getattr(of, name)
-
-
-def joined(begun: Any, rows: Any, dim: int) -> Any:
-    """A tensor that has grown by a part in each round; it may have begun as nothing.
-
-    Args:
-        begun: the tensor, or None.
-        rows: the parts.
-        dim: along which they lie.
-    """
-    if begun is None:
-        says_of_none(rows.free_length())
-    parts = rows.joined(dim)
-    return parts if begun is None else torch.cat([begun, parts], dim)
-
-
-def new_list(of: Any, key: str) -> list[Any] | None:
-    """A list in the place of an empty one that only a dict knows; nothing of any other."""
-    alone: dict[str, list[Any]] = {key: []}
-    is_of_dict = type(of) is dict and type(of.get(key)) is list and not of[key]
-    return [] if is_of_dict and sys.getrefcount(of[key]) <= sys.getrefcount(alone[key]) else None
-
-
-def final_count(steps: Any, first: Any, stride: Any) -> Any:
-    """What a counter is behind a loop that has added as much in each round."""
-    return first + stride * steps.free_length()
-
-
-def as_slice(given: Any, before: Any) -> Any:
-    """What is written to a slice of a tensor, as it is read there; `before` is what the last round wrote."""
-    if not isinstance(before, Tensor):
-        return given
-    made = given if isinstance(given, Tensor) else torch.scalar_tensor(given, device=before.device)
-    return made.to(before.dtype).expand(before.shape)
-
-
 def before(one: Any, axis: int | None, beside: int, steps: Any, is_by_place: bool) -> Any:
     """What a tensor that is written to holds in front of a loop's first step, or a list as its last element.
 
@@ -138,6 +98,7 @@ class FreeLoop:
         turned: places of lists that get elements at their beginning.
         sums: places in `carried` of tensors that are written to in each round.
         is_begun: whether the first round is run by itself: it does what eager does with a number, or with nothing.
+        numbers: places in `carried` of numbers that rounds take tensors for.
     """
 
     body: Callable[..., Any]
@@ -151,6 +112,7 @@ class FreeLoop:
     turned: Sequence[int]
     sums: Sequence[int]
     is_begun: bool
+    numbers: Collection[int]
 
     def run(self) -> tuple[tuple[Any, ...], tuple[FreeRows, ...]]:
         """All rounds: what goes on as the last round leaves it, and the lists; tensors are written to."""
@@ -229,7 +191,11 @@ class FreeLoop:
             own = self.carried[place]
             own.copy_(last[place])
             last[place] = own
-        return last
+        return [self._as_number(one, place) for place, one in enumerate(last)]
+
+    def _as_number(self, one: Any, place: int) -> Any:
+        """A number that has gone on as a tensor as a number of the capture again; anything else as it is."""
+        return one.item() if place in self.numbers else one
 
     def _filled(self, found: Sequence[Tensor]) -> list[FreeRows]:
         made, place = [], 0
@@ -311,7 +277,7 @@ def free_loop(
         has_first: whether the first round does something else.
         has_trial: whether a round has an `if`, which data may decide, or a loop.
     """
-    carried = list(carried)
+    given = carried = list(carried)
     *references, least = [sys.getrefcount(one) for one in lists]
     lists = lists[:-1]
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
@@ -323,7 +289,7 @@ def free_loop(
     begun = [one for one in leaves if isinstance(one, Tensor)]
     is_begun = has_first or len(begun) < len(leaves)
     sums = [place for place in summed if isinstance(carried[place], Tensor)]
-    loop = FreeLoop(body, over, carried, slices, lists, counts, written, changed, turned, sums, is_begun)
+    loop = FreeLoop(body, over, carried, slices, lists, counts, written, changed, turned, sums, is_begun, ())
     besides = pytree.tree_leaves([_content(one) for one in others])
     why = ""
     if any(count > least for count in references):
@@ -342,12 +308,18 @@ def free_loop(
     is_tree = form != pytree.tree_structure([None] * len(carried))
     is_tried = is_begun or is_tree or has_trial or bool(sums) or bool(counted)
     rows = [Reach.of(over).row(*one[:3]) for one in slices] if is_tried and not why else []
-    if not why and is_tried and not begins_as_tensors(body, carried, rows, besides, counted):
+    if (
+        not why
+        and is_tried
+        and not begins_as_tensors(body, carried, rows, besides, counted, given if counted else None)
+    ):
         why = "what goes on does not keep its kind, shape and dtype, or data decide what a round does"
         numbers = begun_numbers.as_tensors(carried)
         has_numbers = any(type(one) in NUMBERS for one in leaves)
-        if has_numbers and begins_as_tensors(body, numbers, rows, besides, counted):
+        if has_numbers and begins_as_tensors(body, numbers, rows, besides, counted, given):
             why, loop = "", replace(loop, carried=numbers)
+    if not why and (counted or loop.carried is not carried):
+        loop = replace(loop, numbers=begun_numbers.left_as_numbers(body, given, rows))
     if why:
         loop_reasons.note(body.__code__.co_filename, body.__code__.co_firstlineno, why)
     return None if why else loop

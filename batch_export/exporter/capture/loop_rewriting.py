@@ -25,7 +25,8 @@ from batch_export.exporter.capture import (
 )
 from batch_export.exporter.capture.loop_forms import LoopForm
 from batch_export.exporter.capture.loop_places import StepIndex
-from batch_export.exporter.capture.loop_rounds import COUNT, FIRST, Round, Slice
+from batch_export.exporter.capture.loop_rounds import Round, Slice
+from batch_export.exporter.capture.loop_values import COUNT, FIRST
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, FREE, BEFORE = "__steps_of_a_free_loop__", "__free_loop__", "__before_a_free_loop__"
@@ -151,7 +152,13 @@ class _Loops:
         tensors = {*carried, *(one for one in way.elements if one not in stored)}
         filled = {name: axis for name, axis in loop_statements.filled(loop, way.step).items() if name not in own}
         body = Round(
-            names, way, frozenset(own), frozenset(stored), filled, loop_statements.read_by_place(loop), tensors
+            names,
+            way,
+            own=frozenset(own),
+            stored=frozenset(stored),
+            tensors=tensors,
+            filled=filled,
+            read_again=loop_statements.read_by_place(loop),
         )
         body.summed = loop_statements.summed(loop, carried)
         body.counted = loop_statements.changed_and_read(loop, carried)

@@ -116,7 +116,8 @@ class Places:
         shape = [self.length, *self.shape(one, axis)]
         spread = rows.reshape(self.length, *[1] * (len(shape) - rows.dim()), *rows.shape[1:]).expand(shape)
         spread = spread.movedim(0, axis).to(one.dtype)
-        spread = spread if self.width is None else spread.flatten(axis, axis + 1)
+        if self.width is not None:  # in order in memory nothing is asked of sizes
+            spread = spread.clone(memory_format=torch.contiguous_format).flatten(axis, axis + 1)
         index = self._index(one)
         one.index_add_(axis, index, spread) if is_added else one.index_copy_(axis, index, spread)
 

@@ -28,10 +28,12 @@ from batch_export.exporter.capture import (
     free_pieces,
     free_sequences,
     joined_sequences,
+    loop_calls,
     loop_choices,
     loop_forms,
     loop_rewriting,
     loop_rounds,
+    loop_values,
     loop_windows,
     method_calls,
     step_numbers,
@@ -116,11 +118,11 @@ def whole_numbers(
     told = {name: _conversion(plain, free, made) for name, plain, free in _CALLED.values()}
     told.update({other: method_calls.told(name, made) for name, other in method_calls.NAMES.items()})
     told.update({loop_rewriting.STEPS: free_loops.steps_of, loop_rewriting.BEFORE: free_loops.before})
-    told.update({loop_rewriting.FREE: free_loops.free_loop, loop_rounds.TURNED: free_loops.turned})
-    told.update({loop_rounds.AS_SLICE: free_loops.as_slice, loop_rounds.SCALED: step_numbers.scaled})
-    told[loop_forms.NEW] = free_loops.new_list
+    told.update({loop_rewriting.FREE: free_loops.free_loop, loop_values.TURNED: loop_calls.turned})
+    told.update({loop_rounds.AS_SLICE: loop_calls.as_slice, loop_values.SCALED: step_numbers.scaled})
+    told[loop_forms.NEW] = loop_calls.new_list
     told[loop_rewriting.LATER] = loop_windows.Later
-    told.update({loop_forms.JOINED: free_loops.joined, loop_forms.FINAL: free_loops.final_count})
+    told.update({loop_forms.JOINED: loop_calls.joined, loop_forms.FINAL: loop_calls.final_count})
     told.update({loop_choices.CHOSEN: loop_choices.chosen, loop_choices.NOT: loop_choices.does_not_hold})
     told[comprehension_rewriting.MAPPED] = free_pieces.mapped
     if with_lengths:

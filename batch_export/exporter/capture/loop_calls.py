@@ -1,0 +1,54 @@
+"""What the code of a loop over a free size calls beside the operator (`loop_rewriting.py`): small things of its rounds.
+
+Arrives: tensors, lists and numbers of a model, as its code has them. Leaves: what stands in their place.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from batch_export.exporter.capture.begun_numbers import says_of_none
+
+
+def turned(of: Any, name: str) -> Any:
+    """The attribute `T` or `mT` of something; of a matrix by a call."""
+    is_matrix = isinstance(of, Tensor) and (name == "mT" or of.dim() == 2)
+    return of.transpose(-2, -1) if is_matrix else getattr(of, name)
+
+
+def joined(begun: Any, rows: Any, dim: int) -> Any:
+    """A tensor that has grown by a part in each round; it may have begun as nothing.
+
+    Args:
+        begun: the tensor, or None.
+        rows: the parts.
+        dim: along which they lie.
+    """
+    if begun is None:
+        says_of_none(rows.free_length())
+    parts = rows.joined(dim)
+    return parts if begun is None else torch.cat([begun, parts], dim)
+
+
+def new_list(of: Any, key: str) -> list[Any] | None:
+    """A list in the place of an empty one that only a dict knows; nothing of any other."""
+    alone: dict[str, list[Any]] = {key: []}
+    is_of_dict = type(of) is dict and type(of.get(key)) is list and not of[key]
+    return [] if is_of_dict and sys.getrefcount(of[key]) <= sys.getrefcount(alone[key]) else None
+
+
+def final_count(steps: Any, first: Any, stride: Any) -> Any:
+    """What a counter is behind a loop that has added as much in each round."""
+    return first + stride * steps.free_length()
+
+
+def as_slice(given: Any, before: Any) -> Any:
+    """What is written to a slice of a tensor, as it is read there; `before` is what the last round wrote."""
+    if not isinstance(before, Tensor):
+        return given
+    made = given if isinstance(given, Tensor) else torch.scalar_tensor(given, device=before.device)
+    return made.to(before.dtype).expand(before.shape)
