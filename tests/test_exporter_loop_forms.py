@@ -267,6 +267,24 @@ def test_places_of_an_axis_of_its_own() -> None:
     export_and_compare(_Advantages(), given, *others, dynamic_shapes=({0: "b", 1: "t"}, {0: "b", 1: "s"}))
 
 
+def _another_tensor_in_place(x: Tensor) -> Any:
+    """What a round changes in place is another tensor in the next one."""
+    total, other = x[:, 0] * 1, torch.ones(x.shape[0], 4)
+    for t in range(x.shape[1]):
+        total.mul_(0.5)
+        total = other if t == 0 else x[:, t] * 2
+    return total, other
+
+
+def _known_and_begun_anew(x: Tensor) -> Any:
+    total = known = torch.zeros_like(x[:, 0])
+    for t in range(x.shape[1]):
+        if t % 3 == 1:
+            total = x[:, t].clone()
+        total += x[:, t]
+    return total, known
+
+
 def _known_list_of_a_dict(x: Tensor) -> Any:
     found: dict[str, list[Tensor]] = {"states": []}
     known = found["states"]
@@ -335,6 +353,8 @@ def _in_place_of_its_own(x: Tensor) -> Any:
 @pytest.mark.parametrize(
     "loop",
     [
+        _another_tensor_in_place,
+        _known_and_begun_anew,
         _known_list_of_a_dict,
         _view_of_its_own,
         _cut_last,

@@ -172,6 +172,9 @@ class _Loops:
         read = {one.of for one in body.read if not one.is_own}
         if self._is_written_later({*carried, *read, *body.lists}, names, loop):  # in a list may be the same tensor
             raise _UnfollowedError("what it reads or gives is written to behind it")
+        written = {one.id for part in loop_statements.parts(loop.body) for one in _written_names(part, names)}
+        if body.has_choice and (twice := sorted(written - body.summed - body.counted - filled.keys())):
+            raise _UnfollowedError(f"`{twice[0]}`, which may be one of two tensors by the step, is written to")
         if changed.intersection(way.elements):  # the slice is written to, and the tensor with it
             raise _UnfollowedError("a round writes to the tensor that the loop goes over")
         known = read | body.lists.keys() | body.written.keys() | body.changed
@@ -187,6 +190,11 @@ class _Loops:
         later = (one for one in ast.walk(self.function) if getattr(one, "lineno", 0) > (loop.end_lineno or 0))
         written = (part for one in later for part in loop_statements.written(one, known))
         return any(isinstance(each, ast.Name) and each.id in names for one in written for each in ast.walk(one))
+
+
+def _written_names(part: ast.AST, known: Collection[str]) -> Iterable[ast.Name]:
+    """The names of what a part of a round writes to."""
+    return (one for one in loop_statements.written(part, known) if isinstance(one, ast.Name))
 
 
 class _UnfollowedError(ValueError):

@@ -83,14 +83,21 @@ def changed(loop: ast.For) -> set[str]:
 
 
 def summed(loop: ast.For, carried: Collection[str]) -> frozenset[str]:
-    """Names that go on, are changed so, and are not read otherwise: nothing else is the same tensor."""
+    """Names that go on, are changed so, and are neither read nor given a value otherwise."""
     read = {one.id for one in parts(loop.body) if isinstance(one, ast.Name) and not is_store(one)}
-    return frozenset(changed(loop).intersection(carried) - read)
+    return frozenset(_only_changed(loop).intersection(carried) - read)
+
+
+def _only_changed(loop: ast.For) -> set[str]:
+    """The names that a round changes so and gives no value otherwise, by which they may stand for another tensor."""
+    targets = {id(one.target) for one in parts(loop.body) if isinstance(one, ast.AugAssign)}
+    names = (one for one in parts(loop.body) if isinstance(one, ast.Name) and is_store(one))
+    return changed(loop) - {one.id for one in names if id(one) not in targets}
 
 
 def changed_and_read(loop: ast.For, carried: Collection[str]) -> frozenset[str]:
     """Names that go on, are changed so, and are read otherwise."""
-    return frozenset(changed(loop).intersection(carried)) - summed(loop, carried)
+    return frozenset(_only_changed(loop).intersection(carried)) - summed(loop, carried)
 
 
 def added(node: ast.stmt) -> tuple[str, ast.expr] | None:

@@ -37,6 +37,7 @@ class StepValues(ast.NodeTransformer):
         is_counted: whether a number that the step is a part of goes into a tensor.
         is_tried: whether it has to turn out that something is a tensor.
         has_first: whether the first round does something else.
+        has_choice: whether both sides of a choice by the step are computed.
         unfollowed: the first part that nothing here follows, as what is done else with the step or the lists.
     """
 
@@ -52,6 +53,7 @@ class StepValues(ast.NodeTransformer):
     is_counted: bool = False
     is_tried: bool = False
     has_first: bool = False
+    has_choice: bool = False
     unfollowed: str = ""
     _depth: int = 0
     _choices: int = 0
@@ -153,6 +155,7 @@ class StepValues(ast.NodeTransformer):
         if self._depth or not (given[0] ^ given[1]) <= known or not in_place <= self.summed | self.counted:
             return self._refused(node)
         self._choices += 1
+        self.has_choice = True
         number = self._choices
         visited = [[each for one in side for each in self._all(one)] for side in sides]
         return loop_choices.both_sides(test, visited, given[0] | given[1], known, number)
@@ -185,6 +188,7 @@ class StepValues(ast.NodeTransformer):
         test = self._by_step(node.test, [node.body, node.orelse])
         if test is None:
             return self._by_first(node)
+        self.has_choice = True
         sides = [self.visit(node.body), self.visit(node.orelse)]
         return ast.Call(ast.Name(loop_choices.CHOSEN, ast.Load()), [test, *sides], [])
 
