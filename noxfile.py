@@ -209,7 +209,14 @@ def world(session: nox.Session) -> None:
 
 @nox.session
 def hunt(session: nox.Session) -> None:
-    """Generated programs against eager: `nox -s hunt -- --minutes 10 --seed 0`; findings go to outputs/hunt."""
+    """Generated programs against eager: `nox -s hunt -- --minutes 10 --seed 0`; findings go to outputs/hunt.
+
+    Behind them loops over a free axis, from the same seed, which go to outputs/hunt_loops.
+    """
     install(session, "test")
     session.chdir("tests")
-    session.run("python", "-W", "ignore", "-m", "hunt", "--out", "../outputs/hunt", *session.posargs, env=ONE_THREAD)
+    words = list(session.posargs)
+    seed = words[words.index("--seed") + 1] if "--seed" in words else "0"
+    session.run("python", "-W", "ignore", "-m", "hunt", "--out", "../outputs/hunt", *words, env=ONE_THREAD)
+    loops = ("-m", "hunt.loops", "--seed", seed, "--out", "../outputs/hunt_loops")
+    session.run("python", "-W", "ignore", *loops, env=ONE_THREAD)
