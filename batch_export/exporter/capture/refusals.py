@@ -55,7 +55,8 @@ def narrower(restrictions: Sequence[Guard], asked: shapes.DynamicShapes) -> Dyna
     united = " give both axes one name," if first.is_equality else ""
     return DynamicShapeError(
         f"{listed} {'was' if len(first.axes) == 1 else 'were'} asked for as dynamic, but the captured program holds "
-        f"only while `{first.condition}`{f' ({first.reason})' if first.reason else ''}{more}",
+        f"only while `{first.condition}`{f' ({first.reason})' if first.reason else ''}{more}"
+        f"{_by_loop(first.source)}",
         source=first.source or None,
         next_step=f"declare the range that you need (torch.export.Dim(name, min=..., max=...)),{united} change the "
         "model at that line, or pass guards='allow' to keep the guard in the model's metadata and in the report",
