@@ -50,6 +50,24 @@ def test_what_nothing_reads_goes(case: str) -> None:
     assert ir.to_proto(ours) == ir.to_proto(theirs)
 
 
+def test_what_only_the_body_of_an_unread_node_reads_goes_with_it() -> None:
+    """onnx-ir (1.1.0) counts the readers in such a body, and what they read stays."""
+    model = ir.from_onnx_text("""
+        <ir_version: 10, opset_import: ["" : 18]>
+        agraph (float[4] x, bool c) => (float[4] y) {
+            a = Sin(x)
+            b = Cos(a)
+            z = If(c) <
+                then_branch = one () => (float[4] t) { t = Neg(b) },
+                else_branch = other () => (float[4] e) { e = Abs(a) }
+            >
+            y = Tanh(x)
+        }
+    """)
+    assert remove_unused_nodes(model)
+    assert [node.op_type for node in model.graph] == ["Tanh"]
+
+
 def test_a_bodys_result_is_made_within_the_body() -> None:
     model = ir.from_onnx_text("""
         <ir_version: 10, opset_import: ["" : 18]>

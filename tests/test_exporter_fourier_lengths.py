@@ -141,3 +141,70 @@ def test_lengths_that_are_no_power_of_two_have_all_digits(name: str, free: bool)
 def test_lengths_that_are_a_power_of_two_stay_in_their_dtype() -> None:
     program = export(Transform(lambda x: fft.fft2(x)), (torch.randn(8, 16),))
     assert not [node for node in program.model.graph if node.op_type == "Cast"]
+
+
+def of_short_times(x: torch.Tensor, **options: bool) -> torch.Tensor:
+    window = torch.hann_window(10)
+    return torch.stft(x, 10, 3, window=window, center=False, return_complex=True, **options).transpose(-1, -2)
+
+
+OF_REAL: dict[str, Function] = {
+    "rfft": lambda x: fft.rfft(x),
+    "rfft by a root": lambda x: fft.rfft(x, norm="ortho"),
+    "fft": lambda x: fft.fft(x),
+    "of the first axis": lambda x: fft.rfft(x.t(), dim=0).t(),
+    "of a length": lambda x: fft.rfft(x, n=12),
+    "ifft": lambda x: fft.ifft(x),
+    "ihfft": lambda x: fft.ihfft(x),
+    "stft": lambda x: of_short_times(x),
+    "stft, by a root": lambda x: of_short_times(x, normalized=True),
+    "whole stft": lambda x: of_short_times(x, onesided=False),
+    "stft of one signal": lambda x: of_short_times(x[0]),
+}
+
+
+@pytest.mark.parametrize("opset", [16, 20])
+@pytest.mark.parametrize("is_free", [True, False])
+@pytest.mark.parametrize("way", OF_REAL)
+def test_what_has_to_be_real_is_real_to_the_last_bit(way: str, is_free: bool, opset: int) -> None:
+    """Frequency 0, and the middle one of an even length: else an angle of pi turns."""
+
+    def parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = OF_REAL[way](x)
+        length = 12 if way == "of a length" else 10 if "stft" in way else x.shape[1]
+        real = torch.stack([made[..., 0], made[..., length // 2]], -1)
+        return real.angle(), real.imag, torch.signbit(real.imag), torch.view_as_real(made.resolve_conj())
+
+    torch.manual_seed(0)
+    given = [(torch.randn(3, size),) for size in ((14, 12, 16, 20, 26, 32, 100) if is_free else (16,))]
+    shapes = ({0: "rows", 1: "n"},) if is_free else ({0: "rows"},)
+    program = export(Several(parts), given[0], dynamic_shapes=shapes, opset_version=opset)
+    for one in given:
+        expected = parts(*one)
+        assert not expected[1].any()
+        angles, *others, whole = program(*one)
+        torch.testing.assert_close(whole, expected[-1], rtol=0, atol=1e-4)
+        torch.testing.assert_close(angles, expected[0], rtol=0, atol=1e-4)
+        assert all(map(torch.equal, others, expected[1:3]))
+
+
+@pytest.mark.parametrize("way", ["rfft", "fft", "stft"])
+def test_frequency_0_of_an_odd_length(way: str) -> None:
+    def at_0(x: torch.Tensor) -> torch.Tensor:
+        made = torch.stft(x, 7, 2, center=False, return_complex=True)[:, 0] if way == "stft" else OF_REAL[way](x)[:, 0]
+        return made.angle()
+
+    torch.manual_seed(0)
+    first, *more = ((torch.randn(8, size),) for size in (9, 7, 15, 101))
+    export_and_compare(Transform(at_0), first, *more, (torch.full((2, 9), -1.0),), dynamic_shapes=({0: "b", 1: "n"},))
+
+
+def test_what_has_to_be_real_of_several_axes() -> None:
+    """At frequency 0 of all axes but the last one; else eager's sums leave roundings, too."""
+    torch.manual_seed(0)
+    first, *more = ((torch.randn(2, *size),) for size in ((6, 9), (5, 8), (12, 7)))
+    for function in (lambda x: fft.rfft2(x)[:, 0, 0], lambda x: fft.rfftn(x)[0, 0, 0]):
+        program = export(Transform(function), first, dynamic_shapes=({0: "b", 1: "n", 2: "m"},))
+        for given in (first, *more):
+            assert torch.equal(program(*given)[0][..., 1].signbit(), function(*given).imag.signbit())
+            assert not program(*given)[0][..., 1].any()

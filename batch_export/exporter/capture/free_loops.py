@@ -9,7 +9,7 @@ operator takes (shapes that change, a decision by data) is torch's error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,10 +21,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import begun_numbers, loop_reasons
+from batch_export.exporter.capture import begun_numbers, loop_pieces, loop_reasons
 from batch_export.exporter.capture.begun_numbers import NUMBERS, begins_as_tensors, says_of_none
 from batch_export.exporter.capture.free_sequences import Backwards, FreeNumbers, FreeRows, Run
 from batch_export.exporter.capture.kept_rows import note_read
+from batch_export.exporter.capture.loop_pieces import LoopPieces
 from batch_export.exporter.capture.loop_reach import Place, Reach, goes_by_one, goes_evenly, rows_of
 
 _COUNTED = (torch.float32, torch.float64, torch.int64)
@@ -114,23 +115,34 @@ class FreeLoop:
     is_begun: bool
     numbers: Collection[int]
 
-    def run(self) -> tuple[tuple[Any, ...], tuple[FreeRows, ...]]:
-        """All rounds: what goes on as the last round leaves it, and the lists; tensors are written to."""
-        steps, length = self.over.runs[0], self.over.free_length()
+    def run(self) -> tuple[tuple[Any, ...], tuple[FreeRows | LoopPieces, ...]] | None:
+        """All rounds: what goes on as the last round leaves it, and the lists; tensors are written to.
+
+        None where what goes on has a size that data say: then nothing has changed, and the reason is noted.
+        """
+        try:
+            return self._run()
+        except loop_pieces.SizeByDataError as error:
+            loop_reasons.note_of(self.body, str(error))
+            return None
+
+    def _run(self) -> tuple[tuple[Any, ...], tuple[FreeRows | LoopPieces, ...]]:
+        length = self.over.free_length()
         reach = Reach.of(self.over)
-        rows = [reach.rows(*one[:3]) for one in self.slices]
-        leaves, form = pytree.tree_flatten(list(self.carried))
-        begun = [one for one in leaves if isinstance(one, Tensor)]
-        beside: list[Tensor] = [*(one for one, *_ in self.slices), *(one for one, *_ in self.written)]
-        device = next((one.device for one in (*begun, *beside)), None)
+        known = loop_pieces.KnownSizes.now(length)
+        begun = [one for one in pytree.tree_leaves(list(self.carried)) if isinstance(one, Tensor)]
         if self.is_begun:
             says_of_none(length)
-            last, found, form = self._begun_by_one(steps, rows, device)
-        else:
-            last, found = _rounds(_on_leaves(self.body, form), steps, leaves, rows, device)
-        filled = self._filled(found)
-        listed = [*(one for each in self.lists for one in each), *(one.rows for one in filled)]
-        kept = [*(one for one, *_, is_own in self.slices if not is_own), *last, *found[: sum(self.counts)], *listed]
+        last, found, form = self._all_rounds(self.body, known)
+        known.check(last)
+        listed = found[: sum(self.counts)]  # what is written has the size of the place
+        axes = {place: differing for place, one in enumerate(listed) if (differing := known.differing(one))}
+        pieces: dict[int, LoopPieces] = {}
+        if axes:
+            last, found, pieces = self._padded(found, axes, known)
+        filled = self._filled(found, pieces)
+        kept = [*(one for one, *_, is_own in self.slices if not is_own), *last, *found[: sum(self.counts)]]
+        kept += [*(one for each in self.lists for one in each), *(one.rows for one in filled)]
         note_read(kept, [one for one in begun if all(one is not self.carried[at] for at in self.sums)], length)
         for place, made in zip(self.written, found[sum(self.counts) :], strict=True):
             reach.write(*place, made)
@@ -197,9 +209,55 @@ class FreeLoop:
         """A number that has gone on as a tensor as a number of the capture again; anything else as it is."""
         return one.item() if place in self.numbers else one
 
-    def _filled(self, found: Sequence[Tensor]) -> list[FreeRows]:
-        made, place = [], 0
+    def _all_rounds(
+        self, body: Callable[..., Any], known: loop_pieces.KnownSizes
+    ) -> tuple[list[Tensor], list[Tensor], pytree.TreeSpec]:
+        """What goes on, what rounds give besides, and in what what goes on lies.
+
+        Args:
+            body: the round, or one that gives something else besides.
+            known: sizes that data say in front of the loop.
+        """
+        steps = self.over.runs[0]
+        rows = [Reach.of(self.over).rows(*one[:3]) for one in self.slices]
+        leaves, form = pytree.tree_flatten(list(self.carried))
+        beside: list[Any] = [*leaves, *(one for one, *_ in self.slices), *(one for one, *_ in self.written)]
+        device = next((one.device for one in beside if isinstance(one, Tensor)), None)
+        if self.is_begun:
+            return self._begun_by_one(body, steps, rows, device, known)
+        return *_rounds(_on_leaves(body, form), steps, leaves, rows, device), form
+
+    def _padded(
+        self, found: Sequence[Tensor], axes: Mapping[int, Sequence[int]], known: loop_pieces.KnownSizes
+    ) -> tuple[list[Tensor], list[Tensor], dict[int, LoopPieces]]:
+        """What goes on and what rounds give besides, where they differ in the size of pieces, and these pieces.
+
+        Args:
+            found: what rounds give besides, if its size is always the same.
+            axes: for the places of such pieces the axes.
+            known: sizes that data say in front of the loop.
+        """
+        loop_reasons.note_of(self.body, "rounds give pieces whose size data say, of which more is asked than all")
+        along = {place: each[0] if len(each) == 1 else None for place, each in axes.items()}
+        _, lengths, _ = self._all_rounds(loop_pieces.lengths_of(self.body, along), known)
+        longest = [loop_pieces.longest(one) for one in lengths]
+        last, made, _ = self._all_rounds(loop_pieces.padded(self.body, along, longest), known)
+        pieces = {
+            place: LoopPieces(found[place], axis, counted, made[place])
+            for (place, axis), counted in zip(along.items(), lengths, strict=True)
+        }
+        return last, made, pieces
+
+    def _filled(self, found: Sequence[Tensor], pieces: Mapping[int, LoopPieces]) -> list[FreeRows | LoopPieces]:
+        made: list[FreeRows | LoopPieces] = []
+        place = 0
         for at, (own, count) in enumerate(zip(self.lists, self.counts, strict=True)):
+            if place in pieces and count == 1 and not own and at not in self.turned:
+                made.append(pieces[place])
+                place += count
+                continue
+            if not pieces.keys().isdisjoint(range(place, place + count)):
+                raise loop_pieces.SizeByDataError("pieces whose size data say go into a list beside others")
             parts = list(found[place : place + count])
             rows = parts[0] if count == 1 else torch.stack(parts, 1).flatten(0, 1)
             others = [torch.stack(own)] if own else []
@@ -209,27 +267,31 @@ class FreeLoop:
         return made
 
     def _begun_by_one(
-        self, steps: Run, rows: Sequence[Tensor], device: Any
+        self, body: Callable[..., Any], steps: Run, rows: Sequence[Tensor], device: Any, known: loop_pieces.KnownSizes
     ) -> tuple[list[Tensor], list[Tensor], pytree.TreeSpec]:
         """The first round, and the others from what it gives; without rounds what began, as tensors of that shape.
 
         Args:
+            body: the round.
             steps: the steps.
             rows: what is read, along the first axis.
             device: where the step's tensor lies.
+            known: sizes that data say in front of the loop.
         """
         none = torch.sym_max(1 - steps.length, 0)
         is_run = statically_known_true(steps.length > 0)
         firsts = [(one if is_run else _lengthened(one, none)).select(0, 0) for one in rows]
         step = torch.scalar_tensor(steps.first, dtype=torch.int64, device=device)
-        now, made = self.body(tuple(self.carried), tuple(firsts), step, True)
+        now, made = body(tuple(self.carried), tuple(firsts), step, True)
         begun, form = pytree.tree_flatten(list(now))
         more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))
-        last, found = _rounds(_on_leaves(self.body, form), more, begun, [one[1:] for one in rows], device)
+        last, found = _rounds(_on_leaves(body, form), more, begun, [one[1:] for one in rows], device)
+        if any(map(known.differing, found)):
+            raise loop_pieces.SizeByDataError("rounds behind the first one give pieces whose size data say")
         found = [torch.cat([one[None], others]) for one, others in zip(made, found, strict=True)]
         if not is_run:
-            before, known = pytree.tree_flatten(list(self.carried))
-            before = before if known == form else [None] * len(last)
+            before, begun_form = pytree.tree_flatten(list(self.carried))
+            before = before if begun_form == form else [None] * len(last)
             last, found = _of_real_rounds(last, found, before, steps.length, none)
         return last, found, form
 
@@ -321,7 +383,7 @@ def free_loop(
     if not why and (counted or loop.carried is not carried):
         loop = replace(loop, numbers=begun_numbers.left_as_numbers(body, given, rows))
     if why:
-        loop_reasons.note(body.__code__.co_filename, body.__code__.co_firstlineno, why)
+        loop_reasons.note_of(body, why)
     return None if why else loop
 
 

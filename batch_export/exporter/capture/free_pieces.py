@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -118,10 +118,10 @@ class FreePieces(FreeSequence):
         if not isinstance(made, _Rows):
             return None
         as_many = statically_known_true(made._tensor.shape[0] == self.whole.shape[0])
-        return FreePieces(made._tensor, self._lengths, _too_late, list, self._are_rows and as_many)
+        return FreePieces(made._tensor, self._lengths, too_late, list, self._are_rows and as_many)
 
 
-def _too_late() -> list[Any]:
+def too_late() -> NoReturn:
     """What was computed of each piece may be something else by now; a capture without lists of free length knows it."""
     raise _NotByRowsError("pieces as many as a free size says, by lengths that the data say, are used one by one")
 

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from batch_export.exporter.capture import free_pieces
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, FreeSequence
+from batch_export.exporter.capture.loop_pieces import LoopPieces
 
 _JOINS: Mapping[str, Callable[..., Tensor]] = {
     **dict.fromkeys(("cat", "concat", "concatenate", "vstack", "row_stack"), FreeRows.joined),
-    "stack": FreeRows.stacked,
+    "stack": lambda rows, *args, **given: rows.stacked(*args, **given),
 }
 """Functions of torch that take a list of tensors, which has to be one of Python's before any mode hears of the call."""
 _CATS = ("cat", "concat", "concatenate")
@@ -53,6 +54,7 @@ def joining() -> Iterator[None]:
             ):
                 return first.joined()
             is_free = isinstance(first, FreeRows) and not first.is_plain
+            is_free = is_free or (name == "stack" and isinstance(first, LoopPieces))
             if is_free and len(args) <= 2 and rest.keys() <= {"dim"} and _has_axes(name, first):
                 return _JOINS[name](first, **rest)
             return own(first.plain(), *args[1:], **{name: one for name, one in given.items() if name != "tensors"})

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from batch_export.exporter.capture.begun_numbers import says_of_none
+from batch_export.exporter.capture.loop_pieces import LoopPieces
 
 
 def turned(of: Any, name: str) -> Any:
@@ -30,7 +31,7 @@ def joined(begun: Any, rows: Any, dim: int) -> Any:
     """
     if begun is None:
         says_of_none(rows.free_length())
-    parts = rows.joined(dim)
+    parts = rows.grown(dim) if isinstance(rows, LoopPieces) else rows.joined(dim)
     return parts if begun is None else torch.cat([begun, parts], dim)
 
 

@@ -7,6 +7,7 @@ that the loop holds to the example's size. Sentences stand for as long as the pr
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 _WHY: dict[tuple[str, int], str] = {}
 
@@ -14,6 +15,11 @@ _WHY: dict[tuple[str, int], str] = {}
 def note(file: str, line: int, why: str) -> None:
     """Remembers why the loop at a line stays as it is."""
     _WHY[file, line] = why
+
+
+def note_of(body: Callable[..., object], why: str) -> None:
+    """The same of the loop whose round a function is, which stands at the loop's line."""
+    note(body.__code__.co_filename, body.__code__.co_firstlineno, why)
 
 
 def of_source(source: str) -> str:

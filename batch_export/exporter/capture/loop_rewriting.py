@@ -249,8 +249,9 @@ class _Written:
             f"__steps_{number}__, __rows_{number}__ = {STEPS}({_listed(over)}, {way})\n"
             f"try:\n{_indented(begun + self._made(rounds, going, self._has_trial(), set(before)))}"
             f"except NameError:\n    __loop_{number}__ = None\n"
-            f"if __loop_{number}__ is not None:\n"
-            f"    {_listed(going)}, {_listed(body.lists)} = __loop_{number}__.run()\n"
+            f"__made_{number}__ = None if __loop_{number}__ is None else __loop_{number}__.run()\n"
+            f"if __made_{number}__ is not None:\n"
+            f"    {_listed(going)}, {_listed(body.lists)} = __made_{number}__\n"
         ).body
         first: list[ast.stmt] = [
             ast.Assign([ast.Name(name, ast.Store())], one) for name, one in zip(over, body.way.over, strict=True)

@@ -80,6 +80,7 @@ def _without_readers(graph: ir.Graph) -> tuple[bool, bool]:
         unread = [] if is_read else [one for one in outputs if not one.uses() and not one.is_graph_output()]
         if len(unread) == len(outputs):
             graph.remove(node, safe=True)
+            _let_go(node)
             changed = True
             continue
         may_lack |= bool(unread) or (bool(inputs) and inputs[-1] is None) or "training_mode" in node.attributes.data
@@ -87,3 +88,11 @@ def _without_readers(graph: ir.Graph) -> tuple[bool, bool]:
             in_body = _without_readers(body)
             changed, may_lack = changed or in_body[0], may_lack or in_body[1]
     return changed, may_lack
+
+
+def _let_go(node: ir.Node) -> None:
+    """The bodies of a removed node read nothing of the graph around it any more."""
+    for body in bodies_of(node) if node.domain or node.op_type in WITH_BODIES else ():
+        for one in nodes_of(body):
+            for place in range(len(one.inputs)):
+                one.replace_input_with(place, None)
