@@ -15,13 +15,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.scan import scan
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import begun_numbers, loop_pieces, loop_reasons
+from batch_export.exporter.capture import begun_numbers, loop_pieces, loop_reasons, loop_scans
 from batch_export.exporter.capture.begun_numbers import NUMBERS, begins_as_tensors, says_of_none
 from batch_export.exporter.capture.free_sequences import Backwards, FreeNumbers, FreeRows, Run
 from batch_export.exporter.capture.kept_rows import note_read
@@ -225,7 +223,7 @@ class FreeLoop:
         device = next((one.device for one in beside if isinstance(one, Tensor)), None)
         if self.is_begun:
             return self._begun_by_one(body, steps, rows, device, known)
-        return *_rounds(_on_leaves(body, form), steps, leaves, rows, device), form
+        return *loop_scans.rounds(loop_scans.on_leaves(body, form), steps, leaves, rows, device), form
 
     def _padded(
         self, found: Sequence[Tensor], axes: Mapping[int, Sequence[int]], known: loop_pieces.KnownSizes
@@ -280,19 +278,21 @@ class FreeLoop:
         """
         none = torch.sym_max(1 - steps.length, 0)
         is_run = statically_known_true(steps.length > 0)
-        firsts = [(one if is_run else _lengthened(one, none)).select(0, 0) for one in rows]
+        firsts = [(one if is_run else loop_scans.lengthened(one, none)).select(0, 0) for one in rows]
         step = torch.scalar_tensor(steps.first, dtype=torch.int64, device=device)
         now, made = body(tuple(self.carried), tuple(firsts), step, True)
         begun, form = pytree.tree_flatten(list(now))
         more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))
-        last, found = _rounds(_on_leaves(body, form), more, begun, [one[1:] for one in rows], device)
+        last, found = loop_scans.rounds(
+            loop_scans.on_leaves(body, form), more, begun, [one[1:] for one in rows], device
+        )
         if any(map(known.differing, found)):
             raise loop_pieces.SizeByDataError("rounds behind the first one give pieces whose size data say")
         found = [torch.cat([one[None], others]) for one, others in zip(made, found, strict=True)]
         if not is_run:
             before, begun_form = pytree.tree_flatten(list(self.carried))
             before = before if begun_form == form else [None] * len(last)
-            last, found = _of_real_rounds(last, found, before, steps.length, none)
+            last, found = loop_scans.of_real_rounds(last, found, before, steps.length, none)
         return last, found, form
 
 
@@ -389,97 +389,9 @@ def free_loop(
 
 def _is_fillable(one: Any) -> bool:
     """Whether something is a list, empty or of tensors that can be stacked."""
-    return type(one) is list and all(isinstance(each, Tensor) and _is_like(each, one[0]) for each in one)
-
-
-def _is_like(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one dtype, and surely one shape."""
-    is_known = one.dtype == other.dtype and one.dim() == other.dim()
-    return is_known and all(statically_known_true(a == b) for a, b in zip(one.shape, other.shape, strict=True))
+    return type(one) is list and all(isinstance(each, Tensor) and loop_scans.is_like(each, one[0]) for each in one)
 
 
 def _content(one: Any) -> Any:
     """Something that a round reads; of a module its tensors."""
     return [*one.parameters(), *one.buffers(), *vars(one).values()] if isinstance(one, torch.nn.Module) else one
-
-
-def _on_leaves(body: Callable[..., Any], form: pytree.TreeSpec) -> Callable[..., Any]:
-    """A round of tensors one after the other, behind the first one.
-
-    Args:
-        body: the round.
-        form: in what the tensors lie.
-    """
-    count = form.num_children
-    if form == pytree.tree_structure([None] * count):
-        return lambda state, slices, step: body(tuple(state), slices, step, False)
-
-    def on_leaves(state: Sequence[Tensor], slices: Sequence[Tensor], step: Tensor) -> tuple[Any, Any]:
-        now, made = body(pytree.tree_unflatten(list(state), form), slices, step, False)
-        return pytree.tree_leaves(list(now)), made
-
-    return on_leaves
-
-
-def _rounds(
-    body: Callable[..., Any], steps: Run, carried: Sequence[Tensor], rows: Sequence[Tensor], device: Any
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Rounds as one operator: what goes on, and what each of them gives besides, along the first axis.
-
-    Args:
-        body: a round of tensors.
-        steps: the steps.
-        carried: what the first of them begins with.
-        rows: what is read, along the first axis.
-        device: where the steps' tensor lies.
-    """
-    length = steps.length
-    is_run = statically_known_true(length > 0)
-    rounds = length if is_run else torch.sym_max(length, 1)
-    parts = [_plain(one) if is_run else _lengthened(one, rounds - length) for one in rows]
-
-    def combine(state: list[Tensor], elements: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]), elements[0])
-        return [_plain(one) for one in now or state], [_plain(one) for one in made]
-
-    counted = torch.arange(rounds, device=device)
-    if not (isinstance(steps.first, int) and steps.first == 0 and steps.step == 1):
-        counted = steps.first + steps.step * counted
-    begun = [_plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
-    last, found = scan(combine, begun, [counted, *parts], dim=0)
-    last, found = list(last)[: len(carried)], list(found)
-    return (last, found) if is_run else _of_real_rounds(last, found, carried, length, rounds - length)
-
-
-def _of_real_rounds(
-    last: Sequence[Tensor], found: Sequence[Tensor], begun: Sequence[Any], length: Any, more: Any
-) -> tuple[list[Tensor], list[Tensor]]:
-    """What rounds give where there may have been one in place of none: then what began, and no rows.
-
-    Args:
-        last: what goes on behind the last round.
-        found: what rounds give besides, along the first axis.
-        begun: what the first round began with; nothing where it is not known.
-        length: how many rounds there should have been.
-        more: how many there were besides.
-    """
-    was_run = torch.scalar_tensor(more, dtype=torch.int64) == 0
-    kept = [
-        after
-        if before is None or (isinstance(before, Tensor) and not _is_like(before, after))
-        else torch.where(was_run, after, before)
-        for after, before in zip(last, begun, strict=True)
-    ]
-    return kept, [one.narrow(0, 0, length) for one in found]
-
-
-def _lengthened(rows: Tensor, more: Any) -> Tensor:
-    """Rows with rows of zeros behind them, in order in memory: no scan takes none, and of the round that there is then
-    in place of none nothing is taken.
-    """
-    return _plain(functional.pad(rows, [0, 0] * (rows.dim() - 1) + [0, more]))
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    """A copy whose memory is in order: what goes on has to look alike in every round."""
-    return tensor.clone(memory_format=torch.contiguous_format)
