@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch.nn import functional
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from tests.exporting import export_and_compare
@@ -115,3 +118,23 @@ class Summed(torch.nn.Module):
 
 def test_what_data_are_written_to_is_data() -> None:
     assert capture(Summed(), (torch.randn(3),), dynamic_shapes=({0: "n"},)).both_ways
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: functional.pad(x, (0, math.floor(math.log2(x.shape[1])))), r"\(n\) .* the model makes it 4"),
+        (lambda x: functional.pad(x, (0, 2 ** math.ceil(math.log2(x.shape[1])) - x.shape[1])), "by the size n would"),
+        (lambda x: x * 2 if math.log(x.shape[1]) > 1 else x + x.shape[0], r"\(n\) .* the model makes it 4"),
+    ],
+)
+def test_a_decision_by_a_logarithm_of_a_size_names_the_size_and_the_line(
+    function: Callable[[torch.Tensor], torch.Tensor], words: str
+) -> None:
+    for _ in range(2):  # torch names each file once in a process
+        with pytest.raises((CaptureError, DynamicShapeError), match=words) as refused:
+            export(function, (torch.randn(3, 4),), dynamic_shapes=({0: "b", 1: "n"},))
+        told = str(refused.value)
+        assert f"at {__file__}:{function.__code__.co_firstlineno}" in told
+        assert "log_guard" not in told
+        assert "data" not in told.partition("Next step")[0]

@@ -477,12 +477,12 @@ def test_a_branch_that_multiples_of_the_example_take_too_is_captured_by_its_gene
 
 
 def lone(x: torch.Tensor) -> torch.Tensor:
-    pieces = x.chunk(2)  # this line gives one piece at one row
-    return torch.cat(pieces[::-1])
+    first, *others = x[:2].unbind(0)  # this line takes one row where there is one
+    return first + sum(others)
 
 
 def test_a_limit_of_the_program_is_a_warning_with_its_line_and_in_the_metadata() -> None:
-    place = f"{__file__}:{line_of('this line gives one piece at one row')}"
+    place = f"{__file__}:{line_of('this line takes one row where there is one')}"
     with pytest.warns(
         ExportWarning, match=r"the file holds only while `n >= 2` .*though the model runs at other sizes, too"
     ) as told:
@@ -706,8 +706,7 @@ def test_a_mean_of_nothing_is_a_limit_in_words() -> None:
     with pytest.warns(ExportWarning) as told:
         program = export(shifted, inputs(2, 6), dynamic_shapes=(axes, axes))
     conditions = [str(one.message).split("`")[1] for one in told if "holds only while" in str(one.message)]
-    assert set(conditions) == {"t != 0", "b != 0 and t >= 2"}
-    assert len(conditions) == 2
+    assert conditions == ["t != 0"]
     for given in (inputs(1, 2), inputs(3, 9), inputs(2, 1), inputs(0, 3)):
         torch.testing.assert_close(program(*given)[0], shifted(*given), equal_nan=True)
 

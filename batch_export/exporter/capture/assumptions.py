@@ -29,7 +29,16 @@ def refused(assumptions: Sequence[Assumption], attempts: Sequence[Attempt] = ())
     first = assumptions[0]
     more = "".join(f"; also {one.text}" for one in assumptions[1:3])
     why = next(filter(None, (_one_way_only(one.exception) for one in attempts)), None)
-    more += f"; it cannot be captured both ways: {why}" if why else ""
+    more += f"; it cannot be captured both ways: {why}" if why and not first.sizes else ""
+    if first.sizes:
+        return CaptureError(
+            "the model could not be captured for all sizes: what it decides by the size "
+            f"{' and '.join(first.sizes)} would stay as it is in the example: {first.condition}{more}",
+            attempts=tuple(attempts),
+            source=first.source or None,
+            next_step="compute with whole numbers (`//`, `%`, `*`), leave that axis out of dynamic_shapes, or pass "
+            "guards='allow' (guards: allow in the model's config) to keep what the example's size decides",
+        )
     return CaptureError(
         "the model could not be captured for all data: a data-dependent decision would stay as it is in the example: "
         f"{first.condition}{more}",

@@ -23,6 +23,7 @@ from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.refusals import hold_against_given, narrower, other_rank
 from batch_export.exporter.capture.refused_again import Refused, refused_for
+from batch_export.exporter.capture.shown_shapes import keep_apart
 from batch_export.exporter.capture.strategies import TRACE
 from batch_export.exporter.capture.trial import is_fake
 
@@ -75,6 +76,7 @@ def finished(
             )
         trials = Trials(program, symbols, called.module, *called.inputs)
         judge(captured, trials)
+        keep_apart(program.graph, trials.not_shown)
         called.not_held.extend(trials.not_held())
         if mode != "allow" and captured.harmful:
             called.refused.extend(refused_for(captured, trials.resizing.example))

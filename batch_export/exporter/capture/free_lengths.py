@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import (
     conjugated_writes,
+    decided_by_sizes,
     deciding_sizes,
     free_forms,
     free_matrix_norms,
@@ -37,7 +38,13 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 def _by_tensor(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
     """A function of a symbolic number by way of a tensor: torch.export keeps no other form of it in a graph."""
-    return lambda number: function(torch.scalar_tensor(number, dtype=torch.float64)).item()
+
+    def symbolic(number: Any) -> object:
+        made: object = function(torch.scalar_tensor(number, dtype=torch.float64)).item()
+        decided_by_sizes.note(made, number)
+        return made
+
+    return symbolic
 
 
 def _log(number: Any, *base: Any) -> object:

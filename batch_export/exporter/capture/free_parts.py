@@ -8,6 +8,7 @@ axis to the example's number of parts.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -23,7 +24,10 @@ _MADE: ContextVar[list[object] | None] = ContextVar("_MADE", default=None)
 
 
 class FreeSlices(FreeRows):
-    """The slices of a tensor along a free axis."""
+    """The slices of a tensor along a free axis.
+
+    Of a size that is computed (`min(2, n)`) torch takes them for pieces that keep the axis: they are taken one by one.
+    """
 
     def __init__(self, whole: Tensor, axis: int) -> None:
         super().__init__(whole.movedim(axis, 0), tuple)
@@ -31,7 +35,10 @@ class FreeSlices(FreeRows):
         self._axis = axis
 
     def _made_plain(self) -> list[Any]:
-        return list(torch.ops.aten.unbind.int(self._whole, self._axis))
+        size: Any = self._whole.shape[self._axis]
+        if size.node.expr.is_Symbol:
+            return list(torch.ops.aten.unbind.int(self._whole, self._axis))
+        return [self._whole.select(self._axis, place) for place in range(operator.index(size))]
 
 
 class FreeChunks(FreeSequence):

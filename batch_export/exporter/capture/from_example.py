@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.errors import CaptureError, DynamicShapeError, Place
 from batch_export.exporter.capture import assumptions, named_loops
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.array_numbers import array_numbers
@@ -22,6 +23,7 @@ from batch_export.exporter.capture.assertions import assertions_on_data
 from batch_export.exporter.capture.calls_without_numbers import calls_noted
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.data_functions import data_functions
+from batch_export.exporter.capture.decided_by_sizes import by_sizes
 from batch_export.exporter.capture.failures import not_captured, refused, unfollowed
 from batch_export.exporter.capture.finished import Called, GuardMode, finished
 from batch_export.exporter.capture.free_lengths import free_lengths
@@ -40,11 +42,13 @@ from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_obl
 from batch_export.exporter.capture.strategies import (
     ASSUMING,
     BOTH_WAYS,
+    DRAFT,
     NON_STRICT,
     STRICT,
     TRACE,
     assumed,
     decision_on_data,
+    line_of_guard,
 )
 from batch_export.exporter.capture.taken_sizes import TakenSize, taken_size
 from batch_export.exporter.capture.texts import texts_noted
@@ -104,10 +108,14 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
     attempts: list[Attempt] = []
     held: _Held | None = None
     strictly: CaptureError | None = None
+    environment: ShapeEnv | None = None
     for name, strategy in strategies:
         if held is not None and name != STRICT:
             break
         decision = decision_on_data(attempts[0].exception) if attempts else None
+        decision = by_sizes(
+            decision, attempts[0].exception if attempts else None, environment, asked.axes, asked.aliases
+        )
         if name == BOTH_WAYS and attempts and (decision is None or allow_assumptions):
             continue
         if name in ASSUMING and decision is not None and not allow_assumptions:
@@ -120,6 +128,7 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             except Exception as error:
                 request.decided_at.update(seen.places)
                 attempts.append(_failed(name, time.perf_counter() - begun, error))
+                environment = environment or seen.environment
                 if (refusal := refused(error)) is not None and (name != STRICT or decision is None):
                     raise refusal from error
                 strictly = strictly or refusal  # both ways may do better
@@ -141,6 +150,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             captured.blocks = getattr(program, "_blocks", [])
             captured.seeded = getattr(program, "_seeded", [])
         except DynamicShapeError as error:
+            if name == DRAFT and error.source is None and (line := line_of_guard(program)):
+                error.located_at(Place("", "", line))
             if name == TRACE and held is None and attempts[0].error:
                 raise not_captured(attempts, trace="holds for the sizes of the example only") from attempts[0].exception
             if held is not None and not _holds_beside(held.captured, request, inputs):

@@ -159,8 +159,10 @@ def _judged(
         return as_limit(guard, points, symbols)  # else another guard says so already, which takes fewer sizes away
     shown = [point for point, trial in made if trial.outcome is Outcome.SHAPES]
     if not united and shown:
-        words = guard_points.limit(shown, guard.expression, symbols) if outcomes == {Outcome.AGREES} else None
-        return replace(guard, is_limit=True, condition=words or guard.condition)  # where an axis is empty, perhaps
+        is_known = outcomes <= {Outcome.AGREES} or len(made) == len(points)
+        words = guard_points.limit(shown, guard.expression, symbols) if is_known else None
+        whole = guard if outcomes else as_limit(guard, points, symbols)
+        return replace(guard, is_limit=True, condition=words or whole.condition)  # where an axis is empty, perhaps
     return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & AGREEING))
 
 

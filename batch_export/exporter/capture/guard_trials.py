@@ -18,10 +18,11 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import Symbols
-from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.missing_pieces import pieces_as_slices
+from batch_export.exporter.capture.other_inputs import Inputs, one_apart, other_values
 from batch_export.exporter.capture.other_sizes import Resizing
 from batch_export.exporter.capture.quiet import quiet
-from batch_export.exporter.capture.shown_shapes import other_shape
+from batch_export.exporter.capture.shown_shapes import is_free_of_sizes, other_shapes
 from batch_export.exporter.capture.trial import Outcome, Trial, accepts, apart, is_fake, refusal, tried
 
 _TRIED = 8
@@ -36,6 +37,8 @@ AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
 """The program does what the model does, though perhaps by other shapes than it shows."""
 _GRAVEST = (Outcome.DIFFERS, Outcome.FAILS, Outcome.SHAPES, Outcome.NOTHING, Outcome.AGREES, Outcome.REFUSED)
 """Which of several outcomes at one point counts."""
+_OTHERS = 3
+"""Further values at sizes at which no number is finite."""
 _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers, and how many times as long an
 axis is that is left alone once the program has failed at less."""
@@ -47,6 +50,8 @@ class Trials:
     Attributes:
         resizing: the inputs at other sizes.
         can_run: whether there are numbers to run with and sizes to change.
+        not_shown: the name of a node -> axes of its value that were seen to be empty where another size is shown, which
+            matters to nobody once the file does not show it.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Trials:
         kwargs: Mapping[str, object],
     ) -> None:
         self.resizing = Resizing(program, symbols, args, kwargs)
+        self.not_shown: dict[str, tuple[int, ...]] = {}
         self.can_run = bool(self.resizing.example) and not is_fake(module, args, kwargs)
         self._module = module
         self._symbols = symbols
@@ -86,8 +92,11 @@ class Trials:
                 return self._known.get(key)
             trials = [self._run(*one, is_large=self._is_large(sizes)) for one in instead]
             trial = min(trials, key=lambda one: _GRAVEST.index(one.outcome))
-            if trial.outcome is Outcome.AGREES and inputs is not None:
-                trial = self._shown(sizes, inputs) or trial
+            if trial == Trial(Outcome.NOTHING) and inputs is not None and 0 not in sizes.values():
+                trial = self._of_the_sizes(inputs) or trial
+            if trial.outcome in (Outcome.AGREES, Outcome.NOTHING) and not trial.problem and inputs is not None:
+                shown = self._shown(sizes, inputs)
+                trial = shown if shown is not None and trial.outcome is Outcome.AGREES else trial
             if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
                 trial = Trial(Outcome.NOTHING, trial.problem)
             self._ran += trial.outcome is not Outcome.REFUSED
@@ -105,13 +114,33 @@ class Trials:
         """What comes of some inputs."""
         return self._run(args, kwargs, is_large=False)
 
+    def _of_the_sizes(self, inputs: Inputs) -> Trial | None:
+        """What to say where neither side has a finite number: that they agree where no number of the inputs matters.
+
+        A deviation of one element is not a number, whatever the element is; a sum that is too large is one for others.
+        At the example's sizes numbers like these are finite.
+        """
+        example = self.resizing.at({}, anew=True)
+        if example is None or self._run(*example, is_large=False).outcome is not Outcome.AGREES:
+            return None
+        others = [self._run(*one, is_large=False) for one in (*other_values(*inputs, _OTHERS), *one_apart(*inputs))]
+        found = [trial for trial in others if trial.outcome is not Outcome.REFUSED]
+        if len(found) < _OTHERS:
+            return None
+        gravest = min(found, key=lambda one: _GRAVEST.index(one.outcome))
+        return Trial(Outcome.AGREES) if gravest.outcome is Outcome.NOTHING and not gravest.problem else gravest
+
     def _shown(self, sizes: Point, inputs: Inputs) -> Trial | None:
-        """What to say where a value of the program has another shape than it shows."""
+        """What to say where a value of the program has another shape than it shows, and a translation may go by it."""
         assert self._program is not None
         given, keywords = copy.deepcopy(inputs)
         with quiet(), contextlib.suppress(Exception):  # what cannot be run node by node is not known to be wrong
-            found = other_shape(self._program, given, keywords, lambda name: self._symbols.value(name, sizes))
-            return Trial(Outcome.SHAPES, found) if found else None
+            found = other_shapes(self._program, given, keywords, lambda name: self._symbols.value(name, sizes))
+            if not found.beside and is_free_of_sizes(self._exported.graph, found.axes):
+                for name, axes in found.axes.items():
+                    self.not_shown[name] = (*self.not_shown.get(name, ()), *axes)
+                return None
+            return Trial(Outcome.SHAPES, found.first)
         return None
 
     def _refused_unmade(self, sizes: Point) -> str:
@@ -134,7 +163,7 @@ class Trials:
         if is_large and (refused := refusal(self._module, args, kwargs)):
             return Trial(Outcome.REFUSED, refused)
         if self._program is None:
-            self._program = without_assertions(self._exported.module(check_guards=False))
+            self._program = pieces_as_slices(without_assertions(self._exported.module(check_guards=False)))
         return tried(self._program, self._module, args, kwargs, self._noise)
 
     def _noise(self) -> float:

@@ -62,6 +62,8 @@ class Resizing:
         if not used <= set(sizes):
             return
         found = {variable: size for one, size in sizes.items() if (variable := symbols.variable(one)) is not None}
+        for one, size in sizes.items():
+            found |= _root(symbols, one, size, found)
         if {variable for one in used for variable in symbols.variables(one)} <= set(found):
             self.example = found
 
@@ -192,6 +194,18 @@ def other_sizes(
         made = resizing.like_example(sizes) if like_example else resizing.at(sizes)
         if made is not None:
             yield ", ".join(f"{names[axis]}={size}" for axis, size in sizes.items()), made
+
+
+def _root(symbols: Symbols, symbol: str, size: int, known: Mapping[str, int]) -> dict[str, int]:
+    """The size of the one name that an axis is asked for as an expression of (`t` of `2*t`), where that is not known.
+
+    torch has a symbol of the axis then, and none of the name.
+    """
+    axis = symbols.axes.get(symbol)
+    if axis is None or not axis.derived or symbol in symbols.solved:
+        return {}
+    found = symbols.names.root(axis.name, size, known)
+    return found if found and symbols.names.value(axis.name, {**known, **found}) == size else {}
 
 
 def _least(shapes: Sequence[Sequence[int]]) -> int:

@@ -3,7 +3,8 @@
 Arrives: a model, its example inputs, inputs of other sizes, and the names of attributes that forward changes. Leaves:
 those of which it is not shown by runs of the model that the file computes what the model computes in every call. What
 is remembered goes by the sizes alone and is the same after each further call, and a call after others gives what a
-first one gives. A counter, a list that grows and what is kept of the data are none of these.
+first one gives. A counter, a list that grows and what is kept of the data are none of these, but for what each call
+writes before it reads it (`written_first.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import RunsUndone
 from batch_export.exporter.capture.other_inputs import Inputs, other_values
 from batch_export.exporter.capture.trial import is_fake, uncompiled
+from batch_export.exporter.capture.written_first import written_first
 
 _LARGE = 1 << 28
 """Bytes of weights from which on several runs of a model would cost too much of an export."""
@@ -48,7 +50,12 @@ def unsettled(
     try:
         with settings_kept(), recording(module), uncompiled(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return [] if _are_settled(names, module, given, list(others), has_axes=has_axes) else list(names)
+            others = list(others)
+            if others or not has_axes:
+                first = written_first(names, module, [given, *other_values(*given, 2), *others])
+                names = [name for name in names if name not in first]
+            settled = not names or _are_settled(names, module, given, others, has_axes=has_axes)
+            return [] if settled else list(names)
     except Exception:  # what eager says to other inputs is no concern of the export
         return list(names)
 

@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import itertools
 import linecache
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
+from torch._logging import structured as torch_reports
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.jit._trace import TracerWarning
@@ -55,11 +57,13 @@ class Assumption:
         condition: what holds at the example inputs.
         source: `file:line` in the model, empty when it is not known.
         next_step: what can be done where it does not hold; empty where whoever refuses it says that.
+        sizes: the sizes that it goes by, where it goes by nothing else.
     """
 
     condition: str
     source: str = ""
     next_step: str = ""
+    sizes: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -201,8 +205,40 @@ def assumed(strategy: str, program: torch.export.ExportedProgram, decision: Assu
     report = getattr(program, "_report", None)
     if strategy != DRAFT or report is None or report.successful():
         return []
-    found = list(dict.fromkeys(_of_failure(failure, report.str_to_filename) for failure in report.failures))
+    files = {**_interned(), **report.str_to_filename}
+    failures = [failure for failure in report.failures if not _is_guard_on_sizes(failure)]
+    found = list(dict.fromkeys(_of_failure(failure, files) for failure in failures))
+    if not found and decision is None:
+        return []
     return found if decision is None or any(one.source for one in found) else [decision]
+
+
+def line_of_guard(program: torch.export.ExportedProgram) -> str:
+    """The model's line (`file:line`) of the first guard on sizes in a report; empty where none is known."""
+    report = getattr(program, "_report", None)
+    if report is None:
+        return ""
+    failures = [one for one in report.failures if _is_guard_on_sizes(one)]
+    files = {**_interned(), **report.str_to_filename}
+    return next((found.source for one in failures if (found := _of_failure(one, files)).source), "")
+
+
+def _interned() -> dict[int, str]:
+    """The numbers by which torch's reports name files: a report itself has those alone that are new to the process."""
+    table: Mapping[str, int] = getattr(torch_reports, "INTERN_TABLE", {})
+    return {number: file for file, number in table.items()}
+
+
+def _is_guard_on_sizes(failure: Any) -> bool:
+    """Whether torch reports a guard on sizes of inputs, which is judged like those of any other program."""
+    told: dict[str, Any] = failure.data or {}
+    symbols = set(_SYMBOL.findall(str(told.get("expr"))))
+    sources: dict[str, Any] = told.get("symbol_to_sources") or {}
+    are_sizes = all(".size()[" in str(sources.get(symbol)) for symbol in symbols)
+    return failure.failure_type.name == "GUARD_ADDED" and bool(symbols) and are_sizes
+
+
+_SYMBOL = re.compile(r"\b[a-z]+\d+\b")
 
 
 def _of_failure(failure: Any, files: Mapping[int, str]) -> Assumption:
@@ -210,7 +246,7 @@ def _of_failure(failure: Any, files: Mapping[int, str]) -> Assumption:
     kind = str(failure.failure_type.name).lower().replace("_", " ")
     expression = str(told.get("expr") or told.get("op") or kind)
     frames = list(told.get("user_stack") or told.get("stack") or ())
-    for frame in reversed(frames):
+    for frame in (*reversed(frames), *reversed(told.get("stack") or ())):
         file, line = files.get(frame["filename"], ""), int(frame["line"])
         if file and is_users(file):
             return Assumption(f"{_quoted(file, line)}: `{expression}`", f"{file}:{line}")

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.errors import MissingOperatorError, OnnxExporterError, TranslationError
 from batch_export.exporter.capture.block_operator import is_copy
+from batch_export.exporter.capture.shown_shapes import NOT_SHOWN
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.block_bodies import NotABodyError
 from batch_export.exporter.graph.operators import op
@@ -111,6 +112,7 @@ class Translator(OperatorTranslator):
         self.recorder.node_prefix = f"node_{node.name}_"
         try:
             env[node] = self._translate_node(node, env, qualified)
+            _keep_apart(env[node], node)
         except (FunctionalisationNeededError, NotABodyError):
             raise
         except OnnxExporterError as error:
@@ -182,3 +184,15 @@ class Translator(OperatorTranslator):
         args = [self.convert(argument, env) for argument in node.args]
         kwargs = {name: self.convert(argument, env) for name, argument in node.kwargs.items()}
         return self.apply(node, target, args, kwargs, fake, env)
+
+
+def _keep_apart(result: object, node: torch.fx.Node) -> None:
+    """Gives axes of a result names of their own where the program shows a size that they do not always have.
+
+    A runtime takes what is shown for what is there: it lets values of one shape use the memory of one another.
+    """
+    axes = node.meta.get(NOT_SHOWN, ())
+    if axes and isinstance(result, ir.Value) and result.shape is not None and result.producer() is not None:
+        sizes = enumerate(result.shape.dims)
+        named = [ir.SymbolicDim(f"{node.name}_axis_{axis}") if axis in axes else size for axis, size in sizes]
+        result.shape = ir.Shape(named)
