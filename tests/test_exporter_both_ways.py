@@ -297,8 +297,8 @@ class Sized(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 0:
-            return x * 2 if x.shape[0] > 4 else x * 3
-        return x
+            return x * 2 if x.shape[0] > 4 else x.double()
+        return x if x.shape[0] > 4 else x.double()
 
 
 def test_what_one_way_holds_to_of_sizes_is_held_to_by_the_program() -> None:

@@ -75,7 +75,7 @@ class Counted(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for place in range(3 if x.shape[1] > 6 else 2):
             x = x * place + x
-        return x
+        return x if x.shape[1] > 6 else x.double()
 
 
 def test_a_number_that_python_counts_with_is_refused_with_its_line() -> None:

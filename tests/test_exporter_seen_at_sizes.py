@@ -74,11 +74,11 @@ def test_a_deviation_of_one_element_of_an_image() -> None:
 
 def test_what_has_no_finite_number_for_some_inputs_only_proves_nothing() -> None:
     def overflowing(x: Tensor) -> Tensor:
-        large = (x.abs() + 1e30) * 1e30 if x.shape[1] < 9 else (x.abs() + 1e30) * 2e30
-        return large.min() + x @ x.mT
+        large = ((x.abs() + 1e30) * (1e30 if x.shape[1] < 9 else 2e30)).min() + x @ x.mT
+        return large if x.shape[1] < 9 else large.double()
 
     def of_negatives(x: Tensor) -> Tensor:
-        return x.sqrt().sum() if x.shape[1] < 9 else x.sqrt().prod()
+        return x.sqrt().sum() if x.shape[1] < 9 else x.sqrt().prod().double()
 
     with pytest.raises(DynamicShapeError, match="n < 9"):
         export(Function(overflowing), (torch.rand(3, 4, 2),), dynamic_shapes=ROWS)
@@ -208,7 +208,7 @@ def test_pixels_unshuffled_of_multiples_of_a_name() -> None:
 
 def test_a_limit_of_multiples_of_a_name_is_refused() -> None:
     def deciding(x: Tensor) -> Tensor:
-        return x * 2 if x.shape[1] < 7 else x + 1
+        return x * 2 if x.shape[1] < 7 else x.double()
 
     with pytest.raises(DynamicShapeError, match=r"2\*t < 7"):
         export(Function(deciding), (torch.randn(2, 6),), dynamic_shapes=({1: 2 * Dim("t")},))

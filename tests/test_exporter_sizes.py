@@ -498,7 +498,7 @@ def test_what_the_model_refuses_for_another_reason_proves_nothing() -> None:
     def in_fours(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] % 4:
             raise ValueError("in fours only")
-        return x * 2 if x.shape[0] <= 8 else x + 1
+        return x * 2 if x.shape[0] <= 8 else x.double()
 
     with pytest.raises(DynamicShapeError, match="only while `n <= 8`"):
         export(Function(in_fours), rows(4), dynamic_shapes=({0: "n"},))
@@ -577,7 +577,7 @@ def test_trials_leave_buffers_as_they_were() -> None:
 def test_values_that_the_model_refuses_prove_nothing_of_sizes() -> None:
     def exact(x: torch.Tensor) -> torch.Tensor:
         torch._check(x.shape[0] > 0)
-        return x * 2 if x.shape[0] <= 8 else x + 1
+        return x * 2 if x.shape[0] <= 8 else x.double()
 
     class Picky(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -714,7 +714,7 @@ def test_a_mean_of_nothing_is_a_limit_in_words() -> None:
 def test_what_is_not_finite_for_another_reason_proves_nothing() -> None:
     def other(x: torch.Tensor) -> torch.Tensor:
         log = x.log()  # of negative numbers
-        return log * 2 if x[:, 1:].numel() > 0 else log * 3
+        return log * 2 if x[:, 1:].numel() > 0 else log.double()
 
     with pytest.raises(DynamicShapeError, match="holds only while"):
         export(other, (-torch.rand(2, 6) - 1,), dynamic_shapes=({0: "b", 1: "t"},))
@@ -766,7 +766,7 @@ def test_an_axis_that_is_computed_from_others_may_be_undefined_or_negative_where
 
 def test_a_branch_at_sizes_at_which_a_tied_axis_would_be_negative_is_refused() -> None:
     def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return x[2:] + y if x.shape[0] > 2 else y * 2
+        return x[2:] + y if x.shape[0] > 2 else y.double()
 
     free = {0: Dim.DYNAMIC}
     with pytest.raises(DynamicShapeError, match=r"holds only while `x.shape\[0\] > 2`"):

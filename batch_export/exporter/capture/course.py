@@ -17,11 +17,13 @@ from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.chosen_numbers import any_choice, numbers_chosen
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
+from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.refusals import one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
-from batch_export.exporter.capture.strategies import ASSUMING, TRACE
+from batch_export.exporter.capture.size_decisions import any_decision, decisions_as_data
+from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
 
@@ -45,13 +47,15 @@ class Course:
         except (DynamicShapeError, CaptureError) as error:
             if not isinstance(error, DynamicShapeError) and not _is_traced_only(error):
                 raise
-            for captured in itertools.chain(self._taken(examples), self._from_others(examples)):
+            others = self._taken(examples), self._from_others(examples), self._both_ways(examples)
+            for captured in itertools.chain(*others):
                 return captured
             raise error
         if captured.strategy in ASSUMING:
             return captured
         if captured.harmful:
-            for other in itertools.chain(self._taken(examples), self._from_others(examples, captured)):
+            others = self._taken(examples), self._from_others(examples, captured), self._both_ways(examples)
+            for other in itertools.chain(*others):
                 return other
         elif _any_taken(_limiting_lines(captured)):
             for other in self._taken(examples):
@@ -72,6 +76,23 @@ class Course:
             with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken(), pads_taken(), chosen:
                 captured = self._from(inputs, self._unassuming)
         if captured is not None and self._holds_everywhere(captured):
+            yield captured
+
+    def _both_ways(self, examples: Examples) -> Iterator[Captured]:
+        """The program with both ways of what sizes decide, where that makes it hold for all.
+
+        It has to do what the model does where programs before did not.
+        """
+        inputs = examples.lifted(examples.small(required=True)) if any_decision(self.request.decided_at) else None
+        if inputs is None:
+            return
+        places, captured = set(self.request.decided_at), None
+        strategies = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
+        with contextlib.suppress(CaptureError, DynamicShapeError), decisions_as_data(self.request.module, places):
+            captured = self._from(inputs, strategies)
+        if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
+            return
+        if Trials(captured.traced, captured.symbols, self.request.module, *inputs).holds_at(self.request.not_held):
             yield captured
 
     def _from_first(self, examples: Examples) -> Captured:

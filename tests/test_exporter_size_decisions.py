@@ -1,0 +1,110 @@
+"""Decisions by sizes whose ways one file has both: an early return, another form, a resized table, parts of a test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from exporting import Called, assert_same
+from torch import Tensor
+
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter import export
+
+AXES = ({0: "b", 1: "n"},)
+SIZES = ((1, 1), (2, 2), (3, 3), (2, 4), (1, 5), (4, 6), (2, 7), (3, 8), (1, 9), (2, 12))
+
+
+def early(x: Tensor) -> Tensor:
+    if x.size(1) < 4:
+        return x
+    return x * 2
+
+
+def scaled(x: Tensor) -> Tensor:
+    return x * (2.0 if x.shape[1] > 5 else 1.0)
+
+
+def centred(x: Tensor) -> Tensor:
+    if x.shape[1] > 2:
+        x = x - x.mean(1, keepdim=True)
+    return x
+
+
+def alone(x: Tensor) -> Tensor:
+    return x if x.shape[0] == 1 else x * 0.5
+
+
+def odd(x: Tensor) -> Tensor:
+    if x.shape[1] % 2:
+        x = x * 2
+    return x
+
+
+def in_turn(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    if n < 3:
+        y = x + 1
+    elif n < 6:
+        y = x * 2
+    else:
+        y = x - x.mean(1, keepdim=True)
+    return y
+
+
+def of_two(x: Tensor) -> Tensor:
+    if x.shape[0] > 2 and not x.shape[1] <= 4:
+        return x.softmax(1)
+    return x.softmax(2)
+
+
+def of_either(x: Tensor) -> Tensor:
+    return x.exp() if x.shape[0] == 1 or x.shape[1] > 7 else x.sin()
+
+
+def reduced(x: Tensor) -> Tensor:
+    if x.shape[1] > 4:
+        return x.mean(1)
+    return x.amax(1)
+
+
+def turned(x: Tensor) -> Tensor:
+    return x.transpose(1, 2) if x.shape[1] > 6 else x
+
+
+def by_a_logarithm(x: Tensor) -> Tensor:
+    return x * 2 if math.log(x.shape[1]) > 1 else x + x.shape[0]
+
+
+@pytest.mark.parametrize("length", [3, 8])
+@pytest.mark.parametrize(
+    "function",
+    [early, scaled, centred, alone, odd, in_turn, of_two, of_either, reduced, turned, by_a_logarithm],
+    ids=lambda one: one.__name__,
+)
+def test_both_ways_of_what_sizes_decide(function: Callable[[Tensor], Tensor], length: int) -> None:
+    program = export(Called(function), (torch.randn(2, length, 4),), dynamic_shapes=AXES)
+    for size in SIZES:
+        given = torch.randn(*size, 4)
+        assert_same(program(given), [function(given)])
+    program.release()
+
+
+def of_other_dtypes(x: Tensor) -> Tensor:
+    return x if x.shape[1] > 4 else x.double()
+
+
+def of_other_ranks(x: Tensor) -> Tensor:
+    return x if x.shape[1] > 4 else x.sum(1)
+
+
+def counted(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[1] > 4 else torch.stack([x[:, place] for place in range(x.shape[1])], 1)[:, ::2].double()
+
+
+@pytest.mark.parametrize("function", [of_other_dtypes, of_other_ranks, counted])
+def test_ways_that_no_file_has_both_are_refused_with_the_line(function: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(DynamicShapeError, match=r"test_exporter_size_decisions\.py:\d+"):
+        export(Called(function), (torch.randn(2, 6, 4),), dynamic_shapes=AXES)
