@@ -380,7 +380,7 @@ def added_in_place(x: torch.Tensor) -> torch.Tensor:
     z = y
     if x.shape[1] % 2:
         y += 1
-    return y + z
+    return y + z if x.shape[1] % 2 else (y + z).double()
 
 
 def of_another_dtype(x: torch.Tensor) -> torch.Tensor:
@@ -394,7 +394,7 @@ def joined_by_another(x: torch.Tensor) -> torch.Tensor:
     """Something else of the name of torch's function."""
     torch_ = Joining()
     if x.shape[1] % 2:
-        x = torch_.cat([x, x[:, :1]], 1)
+        x = torch_.cat([x, x[:, :1]], 1).double()
     return x * 2
 
 
