@@ -292,7 +292,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("length", [6, 7])
+@pytest.mark.parametrize("length", [pytest.param(6, marks=pytest.mark.ops), 7])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda one: one.__name__)
 def test_both_ways_are_one(function: Callable[[torch.Tensor], torch.Tensor], length: int) -> None:
     module = Called(function)

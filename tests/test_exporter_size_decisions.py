@@ -78,7 +78,7 @@ def by_a_logarithm(x: Tensor) -> Tensor:
     return x * 2 if math.log(x.shape[1]) > 1 else x + x.shape[0]
 
 
-@pytest.mark.parametrize("length", [3, 8])
+@pytest.mark.parametrize("length", [3, pytest.param(8, marks=pytest.mark.ops)])
 @pytest.mark.parametrize(
     "function",
     [early, scaled, centred, alone, odd, in_turn, of_two, of_either, reduced, turned, by_a_logarithm],
