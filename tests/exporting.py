@@ -18,11 +18,11 @@ from batch_export.exporter import ONNXProgram, export
 class Called(torch.nn.Module):
     """A function of one tensor as a model."""
 
-    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.function(x)
 
 

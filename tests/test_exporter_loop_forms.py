@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from exporting import export_and_compare
+from exporting import Called, export_and_compare
 
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
@@ -19,15 +19,6 @@ EXAMPLE = (torch.randn(2, 8, 4),)
 OTHERS = [(torch.randn(*size, 4),) for size in ((1, 9), (3, 4), (4, 13))]
 Tensor = torch.Tensor
 Made = tuple[Tensor, ...]
-
-
-class Looping(torch.nn.Module):
-    def __init__(self, loop: Callable[[Tensor], Any]) -> None:
-        super().__init__()
-        self.loop = loop
-
-    def forward(self, x: Tensor) -> Any:
-        return self.loop(x)
 
 
 def _windows(x: Tensor) -> Made:
@@ -233,7 +224,7 @@ def _from_the_last(x: Tensor) -> Made:
     ],
 )
 def test_loops_in_other_words(loops: Callable[[Tensor], Made]) -> None:
-    export_and_compare(Looping(loops), EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)
+    export_and_compare(Called(loops), EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)
 
 
 def test_no_place_and_one_place() -> None:
@@ -247,7 +238,7 @@ def test_no_place_and_one_place() -> None:
             wide = torch.cat([wide, x[:, t] * x[:, t + 1]], 1)
         return total, wide
 
-    export_and_compare(Looping(loops), EXAMPLE, (torch.randn(2, 0, 4),), (torch.randn(1, 1, 4),), dynamic_shapes=SHAPES)
+    export_and_compare(Called(loops), EXAMPLE, (torch.randn(2, 0, 4),), (torch.randn(1, 1, 4),), dynamic_shapes=SHAPES)
 
 
 class _Advantages(torch.nn.Module):
@@ -367,5 +358,5 @@ def _in_place_of_its_own(x: Tensor) -> Any:
 )
 def test_what_would_be_another_number_is_refused(loop: Callable[[Tensor], Any]) -> None:
     with pytest.raises(DynamicShapeError, match=r"test_exporter_loop_forms\.py:\d+"):
-        export(Looping(loop), EXAMPLE, dynamic_shapes=SHAPES)
-    export_and_compare(Looping(loop), EXAMPLE, (torch.randn(5, 8, 4),), dynamic_shapes=({0: "b"},))
+        export(Called(loop), EXAMPLE, dynamic_shapes=SHAPES)
+    export_and_compare(Called(loop), EXAMPLE, (torch.randn(5, 8, 4),), dynamic_shapes=({0: "b"},))

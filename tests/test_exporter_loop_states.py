@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from exporting import export_and_compare
+from exporting import Called, export_and_compare
 
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
@@ -135,19 +135,10 @@ def _numbers(x: torch.Tensor) -> Made:
     return weighed, summed, product, torch.stack(pairs, 1)
 
 
-class _Looping(torch.nn.Module):
-    def __init__(self, loop: Callable[[torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.loop = loop
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.loop(x)
-
-
 @pytest.mark.parametrize("loops", [_firsts, _again, _beside, _numbers])
 def test_recurrences_as_they_are_written(loops: Callable[[torch.Tensor], Made]) -> None:
     others = _others((3, 1), (1, 9), (2, 2))
-    export_and_compare(_Looping(loops), (torch.randn(2, 6, 4),), *others, dynamic_shapes=SHAPES)
+    export_and_compare(Called(loops), (torch.randn(2, 6, 4),), *others, dynamic_shapes=SHAPES)
 
 
 @pytest.mark.parametrize("model", [_Decorated(), _Layers()])
@@ -212,4 +203,4 @@ def test_what_no_operator_takes_is_refused(loop: Callable[[torch.Tensor], Any]) 
 def test_a_loop_is_followed_behind_one_that_was_not() -> None:
     with pytest.raises(DynamicShapeError):
         export(_growing_tuple, (torch.randn(2, 6, 4),), dynamic_shapes=SHAPES)
-    export_and_compare(_Looping(_again), (torch.randn(2, 6, 4),), dynamic_shapes=SHAPES)
+    export_and_compare(Called(_again), (torch.randn(2, 6, 4),), dynamic_shapes=SHAPES)

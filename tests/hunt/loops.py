@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
+from exporting import Called
 
 from batch_export.errors import BatchExportError
 from batch_export.exporter import export
@@ -137,18 +138,6 @@ class Drawn:
 
 def _indented(text: str) -> list[str]:
     return [f"    {line}" for line in text.split("\n")]
-
-
-class Called(torch.nn.Module):
-    """The program as a model."""
-
-    def __init__(self, function: Callable[[Tensor], Made]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Made:
-        """The program's results."""
-        return self.function(x)
 
 
 def _loaded(path: Path) -> ModuleType:

@@ -14,12 +14,10 @@ import copy
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
 
 import torch
 
-from batch_export.exporter.capture import choice_calls, chosen_pads, chosen_parts, function_sources
-from batch_export.exporter.capture.kinds import reached
+from batch_export.exporter.capture import choice_calls, chosen_pads, chosen_parts, decided_lines
 from batch_export.exporter.capture.own_names import may_reach
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
@@ -33,8 +31,7 @@ _DENIED = "__denied_of_sizes_"
 
 def any_choice(places: Iterable[str]) -> bool:
     """Returns whether some of several places (`file:line`) do nothing but choose numbers."""
-    found = (place.rpartition(":") for place in places)
-    return any(line.isdecimal() and int(line) in _lines(file) for file, _, line in found)
+    return decided_lines.any_of(places, _lines)
 
 
 @contextlib.contextmanager
@@ -45,25 +42,16 @@ def numbers_chosen(module: torch.nn.Module, places: Iterable[str]) -> Iterator[N
         module: the model.
         places: the lines.
     """
-    lines = {(file, int(line)) for file, _, line in (place.rpartition(":") for place in places) if line.isdecimal()}
-    changed = [(one, made) for one in reached(module) if (made := _choosing(one.__code__, lines)) is not None]
+    changed = decided_lines.written_anew(module, places, _lines, _written_anew)
     with rewritten(changed, choice_calls.CALLED):
         yield
 
 
-def _choosing(code: CodeType, lines: set[tuple[str, int]]) -> CodeType | None:
-    """A function in which numbers are chosen by arithmetic; None where there are none at these lines."""
-    own = {line for file, line in lines if file == code.co_filename}
-    if not own.intersection(_lines(code.co_filename)):
-        return None
-    if not own.intersection(line for *_, line in code.co_lines() if line is not None):
-        return None
-    function = function_sources.tree_of(code)
-    if function is None:
-        return None
-    choices = _Choices(own)
-    changed = choices.visit(function)
-    return function_sources.compiled(changed, code) if choices.lines else None
+def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
+    """A function that chooses numbers by arithmetic at some lines; None where there is nothing of that."""
+    choices = _Choices(lines)
+    changed: ast.FunctionDef = choices.visit(function)
+    return changed if choices.lines else None
 
 
 @functools.lru_cache(maxsize=16)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
-from torch.utils._sympy.functions import Max
 
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows, Run
 from batch_export.exporter.capture.loop_windows import At, Later, Places, expression, of_rounds
@@ -96,11 +95,8 @@ class Reach:
         if not beside:
             return True
         first, length, size = self.first + beside, self.length, one.shape[axis]
-        count = length.node.expr if isinstance(length, torch.SymInt) else sympy.Integer(length)
-        known = [part for part in count.args if part != 0] if isinstance(count, Max) and 0 in count.args else [count]
-        begin, whole = (part.node.expr if isinstance(part, torch.SymInt) else part for part in (first, size))
-        is_below = len(known) == 1 and sympy.simplify(whole - begin - known[0]).is_nonnegative is True
-        if not is_below:
+        left = expression(size) - expression(first) - of_rounds(length)
+        if sympy.simplify(left).is_nonnegative is not True:
             return self.places(one, axis, beside) is not None
         return statically_known_true(first >= 0) or self._is_turned(first)
 

@@ -13,14 +13,12 @@ import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from batch_export.exporter.capture import function_sources
-from batch_export.exporter.capture.kinds import reached
+from batch_export.exporter.capture import decided_lines
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
 
@@ -37,8 +35,7 @@ _KINDS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 def any_decision(places: Iterable[str]) -> bool:
     """Returns whether there is an `if` at some of several places (`file:line`)."""
-    found = (place.rpartition(":") for place in places)
-    return any(line.isdecimal() and int(line) in _lines(file) for file, _, line in found)
+    return decided_lines.any_of(places, _lines)
 
 
 @contextlib.contextmanager
@@ -49,24 +46,16 @@ def decisions_as_data(module: torch.nn.Module, places: Iterable[str]) -> Iterato
         module: the model.
         places: the lines.
     """
-    lines = {(file, int(line)) for file, _, line in (place.rpartition(":") for place in places) if line.isdecimal()}
-    changed = [(one, made) for one in reached(module) if (made := _deciding(one.__code__, lines)) is not None]
+    changed = decided_lines.written_anew(module, places, _lines, _written_anew)
     with rewritten(changed, _CALLED):
         yield
 
 
-def _deciding(code: CodeType, lines: set[tuple[str, int]]) -> CodeType | None:
-    own = {line for file, line in lines if file == code.co_filename}
-    if not own.intersection(_lines(code.co_filename)):
-        return None
-    if not own.intersection(line for *_, line in code.co_lines() if line is not None):
-        return None
-    function = function_sources.tree_of(code)
-    if function is None:
-        return None
-    decisions = _Decisions(own)
-    changed = decisions.visit(function)
-    return function_sources.compiled(changed, code) if decisions.lines else None
+def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
+    """A function that asks what sizes decide by calls at some lines; None where there is nothing of that."""
+    decisions = _Decisions(lines)
+    changed: ast.FunctionDef = decisions.visit(function)
+    return changed if decisions.lines else None
 
 
 @functools.lru_cache(maxsize=16)
