@@ -215,6 +215,15 @@ def test_any_number_of_channels(count: int) -> None:
     torch.testing.assert_close(torch.as_tensor(program(x)[0]), pooled(x))
 
 
+def test_instances_of_any_number_of_channels_and_any_length() -> None:
+    """onnxruntime's kernel reads the first element of a channel also where there is none."""
+    axes = ({1: "channels", 2: "length"},)
+    program = export(Calls(functional.instance_norm), (torch.randn(2, 4, 3),), dynamic_shapes=axes)
+    for channels, length in ((4, 3), (6, 0), (1, 5)):
+        x = torch.randn(2, channels, length)
+        torch.testing.assert_close(program(x)[0], functional.instance_norm(x), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 def test_normalisation_over_axes_of_free_size(dtype: torch.dtype) -> None:
     module = Calls(

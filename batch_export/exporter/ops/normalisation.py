@@ -81,11 +81,18 @@ def gelu(self: ir.Value, approximate: str = "none") -> RecordedValue:
     return op20.Gelu(self, approximate=approximate)
 
 
-def _groups(input: ir.Value, count: int, sizes: ir.Value, rank: int) -> RecordedValue:
-    """The input by groups; without elements as no samples: onnxruntime's kernel reads the first element of a sample."""
+def _groups(input: ir.Value, count: object, sizes: ir.Value, rank: int) -> RecordedValue:
+    """The input by groups; without elements as no samples: onnxruntime's kernel reads the first element of a sample.
+
+    Args:
+        count: how many groups; where it is no number known, each channel is one.
+    """
     if all(never_empty(input, axis) for axis in range(1, len(input.shape or ()))):
         return op.Reshape(input, sizes, allowzero=1)
-    none = op.Constant(value_ints=[0, count, *[1] * (rank - 2)])
+    if isinstance(count, int):
+        none = op.Constant(value_ints=[0, count, *[1] * (rank - 2)])
+    else:
+        none = op.Concat([0], op.Shape(input, start=1, end=2), op.Constant(value_ints=[1] * (rank - 2)), axis=0)
     return op.Reshape(input, op.Where(op.Equal(op.Size(input), 0), none, sizes), allowzero=1)
 
 
@@ -151,7 +158,7 @@ def instance_norm(
     assert input.shape is not None
     sizes = list(input.shape)
     channels = sizes[1]
-    if not isinstance(channels, int) or all(isinstance(size, int) for size in sizes[2:]):
+    if all(isinstance(size, int) for size in sizes[2:]):
         return op.InstanceNormalization(input, weight, bias, epsilon=eps)
     samples = shaped(_groups(input, channels, op.Shape(input), len(sizes)), [None] * len(sizes))
     return op.Reshape(op.InstanceNormalization(samples, weight, bias, epsilon=eps), op.Shape(input), allowzero=1)
