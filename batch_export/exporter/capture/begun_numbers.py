@@ -53,13 +53,13 @@ def begins_as_tensors(
     known = [(one, writes_so_far(one)) for one in others if isinstance(one, Tensor)]
     step = torch.zeros((), dtype=torch.int64)
     try:
-        plainly, _ = body(_copied(carried), tuple(rows), 0, True)
-        begun, made = body(_copied(carried), tuple(rows), step, True)
-        again, _ = body(_copied(begun), tuple(rows), step, False)
+        plainly, _ = body(copied(carried), tuple(rows), 0, True)
+        begun, made = body(copied(carried), tuple(rows), step, True)
+        again, _ = body(copied(begun), tuple(rows), step, False)
         is_alike = _are_alike(plainly, begun) and _are_alike(begun, again)
         is_alike = is_alike and all(_are_alike([carried[at]], [begun[at]]) for at in counted)
         if numbers is not None:
-            number, given = body(_copied(numbers), tuple(rows), 0, True)
+            number, given = body(copied(numbers), tuple(rows), 0, True)
             is_alike = is_alike and _are_as_numbers([*begun, *made], [*number, *given])
     except Exception:
         is_alike = False
@@ -77,7 +77,7 @@ def _are_as_numbers(these: Sequence[Any], those: Sequence[Any]) -> bool:
 
 def left_as_numbers(body: Callable[..., Any], carried: Sequence[Any], rows: Sequence[Tensor]) -> frozenset[int]:
     """The places of what goes on that are numbers in front of a round and behind it."""
-    after, _ = body(_copied(carried), tuple(rows), 0, True)
+    after, _ = body(copied(carried), tuple(rows), 0, True)
     pairs = enumerate(zip(carried, after, strict=True))
     return frozenset(place for place, (one, other) in pairs if {type(one), type(other)} <= {*NUMBERS})
 
@@ -93,7 +93,7 @@ def as_tensors(carried: Any) -> Any:
     )
 
 
-def _copied(carried: Sequence[Any]) -> tuple[Any, ...]:
+def copied(carried: Sequence[Any]) -> tuple[Any, ...]:
     """The same in tuples, lists and dicts of its own."""
     return tuple(pytree.tree_map(lambda one: one.clone() if isinstance(one, Tensor) else one, list(carried)))
 

@@ -25,6 +25,7 @@ from batch_export.exporter.capture.free_sequences import Backwards, FreeNumbers,
 from batch_export.exporter.capture.kept_rows import note_read
 from batch_export.exporter.capture.loop_pieces import LoopPieces
 from batch_export.exporter.capture.loop_reach import Place, Reach, goes_by_one, goes_evenly, rows_of
+from batch_export.exporter.capture.module_states import ModuleStates
 
 _COUNTED = (torch.float32, torch.float64, torch.int64)
 """Of which a tensor without axes stays what it is beside another whole number."""
@@ -98,6 +99,7 @@ class FreeLoop:
         sums: places in `carried` of tensors that are written to in each round.
         is_begun: whether the first round is run by itself: it does what eager does with a number, or with nothing.
         numbers: places in `carried` of numbers that rounds take tensors for.
+        states: attributes of modules that go on, the last ones in `carried`.
     """
 
     body: Callable[..., Any]
@@ -112,6 +114,7 @@ class FreeLoop:
     sums: Sequence[int]
     is_begun: bool
     numbers: Collection[int]
+    states: ModuleStates
 
     def run(self) -> tuple[tuple[Any, ...], tuple[FreeRows | LoopPieces, ...]] | None:
         """All rounds: what goes on as the last round leaves it, and the lists; tensors are written to.
@@ -144,7 +147,10 @@ class FreeLoop:
         note_read(kept, [one for one in begun if all(one is not self.carried[at] for at in self.sums)], length)
         for place, made in zip(self.written, found[sum(self.counts) :], strict=True):
             reach.write(*place, made)
-        return tuple(self._put_back(pytree.tree_unflatten(last, form))), tuple(filled)
+        going = self._put_back(pytree.tree_unflatten(last, form))
+        own = len(going) - len(self.states.where)
+        self.states.put(going[own:])
+        return tuple(going[:own]), tuple(filled)
 
     def unfit(self, leaves: Sequence[Any], others: Sequence[Any], besides: Sequence[Any]) -> str:
         """Why it cannot be run as one operator, by what it reads and fills; empty where nothing of that is known.
@@ -223,7 +229,12 @@ class FreeLoop:
         device = next((one.device for one in beside if isinstance(one, Tensor)), None)
         if self.is_begun:
             return self._begun_by_one(body, steps, rows, device, known)
-        return *loop_scans.rounds(loop_scans.on_leaves(body, form), steps, leaves, rows, device), form
+        round_of_leaves = loop_scans.on_leaves(body, form)
+        return *loop_scans.rounds(round_of_leaves, steps, leaves, rows, device, is_traced=self._is_traced), form
+
+    @property
+    def _is_traced(self) -> bool:
+        return bool(self.states.where)
 
     def _padded(
         self, found: Sequence[Tensor], axes: Mapping[int, Sequence[int]], known: loop_pieces.KnownSizes
@@ -284,7 +295,12 @@ class FreeLoop:
         begun, form = pytree.tree_flatten(list(now))
         more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))
         last, found = loop_scans.rounds(
-            loop_scans.on_leaves(body, form), more, begun, [one[1:] for one in rows], device
+            loop_scans.on_leaves(body, form),
+            more,
+            begun,
+            [one[1:] for one in rows],
+            device,
+            is_traced=self._is_traced,
         )
         if any(map(known.differing, found)):
             raise loop_pieces.SizeByDataError("rounds behind the first one give pieces whose size data say")
@@ -315,6 +331,7 @@ def free_loop(
     is_counted: bool,
     has_first: bool,
     has_trial: bool,
+    states: ModuleStates | None = None,
 ) -> FreeLoop | None:
     """A loop as one operator, if it goes over a free size, from tensors to tensors; None otherwise.
 
@@ -338,10 +355,11 @@ def free_loop(
         is_counted: whether a round computes with the step as a number.
         has_first: whether the first round does something else.
         has_trial: whether a round has an `if`, which data may decide, or a loop.
+        states: attributes of modules that go on, the last ones in `carried`, if they are known.
     """
     given = carried = list(carried)
     *references, least = [sys.getrefcount(one) for one in lists]
-    lists = lists[:-1]
+    all_lists, lists = lists, lists[:-1]
     if not isinstance(over, FreeNumbers) or over.is_plain or not (lists or carried or written):
         return None
     slices = [(rows_of(one), *where) for one, *where in slices]
@@ -351,10 +369,11 @@ def free_loop(
     begun = [one for one in leaves if isinstance(one, Tensor)]
     is_begun = has_first or len(begun) < len(leaves)
     sums = [place for place in summed if isinstance(carried[place], Tensor)]
-    loop = FreeLoop(body, over, carried, slices, lists, counts, written, changed, turned, sums, is_begun, ())
+    known = states or ModuleStates((), others, ())
+    loop = FreeLoop(body, over, carried, slices, lists, counts, written, changed, turned, sums, is_begun, (), known)
     besides = pytree.tree_leaves([_content(one) for one in others])
     why = ""
-    if any(count > least for count in references):
+    if states is None and any(count > least for count in references):
         why = "a list that it fills is known elsewhere too"
     elif not all(type(one) in (*NUMBERS, torch.SymInt, torch.SymFloat) for one in numbers):
         why = "what it multiplies by the step is no number"
@@ -367,6 +386,17 @@ def free_loop(
     why = why or loop.unfit(leaves, others, besides)
     if not why and is_counted and not all(one.dtype in _COUNTED for one in (*begun, *(one for one, *_ in slices))):
         why = "it computes with the step in a dtype that is no float32, float64 or int64"
+    if not why and states is None:
+        try:
+            found = ModuleStates.of(body, carried, [Reach.of(over).row(*one[:3]) for one in slices], others)
+        except loop_pieces.SizeByDataError as error:
+            found, why = known, str(error)
+        if found.where:
+            options = {"others": others, "numbers": numbers, "compared": compared, "counted": counted}
+            options |= {"counts": counts, "turned": turned, "summed": summed, "changed": changed}
+            kinds = {"is_counted": is_counted, "has_first": has_first, "has_trial": True, "states": found}
+            going = (*given, *found.begun)
+            return free_loop(found.on(body), over, going, slices, all_lists, written, **options, **kinds)  # type: ignore[arg-type]
     is_tree = form != pytree.tree_structure([None] * len(carried))
     is_tried = is_begun or is_tree or has_trial or bool(sums) or bool(counted)
     rows = [Reach.of(over).row(*one[:3]) for one in slices] if is_tried and not why else []

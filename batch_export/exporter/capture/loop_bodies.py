@@ -16,6 +16,8 @@ _BEGINS, _NEXT = "GET_ITER", "FOR_ITER"
 _ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
 _ELSEWHERE = re.compile(r"(STORE|DELETE)_(ATTR|GLOBAL|NAME)|(LIST_APPEND|SET_ADD|MAP_ADD|YIELD_VALUE)$")
 """What a body does to other places than its function's names and what these hold."""
+_FURTHER = re.compile(r"DELETE_ATTR|(STORE|DELETE)_(GLOBAL|NAME)|(LIST_APPEND|SET_ADD|MAP_ADD|YIELD_VALUE)$")
+"""The same but for attributes that it gives values."""
 _OUTER = re.compile(r"(STORE|DELETE)_DEREF")
 """The same where a name is one of a function around it; else a function within, or a comprehension, reads it."""
 _LOCAL = re.compile(r"(LOAD|STORE|DELETE)_(?:FAST|DEREF|CLOSURE)")
@@ -31,11 +33,14 @@ def carried_names(frame: FrameType) -> frozenset[str] | None:
     begins = next((index for index, one in enumerate(instructions) if one.offset == frame.f_lasti), None)
     if begins is None or instructions[begins].opname != _BEGINS or frame.f_code.co_name.startswith("<"):
         return None
-    return _carried(instructions, begins, frame.f_code.co_freevars)
+    return _carried(instructions, begins, frame.f_code.co_freevars, _ELSEWHERE)
 
 
 def carried_from(code: CodeType, loop: ast.For | ast.While) -> frozenset[str] | None:
-    """The same of the one loop of a function that begins at the lines of a statement; None where there are others."""
+    """The same of the one loop of a function that begins at the lines of a statement; None where there are others.
+
+    Its body may give attributes values.
+    """
     instructions = list(dis.get_instructions(code))
     over = loop.iter if isinstance(loop, ast.For) else loop
     first, last = over.lineno, over.end_lineno or over.lineno
@@ -43,23 +48,29 @@ def carried_from(code: CodeType, loop: ast.For | ast.While) -> frozenset[str] | 
     within = [index for index, line in lines if first <= line <= last]
     if isinstance(loop, ast.While):
         body = [instructions[index] for index in within]
-        return _of_body(instructions, within[0], body, code.co_freevars) if within else None
+        return _of_body(instructions, within[0], body, code.co_freevars, _FURTHER) if within else None
     found = [index for index in within if instructions[index].opname == _BEGINS]
-    return _carried(instructions, found[0], code.co_freevars) if len(found) == 1 else None
+    return _carried(instructions, found[0], code.co_freevars, _FURTHER) if len(found) == 1 else None
 
 
-def _carried(instructions: list[dis.Instruction], begins: int, outer: Sequence[str]) -> frozenset[str] | None:
+def _carried(
+    instructions: list[dis.Instruction], begins: int, outer: Sequence[str], elsewhere: re.Pattern[str]
+) -> frozenset[str] | None:
     start = _for(instructions, begins)
     if start is None:
         return None
     body = [one for one in instructions[start + 1 :] if one.offset < instructions[start].argval]
-    return _of_body(instructions, start, body, outer)
+    return _of_body(instructions, start, body, outer, elsewhere)
 
 
 def _of_body(
-    instructions: list[dis.Instruction], start: int, body: Sequence[dis.Instruction], outer: Sequence[str]
+    instructions: list[dis.Instruction],
+    start: int,
+    body: Sequence[dis.Instruction],
+    outer: Sequence[str],
+    elsewhere: re.Pattern[str],
 ) -> frozenset[str] | None:
-    if any(_ELSEWHERE.match(one.opname) or (_OUTER.match(one.opname) and one.argval in outer) for one in body):
+    if any(elsewhere.match(one.opname) or (_OUTER.match(one.opname) and one.argval in outer) for one in body):
         return None
     stored = {name for one in body for action, name in _names(one) if action != "LOAD"}
     return frozenset(stored & _read_later(instructions, start))

@@ -7,6 +7,7 @@ that the loop holds to the example's size. Sentences stand for as long as the pr
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable
 
 _WHY: dict[tuple[str, int], str] = {}
@@ -19,7 +20,8 @@ def note(file: str, line: int, why: str) -> None:
 
 def note_of(body: Callable[..., object], why: str) -> None:
     """The same of the loop whose round a function is, which stands at the loop's line."""
-    note(body.__code__.co_filename, body.__code__.co_firstlineno, why)
+    code = inspect.unwrap(body).__code__
+    note(code.co_filename, code.co_firstlineno, why)
 
 
 def of_source(source: str) -> str:

@@ -140,7 +140,9 @@ class _Loops:
             raise _UnfollowedError(f"{loop_reasons.part(leaving or loop.orelse[0])} is no part of one operator")
         carried = loop_bodies.carried_from(self.code, form.plain) if carried is None else carried
         if carried is None:
-            raise _UnfollowedError("a round changes more than names of its function (an attribute, a global name)")
+            raise _UnfollowedError("a round changes more than names of its function (a global name, an element)")
+        if foreign := loop_statements.foreign_attribute(loop):
+            raise _UnfollowedError(f"{loop_reasons.part(foreign)} changes more than names of its function")
         carried = (carried - form.named) | form.written
         if kept := sorted(carried & {way.step, *way.elements}):
             raise _UnfollowedError(f"`{kept[0]}` is read behind it")

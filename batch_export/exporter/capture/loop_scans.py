@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture import traced_rounds
 from batch_export.exporter.capture.free_sequences import Run
 
 
@@ -44,7 +45,13 @@ def on_leaves(body: Callable[..., Any], form: pytree.TreeSpec) -> Callable[..., 
 
 
 def rounds(
-    body: Callable[..., Any], steps: Run, carried: Sequence[Tensor], rows: Sequence[Tensor], device: Any
+    body: Callable[..., Any],
+    steps: Run,
+    carried: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    device: Any,
+    *,
+    is_traced: bool = False,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Rounds as one operator: what goes on, and what each of them gives besides, along the first axis.
 
@@ -54,6 +61,7 @@ def rounds(
         carried: what the first of them begins with.
         rows: what is read, along the first axis.
         device: where the steps' tensor lies.
+        is_traced: whether dynamo takes no such round (`traced_rounds.py`).
     """
     length = steps.length
     is_run = statically_known_true(length > 0)
@@ -68,7 +76,10 @@ def rounds(
     if not (isinstance(steps.first, int) and steps.first == 0 and steps.step == 1):
         counted = steps.first + steps.step * counted
     begun = [plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
-    last, found = scan(combine, begun, [counted, *parts], dim=0)
+    if is_traced:
+        last, found = traced_rounds.traced(combine, begun, [counted, *parts])
+    else:
+        last, found = scan(combine, begun, [counted, *parts], dim=0)
     last, found = list(last)[: len(carried)], list(found)
     return (last, found) if is_run else of_real_rounds(last, found, carried, length, count - length)
 

@@ -82,6 +82,21 @@ def changed(loop: ast.For) -> set[str]:
     return {one.id for one in found if isinstance(one, ast.Name)}
 
 
+def foreign_attribute(loop: ast.For) -> ast.Attribute | None:
+    """An attribute that a round changes in place, or of something that is no name from outside of it."""
+    own = stored(loop)
+    changed_in_place = {id(one.target) for one in parts(loop.body) if isinstance(one, ast.AugAssign)}
+    given = (one for one in parts(loop.body) if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load))
+    return next(
+        (
+            one
+            for one in given
+            if not isinstance(one.value, ast.Name) or one.value.id in own or id(one) in changed_in_place
+        ),
+        None,
+    )
+
+
 def summed(loop: ast.For, carried: Collection[str]) -> frozenset[str]:
     """Names that go on, are changed so, and are neither read nor given a value otherwise."""
     read = {one.id for one in parts(loop.body) if isinstance(one, ast.Name) and not is_store(one)}
