@@ -100,6 +100,7 @@ class FreeLoop:
         is_begun: whether the first round is run by itself: it does what eager does with a number, or with nothing.
         numbers: places in `carried` of numbers that rounds take tensors for.
         states: attributes of modules that go on, the last ones in `carried`.
+        is_traced: whether dynamo takes no such round.
     """
 
     body: Callable[..., Any]
@@ -115,6 +116,7 @@ class FreeLoop:
     is_begun: bool
     numbers: Collection[int]
     states: ModuleStates
+    is_traced: bool
 
     def run(self) -> tuple[tuple[Any, ...], tuple[FreeRows | LoopPieces, ...]] | None:
         """All rounds: what goes on as the last round leaves it, and the lists; tensors are written to.
@@ -230,11 +232,7 @@ class FreeLoop:
         if self.is_begun:
             return self._begun_by_one(body, steps, rows, device, known)
         round_of_leaves = loop_scans.on_leaves(body, form)
-        return *loop_scans.rounds(round_of_leaves, steps, leaves, rows, device, is_traced=self._is_traced), form
-
-    @property
-    def _is_traced(self) -> bool:
-        return bool(self.states.where)
+        return *loop_scans.rounds(round_of_leaves, steps, leaves, rows, device, is_traced=self.is_traced), form
 
     def _padded(
         self, found: Sequence[Tensor], axes: Mapping[int, Sequence[int]], known: loop_pieces.KnownSizes
@@ -300,7 +298,7 @@ class FreeLoop:
             begun,
             [one[1:] for one in rows],
             device,
-            is_traced=self._is_traced,
+            is_traced=self.is_traced,
         )
         if any(map(known.differing, found)):
             raise loop_pieces.SizeByDataError("rounds behind the first one give pieces whose size data say")
@@ -331,6 +329,7 @@ def free_loop(
     is_counted: bool,
     has_first: bool,
     has_trial: bool,
+    is_traced: bool = False,
     states: ModuleStates | None = None,
 ) -> FreeLoop | None:
     """A loop as one operator, if it goes over a free size, from tensors to tensors; None otherwise.
@@ -355,6 +354,7 @@ def free_loop(
         is_counted: whether a round computes with the step as a number.
         has_first: whether the first round does something else.
         has_trial: whether a round has an `if`, which data may decide, or a loop.
+        is_traced: whether dynamo takes no such round, as one with a loop in it.
         states: attributes of modules that go on, the last ones in `carried`, if they are known.
     """
     given = carried = list(carried)
@@ -370,7 +370,9 @@ def free_loop(
     is_begun = has_first or len(begun) < len(leaves)
     sums = [place for place in summed if isinstance(carried[place], Tensor)]
     known = states or ModuleStates((), others, ())
-    loop = FreeLoop(body, over, carried, slices, lists, counts, written, changed, turned, sums, is_begun, (), known)
+    loop = FreeLoop(
+        body, over, carried, slices, lists, counts, written, changed, turned, sums, is_begun, (), known, is_traced
+    )
     besides = pytree.tree_leaves([_content(one) for one in others])
     why = ""
     if states is None and any(count > least for count in references):
@@ -394,7 +396,7 @@ def free_loop(
         if found.where:
             options = {"others": others, "numbers": numbers, "compared": compared, "counted": counted}
             options |= {"counts": counts, "turned": turned, "summed": summed, "changed": changed}
-            kinds = {"is_counted": is_counted, "has_first": has_first, "has_trial": True, "states": found}
+            kinds = {"is_counted": is_counted, "has_first": has_first, "has_trial": True, "is_traced": True, "states": found}
             going = (*given, *found.begun)
             return free_loop(found.on(body), over, going, slices, all_lists, written, **options, **kinds)  # type: ignore[arg-type]
     is_tree = form != pytree.tree_structure([None] * len(carried))

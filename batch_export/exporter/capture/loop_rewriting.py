@@ -25,7 +25,7 @@ from batch_export.exporter.capture import (
 )
 from batch_export.exporter.capture.loop_forms import LoopForm
 from batch_export.exporter.capture.loop_places import StepIndex
-from batch_export.exporter.capture.loop_rounds import Round, Slice
+from batch_export.exporter.capture.loop_rounds import Round, Slice, own_name
 from batch_export.exporter.capture.loop_values import COUNT, FIRST
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
@@ -33,7 +33,8 @@ STEPS, FREE, BEFORE = "__steps_of_a_free_loop__", "__free_loop__", "__before_a_f
 LATER = "__later_in_a_free_loop__"
 """What the new code calls: a loop's steps, the loop as one operator, what a tensor or a list holds before it, and a
 place that the first round does not come to."""
-BODY = "__round_of_a_loop__"
+BODY, TRACED_BODY = "__round_of_a_loop__", "__traced_round_of_a_loop__"
+"""What rounds are called; those that dynamo does not read have sizes that stay free like any other function."""
 
 
 def with_rounds(code: CodeType, *, over_names: bool = False, numbered: Collection[int] = ()) -> CodeType:
@@ -44,7 +45,7 @@ def with_rounds(code: CodeType, *, over_names: bool = False, numbered: Collectio
         over_names: whether loops over what a name stands for are such, too.
         numbered: lines of loops that go over whole numbers by such a name.
     """
-    if code.co_name.startswith("<"):
+    if code.co_name.startswith(("<", BODY, TRACED_BODY)):
         return code
     if not (over_names or (WALKED.intersection(code.co_names) and _is_looping(code)) or _is_counting(code)):
         return code
@@ -53,7 +54,7 @@ def with_rounds(code: CodeType, *, over_names: bool = False, numbered: Collectio
         return code
     changing = _Loops(code, made, over_names, numbered)
     made.body = [one for statement in made.body for one in changing.changed(statement)]
-    if not changing.count:
+    if not changing.followed:
         return code
     return function_sources.compiled(made, code) or code
 
@@ -99,6 +100,9 @@ class _Loops:
     over_names: bool
     numbered: Collection[int]
     count: int = 0
+    followed: int = 0
+    _depth: int = 0
+    _generated: frozenset[str] = frozenset()
 
     def changed(self, statement: ast.stmt) -> list[ast.stmt]:
         """A statement with its loops changed."""
@@ -135,6 +139,8 @@ class _Loops:
 
     def _loop(self, form: LoopForm, way: LoopWay, carried: frozenset[str] | None) -> list[ast.stmt]:
         loop = form.loop
+        self.count += 1
+        number = self.count
         leaving = next((one for one in loop.body if not loop_statements.is_straight(one)), None)
         if leaving is not None or loop.orelse:
             raise _UnfollowedError(f"{loop_reasons.part(leaving or loop.orelse[0])} is no part of one operator")
@@ -150,7 +156,7 @@ class _Loops:
         extended = {added[0] for one in loop.body if (added := loop_statements.added(one)) is not None} & carried
         carried -= extended
         own = stored - carried - extended
-        names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars))
+        names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars, *self._generated))
         tensors = {*carried, *(one for one in way.elements if one not in stored)}
         filled = {name: axis for name, axis in loop_statements.filled(loop, way.step).items() if name not in own}
         body = Round(
@@ -166,7 +172,7 @@ class _Loops:
         body.counted = loop_statements.changed_and_read(loop, carried)
         body.numbers += form.numbers
         body.read += [
-            Slice(f"__rows_{self.count + 1}__[{place}]", 0, 0, name) for place, name in enumerate(way.elements)
+            Slice(f"__rows_{number}__[{place}]", 0, 0, name) for place, name in enumerate(way.elements)
         ]
         statements = body.statements([copy.deepcopy(one) for one in loop.body])
         if body.unfollowed:
@@ -184,8 +190,22 @@ class _Loops:
             raise _UnfollowedError(f"`{twice[0]}` stands for something else in each round")
         if body.touches(statements):
             raise _UnfollowedError("a round reads more of what it fills than its last element")
-        self.count += 1
-        return _Written(form, body, sorted(carried), self.count).statements(statements)
+        followed = self.followed
+        body.renamed(statements, number)
+        statements = self._with_inner(statements)
+        is_traced = self._depth > 0 or self.followed > followed
+        self.followed += 1
+        return _Written(form, body, sorted(carried), number, is_traced).statements(statements)
+
+    def _with_inner(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """A round's statements with the loops among them changed."""
+        before = self._generated
+        self._generated = before | {one.id for one in loop_statements.parts(statements) if isinstance(one, ast.Name)}
+        self._depth += 1
+        made = [each for one in statements for each in self.changed(one)]
+        self._depth -= 1
+        self._generated = before
+        return made
 
     def _is_written_later(self, names: Collection[str], known: Collection[str], loop: ast.For) -> bool:
         """Whether what one of some names stands for, or is part of, is written to behind the loop."""
@@ -212,12 +232,14 @@ class _Written:
         body: a round.
         carried: the names that go on.
         number: tells the loops of a function apart.
+        is_traced: whether it stands in a round of another one, or such a loop stands in its rounds.
     """
 
     form: LoopForm
     body: Round
     carried: Sequence[str]
     number: int
+    is_traced: bool
 
     def statements(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         """What stands in the loop's place.
@@ -231,7 +253,7 @@ class _Written:
         going = [*self.carried, *sorted(body.changed), *before]
         given = [name for names in body.lists.values() for name in names]
         rounds = ast.parse(
-            f"def {BODY}{number}(__carried__, __slices__, {COUNT}, {FIRST}):\n"
+            f"def {self._name}(__carried__, __slices__, {own_name(COUNT, number)}, {own_name(FIRST, number)}):\n"
             f"    {_listed(going)} = __carried__\n"
             f"    {_listed(one.name for one in body.read)} = __slices__\n"
             f"    return {_listed(going)}, {_listed((*given, *(name for name, *_ in body.written.values())))}\n"
@@ -274,6 +296,10 @@ class _Written:
         chosen.orelse = [loop]
         return [ast.fix_missing_locations(ast.copy_location(one, loop)) for one in (*first, rounds, *choice)]
 
+    @property
+    def _name(self) -> str:
+        return f"{TRACED_BODY if self.is_traced else BODY}{self.number}"
+
     def _has_trial(self) -> bool:
         """Whether a round has something that is to be tried first: an `if`, which data may decide, a loop."""
         kinds = (ast.If, ast.IfExp, ast.For)
@@ -301,10 +327,11 @@ class _Written:
             "is_counted": body.is_counted,
             "has_first": body.has_first,
             "has_trial": has_trial,
+            "is_traced": self.is_traced,
         }
         told = ", ".join(f"{name}={value}" for name, value in options.items())
         return (  # the list of its own beside the others has as many references as one that nobody else knows
-            f"__loop_{number}__ = {FREE}({BODY}{number}, __steps_{number}__, {_listed(carried)}, [{slices}], "
+            f"__loop_{number}__ = {FREE}({self._name}, __steps_{number}__, {_listed(carried)}, [{slices}], "
             f"{_listed((*body.lists, f'__own_{number}__'))}, [{written}], {told})\n"
         )
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from batch_export.exporter.capture import (
     loop_choices,
@@ -23,6 +24,20 @@ from batch_export.exporter.capture.loop_values import COUNT, StepValues
 
 AS_SLICE = "__as_a_slice_in_a_loop__"
 """What a round calls: what is written as it is read again."""
+
+
+_OWN = re.compile(r"__\w+?(?<!_in_a_loop)(?<!free_loop)__$")
+_NUMBERED = re.compile(r"_of_\d+__$")
+
+
+def own_name(name: str, number: int) -> str:
+    """The name that a loop's round has for something of its own; any other name as it is.
+
+    Args:
+        name: a name in a round.
+        number: the loop's.
+    """
+    return f"{name[:-2]}_of_{number}__" if _OWN.match(name) and not _NUMBERED.search(name) else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +115,24 @@ class Round(StepValues, ast.NodeTransformer):
                 taken = ast.Call(ast.Name(AS_SLICE, ast.Load()), [given, ast.Name(one.name, ast.Load())], [])
                 made.append(ast.Assign([ast.Name(one.name, ast.Store())], taken))
         return made
+
+    def renamed(self, statements: Sequence[ast.stmt], number: int) -> None:
+        """Gives names that only the round has a number, which tells them apart from those of loops within.
+
+        Args:
+            statements: the round's.
+            number: the loop's.
+        """
+        for one in loop_statements.parts(statements):
+            if isinstance(one, ast.Name):
+                one.id = own_name(one.id, number)
+            elif isinstance(one, ast.arg):
+                one.arg = own_name(one.arg, number)
+        self.read = [replace(one, name=own_name(one.name, number)) for one in self.read]
+        self.lists = {of: [own_name(one, number) for one in names] for of, names in self.lists.items()}
+        self.written = {of: (own_name(name, number), *rest) for of, (name, *rest) in self.written.items()}  # type: ignore[misc]
+        for before in self.before.values():
+            before.name = own_name(before.name, number)
 
     def _given(self, statement: ast.stmt) -> list[ast.stmt]:
         self._statement = copy.deepcopy(statement)

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.scan import scan, scan_op
-from torch._higher_order_ops.utils import reenter_make_fx
+from torch._higher_order_ops.scan import scan_op
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import GraphModule
 from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
@@ -27,28 +27,52 @@ Combine = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequenc
 
 
 class _Outside(TorchFunctionMode):
-    """Notes the tensors that functions of torch get and that none of them has made.
+    """Notes the tensors that functions of torch get and that none of them has made, and what is called.
 
     Args:
         known: tensors that are given.
+
+    Attributes:
+        found: those tensors, and how often they had been written to.
+        said: the functions and what they were called with, of tensors which of all they are.
     """
 
     def __init__(self, known: Iterable[Tensor]) -> None:
         super().__init__()
         self._known = {id(one): one for one in known}
+        self._places = {one: place for place, one in enumerate(self._known)}
         self.found: list[tuple[Tensor, int]] = []
+        self.said: list[tuple[str, ...]] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given = dict(kwargs or {})
-        for one in pytree.tree_leaves((args, given)):
+        leaves = pytree.tree_leaves((args, given))
+        for one in leaves:
             if isinstance(one, Tensor) and id(one) not in self._known:
-                self._known[id(one)] = one
+                self._note(one)
                 self.found.append((one, writes_so_far(one)))
+        self.said.append((str(func), *map(self._word, leaves)))
         made = func(*args, **given)
-        self._known.update({id(one): one for one in pytree.tree_leaves(made) if isinstance(one, Tensor)})
+        for one in pytree.tree_leaves(made):
+            if isinstance(one, Tensor):
+                self._note(one)
         return made
+
+    def _note(self, one: Tensor) -> None:
+        self._known[id(one)] = one
+        self._places.setdefault(id(one), len(self._places))
+
+    def _word(self, one: Any) -> str:
+        if isinstance(one, Tensor):
+            return f"tensor {self._places[id(one)]}"
+        return type(one).__name__ if callable(one) else str(one)
+
+    @property
+    def outside(self) -> list[Tensor]:
+        """The tensors that none of the functions has made."""
+        return [one for one, _ in self.found]
 
     @property
     def is_written(self) -> bool:
@@ -90,14 +114,16 @@ def traced(
     Raises:
         SizeByDataError: a round changes what is no tensor, or a tensor from outside of the loop.
     """
-    if proxy_tensor._CURRENT_MAKE_FX_TRACER is None:  # a run on tensors without content, of which nothing is kept
-        return _plainly(combine, begun, rows)
     state, elements = [one.clone() for one in begun], [one.select(0, 0).clone() for one in rows]
-    with _Outside([*state, *elements]) as outside:
-        combine(state, elements)
-    if outside.is_written:
+    runs = [_Outside([*state, *elements]) for _ in range(2)]
+    for outside in runs:
+        with outside:
+            combine(list(state), list(elements))
+    if any(outside.is_written for outside in runs):
         raise SizeByDataError("a round writes to a tensor from outside of the loop")
-    others = [one for one, _ in outside.found]
+    if runs[0].said != runs[1].said or any(one is not two for one, two in zip(runs[0].outside, runs[1].outside, strict=True)):
+        raise SizeByDataError("rounds differ in more than what tensors hold")
+    others = runs[0].outside
     first, behind = len(begun), len(begun) + len(rows)
 
     def flat(*given: Tensor) -> list[Tensor]:
@@ -105,34 +131,16 @@ def traced(
             last, made = combine(list(given[:first]), list(given[first:behind]))
         return [*last, *made]
 
-    graphs = [_traced(flat, [*state, *elements, *others]) for _ in range(2)]
-    if len({_said(one) for one in graphs}) > 1:
-        raise SizeByDataError("rounds differ in more than what tensors hold")
-    if any(isinstance(one, FakeTensor) for one in _constants(graphs[0]).values()):
-        raise SizeByDataError("a round reads a tensor by a way that nothing here follows")
     found = scan_op(flat, list(begun), list(rows), tuple(others))
+    mode = proxy_tensor.get_proxy_mode()
+    if mode is not None and _reads_otherwise(mode.tracer.root):
+        raise SizeByDataError("a round reads a tensor by a way that nothing here follows")
     return found[:first], found[first:]
 
 
-def _plainly(
-    combine: Combine, begun: Sequence[Tensor], rows: Sequence[Tensor]
-) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    last, made = scan(lambda state, elements: combine(state, elements), list(begun), list(rows), dim=0)
-    return list(last), list(made)
-
-
-def _traced(flat: Callable[..., list[Tensor]], given: Sequence[Tensor]) -> GraphModule:
-    with proxy_tensor.disable_proxy_modes_tracing():
-        made: GraphModule = reenter_make_fx(flat)(*(one.clone() for one in given))
-    return made
-
-
-def _said(graph: GraphModule) -> str:
-    """What a graph computes, with its constants."""
-    numbers = "".join(f"{name}={one}" for name, one in sorted(_constants(graph).items()))
-    return f"{graph.code}{numbers}"
-
-
-def _constants(graph: GraphModule) -> dict[str, Tensor]:
+def _reads_otherwise(root: torch.nn.Module) -> bool:
+    """Whether the last graph of a scan has a tensor of the model as a constant, which is none of its inputs."""
+    graph = [one for name, one in root.named_children() if name.startswith("scan_combine_graph")][-1]
+    assert isinstance(graph, GraphModule)
     names = [str(node.target) for node in graph.graph.nodes if node.op == "get_attr"]
-    return {name: one for name in names if isinstance(one := getattr(graph, name, None), Tensor)}
+    return any(isinstance(getattr(graph, name, None), (FakeTensor, FunctionalTensor)) for name in names)
