@@ -6,7 +6,9 @@ tensors from the second one on, and what is to be known where there is no round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, cast
 
 import sympy
@@ -17,6 +19,18 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Max
 
 NUMBERS = (int, float)
+IS_TRIED: ContextVar[bool] = ContextVar("is_tried", default=False)
+"""Whether a round is only run to see what it gives."""
+
+
+@contextlib.contextmanager
+def trying() -> Iterator[None]:
+    """Within, rounds are only tried."""
+    token = IS_TRIED.set(True)
+    try:
+        yield
+    finally:
+        IS_TRIED.reset(token)
 
 
 def writes_so_far(one: Tensor) -> int:
@@ -53,13 +67,15 @@ def begins_as_tensors(
     known = [(one, writes_so_far(one)) for one in others if isinstance(one, Tensor)]
     step = torch.zeros((), dtype=torch.int64)
     try:
-        plainly, _ = body(copied(carried), tuple(rows), 0, True)
-        begun, made = body(copied(carried), tuple(rows), step, True)
-        again, _ = body(copied(begun), tuple(rows), step, False)
+        with trying():
+            plainly, _ = body(copied(carried), tuple(rows), 0, True)
+            begun, made = body(copied(carried), tuple(rows), step, True)
+            again, _ = body(copied(begun), tuple(rows), step, False)
         is_alike = _are_alike(plainly, begun) and _are_alike(begun, again)
         is_alike = is_alike and all(_are_alike([carried[at]], [begun[at]]) for at in counted)
         if numbers is not None:
-            number, given = body(copied(numbers), tuple(rows), 0, True)
+            with trying():
+                number, given = body(copied(numbers), tuple(rows), 0, True)
             is_alike = is_alike and _are_as_numbers([*begun, *made], [*number, *given])
     except Exception:
         is_alike = False
@@ -77,7 +93,8 @@ def _are_as_numbers(these: Sequence[Any], those: Sequence[Any]) -> bool:
 
 def left_as_numbers(body: Callable[..., Any], carried: Sequence[Any], rows: Sequence[Tensor]) -> frozenset[int]:
     """The places of what goes on that are numbers in front of a round and behind it."""
-    after, _ = body(copied(carried), tuple(rows), 0, True)
+    with trying():
+        after, _ = body(copied(carried), tuple(rows), 0, True)
     pairs = enumerate(zip(carried, after, strict=True))
     return frozenset(place for place, (one, other) in pairs if {type(one), type(other)} <= {*NUMBERS})
 

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from batch_export.exporter.capture.begun_numbers import says_of_none
+from batch_export.exporter.capture.begun_numbers import IS_TRIED, says_of_none
+from batch_export.exporter.capture.free_sequences import FreeNumbers
 from batch_export.exporter.capture.loop_pieces import LoopPieces
+from batch_export.exporter.capture.loop_reach import goes_evenly
 
 
 def turned(of: Any, name: str) -> Any:
@@ -40,6 +42,25 @@ def new_list(of: Any, key: str) -> list[Any] | None:
     alone: dict[str, list[Any]] = {key: []}
     is_of_dict = type(of) is dict and type(of.get(key)) is list and not of[key]
     return [] if is_of_dict and sys.getrefcount(of[key]) <= sys.getrefcount(alone[key]) else None
+
+
+def limits(steps: Any) -> tuple[Any, Any]:
+    """The lowest step and the highest one of a loop over whole numbers; nothing of others."""
+    if not isinstance(steps, FreeNumbers) or steps.is_plain or not goes_evenly(steps):
+        return None, None
+    run = steps.runs[0]
+    ends = run.first, run.first + run.step * (run.length - 1)
+    return ends if run.step > 0 else ends[::-1]
+
+
+def number_of(count: Any, lowest: Any, highest: Any) -> Any:
+    """The step of a round as a number, which data say; where a round is only tried, the lowest one."""
+    if not isinstance(count, Tensor) or IS_TRIED.get():
+        return lowest
+    number: Any = count.item()
+    torch._check(number >= lowest)
+    torch._check(number <= highest)
+    return number
 
 
 def final_count(steps: Any, first: Any, stride: Any) -> Any:

@@ -26,13 +26,13 @@ from batch_export.exporter.capture import (
 from batch_export.exporter.capture.loop_forms import LoopForm
 from batch_export.exporter.capture.loop_places import StepIndex
 from batch_export.exporter.capture.loop_rounds import Round, Slice, own_name
-from batch_export.exporter.capture.loop_values import COUNT, FIRST
+from batch_export.exporter.capture.loop_values import COUNT, FIRST, HIGHEST, LOWEST
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, FREE, BEFORE = "__steps_of_a_free_loop__", "__free_loop__", "__before_a_free_loop__"
-LATER = "__later_in_a_free_loop__"
-"""What the new code calls: a loop's steps, the loop as one operator, what a tensor or a list holds before it, and a
-place that the first round does not come to."""
+LATER, LIMITS = "__later_in_a_free_loop__", "__limits_in_a_free_loop__"
+"""What the new code calls: a loop's steps, the loop as one operator, what a tensor or a list holds before it, a
+place that the first round does not come to, and the lowest and the highest step."""
 BODY, TRACED_BODY = "__round_of_a_loop__", "__traced_round_of_a_loop__"
 """What rounds are called; those that dynamo does not read have sizes that stay free like any other function."""
 
@@ -193,7 +193,7 @@ class _Loops:
         followed = self.followed
         body.renamed(statements, number)
         statements = self._with_inner(statements)
-        is_traced = self._depth > 0 or self.followed > followed
+        is_traced = self._depth > 0 or self.followed > followed or body.is_numbered
         self.followed += 1
         return _Written(form, body, sorted(carried), number, is_traced).statements(statements)
 
@@ -271,6 +271,7 @@ class _Written:
         choice = ast.parse(
             f"__own_{number}__ = []\n"
             f"__steps_{number}__, __rows_{number}__ = {STEPS}({_listed(over)}, {way})\n"
+            f"{self._limits()}"
             f"try:\n{_indented(begun + self._made(rounds, going, self._has_trial(), set(before)))}"
             f"except NameError:\n    __loop_{number}__ = None\n"
             f"__made_{number}__ = None if __loop_{number}__ is None else __loop_{number}__.run()\n"
@@ -296,6 +297,13 @@ class _Written:
         chosen.orelse = [loop]
         return [ast.fix_missing_locations(ast.copy_location(one, loop)) for one in (*first, rounds, *choice)]
 
+    def _limits(self) -> str:
+        """The lowest and the highest step, where rounds read the step as a number."""
+        if not self.body.is_numbered:
+            return ""
+        names = (own_name(name, self.number) for name in (LOWEST, HIGHEST))
+        return f"{_listed(names)} = {LIMITS}(__steps_{self.number}__)\n"
+
     @property
     def _name(self) -> str:
         return f"{TRACED_BODY if self.is_traced else BODY}{self.number}"
@@ -306,6 +314,7 @@ class _Written:
         return (
             self.body.has_first
             or self.body.is_tried
+            or self.body.is_numbered
             or any(isinstance(one, kinds) for one in loop_statements.parts(self.form.loop.body))
         )
 

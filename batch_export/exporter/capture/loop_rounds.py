@@ -26,7 +26,7 @@ AS_SLICE = "__as_a_slice_in_a_loop__"
 """What a round calls: what is written as it is read again."""
 
 
-_OWN = re.compile(r"__\w+?(?<!_in_a_loop)(?<!free_loop)__$")
+_OWN = re.compile(r"__\w+?(?<!_in_a_loop)(?<!_free_loop)__$")
 _NUMBERED = re.compile(r"_of_\d+__$")
 
 

@@ -16,8 +16,12 @@ from batch_export.exporter.capture.loop_ways import LoopWay
 
 TURNED, SCALED = "__turned_in_a_loop__", "__scaled_in_a_loop__"
 """What a round calls: an attribute, a number that goes by the step."""
+NUMBER = "__number_in_a_loop__"
+"""What a round calls for the step as a number."""
 COUNT, FIRST = "__count_of_a_loop__", "__is_first_of_a_loop__"
 """A round's names for the step as a tensor, and for whether it is the first one."""
+LOWEST, HIGHEST = "__lowest_of_a_loop__", "__highest_of_a_loop__"
+"""The names outside of a round for the lowest step and the highest one."""
 
 
 @dataclass(slots=True)
@@ -37,6 +41,7 @@ class StepValues(ast.NodeTransformer):
         is_counted: whether a number that the step is a part of goes into a tensor.
         is_tried: whether it has to turn out that something is a tensor.
         has_first: whether the first round does something else.
+        is_numbered: whether the step stands by itself, as a number.
         has_choice: whether both sides of a choice by the step are computed.
         unfollowed: the first part that nothing here follows, as what is done else with the step or the lists.
     """
@@ -53,6 +58,7 @@ class StepValues(ast.NodeTransformer):
     is_counted: bool = False
     is_tried: bool = False
     has_first: bool = False
+    is_numbered: bool = False
     has_choice: bool = False
     unfollowed: str = ""
     _depth: int = 0
@@ -139,8 +145,14 @@ class StepValues(ast.NodeTransformer):
         return not {*names} & {*self.stored, *self.own, self.step, *self.way.elements}
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """The step by itself."""
-        return self._refused(node) if node.id == self.step else node
+        """The step by itself, as a number whose size data say."""
+        if node.id != self.step:
+            return node
+        if not isinstance(node.ctx, ast.Load):
+            return self._refused(node)
+        self.is_numbered = True
+        given: list[ast.expr] = [ast.Name(name, ast.Load()) for name in (COUNT, LOWEST, HIGHEST)]
+        return ast.Call(ast.Name(NUMBER, ast.Load()), given, [])
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """A choice, by whether the round is the first one, or by the step."""

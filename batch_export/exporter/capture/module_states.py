@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture.begun_numbers import NUMBERS, copied, writes_so_far
+from batch_export.exporter.capture.begun_numbers import NUMBERS, copied, trying, writes_so_far
 from batch_export.exporter.capture.loop_pieces import SizeByDataError
 from batch_export.exporter.capture.own_attributes import modules_of
 
@@ -132,7 +132,7 @@ class ModuleStates:
         before, found = _Held(others), dict[tuple[int, str], torch.nn.Module]()
         step = torch.zeros((), dtype=torch.int64)
         try:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), trying():
                 again, _ = body(copied(carried), tuple(rows), step, True)
                 body(copied(again), tuple(rows), step, False)
             found = {(id(module), name): module for module, name in before.changed()}
