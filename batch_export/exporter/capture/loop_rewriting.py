@@ -26,7 +26,7 @@ from batch_export.exporter.capture import (
 from batch_export.exporter.capture.loop_forms import LoopForm
 from batch_export.exporter.capture.loop_places import StepIndex
 from batch_export.exporter.capture.loop_rounds import Round, Slice, own_name
-from batch_export.exporter.capture.loop_values import COUNT, FIRST, HIGHEST, LOWEST
+from batch_export.exporter.capture.loop_values import COUNT, FIRST, HIGHEST, LOWEST, NUMBER, NUMBER_OF
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, FREE, BEFORE = "__steps_of_a_free_loop__", "__free_loop__", "__before_a_free_loop__"
@@ -252,14 +252,17 @@ class _Written:
         before = {one.name: one for one in body.before.values()}
         going = [*self.carried, *sorted(body.changed), *before]
         given = [name for names in body.lists.values() for name in names]
+        names = {name: own_name(name, number) for name in (COUNT, FIRST, NUMBER, LOWEST, HIGHEST)}
+        counted = f"{names[NUMBER]} = {NUMBER_OF}({names[COUNT]}, {names[LOWEST]}, {names[HIGHEST]})"
         rounds = ast.parse(
-            f"def {self._name}(__carried__, __slices__, {own_name(COUNT, number)}, {own_name(FIRST, number)}):\n"
+            f"def {self._name}(__carried__, __slices__, {names[COUNT]}, {names[FIRST]}):\n"
             f"    {_listed(going)} = __carried__\n"
             f"    {_listed(one.name for one in body.read)} = __slices__\n"
+            f"    {counted if body.is_numbered else 'pass'}\n"
             f"    return {_listed(going)}, {_listed((*given, *(name for name, *_ in body.written.values())))}\n"
         ).body[0]
         assert isinstance(rounds, ast.FunctionDef)
-        rounds.body[2:2] = list(statements)
+        rounds.body[3:3] = list(statements)
         begun = "".join(
             f"try:\n    __begun_{name}__ = {name}\nexcept NameError:\n    __begun_{name}__ = None\n"
             for name in self.carried

@@ -16,8 +16,8 @@ from batch_export.exporter.capture.loop_ways import LoopWay
 
 TURNED, SCALED = "__turned_in_a_loop__", "__scaled_in_a_loop__"
 """What a round calls: an attribute, a number that goes by the step."""
-NUMBER = "__number_in_a_loop__"
-"""What a round calls for the step as a number."""
+NUMBER_OF, NUMBER = "__number_in_a_loop__", "__number__"
+"""What a round calls for the step as a number, and its name for that."""
 COUNT, FIRST = "__count_of_a_loop__", "__is_first_of_a_loop__"
 """A round's names for the step as a tensor, and for whether it is the first one."""
 LOWEST, HIGHEST = "__lowest_of_a_loop__", "__highest_of_a_loop__"
@@ -151,8 +151,7 @@ class StepValues(ast.NodeTransformer):
         if not isinstance(node.ctx, ast.Load):
             return self._refused(node)
         self.is_numbered = True
-        given: list[ast.expr] = [ast.Name(name, ast.Load()) for name in (COUNT, LOWEST, HIGHEST)]
-        return ast.Call(ast.Name(NUMBER, ast.Load()), given, [])
+        return ast.Name(NUMBER, ast.Load())
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """A choice, by whether the round is the first one, or by the step."""

@@ -7,7 +7,9 @@ same operators whenever it is traced, or else something in it goes on that is no
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -17,10 +19,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import GraphModule
 from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.sym_node import SymNode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.begun_numbers import writes_so_far
+from batch_export.exporter.capture.held_values import is_filled
 from batch_export.exporter.capture.loop_pieces import SizeByDataError
 
 Combine = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
@@ -88,9 +92,9 @@ class _Given(TorchFunctionMode):
         others: these.
     """
 
-    def __init__(self, these: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+    def __init__(self, these: Sequence[Any], others: Sequence[Any]) -> None:
         super().__init__()
-        self._others = {id(one): other for one, other in zip(these, others, strict=True)}
+        self._others = {id(one): other for one, other in zip(these, others, strict=True) if isinstance(one, Tensor)}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -123,10 +127,10 @@ def traced(
         raise SizeByDataError("a round writes to a tensor from outside of the loop")
     if runs[0].said != runs[1].said or any(one is not two for one, two in zip(runs[0].outside, runs[1].outside, strict=True)):
         raise SizeByDataError("rounds differ in more than what tensors hold")
-    others = runs[0].outside
+    others = [*runs[0].outside, *_sizes(combine)]
     first, behind = len(begun), len(begun) + len(rows)
 
-    def flat(*given: Tensor) -> list[Tensor]:
+    def flat(*given: Any) -> list[Tensor]:
         with _Given(others, given[behind:]):
             last, made = combine(list(given[:first]), list(given[first:behind]))
         return [*last, *made]
@@ -136,6 +140,25 @@ def traced(
     if mode is not None and _reads_otherwise(mode.tracer.root):
         raise SizeByDataError("a round reads a tensor by a way that nothing here follows")
     return found[:first], found[first:]
+
+
+def _sizes(function: Callable[..., Any]) -> list[torch.SymInt]:
+    """The symbols of the sizes that a function, and the functions in its closure, have names for."""
+    found: dict[str, torch.SymInt] = {}
+    waiting, seen = [function], set[int]()
+    while waiting:
+        one = inspect.unwrap(waiting.pop())
+        seen.add(id(one))
+        cells = [cell.cell_contents for cell in getattr(one, "__closure__", None) or () if is_filled(cell)]
+        waiting += [each for each in cells if isinstance(each, FunctionType) and id(each) not in seen]
+        for size in pytree.tree_leaves(cells):
+            if isinstance(size, torch.SymInt):
+                for symbol in size.node.expr.free_symbols:
+                    environment = size.node.shape_env
+                    hint = environment.backed_var_to_val.get(symbol)
+                    node = SymNode(symbol, environment, int, None if hint is None else int(hint))
+                    found[str(symbol)] = torch.SymInt(node)
+    return [found[name] for name in sorted(found)]
 
 
 def _reads_otherwise(root: torch.nn.Module) -> bool:
