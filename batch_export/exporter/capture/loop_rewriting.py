@@ -159,13 +159,15 @@ class _Loops:
         names = frozenset((*self.code.co_varnames, *self.code.co_cellvars, *self.code.co_freevars, *self._generated))
         tensors = {*carried, *(one for one in way.elements if one not in stored)}
         filled = {name: axis for name, axis in loop_statements.filled(loop, way.step).items() if name not in own}
+        parted = {one: at for one, at in loop_statements.filled_in_part(loop, way.step).items() if one not in own}
         body = Round(
             names,
             way,
             own=frozenset(own),
             stored=frozenset(stored),
             tensors=tensors,
-            filled=filled,
+            filled={**filled, **parted},
+            parted=parted,
             read_again=loop_statements.read_by_place(loop),
         )
         body.summed = loop_statements.summed(loop, carried)

@@ -84,6 +84,7 @@ class Round(StepValues, ast.NodeTransformer):
 
     Attributes:
         filled: lists that get an element, and tensors that are written to at the step's place, and how.
+        parted: those of the tensors of which only parts are written to.
         read_again: lists of which a round reads an element.
         read: tensors that are read at the step's place.
         lists: lists that get elements, and the names of these elements.
@@ -95,6 +96,7 @@ class Round(StepValues, ast.NodeTransformer):
     """
 
     filled: dict[str, StepIndex | None] = field(default_factory=dict)
+    parted: dict[str, StepIndex] = field(default_factory=dict)
     read_again: frozenset[str] = frozenset()
     read: list[Slice] = field(default_factory=list)
     lists: dict[str, list[str]] = field(default_factory=dict)
@@ -106,7 +108,8 @@ class Round(StepValues, ast.NodeTransformer):
 
     def statements(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """A round's statements, and behind them what the next one reads of what this one has written."""
-        made = [each for one in body for each in self._given(one)]
+        begun = [self._begun_in_part(of, at) for of, at in self.parted.items()]
+        made = [*begun, *(each for one in body for each in self._given(one))]
         for one in self.before.values():
             if one.of in self.written:
                 if self.written[one.of][2]:
@@ -182,9 +185,29 @@ class Round(StepValues, ast.NodeTransformer):
             return self.generic_visit(node)
         if not self._stay(found.reads):
             return self._refused(node)
+        if found.of in self.parted and self._place(found) == self._place(self.parted[found.of]):
+            return self._part(found, ast.Load())
         if found.of in self.filled:
             return self._given_before(node, found)
         return self._taken(found)
+
+    def _begun_in_part(self, of: str, at: StepIndex) -> ast.stmt:
+        """What is at the step's place of a tensor, of which a round writes parts to a copy."""
+        if not self._stay(at.reads):
+            self._refused(ast.Name(of, ast.Load()))
+        whole = replace(at, behind=(), before=(), is_window=False)
+        taken = self._taken(whole, is_own=True)
+        name = f"__written_{len(self.written)}__"
+        self.written[of] = name, at, False
+        copied = ast.Call(ast.Attribute(taken, "clone", ast.Load()), [], [])
+        return ast.Assign([ast.Name(name, ast.Store())], copied)
+
+    def _part(self, found: StepIndex, context: ast.expr_context) -> ast.expr:
+        """The part of such a copy."""
+        name: ast.expr = ast.Name(self.written[found.of][0], ast.Load())
+        rest = [self.visit(one) for one in found.others]
+        whole: ast.expr = ast.Constant(...)
+        return ast.Subscript(name, ast.Tuple(rest, ast.Load()) if rest else whole, context)
 
     def _taken(self, found: StepIndex, *, is_own: bool = False) -> ast.expr:
         place = (*self._place(found), self._is_later, is_own)
@@ -252,6 +275,9 @@ class Round(StepValues, ast.NodeTransformer):
                 self.tensors |= names
             return made
         others = node.targets[1:]
+        if found.of in self.parted and not others:
+            value = self.visit(node.value)
+            return ast.Assign([self._part(found, ast.Store())], value)
         if not all(isinstance(one, ast.Name) for one in others):
             return self._refused(node)
         return self._write(node, found, node.value, is_added=False, others=others)
@@ -273,6 +299,10 @@ class Round(StepValues, ast.NodeTransformer):
         added = loop_statements.added(node)
         if added is not None and added[0] not in self.own:
             return self._element(*added, node, is_first=False)
+        at = StepIndex.of_node(node.target, self.step) if isinstance(node.target, ast.Subscript) and self.step else None
+        if at is not None and at.of in self.parted:
+            value = self.visit(node.value)
+            return ast.AugAssign(self._part(at, ast.Store()), node.op, value)
         if self.step and (found := loop_statements.summed_at(node, self.step)) is not None:
             if found.of in self.read_again and isinstance(found.beside, int):
                 there = copy.deepcopy(node.target)

@@ -150,6 +150,25 @@ def filled(loop: ast.For, step: str) -> dict[str, StepIndex | None]:
     return found
 
 
+def filled_in_part(loop: ast.For, step: str) -> dict[str, StepIndex]:
+    """The tensors that rounds write to at the step's place, but not to all that is there, and the place.
+
+    Those of which other places are written to as well are none.
+    """
+    found: dict[str, list[StepIndex]] = {}
+    for one in parts(loop.body):
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AugAssign) else []
+        for target in targets:
+            index = StepIndex.of_node(target, step) if isinstance(target, ast.Subscript) and step else None
+            if index is not None:
+                found.setdefault(index.of, []).append(index)
+    return {
+        name: each[0]
+        for name, each in found.items()
+        if not all(one.is_all for one in each) and len({(one.axis, one.beside) for one in each}) == 1
+    }
+
+
 def summed_at(node: ast.stmt, step: str) -> StepIndex | None:
     """The place of `out[:, t] += h` and of `-=`."""
     match node:
