@@ -396,7 +396,13 @@ def free_loop(
         if found.where:
             options = {"others": others, "numbers": numbers, "compared": compared, "counted": counted}
             options |= {"counts": counts, "turned": turned, "summed": summed, "changed": changed}
-            kinds = {"is_counted": is_counted, "has_first": has_first, "has_trial": True, "is_traced": True, "states": found}
+            kinds = {
+                "is_counted": is_counted,
+                "has_first": has_first,
+                "has_trial": True,
+                "is_traced": True,
+                "states": found,
+            }
             going = (*given, *found.begun)
             return free_loop(found.on(body), over, going, slices, all_lists, written, **options, **kinds)  # type: ignore[arg-type]
     is_tree = form != pytree.tree_structure([None] * len(carried))

@@ -63,6 +63,14 @@ def number_of(count: Any, lowest: Any, highest: Any) -> Any:
     return number
 
 
+def as_tensor(numbers: Any, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+    """A tensor of whole numbers, some of which are tensors already."""
+    parts = numbers if isinstance(numbers, list) else [numbers]
+    found = next((one.device for one in parts if isinstance(one, Tensor)), None)
+    made = [torch.as_tensor(one, dtype=dtype or torch.int64, device=device or found).clone() for one in parts]
+    return torch.stack(made) if isinstance(numbers, list) else made[0]
+
+
 def final_count(steps: Any, first: Any, stride: Any) -> Any:
     """What a counter is behind a loop that has added as much in each round."""
     return first + stride * steps.free_length()

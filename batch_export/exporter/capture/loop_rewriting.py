@@ -173,9 +173,7 @@ class _Loops:
         body.summed = loop_statements.summed(loop, carried)
         body.counted = loop_statements.changed_and_read(loop, carried)
         body.numbers += form.numbers
-        body.read += [
-            Slice(f"__rows_{number}__[{place}]", 0, 0, name) for place, name in enumerate(way.elements)
-        ]
+        body.read += [Slice(f"__rows_{number}__[{place}]", 0, 0, name) for place, name in enumerate(way.elements)]
         statements = body.statements([copy.deepcopy(one) for one in loop.body])
         if body.unfollowed:
             raise _UnfollowedError(f"{body.unfollowed} is no part of one operator")
@@ -193,7 +191,7 @@ class _Loops:
         if body.touches(statements):
             raise _UnfollowedError("a round reads more of what it fills than its last element")
         followed = self.followed
-        body.renamed(statements, number)
+        body.renamed(statements, number, {*names, *carried})
         statements = self._with_inner(statements)
         is_traced = self._depth > 0 or self.followed > followed or body.is_numbered
         self.followed += 1

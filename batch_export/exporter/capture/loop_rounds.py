@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from batch_export.exporter.capture import (
@@ -22,8 +22,9 @@ from batch_export.exporter.capture import (
 from batch_export.exporter.capture.loop_places import StepIndex
 from batch_export.exporter.capture.loop_values import COUNT, StepValues
 
-AS_SLICE = "__as_a_slice_in_a_loop__"
-"""What a round calls: what is written as it is read again."""
+AS_SLICE, AS_TENSOR = "__as_a_slice_in_a_loop__", "__as_a_tensor_in_a_loop__"
+ELEMENT = "__element_in_a_loop__"
+"""What a round calls: what is written as it is read again, numbers as a tensor, and an element at the step's place."""
 
 
 _OWN = re.compile(r"__\w+?(?<!_in_a_loop)(?<!_free_loop)__$")
@@ -38,6 +39,14 @@ def own_name(name: str, number: int) -> str:
         number: the loop's.
     """
     return f"{name[:-2]}_of_{number}__" if _OWN.match(name) and not _NUMBERED.search(name) else name
+
+
+def _as_call(index: ast.expr) -> ast.expr:
+    """`a : b` as a call, which stands outside of an index, too."""
+    if not isinstance(index, ast.Slice):
+        return index
+    ends = [one or ast.Constant(None) for one in (index.lower, index.upper, index.step)]
+    return ast.Call(ast.Name("slice", ast.Load()), ends, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +128,17 @@ class Round(StepValues, ast.NodeTransformer):
                 made.append(ast.Assign([ast.Name(one.name, ast.Store())], taken))
         return made
 
-    def renamed(self, statements: Sequence[ast.stmt], number: int) -> None:
+    def renamed(self, statements: Sequence[ast.stmt], number: int, others: Collection[str]) -> None:
         """Gives names that only the round has a number, which tells them apart from those of loops within.
 
         Args:
             statements: the round's.
             number: the loop's.
+            others: names of the loop's function.
         """
         for one in loop_statements.parts(statements):
+            if isinstance(one, ast.Name) and one.id in others:
+                continue
             if isinstance(one, ast.Name):
                 one.id = own_name(one.id, number)
             elif isinstance(one, ast.arg):
@@ -161,6 +173,15 @@ class Round(StepValues, ast.NodeTransformer):
                 whole: list[ast.expr] = [ast.Slice() for _ in range(axis)]
                 index = ast.Subscript(of, ast.Tuple([*whole, place], ast.Load()), ast.Load())
                 return self.visit_Subscript(index)
+            case ast.Call(
+                func=ast.Attribute(attr="tensor" | "as_tensor" | "LongTensor", value=ast.Name(id="torch"))
+            ) if len(node.args) == 1 and self.step and self._has_step(node.args[0]):
+                parts = node.args[0].elts if isinstance(node.args[0], ast.List) else [node.args[0]]
+                if all(self._kind(one) is step_numbers.NUMBER for one in parts):
+                    made = [self._by_tensor(one) or one for one in parts]
+                    node.args = [ast.List(made, ast.Load()) if isinstance(node.args[0], ast.List) else made[0]]
+                    node.func = ast.Name(AS_TENSOR, ast.Load())
+                    return node
             case ast.Call(func=ast.Attribute(attr="where", value=ast.Name()), args=[_, *values], keywords=[]) if (
                 len(values) == 2 and self.step
             ):
@@ -182,7 +203,7 @@ class Round(StepValues, ast.NodeTransformer):
             return ast.Name(self._before(of, None, is_by_place=False), ast.Load())
         found = StepIndex.of_node(node, self.step) if self.step else None
         if found is None:
-            return self.generic_visit(node)
+            return self._element_of(node)
         if not self._stay(found.reads):
             return self._refused(node)
         if found.of in self.parted and self._place(found) == self._place(self.parted[found.of]):
@@ -190,6 +211,30 @@ class Round(StepValues, ast.NodeTransformer):
         if found.of in self.filled:
             return self._given_before(node, found)
         return self._taken(found)
+
+    def _element_of(self, node: ast.Subscript) -> ast.AST:
+        """An element of whatever is there."""
+        index = self._by_tensors(node.slice)
+        if index is None:
+            return self.generic_visit(node)
+        of = self.visit(node.value)
+        return ast.Call(ast.Name(ELEMENT, ast.Load()), [of, self.visit(index)], [])
+
+    def _by_tensors(self, index: ast.expr) -> ast.expr | None:
+        """An index with the step's tensor for the step, since torch takes no number that data say; None without the step."""
+        parts = list(index.elts) if isinstance(index, ast.Tuple) else [index]
+        found = [self._by_tensor(one) for one in parts]
+        if all(one is None for one in found):
+            return None
+        made = [other or _as_call(one) for other, one in zip(found, parts, strict=True)]
+        return ast.Tuple(made, ast.Load()) if isinstance(index, ast.Tuple) else made[0]
+
+    def _by_tensor(self, index: ast.expr) -> ast.expr | None:
+        if not self._has_step(index) or self._kind(index) is not step_numbers.NUMBER:
+            return None
+        self.is_tried = True
+        self.numbers += [ast.unparse(one) for one in step_numbers.unknown(index, self.step)]
+        return step_numbers.as_tensor(index, self.step, COUNT)
 
     def _begun_in_part(self, of: str, at: StepIndex) -> ast.stmt:
         """What is at the step's place of a tensor, of which a round writes parts to a copy."""

@@ -1,8 +1,8 @@
 """Attributes of modules to which rounds of a loop give other values (`self.mem = self.mem * beta + x`): they go on.
 
-Arrives: a round as a function, and what it reads besides. Leaves: which attributes those are, and a round that takes them
-from the round before it and gives them to the next one. Whatever else a round changes in modules, lists and the like is
-said.
+Arrives: a round as a function, and what it reads besides. Leaves: which attributes those are, and a round that takes
+them from the round before it and gives them to the next one. Whatever else a round changes in modules, lists and the
+like is said.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class ModuleStates:
         where = tuple((module, name) for (_, name), module in found.items())
         begun = tuple(_attributes(module).get(name) for module, name in where)
         for (module, name), one in zip(where, begun, strict=True):
-            if not all(leaf is None or isinstance(leaf, Tensor) or type(leaf) in NUMBERS for leaf in pytree.tree_leaves(one)):
+            if not all(map(_goes_on, pytree.tree_leaves(one))):
                 raise SizeByDataError(f"a round changes `{name}` of {type(module).__name__}, which is no tensor")
         return cls(where, others, begun, tuple(name in _attributes(module) for module, name in where))
 
@@ -186,6 +186,10 @@ class ModuleStates:
             _set(module, name, value if is_there or value is not None else _MISSING)
 
 
+def _goes_on(leaf: Any) -> bool:
+    return leaf is None or isinstance(leaf, Tensor) or type(leaf) in NUMBERS
+
+
 def _may_change(body: Body, others: Sequence[Any]) -> bool:
     """Whether a round, or a method of what it reads, gives attributes values."""
     roots = [one for one in others if isinstance(one, torch.nn.Module)]
@@ -195,7 +199,8 @@ def _may_change(body: Body, others: Sequence[Any]) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _has_stores(kind: type) -> bool:
-    own = [one for one in kind.__mro__ if one not in torch.nn.Module.__mro__ and not one.__module__.startswith("torch.")]
+    known = torch.nn.Module.__mro__
+    own = [one for one in kind.__mro__ if one not in known and not one.__module__.startswith("torch.")]
     return any(_stores(method.__code__) for one in own for method in _methods(one))
 
 

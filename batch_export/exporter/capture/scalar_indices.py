@@ -57,6 +57,15 @@ def scalar_indices() -> Iterator[None]:
         del tensors.__setitem__, tensors.__getitem__
 
 
+def element_of(of: Any, index: Any) -> Any:
+    """`of[index]` with tensors of one integer in it, whose number torch is not asked for where it is a tensor."""
+    places = _places(of, index) if isinstance(of, Tensor) else None
+    if places is None:
+        return of[index]
+    view, indices = _taken(of, index, places)
+    return torch.ops.aten.index.Tensor(view, indices)
+
+
 def _is_one(index: object, dtypes: tuple[torch.dtype, ...]) -> bool:
     return isinstance(index, Tensor) and index.dtype in dtypes and index.dim() == 0
 

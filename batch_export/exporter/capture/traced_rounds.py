@@ -1,8 +1,8 @@
 """Rounds of a loop as torch's scan without dynamo, which takes no attribute that a round gives a module.
 
-Arrives: a round as a function of tensors, what the first one begins with, and what is read along the first axis. Leaves:
-what scan leaves. What a round reads from outside of the loop becomes an input of the operator. A round has to give the
-same operators whenever it is traced, or else something in it goes on that is no tensor.
+Arrives: a round as a function of tensors, what the first one begins with, and what is read along the first axis.
+Leaves: what scan leaves. What a round reads from outside of the loop becomes an input of the operator. A round has to
+call the same functions of torch whenever it is run, or else something in it goes on that is no tensor.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def traced(
             combine(list(state), list(elements))
     if any(outside.is_written for outside in runs):
         raise SizeByDataError("a round writes to a tensor from outside of the loop")
-    if runs[0].said != runs[1].said or any(one is not two for one, two in zip(runs[0].outside, runs[1].outside, strict=True)):
+    if runs[0].said != runs[1].said or [*map(id, runs[0].outside)] != [*map(id, runs[1].outside)]:
         raise SizeByDataError("rounds differ in more than what tensors hold")
     others = [*runs[0].outside, *_sizes(combine)]
     first, behind = len(begun), len(begun) + len(rows)
