@@ -393,7 +393,7 @@ def free_loop(
             found = ModuleStates.of(body, carried, [Reach.of(over).row(*one[:3]) for one in slices], others)
         except loop_pieces.SizeByDataError as error:
             found, why = known, str(error)
-        if found.where:
+        if found.where or (is_traced and not why):
             options = {"others": others, "numbers": numbers, "compared": compared, "counted": counted}
             options |= {"counts": counts, "turned": turned, "summed": summed, "changed": changed}
             kinds = {

@@ -15,6 +15,7 @@ from batch_export.exporter.capture.begun_numbers import IS_TRIED, says_of_none
 from batch_export.exporter.capture.free_sequences import FreeNumbers
 from batch_export.exporter.capture.loop_pieces import LoopPieces
 from batch_export.exporter.capture.loop_reach import goes_evenly
+from batch_export.exporter.capture.loop_windows import expression
 
 
 def turned(of: Any, name: str) -> Any:
@@ -49,8 +50,13 @@ def limits(steps: Any) -> tuple[Any, Any]:
     if not isinstance(steps, FreeNumbers) or steps.is_plain or not goes_evenly(steps):
         return None, None
     run = steps.runs[0]
-    ends = run.first, run.first + run.step * (run.length - 1)
-    return ends if run.step > 0 else ends[::-1]
+    first, last = _plain(run.first), _plain(run.first + run.step * (run.length - 1))
+    return (first, last) if run.step > 0 else (last, first)
+
+
+def _plain(size: Any) -> Any:
+    """A number that is the same at all sizes as Python's."""
+    return int(expression(size)) if expression(size).is_number else size
 
 
 def number_of(count: Any, lowest: Any, highest: Any) -> Any:

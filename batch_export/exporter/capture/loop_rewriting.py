@@ -195,6 +195,7 @@ class _Loops:
         statements = self._with_inner(statements)
         is_traced = self._depth > 0 or self.followed > followed or body.is_numbered
         self.followed += 1
+        form.plain.body = [each for one in form.plain.body for each in self.changed(one)]
         return _Written(form, body, sorted(carried), number, is_traced).statements(statements)
 
     def _with_inner(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:

@@ -41,6 +41,13 @@ def own_name(name: str, number: int) -> str:
     return f"{name[:-2]}_of_{number}__" if _OWN.match(name) and not _NUMBERED.search(name) else name
 
 
+def _root(node: ast.expr) -> ast.expr:
+    """What an element of an element is one of."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
 def _as_call(index: ast.expr) -> ast.expr:
     """`a : b` as a call, which stands outside of an index, too."""
     if not isinstance(index, ast.Slice):
@@ -221,7 +228,7 @@ class Round(StepValues, ast.NodeTransformer):
         return ast.Call(ast.Name(ELEMENT, ast.Load()), [of, self.visit(index)], [])
 
     def _by_tensors(self, index: ast.expr) -> ast.expr | None:
-        """An index with the step's tensor for the step, since torch takes no number that data say; None without the step."""
+        """An index with the step's tensor for the step: torch takes no number that data say; None without the step."""
         parts = list(index.elts) if isinstance(index, ast.Tuple) else [index]
         found = [self._by_tensor(one) for one in parts]
         if all(one is None for one in found):
@@ -298,20 +305,25 @@ class Round(StepValues, ast.NodeTransformer):
 
     def _changing(self, node: ast.Subscript) -> ast.AST:
         """Another element for a list or a dict."""
-        root: ast.expr = node
-        while isinstance(root, ast.Subscript):
-            root = root.value
+        if self._is_own(node):
+            node.slice = self._by_tensors(node.slice) or node.slice
+            return self.generic_visit(node)
+        root = _root(node)
         if not isinstance(root, ast.Name) or root.id in self.filled or StepIndex.of_node(node, self.step or ""):
             return self._refused(node)
-        if root.id not in self.own:
-            self.changed.add(root.id)
+        self.changed.add(root.id)
         return self.generic_visit(node)
+
+    def _is_own(self, node: ast.Subscript) -> bool:
+        """Whether something is a part of what a round has made itself."""
+        root = _root(node)
+        return isinstance(root, ast.Name) and root.id in self.own
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         """A write at the step's place, or a value for a name."""
         target = node.targets[0]
         found = StepIndex.of_node(target, self.step) if isinstance(target, ast.Subscript) and self.step else None
-        if found is None:
+        if found is None or found.of in self.own:
             is_tensor = self._depth == 0 and self._kind(node.value) is step_numbers.TENSOR
             made = self.generic_visit(node)
             names = {one.id for one in loop_statements.parts(node.targets) if isinstance(one, ast.Name)}
@@ -356,7 +368,7 @@ class Round(StepValues, ast.NodeTransformer):
             value = node.value if isinstance(node.op, ast.Add) else ast.UnaryOp(ast.USub(), node.value)
             return self._write(node, found, value, is_added=True)
         if isinstance(node.target, ast.Subscript):
-            return self._refused(node)
+            return self.generic_visit(node) if self._is_own(node.target) else self._refused(node)
         if not isinstance(node.target, ast.Name) or node.target.id not in self.summed | self.counted:
             return self.generic_visit(node)
         value = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)

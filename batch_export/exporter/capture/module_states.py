@@ -77,7 +77,8 @@ def _attributes(module: torch.nn.Module) -> dict[str, Any]:
     return {**own, **module._buffers}
 
 
-_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+_OF_EVERY_MODULE = frozenset((*vars(torch.nn.Module()), "_flat_weights"))
+"""And what recurrent layers of torch list anew when they run."""
 
 
 def _content(one: Any) -> Any:
@@ -127,6 +128,8 @@ class ModuleStates:
         Raises:
             SizeByDataError: it changes something else, too.
         """
+        if any(hasattr(type(one), "__next__") for one in others):
+            raise SizeByDataError("a round takes elements of an iterator")
         if not _may_change(body, others):
             return cls((), others, ())
         before, found = _Held(others), dict[tuple[int, str], torch.nn.Module]()

@@ -8,6 +8,7 @@ call the same functions of torch whenever it is run, or else something in it goe
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
@@ -30,6 +31,10 @@ from batch_export.exporter.capture.loop_pieces import SizeByDataError
 Combine = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
 
 
+_BY_DATA = re.compile(r"\b(?:u|zuf)\d+\b")
+"""The names of numbers that data say, of which each run has its own."""
+
+
 class _Outside(TorchFunctionMode):
     """Notes the tensors that functions of torch get and that none of them has made, and what is called.
 
@@ -47,6 +52,7 @@ class _Outside(TorchFunctionMode):
         self._places = {one: place for place, one in enumerate(self._known)}
         self.found: list[tuple[Tensor, int]] = []
         self.said: list[tuple[str, ...]] = []
+        self._symbols: dict[str, str] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -71,7 +77,8 @@ class _Outside(TorchFunctionMode):
     def _word(self, one: Any) -> str:
         if isinstance(one, Tensor):
             return f"tensor {self._places[id(one)]}"
-        return type(one).__name__ if callable(one) else str(one)
+        text = type(one).__name__ if callable(one) else str(one)
+        return _BY_DATA.sub(lambda found: self._symbols.setdefault(found[0], f"size {len(self._symbols)}"), text)
 
     @property
     def outside(self) -> list[Tensor]:
