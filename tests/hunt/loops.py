@@ -37,6 +37,12 @@ _HEADS = (
 )
 _LEAVES = ("x[:, t]", "h", "g", "y", "x[:, t] * t", "h * k", "x[:, t].clone()", "x.select(1, t)", "st[0]")
 _PLACES = ("x[:, t + 1]", "x[:, t - 1]", "wide[:, t:t + 3].sum(1)", "x[:, n - 1 - t]", "x[:, -t - 1]")
+_BY_NUMBER = (
+    *("x[:, :t + 1].sum(1)", "x[:, t:].mean(1)", "x[:, max(0, t - 2):t + 1].sum(1)", "torch.full_like(h, t)"),
+    *("x[:, :t].sum(1)", "(x * (torch.arange(n) <= t)[None, :, None]).sum(1)", "table[0, t] * h", "cell(h)"),
+    *("cell(x[:, t])", "torch.roll(x, t, 1)[:, 0]", "x[:, -t - 1:].sum(1)", "x[:, t:t + 2].sum(1)"),
+)
+"""The step as a number, and a module that keeps something."""
 _INNER = (
     *("torch.tanh({})", "({} + {})", "({} * 0.5)", "({} - {})", "torch.maximum({}, {})", "{}.softmax(-1)"),
     *("torch.where(mask[:, t, None], {}, {})", "torch.where((t < lengths)[:, None], {}, {})", "({} / (t + 1))"),
@@ -59,6 +65,44 @@ _STATEMENTS = (
     *("if t % 3 == 1:\n    h = {}\nelse:\n    g = {}", "if t < n - 1:\n    g = {}"),
     "if t == 0:\n    h = {}\nelse:\n    h = {}",
 )
+_WITHIN = (
+    *(
+        "out[:, t, 0] = ({})[:, 0]",
+        "out[:, t, 1:] = ({})[:, 1:]",
+        "out[:, t, 2] += ({})[:, 2]",
+        "square[t, :t + 1] = 1",
+    ),
+    *("for s in range(n):\n    h = torch.tanh(h + x[:, s])", "for s in range(t + 1):\n    g = g * 0.5 + {}"),
+    *(
+        "for s in range(t, n):\n    y = y + x[:, s] * {}",
+        "for s in range(n):\n    if s != t:\n        y = y + x[:, s] / n",
+    ),
+    *(
+        "for s in range(n):\n    square[t, s] = (x[0, t] * x[-1, s]).sum()",
+        "h = cell({})",
+        "g = cell.step({}) * cell.count",
+    ),
+    "inner = []\nfor s in range(n):\n    inner.append(x[:, s] * {})\nfirst.append(torch.stack(inner).sum(0))",
+    "for s in range(1, n):\n    square[t, s] = square[t, s - 1] * 0.5 + x[0, s, 1]",
+    "for layer in range(2):\n    g = torch.tanh(g + {}) * (layer + 1)",
+    "part = x.clone()\npart[:, t] = 0\npart[:, :t] *= 2\ny = y + part.sum(1)",
+    "found = x[:, :t + 1]\ng = (found @ torch.ones(4, 4)).max(1).values",
+)
+"""Parts of what is at a place, loops within, and a module that keeps something."""
+_CELL = """
+class Cell(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept, self.count = None, 0
+
+    def step(self, x):
+        self.count += 1
+        return self(x)
+
+    def forward(self, x):
+        self.kept = x * 0.5 if self.kept is None else self.kept * 0.25 + x
+        return self.kept.tanh()
+"""
 _BEGUN = """
 n = x.shape[1]
 lengths, mask = (x[..., 0] > 0).sum(1), x[..., 1] > 0
@@ -69,9 +113,10 @@ out, other = {tensors}
 grown, sound = {grown}, torch.zeros(x.shape[0], 2 * n + 3, 4)
 st = (h, g)
 known = {known}
+square, table, cell = torch.zeros(n, n), torch.arange(80.0).reshape(2, 40), Cell()
 """
 _GIVEN = """
-result = [h, g, y, out, other, grown, sound, st[0], known, x[:, :1].sum() * 0 + total, x[:, :1].sum() * 0 + k]
+result = [h, g, y, out, other, grown, sound, st[0], known, square, x[:, :1].sum() * 0 + total, x[:, :1].sum() * 0 + k]
 """
 
 
@@ -83,15 +128,20 @@ class Drawn:
         seed: the program's.
         draw: its random numbers.
         leaves: what an expression may be made of.
+        statements: what a round may be made of.
     """
 
     seed: int
     draw: random.Random = field(init=False)
     leaves: tuple[str, ...] = field(init=False)
+    statements: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.draw = random.Random(self.seed)
         self.leaves = (*_LEAVES, *(_PLACES if self.draw.random() < 0.5 else ()))
+        is_further = self.draw.random() < 0.5
+        self.leaves += _BY_NUMBER if is_further and self.draw.random() < 0.5 else ()
+        self.statements = (*_STATEMENTS, *(_WITHIN if is_further else ()))
 
     def expression(self, depth: int = 0) -> str:
         """A tensor of the shape of a slice."""
@@ -105,7 +155,7 @@ class Drawn:
     def source(self) -> str:
         """The program's code: a function `program` of one tensor."""
         head = self.draw.choice(_HEADS)
-        chosen = [self.draw.choice(_STATEMENTS) for _ in range(self.draw.randrange(1, 5))]
+        chosen = [self.draw.choice(self.statements) for _ in range(self.draw.randrange(1, 5))]
         body = [self._filled(one) for one in chosen] + (["t += 1"] if head.startswith("while") else [])
         begun = _BEGUN.format(
             state=self.draw.choice(
@@ -130,7 +180,7 @@ class Drawn:
             *given,
         ]
         return (
-            "import torch\n\n\ndef program(x):\n"
+            f"import torch\n\n{_CELL}\n\ndef program(x):\n"
             + "\n".join(_indented("\n".join(lines)))
             + "\n    return tuple(result)\n"
         )

@@ -65,23 +65,30 @@ def rounds(
     """
     length = steps.length
     is_run = statically_known_true(length > 0)
-    count = length if is_run else torch.sym_max(length, 1)
-    parts = [plain(one) if is_run else lengthened(one, count - length) for one in rows]
 
     def combine(state: list[Tensor], elements: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]), elements[0])
         return [plain(one) for one in now or state], [plain(one) for one in made]
 
-    counted = torch.arange(count, device=device)
-    if not (isinstance(steps.first, int) and steps.first == 0 and steps.step == 1):
-        counted = steps.first + steps.step * counted
     begun = [plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
+    count = length if is_run else torch.sym_max(length, 1)
+    counted = _counted(steps, count, device)
+    parts = [plain(one) if is_run else lengthened(one, count - length) for one in rows]
     if is_traced:
-        last, found = traced_rounds.traced(combine, begun, [counted, *parts])
-    else:
-        last, found = scan(combine, begun, [counted, *parts], dim=0)
+        made = traced_rounds.traced(combine, begun, [counted, *parts], None if is_run else length)
+        if made is not None:
+            return list(made[0])[: len(carried)], list(made[1])
+    made = traced_rounds.traced(combine, begun, [counted, *parts]) if is_traced else None
+    last, found = made or scan(combine, begun, [counted, *parts], dim=0)
     last, found = list(last)[: len(carried)], list(found)
     return (last, found) if is_run else of_real_rounds(last, found, carried, length, count - length)
+
+
+def _counted(steps: Run, count: Any, device: Any) -> Tensor:
+    """The first so many steps."""
+    places = torch.arange(count, device=device)
+    is_plain = isinstance(steps.first, int) and steps.first == 0 and steps.step == 1
+    return places if is_plain else steps.first + steps.step * places
 
 
 def of_real_rounds(

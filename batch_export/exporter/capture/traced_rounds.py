@@ -15,12 +15,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.scan import scan_op
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import GraphModule
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -113,36 +115,61 @@ class _Given(TorchFunctionMode):
 
 
 def traced(
-    combine: Combine, begun: Sequence[Tensor], rows: Sequence[Tensor]
-) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    combine: Combine, begun: Sequence[Tensor], rows: Sequence[Tensor], length: Any = None
+) -> tuple[Sequence[Tensor], Sequence[Tensor]] | None:
     """What goes on behind the last round, and what each round gives besides.
+
+    None of rounds of which there may be none, and that give what has a size that data say.
 
     Args:
         combine: a round.
         begun: what the first one begins with.
-        rows: what is read, along the first axis.
+        rows: what is read, along the first axis, at least once.
+        length: how many rounds there are, if there may be none.
 
     Raises:
         SizeByDataError: a round changes what is no tensor, or a tensor from outside of the loop.
     """
-    state, elements = [one.clone() for one in begun], [one.select(0, 0).clone() for one in rows]
+    state, elements = [one.clone() for one in begun], [one.new_empty(one.shape[1:]) for one in rows]
     runs = [_Outside([*state, *elements]) for _ in range(2)]
+    made: Sequence[Tensor] = ()
     for outside in runs:
         with outside:
-            combine(list(state), list(elements))
+            _, made = combine(list(state), list(elements))
     if any(outside.is_written for outside in runs):
         raise SizeByDataError("a round writes to a tensor from outside of the loop")
     if runs[0].said != runs[1].said or [*map(id, runs[0].outside)] != [*map(id, runs[1].outside)]:
         raise SizeByDataError("rounds differ in more than what tensors hold")
     others = [*runs[0].outside, *_sizes(combine)]
+    if length is not None and not _by_data([*state, *elements, *runs[0].outside]).issuperset(_by_data(made)):
+        return None
     first, behind = len(begun), len(begun) + len(rows)
 
     def flat(*given: Any) -> list[Tensor]:
         with _Given(others, given[behind:]):
-            last, made = combine(list(given[:first]), list(given[first:behind]))
-        return [*last, *made]
+            last, results = combine(list(given[:first]), list(given[first:behind]))
+        return [*last, *results]
 
-    found = scan_op(flat, list(begun), list(rows), tuple(others))
+    def scanned(*given: Any) -> list[Tensor]:
+        return list(scan_op(flat, list(given[:first]), list(given[first:behind]), tuple(given[behind:])))
+
+    def some(*given: Any) -> list[Tensor]:
+        found, count = scanned(*given[1:]), given[0].shape[0]
+        return [*found[:first], *(one.narrow(0, 0, count).clone() for one in found[first:])]
+
+    def none(*given: Any) -> list[Tensor]:
+        count = given[0].shape[0]
+        return [
+            *(one.clone() for one in given[1 : first + 1]),
+            *(torch.zeros((count, *one.shape), dtype=one.dtype, device=one.device) for one in made),
+        ]
+
+    operands = [*begun, *rows, *others]
+    if length is None:
+        found = scanned(*operands)
+    else:  # of a tensor, since of a size torch would decide it
+        places = torch.arange(length)
+        found = list(cond_op(torch.scalar_tensor(length, dtype=torch.int64) > 0, some, none, [places, *operands]))
     mode = proxy_tensor.get_proxy_mode()
     if mode is not None and _reads_otherwise(mode.tracer.root):
         raise SizeByDataError("a round reads a tensor by a way that nothing here follows")
@@ -169,8 +196,16 @@ def _sizes(function: Callable[..., Any]) -> list[torch.SymInt]:
 
 
 def _reads_otherwise(root: torch.nn.Module) -> bool:
-    """Whether the last graph of a scan has a tensor of the model as a constant, which is none of its inputs."""
-    graph = [one for name, one in root.named_children() if name.startswith("scan_combine_graph")][-1]
-    assert isinstance(graph, GraphModule)
-    names = [str(node.target) for node in graph.graph.nodes if node.op == "get_attr"]
+    """Whether the graph of a scan has a tensor of the model as a constant, which is none of its inputs."""
+    graphs = (one for name, one in root.named_modules() if name.rpartition(".")[2].startswith("scan_combine_graph"))
+    return any(isinstance(one, GraphModule) and _has_tensors(one) for one in graphs)
+
+
+def _has_tensors(graph: GraphModule) -> bool:
+    names = (str(node.target) for node in graph.graph.nodes if node.op == "get_attr")
     return any(isinstance(getattr(graph, name, None), (FakeTensor, FunctionalTensor)) for name in names)
+
+
+def _by_data(tensors: Sequence[Tensor]) -> set[Any]:
+    """The sizes of tensors that data say."""
+    return {symbol for one in tensors for size in one.shape for symbol in free_unbacked_symbols(size)}
