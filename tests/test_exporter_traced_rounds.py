@@ -1,4 +1,4 @@
-"""Loops over a free size whose rounds keep something in modules, read the step as a number, or hold other such loops."""
+"""Loops over a free size whose rounds keep something in modules, read the step as a number, or hold other loops."""
 
 from __future__ import annotations
 

@@ -163,6 +163,9 @@ def _judged(
         words = guard_points.limit(shown, guard.expression, symbols) if is_known else None
         whole = guard if outcomes else as_limit(guard, points, symbols)
         return replace(guard, is_limit=True, condition=words or whole.condition)  # where an axis is empty, perhaps
+    agreed = [point for point, trial in made if trial.outcome is Outcome.AGREES and 0 not in point.values()]
+    if not united and trials.differ_widely(agreed):
+        return guard
     return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & AGREEING))
 
 

@@ -20,7 +20,8 @@ from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.missing_pieces import pieces_as_slices
 from batch_export.exporter.capture.other_inputs import Inputs, one_apart, other_values
-from batch_export.exporter.capture.other_sizes import Resizing
+from batch_export.exporter.capture.other_sizes import WIDE_KINDS, Resizing
+from batch_export.exporter.capture.perturbed_weights import perturbed_weights
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import is_free_of_sizes, other_shapes
 from batch_export.exporter.capture.trial import Outcome, Trial, accepts, apart, is_fake, refusal, tried
@@ -35,8 +36,14 @@ _TRIALS = 256
 """Sizes that are tried at all, those that the model refuses at once among them."""
 AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
 """The program does what the model does, though perhaps by other shapes than it shows."""
-_GRAVEST = (Outcome.DIFFERS, Outcome.FAILS, Outcome.SHAPES, Outcome.NOTHING, Outcome.AGREES, Outcome.REFUSED)
+_GRAVEST = (
+    *(Outcome.DIFFERS, Outcome.FAILS, Outcome.SHAPES, Outcome.NOTHING, Outcome.AGREES, Outcome.UNSOLVED),
+    Outcome.REFUSED,
+)
 """Which of several outcomes at one point counts."""
+_SAYING = frozenset({Outcome.AGREES, Outcome.NOTHING})
+_WIDE, _WIDE_POINTS = 2, 8
+"""For how many sizes of one guard, and for how many at all, numbers far from the example's are tried."""
 _OTHERS = 3
 """Further values at sizes at which no number is finite."""
 _LARGER = 16
@@ -74,6 +81,8 @@ class Trials:
         self._allowed = _RUNS
         self._takes: dict[bool, bool] = {}
         self._apart: float | None = None
+        self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
+        self._alike: dict[int, bool] = {}
 
     def at(self, point: Point) -> Trial | None:
         """What comes of some sizes; None where no such inputs can be made, or enough was run."""
@@ -97,6 +106,8 @@ class Trials:
             if trial.outcome in (Outcome.AGREES, Outcome.NOTHING) and not trial.problem and inputs is not None:
                 shown = self._shown(sizes, inputs)
                 trial = shown if shown is not None and trial.outcome is Outcome.AGREES else trial
+            if trial.outcome in (Outcome.REFUSED, Outcome.UNSOLVED) and inputs is not None:
+                trial = self._of_other_numbers(sizes, trial)
             if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
                 trial = Trial(Outcome.NOTHING, trial.problem)
             self._ran += trial.outcome is not Outcome.REFUSED
@@ -109,6 +120,50 @@ class Trials:
             inputs = self.resizing.at({}, anew=True, spread=spread)
             self._takes[spread] = inputs is not None and accepts(self._module, *inputs)
         return self._takes[spread]
+
+    def _of_other_numbers(self, sizes: Point, refused: Trial) -> Trial:
+        """What comes of sizes at which the model takes no numbers like the example's: an index may be too large there.
+
+        Where a matrix cannot be decomposed whatever it is made of, nothing is known.
+        """
+        for inputs in self.resizing.at_other_numbers(sizes):
+            trial = self._run(*inputs, is_large=False)
+            if trial.outcome not in (Outcome.REFUSED, Outcome.UNSOLVED):
+                return trial
+        return Trial(Outcome.NOTHING, refused.problem) if refused.outcome is Outcome.UNSOLVED else refused
+
+    def differ_widely(self, points: Sequence[Point]) -> bool:
+        """Whether program and model differ at some sizes for numbers far from the example's, which say more.
+
+        A mask that is one throughout, numbers that no `clamp` touches and weights that are still zero hide what a
+        decision does. Only what does not differ at the example's sizes counts.
+
+        Args:
+            points: sizes at which they agree for numbers like the example's.
+        """
+        example = self.resizing.example
+        near = [one for one in points if 0 not in one.values() and not self._is_large({**example, **one})]
+        near.sort(key=lambda one: sum(abs(size - example[axis]) for axis, size in one.items()))
+        for point in near[:_WIDE]:
+            key = self._key(point)
+            if key not in self._wide and len(self._wide) < _WIDE_POINTS:
+                self._wide[key] = self._differs_widely(dict(key))
+            if self._wide.get(key, False):
+                return True
+        return False
+
+    def _differs_widely(self, sizes: Point) -> bool:
+        if self._program is None:
+            return False
+        with perturbed_weights(self._module, self._program):
+            for kind in range(WIDE_KINDS):
+                if kind not in self._alike:
+                    usual = self.resizing.at_wide_numbers(self.resizing.example, kind)
+                    self._alike[kind] = usual is not None and self._run(*usual, is_large=False).outcome in _SAYING
+                inputs = self.resizing.at_wide_numbers(sizes, kind) if self._alike[kind] else None
+                if inputs is not None and self._run(*inputs, is_large=False).outcome is Outcome.DIFFERS:
+                    return True
+        return False
 
     def beside(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Trial:
         """What comes of some inputs."""

@@ -254,7 +254,7 @@ class Round(StepValues, ast.NodeTransformer):
         copied = ast.Call(ast.Attribute(taken, "clone", ast.Load()), [], [])
         return ast.Assign([ast.Name(name, ast.Store())], copied)
 
-    def _part(self, found: StepIndex, context: ast.expr_context) -> ast.expr:
+    def _part(self, found: StepIndex, context: ast.expr_context) -> ast.Subscript:
         """The part of such a copy."""
         name: ast.expr = ast.Name(self.written[found.of][0], ast.Load())
         rest = [self.visit(one) for one in found.others]

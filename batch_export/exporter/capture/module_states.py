@@ -197,7 +197,7 @@ def _may_change(body: Body, others: Sequence[Any]) -> bool:
     """Whether a round, or a method of what it reads, gives attributes values."""
     roots = [one for one in others if isinstance(one, torch.nn.Module)]
     kinds = {type(one) for root in roots for _, one in modules_of(root)}
-    return bool(roots) and (_stores(body.__code__) or any(map(_has_stores, kinds)))
+    return bool(roots) and (_stores(body.__code__) or any(_has_stores(kind) for kind in kinds))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -102,6 +102,40 @@ class Resizing:
         inputs: Inputs = pytree.tree_unflatten(made, self._tree)
         return inputs
 
+    def at_other_numbers(self, sizes: Mapping[str, int]) -> Iterator[Inputs]:
+        """Inputs at other sizes whose whole numbers are 0, and such as are made of the example's own elements."""
+        made = [self.at(sizes), self.like_example(sizes)]
+        for inputs in (*made, made[1]):
+            if inputs is None:
+                continue
+            if inputs is made[1] and not self._has_numbers:
+                yield inputs
+                return
+            yield pytree.tree_map_only(torch.Tensor, _whole_as_zero, inputs)
+        if made[1] is not None:
+            yield made[1]
+
+    @property
+    def _has_numbers(self) -> bool:
+        return any(isinstance(leaf, torch.Tensor) and _is_whole(leaf) for leaf in self._leaves)
+
+    def at_wide_numbers(self, sizes: Mapping[str, int], kind: int) -> Inputs | None:
+        """Inputs at other sizes whose numbers are far from the example's: large ones of both signs, any truth values.
+
+        Args:
+            sizes: axis -> size.
+            kind: 0 for that, 1 with NaN among them, 2 with whole numbers that are 0.
+        """
+        inputs = self.at(sizes, anew=True)
+        if inputs is None:
+            return None
+
+        def wide(one: torch.Tensor) -> torch.Tensor:
+            return _wide(one, self._generator, with_nan=kind == 1, with_zeros=kind == 2)
+
+        made: Inputs = pytree.tree_map_only(torch.Tensor, wide, inputs)
+        return made
+
     def without_numbers(self, sizes: Mapping[str, int], mode: FakeTensorMode) -> Inputs | None:
         """The inputs at other sizes as tensors of a fake mode, which are never too large to be made."""
         shapes = self._shapes(sizes)
@@ -165,6 +199,35 @@ class Resizing:
             return int(axis.xreplace({symbol: self._symbols.value(str(symbol), values) for symbol in symbols}))
         except ZeroDivisionError:  # a quotient by an axis of nothing
             return -1
+
+
+WIDE_KINDS = 3
+"""How many kinds of numbers far from the example's there are."""
+_FAR = 20.0
+
+
+def _is_whole(one: torch.Tensor) -> bool:
+    return not (one.is_floating_point() or one.is_complex() or one.dtype is torch.bool)
+
+
+def _whole_as_zero(one: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(one) if _is_whole(one) else one
+
+
+def _wide(one: torch.Tensor, generator: torch.Generator, *, with_nan: bool, with_zeros: bool) -> torch.Tensor:
+    if one.dtype is torch.bool:
+        return (torch.rand(one.shape, generator=generator) < _HALF).to(one.device)
+    if not one.is_floating_point() or one.dtype.itemsize == 1:
+        return _whole_as_zero(one) if with_zeros else one
+    finite = one[torch.isfinite(one)]
+    reach = _FAR * max(1.0, float(finite.abs().max()) if finite.numel() else 1.0)
+    made = torch.randn(one.shape, generator=generator, dtype=torch.float64) * reach
+    if with_nan and made.numel():
+        made.view(-1)[0] = math.nan
+    return made.to(one.dtype).to(one.device)
+
+
+_HALF = 0.5
 
 
 def other_sizes(

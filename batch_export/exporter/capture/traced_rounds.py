@@ -171,7 +171,8 @@ def traced(
         places = torch.arange(length)
         found = list(cond_op(torch.scalar_tensor(length, dtype=torch.int64) > 0, some, none, [places, *operands]))
     mode = proxy_tensor.get_proxy_mode()
-    if mode is not None and _reads_otherwise(mode.tracer.root):
+    root = getattr(mode.tracer, "root", None) if mode is not None else None
+    if isinstance(root, torch.nn.Module) and _reads_otherwise(root):
         raise SizeByDataError("a round reads a tensor by a way that nothing here follows")
     return found[:first], found[first:]
 

@@ -50,6 +50,8 @@ _UNDECIDED = (
 """What a run without numbers cannot tell, and a run with them can."""
 
 
+_UNSOLVABLE: type[Exception] = torch._C._LinAlgError
+"""What is said of a matrix that is not positive definite, or singular."""
 _ROUNDING = 200.0
 """Roundings of an output's largest number by which program and model may differ: sums in another order."""
 _TIMES = 20.0
@@ -60,6 +62,7 @@ class Outcome(enum.Enum):
     """What came of a trial."""
 
     REFUSED = "the model itself takes no such inputs"
+    UNSOLVED = "the model takes no such numbers, of a matrix for example"
     AGREES = "program and model give the same"
     FAILS = "the program fails, and the model does not"
     DIFFERS = "the program gives something else than the model"
@@ -106,17 +109,20 @@ def tried(
         kwargs: keyword inputs.
         noise: how far apart they are where they do the same, as `apart` says it; without it that is not asked for.
     """
+    kept = _shared_state(program, module)
     try:
-        expected = _run(module, module, args, kwargs)
+        expected = _run(module, module, args, kwargs, state=kept)
     except EndlessError as error:  # whether the model takes these inputs, nobody knows
         return Trial(Outcome.NOTHING, str(error))
+    except _UNSOLVABLE as error:
+        return Trial(Outcome.UNSOLVED, str(error))
     except Exception as error:
         return Trial(Outcome.REFUSED, f"{type(error).__name__}: {error}")
-    if not expected:  # a branch that returns None: there is nothing that a file could give
+    if len(expected) == len(kept):  # a branch that returns None: there is nothing that a file could give
         return Trial(Outcome.REFUSED, "it gives no tensor")
     try:
         with quiet():  # not by a call of the module: that checks ranges first, and prints what fails
-            actual = _run(program, program.forward, args, kwargs)
+            actual = _run(program, program.forward, args, kwargs, state=kept)
     except Exception as error:
         lines = str(error).strip().splitlines()
         return Trial(Outcome.FAILS, f"it fails: {type(error).__name__}: {lines[0] if lines else ''}")
@@ -169,8 +175,12 @@ def _run(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     undone: contextlib.AbstractContextManager[None] | None = None,
+    state: Sequence[str] = (),
 ) -> list[torch.Tensor]:
-    """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers."""
+    """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers.
+
+    Behind that some of its buffers as they are then.
+    """
     given, keywords = copy.deepcopy((args, dict(kwargs)))
     undone = undone or run_undone(module)
     own = as_written()
@@ -178,7 +188,18 @@ def _run(
         warnings.simplefilter("ignore")  # at sizes that nobody gave
         torch.manual_seed(0)
         result = call(*given, **keywords)
-        return [_held(leaf) for leaf in pytree.tree_leaves(result) if isinstance(leaf, (torch.Tensor, int, float))]
+        found = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, (torch.Tensor, int, float))]
+        return [_held(leaf) for leaf in (*found, *map(module.get_buffer, state))]
+
+
+_STATE = 2**20
+"""The most elements of a buffer that is compared behind a run."""
+
+
+def _shared_state(program: torch.nn.Module, module: torch.nn.Module) -> list[str]:
+    """The buffers that both have, and that are not too large."""
+    own = {name: one for name, one in program.named_buffers() if one.numel() <= _STATE and one.layout is torch.strided}
+    return [name for name, one in module.named_buffers() if name in own and own[name].shape == one.shape]
 
 
 def _held(leaf: torch.Tensor | int | float) -> torch.Tensor:
