@@ -28,6 +28,10 @@ from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
 
 
+_OTHERS = 2
+"""From how many examples of other sizes both ways of what sizes decide are captured, where that fails from the given."""
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """One capture: what was asked for, and the strategies for it."""
@@ -61,6 +65,10 @@ class Course:
             for other in self._taken(examples):
                 if not _any_taken(_limiting_lines(other)):
                     return other
+        elif any_decision(_limiting_lines(captured)):
+            for other in self._both_ways(examples):
+                if not any_decision(_limiting_lines(other)):
+                    return other
         return captured
 
     def _taken(self, examples: Examples) -> Iterator[Captured]:
@@ -83,17 +91,21 @@ class Course:
 
         It has to do what the model does where programs before did not.
         """
-        inputs = examples.lifted(examples.small(required=True)) if any_decision(self.request.decided_at) else None
-        if inputs is None:
+        if not any_decision(self.request.decided_at):
             return
-        places, captured = set(self.request.decided_at), None
+        given = examples.lifted(examples.small(required=True))
+        others = list(itertools.islice(examples.at_some(self.request.not_held), _OTHERS))
+        places = set(self.request.decided_at)
         strategies = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
-        with contextlib.suppress(CaptureError, DynamicShapeError), decisions_as_data(self.request.module, places):
-            captured = self._from(inputs, strategies)
-        if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
-            return
-        if Trials(captured.traced, captured.symbols, self.request.module, *inputs).holds_at(self.request.not_held):
-            yield captured
+        for inputs in (given, *others):  # a way that fails at the one may be traced at the other
+            captured = None
+            with contextlib.suppress(CaptureError, DynamicShapeError), decisions_as_data(self.request.module, places):
+                captured = None if inputs is None else self._from(inputs, strategies)
+            if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
+                continue
+            assert inputs is not None
+            if Trials(captured.traced, captured.symbols, self.request.module, *inputs).holds_at(self.request.not_held):
+                yield captured
 
     def _from_first(self, examples: Examples) -> Captured:
         firm, left = examples.small(required=True), examples.small(required=False)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -200,8 +201,16 @@ def _may_change(body: Body, others: Sequence[Any]) -> bool:
     return bool(roots) and (_stores(body.__code__) or any(_has_stores(kind) for kind in kinds))
 
 
-@functools.lru_cache(maxsize=4096)
 def _has_stores(kind: type) -> bool:
+    if kind not in _STORING:
+        _STORING[kind] = _is_storing(kind)
+    return _STORING[kind]
+
+
+_STORING: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+
+def _is_storing(kind: type) -> bool:
     known = torch.nn.Module.__mro__
     own = [one for one in kind.__mro__ if one not in known and not one.__module__.startswith("torch.")]
     return any(_stores(method.__code__) for one in own for method in _methods(one))

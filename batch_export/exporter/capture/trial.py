@@ -50,7 +50,7 @@ _UNDECIDED = (
 """What a run without numbers cannot tell, and a run with them can."""
 
 
-_UNSOLVABLE: type[Exception] = torch._C._LinAlgError
+_UNSOLVABLE: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 """What is said of a matrix that is not positive definite, or singular."""
 _ROUNDING = 200.0
 """Roundings of an output's largest number by which program and model may differ: sums in another order."""
