@@ -20,8 +20,11 @@ _FUTURE = 0x1FF0000
 def tree_of(code: CodeType) -> ast.FunctionDef | None:
     """A function as it is written, with the lines that it has in its file.
 
-    None where the file says something else by now, is not there, or has names of a class's own (`__name`).
+    None where the file says something else by now, is not there, or has names of a class's own (`__name`). Of a code that
+    was made here it is the tree that it was made of.
     """
+    if id(code) in _MADE:
+        return copy.deepcopy(_MADE[id(code)][1])
     made = _source(code)
     if made is None or _is_mangled(made) or not _is_same(compiled(copy.deepcopy(made), code), code):
         return None
@@ -49,8 +52,17 @@ def compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
         return None
     for part in _codes(whole):
         if part.co_name == code.co_name and part.co_freevars == code.co_freevars:
-            return part.replace(co_qualname=code.co_qualname)
+            made = part.replace(co_qualname=code.co_qualname)
+            if len(_MADE) >= _MOST:
+                _MADE.clear()
+            _MADE[id(made)] = made, function
+            return made
     return None
+
+
+_MADE: dict[int, tuple[CodeType, ast.FunctionDef]] = {}
+"""By a code's identity the codes that were made here, which have to live on, and the trees that they were made of."""
+_MOST = 2048
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
