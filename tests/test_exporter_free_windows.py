@@ -41,6 +41,9 @@ FREE: dict[str, Step] = {
     "written to": _written,
     "means": lambda x: functional.avg_pool1d(x[None, :, :], min(4, x.shape[1]), 1, ceil_mode=True),
     "means of a part": lambda x: functional.avg_pool1d(x[None, 1:], x.shape[1] // 2 + 1),
+    "a free number": lambda x: functional.adaptive_avg_pool1d(x[None], x.shape[1] // 2 + 1),
+    "areas": lambda x: functional.interpolate(x[None], scale_factor=2.0, mode="area"),
+    "areas of a size": lambda x: functional.interpolate(x[None], x.shape[1] // 2 + 1, mode="area"),
     "maxima": lambda x: functional.max_pool2d(x[None, None], (2, x.shape[1] // 3 + 1), 1),
 }
 

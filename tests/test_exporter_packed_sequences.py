@@ -12,6 +12,7 @@ from torch.nn.utils import rnn
 
 from batch_export.exporter import export
 from batch_export.exporter.capture.packed_sequences import packed_sequences
+from tests.exporting import export_and_compare
 
 DYNAMIC = {"x": {0: "batch", 1: "seq"}, "lengths": {0: "batch"}}
 LENGTHS = ([6, 4, 1], [3, 3], [1])
@@ -131,3 +132,24 @@ def test_layers_without_a_kernel_take_the_lengths_too(way: str, opset: int) -> N
 def test_layers_can_be_made_while_a_model_is_captured() -> None:
     with packed_sequences():
         assert torch.nn.GRU(2, 3).hidden_size == 3
+
+
+class GivenState(torch.nn.Module):
+    """Lengths have to be sorted, which numbers made up at random are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.GRU(4, 5)
+
+    def forward(self, x: torch.Tensor, state: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        found, _ = self.layer(rnn.pack_padded_sequence(x, lengths), state)
+        return rnn.pad_packed_sequence(found)[0]
+
+
+def test_axes_of_sorted_lengths_that_the_model_makes_equal_are_one() -> None:
+    def given(*lengths: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(lengths[0], len(lengths), 4), torch.randn(1, len(lengths), 5), torch.tensor(lengths)
+
+    shapes = ({0: "seq", 1: "batch"}, {1: "states"}, {0: "many"})
+    with pytest.warns(UserWarning, match="the model makes the axes .* equal"):
+        export_and_compare(GivenState(), given(6, 4, 1), given(3, 3), given(7, 5, 4, 4), dynamic_shapes=shapes)

@@ -292,3 +292,49 @@ def test_a_function_of_python_within_a_script_is_refused() -> None:
     traced = torch.jit.trace(OfPython(), (torch.randn(3),))
     with pytest.raises(CaptureError, match="the Python function Stepped within TorchScript"):
         export(traced, (torch.randn(3),))
+
+
+class Whole(torch.nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        number = int(x[1].item())
+        return torch.tensor([x.shape[0], number]), x * int(x[0]) + number
+
+
+class Set(torch.nn.Module):
+    """Parameters that are set to tensors, also of other shapes, as a script may do it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        before = self.weight * 2
+        self.weight = x
+        for _ in range(3):
+            self.weight = self.weight * 2 + x
+        return before, self.weight
+
+
+class Shortened(torch.nn.Module):
+    def forward(self, x: Tensor) -> list[Tensor]:
+        rows = x.unbind()
+        del rows[1]
+        return rows
+
+
+def test_whole_numbers_of_the_data() -> None:
+    others = [(torch.tensor(numbers),) for numbers in ([-2.7, -0.5, 1.0], [3.9, 7.0, 2.0], [0.0, 0.9, -1.0])]
+    export_and_compare(torch.jit.script(Whole()), (torch.tensor([1.5, 2.5, 3.5]),), *others)
+
+
+def test_parameters_that_are_set_are_hidden() -> None:
+    scripted = torch.jit.script(Set())
+    x, weight = torch.randn(2, 3), scripted.weight.detach().clone()
+    with pytest.warns(UserWarning, match="forward changes the attribute weight"):
+        found = export(scripted, (x,))(x)
+    torch.testing.assert_close(list(found), [weight * 2, x * 15])
+    torch.testing.assert_close(scripted.weight, weight)
+
+
+def test_what_is_deleted_from_a_list_is_gone() -> None:
+    export_and_compare(torch.jit.script(Shortened()), (torch.randn(3, 2),), (torch.randn(3, 2),))

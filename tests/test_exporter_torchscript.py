@@ -101,3 +101,27 @@ assert "You are using the legacy TorchScript-based ONNX export" in str(deprecate
 assert isinstance(program, torch.onnx.ONNXProgram)
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+
+
+ONES, FIVES = torch.ones(3), torch.full((3,), 5.0)
+
+
+class TensorDefaults(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor = ONES, z: torch.Tensor = FIVES) -> torch.Tensor:
+        return x + y * 2 + z * 3
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "names"),
+    [
+        ((torch.randn(2, 3),), {}, ["x"]),
+        ((torch.randn(2, 3), torch.randn(3)), {}, ["x", "y"]),
+        ((torch.randn(2, 3),), {"z": torch.randn(3)}, ["x", "z"]),
+        ((torch.randn(2, 3),), {"z": torch.randn(3), "y": torch.randn(3)}, ["x", "y", "z"]),
+    ],
+)
+def test_defaults_that_are_tensors_are_no_inputs(args: Any, kwargs: Any, names: list[str]) -> None:
+    program = export(torch.jit.script(TensorDefaults()), args, kwargs=kwargs, dynamic_shapes=({0: "batch"},))
+    assert [value.name for value in program.model.graph.inputs] == names
+    assert program.model.graph.inputs[0].shape == ("batch", 3)
+    torch.testing.assert_close(program(*args, **kwargs)[0], TensorDefaults()(*args, **kwargs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.nn import functional
 
@@ -51,3 +52,19 @@ def test_a_number_of_the_data_that_is_a_multiple_of_a_size() -> None:
 
     shapes = ({0: "batch", 1: "length"}, {0: "batch", 1: "length"}, {0: "sounds"})
     export_and_compare(Placed(), inputs(2, 4, 2), inputs(3, 5, 4), inputs(1, 9, 1), dynamic_shapes=shapes)
+
+
+class Bags(torch.nn.Module):
+    """Offsets have to begin with 0, which numbers made up at random do not."""
+
+    def forward(self, table: torch.Tensor, x: torch.Tensor, starts: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
+        return functional.embedding_bag(x, table, starts, mode="sum", per_sample_weights=share)
+
+
+def test_axes_of_unfit_numbers_that_the_model_makes_equal_are_one() -> None:
+    def given(count: int, *starts: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(7, 3), torch.randint(7, (count,)), torch.tensor(starts), torch.randn(count)
+
+    shapes = ({}, {0: "n"}, {0: "bags"}, {0: "shares"})
+    with pytest.warns(UserWarning, match="the model makes the axes .* equal"):
+        export_and_compare(Bags(), given(6, 0, 2, 5), given(4, 0, 1), dynamic_shapes=shapes)

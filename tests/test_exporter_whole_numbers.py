@@ -253,3 +253,14 @@ def test_a_number_of_rows_by_the_data_beside_a_rest_is_no_decision() -> None:
     shapes = ({0: "batch"}, {0: "n"})
     program = export_and_compare(Turned(), given(2, 1, 3), given(3, 0, 0, 0), given(1, -1), dynamic_shapes=shapes)
     assert not program.captured.both_ways
+
+
+class CountedTo(torch.nn.Module):
+    """Ranges that end at a fraction of the data: torch asks whether their lengths, whole numbers, are below zero."""
+
+    def forward(self, end: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.arange(end), torch.arange(0, end), torch.arange(end, dtype=torch.int64)
+
+
+def test_ranges_end_at_fractions_of_the_data() -> None:
+    export_and_compare(CountedTo(), (torch.tensor(8.5),), (torch.tensor(4.0),), (torch.tensor(0.0),))

@@ -150,3 +150,19 @@ def test_losses_and_logarithms_of_sums_at_older_opsets(opset: int) -> None:
     program = export(Losses(found), given[0], dynamic_shapes=axes, opset_version=opset)
     for inputs in given:
         torch.testing.assert_close(program(*inputs)[0], found(*inputs))
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_the_weight_of_the_targets_is_added_up(reduction: int) -> None:
+    operators = torch.ops.aten
+
+    def losses(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, image: torch.Tensor) -> object:
+        plain = operators.nll_loss_forward(x, y, None, reduction, 3)
+        weighted = operators.nll_loss_forward(x, y, weight, reduction, 3)
+        one = operators.nll_loss_forward(x[0], y[0], weight, reduction, -100)
+        labels = y[:4].reshape(1, 2, 2)
+        return *plain, *weighted, *one, *operators.nll_loss2d_forward(image, labels, weight, reduction, 3)
+
+    given = torch.randn(5, 4), torch.tensor([0, 1, 2, 3, 3]), torch.rand(4), torch.randn(1, 4, 2, 2)
+    for found, expected in zip(export(Losses(losses), given)(*given), losses(*given), strict=True):
+        torch.testing.assert_close(found, expected)

@@ -60,6 +60,83 @@ def test_an_operator_gives_what_eager_gives(name: str) -> None:
     export_and_compare(Call(FUNCTIONS[name]), (torch.randn(2, 10, 10),))
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 4), (5,), ()])
+def test_places_of_extremes_keep_all_axes(shape: tuple[int, ...]) -> None:
+    call = Call(lambda x: (x.argmin(keepdim=True), x.argmax(keepdim=True), x.argmin(), x.argmax(-1, keepdim=True)))
+    export_and_compare(call, (torch.randn(shape),), (torch.ones(shape),))
+
+
+class Convolved(torch.nn.Module):
+    """Convolutions by names that models seldom call themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain, self.wide = (torch.nn.Parameter(torch.randn(shape)) for shape in ((5, 4, 3), (3, 4, 5)))
+        self.bias = torch.nn.Parameter(torch.randn(5))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flags = (False, False, True, True)
+        steps = torch.conv_tbc(x.permute(2, 0, 1).contiguous(), self.wide, self.bias, 2)
+        return torch._convolution(x, self.plain, None, [2], [1], [1], False, [0], 1, *flags), steps
+
+
+def test_convolutions_by_other_names() -> None:
+    export_and_compare(Convolved(), (torch.randn(2, 4, 9),), (torch.randn(2, 4, 9),))
+
+
+@pytest.mark.parametrize("opset", [11, 20])
+def test_one_number_is_for_all_axes_of_a_convolution(opset: int) -> None:
+    plain = torch.nn.Conv2d(3, 4, (3, 2), stride=[2], padding=[1], dilation=[2])  # type: ignore[arg-type]
+    export_and_compare(plain, (torch.randn(2, 3, 9, 8),), (torch.randn(2, 3, 9, 8),), opset_version=opset)
+    turned = torch.nn.ConvTranspose2d(3, 4, (3, 2), stride=2)
+    program = export(
+        torch.nn.Sequential(plain, torch.nn.Conv2d(4, 3, 1, bias=False), turned).eval(), (torch.randn(2, 3, 9, 8),)
+    )
+    kernels = [
+        list(node.attributes["kernel_shape"].as_ints()) for node in program.model.graph if "Conv" in node.op_type
+    ]
+    assert kernels == [[3, 2], [1, 1], [3, 2]]
+
+
+QUOTIENTS: dict[str, Callable[[int, int], torch.Tensor]] = {
+    "rounded towards 0": lambda n, m: torch.div(n, m, rounding_mode="trunc"),
+    "rounded down": lambda n, m: torch.div(-n, m + 0.5, rounding_mode="floor"),
+    "whole": lambda n, m: torch.floor_divide(n, m),
+    "not rounded": lambda n, m: torch.div(n, m),
+}
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_quotients_of_two_numbers_are_tensors(name: str) -> None:
+    call = Call(lambda x: x * QUOTIENTS[name](x.shape[0], x.shape[1]))
+    export_and_compare(call, (torch.randn(7, 2),), (torch.randn(7, 2),))
+    export_and_compare(call, (torch.randn(7, 2),), (torch.randn(9, 4),), dynamic_shapes=({0: "n", 1: "m"},))
+
+
+class Crossed(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.cross(x, y), torch.cross(x, y, dim=-1), torch.linalg.cross(x, y, dim=1), torch.linalg.cross(x, y)
+
+
+@pytest.mark.filterwarnings("ignore:Using torch.cross without specifying the dim")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_vectors_lie_on_the_first_axis_of_three(dtype: torch.dtype) -> None:
+    x, y = ((torch.randn(2, 3, 4, 3) * 4).to(dtype) for _ in range(2))
+    export_and_compare(Crossed(), (x, y), (y, -x), tolerance=1e-2)
+
+
+class Repeated(torch.nn.Module):
+    def forward(self, x: torch.Tensor, often: torch.Tensor) -> torch.Tensor:
+        return x.repeat_interleave(often, dim=1)
+
+
+def test_one_number_repeats_every_slice() -> None:
+    x, one, each = torch.randn(2, 3), torch.tensor([2]), torch.tensor([2, 0, 4])
+    free = {"dynamic_shapes": ({1: "n"}, {0: "m"})}
+    export_and_compare(Repeated(), (x, one), (torch.randn(2, 5), one), (x, each), **free)
+    export_and_compare(Repeated(), (x, torch.tensor(3)), (x, torch.tensor(0)))
+
+
 @pytest.mark.parametrize("count", [0, 1, 6])
 def test_greatest_distances_over_any_number_of_columns(count: int) -> None:
     call = Call(lambda x: torch.cdist(x, -x[:2], p=float("inf")))

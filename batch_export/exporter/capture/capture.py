@@ -177,13 +177,14 @@ def _capture(
         begun = time.perf_counter()
         with in_onnx_export():
             eager = torchscript.as_eager(model, arguments, keywords)
-        every = torchscript.every_input(model, arguments, keywords)
+        placed, named = torchscript.as_called(model, arguments, keywords)
         if isinstance(dynamic_shapes, (tuple, list)):
-            dynamic_shapes = (*dynamic_shapes, *[None] * (len(every) - len(dynamic_shapes)))
+            dynamic_shapes = (*dynamic_shapes, *[None] * (len(placed) + len(named) - len(dynamic_shapes)))
         taken = time.perf_counter() - begun
         captured = capture(
             eager,
-            every,
+            placed,
+            named,
             dynamic_shapes=dynamic_shapes,
             guards=guards,
             capture_blocks=capture_blocks,

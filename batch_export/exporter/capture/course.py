@@ -27,9 +27,8 @@ from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_ST
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
 
-
 _OTHERS = 2
-"""From how many examples of other sizes both ways of what sizes decide are captured, where that fails from the given."""
+"""From how many examples of other sizes both ways are captured, where that fails from the given one."""
 
 
 @dataclass(frozen=True, slots=True)

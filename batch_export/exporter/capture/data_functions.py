@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from batch_export.exporter.capture import layout_questions
+from batch_export.exporter.capture import byte_masks, layout_questions
 from batch_export.exporter.capture.calls_without_numbers import ANSWERED_OTHERWISE, note
 from batch_export.exporter.capture.free_forms import of_free_sizes
 from batch_export.exporter.capture.transforms import is_of_transform
@@ -172,7 +172,7 @@ class _DataFunctions(TorchFunctionMode):
     ) -> Any:
         """Called by torch for every function of its own."""
         del types
-        given = dict(kwargs or {})
+        given, args = dict(kwargs or {}), byte_masks.as_truths(func, args)
         if func is _CHECKING:
             return _unchecked(args, given)
         if func in _SHAPING:

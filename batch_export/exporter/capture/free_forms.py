@@ -285,6 +285,8 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.ops.aten.max_pool1d: (_POOLED, _max_pool1d),
     torch.ops.aten.max_pool1d.default: (_POOLED, _max_pool1d),
     torch.nn.functional.max_pool1d: ((*_POOLED, "return_indices"), _max_pool1d),
+    torch.adaptive_avg_pool1d: (("input", "output_size"), free_windows.adaptive_average),
+    torch.nn.functional.interpolate: (("input", "size", "scale_factor", "mode"), free_windows.areas),
     torch.affine_grid_generator: (("theta", "size", "align_corners"), _grid),
     torch.nn.functional.affine_grid: (("theta", "size", "align_corners"), _grid),
     torch.hann_window: (_SIZED, _window(0.5, 0.5)),

@@ -20,8 +20,8 @@ _FUTURE = 0x1FF0000
 def tree_of(code: CodeType) -> ast.FunctionDef | None:
     """A function as it is written, with the lines that it has in its file.
 
-    None where the file says something else by now, is not there, or has names of a class's own (`__name`). Of a code that
-    was made here it is the tree that it was made of.
+    None where the file says something else by now, is not there, or has names of a class's own (`__name`). Of a code
+    that was made here it is the tree that it was made of.
     """
     if id(code) in _MADE:
         return copy.deepcopy(_MADE[id(code)][1])

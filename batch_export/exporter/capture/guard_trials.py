@@ -82,7 +82,7 @@ class Trials:
         self._takes: dict[bool, bool] = {}
         self._apart: float | None = None
         self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
-        self._alike: dict[int, bool] = {}
+        self._usual: dict[int, bool] = {}
 
     def at(self, point: Point) -> Trial | None:
         """What comes of some sizes; None where no such inputs can be made, or enough was run."""
@@ -109,13 +109,13 @@ class Trials:
             if trial.outcome in (Outcome.REFUSED, Outcome.UNSOLVED) and inputs is not None:
                 trial = self._of_other_numbers(sizes, trial)
             if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
-                trial = Trial(Outcome.NOTHING, trial.problem)
+                trial = self._of_own_elements(sizes) or Trial(Outcome.NOTHING, trial.problem)
             self._ran += trial.outcome is not Outcome.REFUSED
             self._known[key] = trial
         return self._known[key]
 
     def _takes_other_values(self, *, spread: bool) -> bool:
-        """Whether the model takes made-up values at the example's sizes; if not, no refusal is because of sizes."""
+        """Whether the model takes made-up values at the example's sizes; if not, refusals may be because of these."""
         if spread not in self._takes:
             inputs = self.resizing.at({}, anew=True, spread=spread)
             self._takes[spread] = inputs is not None and accepts(self._module, *inputs)
@@ -157,13 +157,37 @@ class Trials:
             return False
         with perturbed_weights(self._module, self._program):
             for kind in range(WIDE_KINDS):
-                if kind not in self._alike:
+                if kind not in self._usual:
                     usual = self.resizing.at_wide_numbers(self.resizing.example, kind)
-                    self._alike[kind] = usual is not None and self._run(*usual, is_large=False).outcome in _SAYING
-                inputs = self.resizing.at_wide_numbers(sizes, kind) if self._alike[kind] else None
+                    self._usual[kind] = usual is not None and self._run(*usual, is_large=False).outcome in _SAYING
+                inputs = self.resizing.at_wide_numbers(sizes, kind) if self._usual[kind] else None
                 if inputs is not None and self._run(*inputs, is_large=False).outcome is Outcome.DIFFERS:
                     return True
         return False
+
+    def _of_own_elements(self, sizes: Point) -> Trial | None:
+        """What comes of some sizes of a model that made-up numbers do not suit (lengths that have to be sorted).
+
+        Its inputs are parts of the example. A refusal is because of the sizes where it shows without numbers, or where
+        the model takes the same parts once axes that are alike in the example are so here; None where neither is so.
+        """
+        refused = self._refused_unmade(sizes)
+        if refused:
+            return Trial(Outcome.REFUSED, refused)
+        alike = self._alike(sizes)
+        inputs = self.resizing.like_example(sizes)
+        control = None if alike is None else self.resizing.like_example(alike)
+        if inputs is None or control is None or not accepts(self._module, *control):
+            return None
+        return self._run(*inputs, is_large=self._is_large(sizes))
+
+    def _alike(self, sizes: Point) -> dict[str, int] | None:
+        """The sizes with axes that are as long as one another in the example moved together; None where they part."""
+        example, moved = self.resizing.example, dict[int, int]()
+        for axis, size in sizes.items():
+            if size != example[axis] and moved.setdefault(example[axis], size) != size:
+                return None
+        return {axis: moved.get(size, size) for axis, size in example.items()}
 
     def beside(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Trial:
         """What comes of some inputs."""
@@ -199,7 +223,10 @@ class Trials:
         return None
 
     def _refused_unmade(self, sizes: Point) -> str:
-        """Why the model does not take sizes that are too large to be made; empty where it may take them."""
+        """Why the model does not take sizes, found without numbers; empty where it may take them.
+
+        For sizes that are too large to be made, and for models that made-up numbers do not suit.
+        """
         symbols = ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
         mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=symbols)  # an index by data is some index
         inputs, example = (self.resizing.without_numbers(at, mode) for at in (sizes, self.resizing.example))

@@ -26,6 +26,7 @@ import sympy
 import torch
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils._sympy.functions import CeilToInt, FloorToInt, RoundToInt, TruncToInt
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from batch_export.exporter.capture.guard_sources import users_location
@@ -52,6 +53,8 @@ _BETWEEN = 4
 _DIVISIONS = (operator.truediv, float)
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _DECISION = "guard_bool"
+_WHOLE = (CeilToInt, FloorToInt, RoundToInt, TruncToInt)
+"""What makes a whole number of a fraction: of NaN and of infinity each fails, in torch as in Python."""
 _SIZES: tuple[int, ...] = (*range(1, 20), 25, 33, 49, 64, 99, 127, 300, 777, 1023, 10007, 65537, 1000003, 16777217)
 
 
@@ -164,9 +167,17 @@ def _differs(written: Any, condition: Any, ranges: Mapping[Any, Any]) -> int | N
 
 
 def _is_decided_by_ranges(node: SymNode) -> bool:
-    """Whether torch decides a condition on fractions of the data (`v * v >= 0`) by ranges, which have no NaN."""
+    """Whether torch decides a condition on fractions of the data (`v * v >= 0`) by ranges, which have no NaN.
+
+    Whole numbers made of them, such as the length of `arange(v)`, are never NaN.
+    """
     environment: Any = node.shape_env
-    return bool(_of_data(node.expr)) and environment._maybe_evaluate_static(node.expr) is not None
+    expression = node.expr
+    if not _of_data(expression):
+        return False
+    if not _of_data(expression.xreplace({one: sympy.Integer(0) for one in expression.atoms(*_WHOLE)})):
+        return False
+    return environment._maybe_evaluate_static(expression) is not None
 
 
 def _is_dynamos_own() -> bool:

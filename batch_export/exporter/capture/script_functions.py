@@ -140,6 +140,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "insert": lambda whole, at, one: whole.insert(at, one),
     "pop": lambda whole, *given: whole.pop(*given),
     "remove": lambda whole, one: whole.remove(one),
+    "Delete": lambda whole, at: whole.__delitem__(at),
     "reverse": lambda whole: whole.reverse(),
     "clear": lambda whole: whole.clear(),
     "copy": lambda whole: whole.copy(),
@@ -272,6 +273,8 @@ OF_TENSORS: Mapping[str, Callable[..., Any]] = {
 
 
 def _whole(value: Any) -> Any:
+    if isinstance(value, torch.SymFloat):
+        return torch.sym_int(value)
     return value if isinstance(value, torch.SymInt) else int(value)
 
 

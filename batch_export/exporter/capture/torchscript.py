@@ -11,6 +11,7 @@ import inspect
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError
 from batch_export.exporter.capture import script_graphs
@@ -57,8 +58,11 @@ class _Part(torch.nn.Module):
         return self._scripted.getattr(name)
 
     def write(self, name: str, value: object) -> None:
-        """What a graph sets."""
-        setattr(self, name, value)
+        """What a graph sets: TorchScript takes any tensor in the place of a parameter, which it hides from then on."""
+        if name in self._parameters and not isinstance(value, torch.nn.Parameter):
+            vars(self)[name] = value
+        else:
+            setattr(self, name, value)
 
 
 def _parameter(given: torch.Tensor) -> torch.nn.Parameter:
@@ -87,6 +91,24 @@ class _Interpreted(_Part):
 def every_input(model: object, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
     """The value of each of forward's parameters in its order, defaults included, as the converted module is called."""
     return _by_position(model, args, kwargs)[1]
+
+
+def as_called(
+    model: object, args: tuple[object, ...], kwargs: dict[str, object]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """The inputs as the converted module is called: by position, and by name behind a default that is a tensor.
+
+    Such defaults are left out and so are no inputs of a file, as those of any other model.
+    """
+    signature, values = _by_position(model, args, kwargs)
+    names = list(signature.parameters)
+    given = {*names[: len(args)], *kwargs}
+    held = [
+        name not in given and any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
+        for name, value in zip(names, values, strict=True)
+    ]
+    count = held.index(True) if any(held) else len(names)
+    return values[:count], {name: kwargs[name] for name in names[count:] if name in kwargs}
 
 
 def _by_position(

@@ -1,6 +1,7 @@
-"""Convolution of volumes, and transposed convolution with every output padding that torch allows.
+"""Convolution, and transposed convolution with every output padding that torch allows.
 
-torchlib gives volumes without a bias one of two axes, which ONNX does not define.
+torchlib gives volumes without a bias one of two axes, which ONNX does not define, and lists of one stride as they are,
+which runtimes refuse where there are more axes.
 
 ONNX Runtime wants the output padding below the stride, and torch below the stride or the dilation. The padding
 lengthens the output at its end: first by what `padding` cuts off there, then by positions that no input reaches, which
@@ -24,8 +25,15 @@ def _per_axis(given: Sequence[int] | int, count: int) -> list[int]:
     return listed * count if len(listed) == 1 else listed
 
 
-@lowering("aten::conv3d")
-def conv3d(
+def _kernel(weight: ir.Value) -> dict[str, list[int]]:
+    """The attribute that names the kernel's sizes, where they are known."""
+    sizes = [axes.fixed_size(weight, axis) for axis in range(2, axes.rank(weight))]
+    known = [size for size in sizes if size is not None]
+    return {"kernel_shape": known} if len(known) == len(sizes) else {}
+
+
+@lowering("aten::conv1d", "aten::conv2d", "aten::conv3d")
+def conv(
     input: ir.Value,
     weight: ir.Value,
     bias: ir.Value | None = None,
@@ -34,7 +42,7 @@ def conv3d(
     dilation: Sequence[int] = (1,),
     groups: int = 1,
 ) -> RecordedValue:
-    """`[batch, channels, depth, height, width]`, or without a batch."""
+    """`[batch, channels, ...]`, or without a batch; one stride, padding or dilation is for all axes."""
     return convolution(input, weight, bias, stride, padding, dilation, False, (0,), groups)
 
 
@@ -62,7 +70,7 @@ def conv_transpose(
     data = op.Unsqueeze(input, [0]) if is_single else input
     ends = [max(pad - more, 0) for pad, more in zip(pads, extra, strict=True)]
     beyond = [max(more - pad, 0) for pad, more in zip(pads, extra, strict=True)]
-    options = {"strides": strides, "pads": [*pads, *ends], "dilations": dilations, "group": groups}
+    options = {"strides": strides, "pads": [*pads, *ends], "dilations": dilations, "group": groups} | _kernel(weight)
     if not any(beyond):
         result = op.ConvTranspose(data, weight, bias, **options)
     else:
@@ -95,5 +103,33 @@ def convolution(
     strides, pads, dilations = (_per_axis(given, count) for given in (stride, padding, dilation))
     is_single = axes.rank(input) == count + 1
     data = op.Unsqueeze(input, [0]) if is_single else input
-    result = op.Conv(data, weight, bias, strides=strides, pads=[*pads, *pads], dilations=dilations, group=groups)
+    options = {"strides": strides, "pads": [*pads, *pads], "dilations": dilations, "group": groups} | _kernel(weight)
+    result = op.Conv(data, weight, bias, **options)
     return op.Squeeze(result, [0]) if is_single else result
+
+
+@lowering("aten::_convolution", "aten::_convolution.deprecated")
+def convolution_with_flags(
+    input: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[Size],
+    groups: int,
+    benchmark: bool = False,
+    deterministic: bool = False,
+    cudnn_enabled: bool = False,
+    allow_tf32: bool = False,
+) -> RecordedValue:
+    """The same as a model may call it itself, with settings of CUDA's library, which change no result here."""
+    return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+@lowering("aten::conv_tbc")
+def conv_tbc(self: ir.Value, weight: ir.Value, bias: ir.Value, pad: int = 0) -> RecordedValue:
+    """`aten::conv_tbc`: a convolution over the first axis of steps, batch and channels."""
+    data, kernel = op.Transpose(self, perm=[1, 2, 0]), op.Transpose(weight, perm=[2, 1, 0])
+    return op.Transpose(op.Conv(data, kernel, bias, pads=[pad, pad]), perm=[2, 0, 1])

@@ -17,7 +17,11 @@ from batch_export.exporter.ops.marking import lowering
 
 
 def operands(self: Number, other: Number) -> tuple[ir.Value, ir.Value]:
-    """Both operands as values; a number takes the other one's dtype."""
+    """Both operands as values; a number takes the other one's dtype, and beside another number torch's own."""
+    if not isinstance(self, ir.Value) and not isinstance(other, ir.Value):
+        is_whole = isinstance(self, int) and isinstance(other, int)
+        self = op.Constant(value_int=int(self)) if is_whole else op.Constant(value_float=float(self))
+        self = axes.at_least_0d(self)
     if not isinstance(self, ir.Value):
         assert isinstance(other, ir.Value)
         return axes.like(self, other), other

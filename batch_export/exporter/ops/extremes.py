@@ -1,4 +1,4 @@
-"""The largest and the smallest element along axes.
+"""The largest and the smallest element along axes, and their places.
 
 onnxruntime compares integers of 64 bits wrongly in ReduceMax and ReduceMin, as it does in Max (see `clamping.py`), and
 rightly in ArgMax and ArgMin: integers that may not fit into 32 bits are picked by their place.
@@ -55,6 +55,28 @@ def max_and_place(self: ir.Value, dim: int, keepdim: bool = False) -> tuple[Reco
 def min_and_place(self: ir.Value, dim: int, keepdim: bool = False) -> tuple[RecordedValue, RecordedValue]:
     """The smallest element along an axis, and its place."""
     return _with_place(_smallest(), self, dim, keepdim)
+
+
+@lowering("aten::argmax")
+def argmax(self: ir.Value, dim: int | None = None, keepdim: bool = False) -> RecordedValue:
+    """The place of the largest element along an axis, or among all of them."""
+    return _place(_largest(), self, dim, keepdim)
+
+
+@lowering("aten::argmin")
+def argmin(self: ir.Value, dim: int | None = None, keepdim: bool = False) -> RecordedValue:
+    """The place of the smallest element along an axis, or among all of them."""
+    return _place(_smallest(), self, dim, keepdim)
+
+
+def _place(way: _Way, self: ir.Value, dim: int | None, keepdim: bool) -> RecordedValue:
+    count = axes.rank(self)
+    if count == 0:
+        return op.Constant(value_int=0)
+    if dim is not None:
+        return way.find(self, axis=dim, keepdims=int(keepdim))
+    found = way.find(axes.flat(self), axis=0, keepdims=0)
+    return op.Reshape(found, [1] * count) if keepdim else found
 
 
 def _is_wide(self: ir.Value) -> bool:

@@ -76,6 +76,18 @@ def nll_loss(
     return op.NegativeLogLikelihoodLoss(scores, numbers, weights, reduction=name, ignore_index=ignore_index)
 
 
+@lowering("aten::nll_loss_forward", "aten::nll_loss2d_forward")
+def nll_loss_and_weight(
+    self: ir.Value, target: ir.Value, weight: ir.Value | None, reduction: int, ignore_index: int
+) -> tuple[RecordedValue, RecordedValue]:
+    """The loss, and the weights of the targets that count, which torch adds up unless it reduces nothing of a batch."""
+    loss = nll_loss(self, target, weight, reduction, ignore_index)
+    if reduction == 0 and axes.rank(self) > 1:
+        return loss, op.Identity(axes.like(0.0, self))
+    ones = axes.shaped(op.Expand(axes.like(-1.0, self), op.Shape(self)), self.shape)
+    return loss, nll_loss(ones, target, weight, _REDUCTIONS.index("sum"), ignore_index)
+
+
 def _first_of_one(value: ir.Value) -> ir.Value:
     return axes.shaped(op.Unsqueeze(value, [0]), None if value.shape is None else [1, *value.shape])
 

@@ -1,4 +1,7 @@
-"""Matrix products, with and without an addend: integers stay integers, and beta = 0 leaves out the addend, even NaN."""
+"""Matrix products, with and without an addend, and products of vectors.
+
+Integers stay integers, and beta = 0 leaves out the addend, even NaN.
+"""
 
 from __future__ import annotations
 
@@ -113,3 +116,17 @@ def linear(input: ir.Value, weight: ir.Value, bias: ir.Value | None = None) -> R
         return op.Expand(addend, op.Concat(*batch, axes.size(weight, 0), axis=0))
     product = op.MatMul(input, op.Transpose(weight, perm=[1, 0])) if count == 2 else _product(input, weight)
     return product if bias is None else op.Add(product, bias)
+
+
+@lowering("aten::cross")
+def cross(self: ir.Value, other: ir.Value, dim: int | None = None) -> RecordedValue:
+    """`aten::cross`: vectors lie along an axis, the first one of size 3 where none is named."""
+    if dim is None:
+        dim = next(place for place in range(axes.rank(self)) if axes.fixed_size(self, place) == 3)
+    axis = axes.axis(self, dim)
+
+    def turned(value: ir.Value, order: Sequence[int]) -> RecordedValue:
+        return op.Gather(value, list(order), axis=axis)
+
+    once, twice = (1, 2, 0), (2, 0, 1)
+    return op.Sub(op.Mul(turned(self, once), turned(other, twice)), op.Mul(turned(self, twice), turned(other, once)))

@@ -1,4 +1,4 @@
-"""Flattening, repeating, rolling and unfolding with sizes that are computed, so that an empty batch goes through.
+"""Flattening, rolling and unfolding with sizes that are computed, so that an empty batch goes through.
 
 A Reshape to -1 is refused by onnxruntime where another size is 0, and a remainder by a size of 0 has no value.
 """
@@ -69,37 +69,6 @@ def _is_open(size: Size) -> bool:
 def _as_size(size: Size) -> ir.Value:
     """A size as `int64[1]`."""
     return op.Constant(value_ints=[size]) if isinstance(size, int) else op.Reshape(size, [1])
-
-
-@lowering("aten::repeat_interleave.self_int")
-def repeat_interleave(
-    self: ir.Value, repeats: int, dim: int | None = None, output_size: int | None = None
-) -> RecordedValue:
-    """`aten::repeat_interleave` with one number: every slice along an axis, that often in a row."""
-    if dim is None:
-        self, dim = axes.shaped(axes.flat(self), [None]), 0
-    count, position = axes.rank(self), axes.axis(self, dim)
-    if count == 0:
-        self, count = axes.at_least_1d(self), 1
-    often = repeats if isinstance(repeats, ir.Value) else op.Constant(value_int=repeats)
-    often = op.Reshape(often, [1])
-    before, own, after = (
-        [_sizes(self, 0, position)] if position else [],
-        _sizes(self, position, position + 1),
-        [_sizes(self, position + 1, count)] if position + 1 < count else [],
-    )
-    spread = op.Expand(op.Unsqueeze(self, [position + 1]), op.Concat(*before, own, often, *after, axis=0))
-    return axes.reshaped(spread, [*before, op.Mul(own, often), *after])
-
-
-@lowering("aten::repeat_interleave.Tensor")
-def repeated_places(repeats: ir.Value, output_size: int | None = None) -> RecordedValue:
-    """0 as often as the first number says, 1 as often as the second, ...: `int64[sum of repeats]`."""
-    counts = repeats if repeats.dtype == ir.DataType.INT64 else op.Cast(repeats, to=ir.DataType.INT64)
-    ends = op.CumSum(counts, 0)
-    numbers = op.Range(0, op.ReduceSum(counts, keepdims=0), 1)
-    behind = op.LessOrEqual(op.Unsqueeze(ends, [0]), op.Unsqueeze(numbers, [1]))
-    return op.ReduceSum(op.Cast(behind, to=ir.DataType.INT64), [1], keepdims=0)
 
 
 @lowering("aten::roll")
