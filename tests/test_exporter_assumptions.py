@@ -558,15 +558,16 @@ def _counted(x: torch.Tensor) -> torch.Tensor:
     return x * (1 << (x.shape[0] - 1).bit_length())
 
 
-def _square(x: torch.Tensor) -> torch.Tensor:
+def _left(x: torch.Tensor) -> torch.Tensor:
     total = torch.zeros(x.shape[1:])
     for row in range(x.shape[0]):
-        for column in range(row + 1):
-            total = total + x[row] * x[column]
+        if row == 4:
+            break
+        total = total + x[row]
     return total
 
 
-@pytest.mark.parametrize("model", [_counted, _square])
+@pytest.mark.parametrize("model", [_counted, _left])
 def test_an_axis_left_to_the_exporter_that_becomes_a_number_is_told(model: Callable[..., torch.Tensor]) -> None:
     with pytest.warns(ExportWarning, match=r"x.shape\[0\] is fixed in the file at 6 \(at .*assumptions.py:\d+\)"):
         program = export(model, (torch.randn(6, 4),), dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO},))

@@ -22,7 +22,9 @@ from batch_export.exporter.capture import decided_lines
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
 
-_COMPARED, _NOT, _TRUTH, _ALL, _ANY = (f"__{name}_by_sizes__" for name in ("compared", "not", "truth", "all", "any"))
+_COMPARED, _NOT, _TRUTH, _ALL, _ANY, _NUMBER = (
+    f"__{name}_by_sizes__" for name in ("compared", "not", "truth", "all", "any", "number")
+)
 _KINDS: Mapping[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt,
     "LtE": operator.le,
@@ -61,8 +63,44 @@ def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef
 @functools.lru_cache(maxsize=16)
 def _lines(file: str) -> frozenset[int]:
     tree = parsed(file)
-    tests = (one.test for one in ast.walk(tree) if isinstance(one, (ast.If, ast.IfExp))) if tree is not None else ()
-    return frozenset(line for test in tests for line in range(test.lineno, (test.end_lineno or test.lineno) + 1))
+    tests = (each for one in ast.walk(tree) for each in _tests(one)) if tree is not None else ()
+    return frozenset(line for test in tests for line in _lines_of(test))
+
+
+def _lines_of(node: ast.expr | ast.pattern) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _tests(node: ast.AST) -> Iterator[ast.expr | ast.pattern]:
+    """What something decides by, where it can be asked otherwise."""
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test):
+            yield test
+        case ast.Match(subject=subject, cases=cases) if _is_of_numbers(cases):
+            yield subject
+            yield from (one.pattern for one in cases)
+        case ast.Call(func=ast.Name(id="int" | "float"), args=[ast.Compare() as test], keywords=[]):
+            yield test
+        case ast.BinOp(left=left, right=right):
+            yield from (one for one in (left, right) if isinstance(one, ast.Compare))
+
+
+def _is_of_numbers(cases: Iterable[ast.match_case]) -> bool:
+    """Whether a `match` asks for whole numbers, and perhaps for anything else behind them."""
+    return all(one.guard is None and _numbers(one.pattern) is not None for one in cases)
+
+
+def _numbers(pattern: ast.pattern) -> list[ast.expr] | None:
+    """The numbers that a pattern is for; none of anything else, None of other patterns."""
+    match pattern:
+        case ast.MatchValue(value=ast.Constant(value=int()) as number):
+            return [number]
+        case ast.MatchOr(patterns=patterns):
+            parts = [_numbers(one) for one in patterns]
+            return [number for part in parts for number in part or []] if all(parts) else None
+        case ast.MatchAs(pattern=None, name=None):
+            return []
+    return None
 
 
 @dataclass(slots=True)
@@ -89,8 +127,47 @@ class _Decisions(ast.NodeTransformer):
         node.test = self._asked(node.test)
         return node
 
+    def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.stmt]:
+        """`match n:` as a chain of `if`."""
+        self.generic_visit(node)
+        lines = {line for test in _tests(node) for line in _lines_of(test)} & self.only
+        if not lines:
+            return node
+        self.lines |= lines
+        name = f"__matched_at_{node.lineno}__"
+        made: list[ast.stmt] = []
+        for one in reversed(node.cases):
+            numbers = _numbers(one.pattern)
+            if not numbers:
+                made = one.body
+                continue
+            tests = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [number]) for number in numbers]
+            test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), list(tests))
+            made = [ast.If(_written(test), one.body, made)]
+        begun = ast.Assign([ast.Name(name, ast.Store())], node.subject)
+        return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in (begun, *made)]
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """`int(n > 4)`."""
+        self.generic_visit(node)
+        asked = [self._counted(test) for test in _tests(node) if isinstance(test, ast.expr)]
+        node.args = asked or node.args
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """`(n > 2) + (n > 4)`."""
+        self.generic_visit(node)
+        node.left, node.right = (
+            self._counted(one) if isinstance(one, ast.Compare) else one for one in (node.left, node.right)
+        )
+        return node
+
+    def _counted(self, test: ast.expr) -> ast.expr:
+        asked = self._asked(test)
+        return asked if asked is test else ast.copy_location(_call(_NUMBER, asked), test)
+
     def _asked(self, test: ast.expr) -> ast.expr:
-        own = self.only.intersection(range(test.lineno, (test.end_lineno or test.lineno) + 1))
+        own = self.only.intersection(_lines_of(test))
         if not own:
             return test
         self.lines |= own
@@ -121,14 +198,20 @@ def _call(name: str, *given: ast.expr) -> ast.expr:
 
 def _compared(left: Any, kind: str, right: Any) -> Any:
     sides = [left, right]
-    is_of_sizes = any(isinstance(one, torch.SymInt) for one in sides)
-    if is_of_sizes and all(isinstance(one, (int, torch.SymInt)) for one in sides):
-        sides = [_tensor(one) for one in sides]
+    is_of_sizes = any(isinstance(one, (torch.SymInt, torch.SymFloat)) for one in sides)
+    if is_of_sizes and all(isinstance(one, (int, float, torch.SymInt, torch.SymFloat)) for one in sides):
+        is_whole = all(isinstance(one, (int, torch.SymInt)) for one in sides)
+        sides = [_tensor(one, torch.int64 if is_whole else torch.float64) for one in sides]
     return _KINDS[kind](*sides)
 
 
-def _tensor(size: Any) -> Tensor:
-    return torch.scalar_tensor(size, dtype=torch.int64)
+def _tensor(size: Any, dtype: torch.dtype) -> Tensor:
+    return torch.full((), size, dtype=dtype)  # a scalar tensor is known as a number (`numbers_of_sizes.py`)
+
+
+def _number(value: Any) -> Any:
+    """`int(value)` of a truth value, which is a number that the data say where sizes decide."""
+    return value.to(torch.int64).item() if isinstance(value, Tensor) else int(value)
 
 
 def _truth(value: Any) -> Any:
@@ -166,4 +249,5 @@ _CALLED: Mapping[str, Callable[..., Any]] = {
     _TRUTH: _truth,
     _ALL: _all,
     _ANY: _any,
+    _NUMBER: _number,
 }
