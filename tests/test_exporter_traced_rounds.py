@@ -215,6 +215,21 @@ class InPlace(nn.Module):
         return torch.stack([self.step(x[:, : t + 1].sum(1)) for t in range(x.shape[1])])
 
 
+class Choosing(nn.Module):
+    """Asks a module that keeps something on one side of a choice by the step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Spiking(0.9)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.inner.kept = torch.zeros_like(x[:, 0])
+        h = x[:, 0] * 1
+        for t in range(x.shape[1]):
+            h = self.inner(x[:, t]) if t % 2 else h * 0.5
+        return h
+
+
 def _of_an_iterator(x: Tensor) -> Tensor:
     factors = iter([1.0, 1.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     return torch.stack([x[:, : t + 1].sum(1) * next(factors) for t in range(x.shape[1])])
@@ -238,8 +253,8 @@ def _by_data(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "module",
-    [Listing(), InPlace(), Called(_of_an_iterator), Called(_counting), Called(_by_data)],
-    ids=["list", "in place", "iterator", "dict", "data"],
+    [Listing(), InPlace(), Choosing(), Called(_of_an_iterator), Called(_counting), Called(_by_data)],
+    ids=["list", "in place", "choice", "iterator", "dict", "data"],
 )
 def test_what_goes_on_otherwise_is_refused(module: nn.Module) -> None:
     with pytest.raises(DynamicShapeError, match="the model makes it 5"):

@@ -330,6 +330,7 @@ def free_loop(
     has_first: bool,
     has_trial: bool,
     is_traced: bool = False,
+    has_choice: bool = False,
     states: ModuleStates | None = None,
 ) -> FreeLoop | None:
     """A loop as one operator, if it goes over a free size, from tensors to tensors; None otherwise.
@@ -355,6 +356,7 @@ def free_loop(
         has_first: whether the first round does something else.
         has_trial: whether a round has an `if`, which data may decide, or a loop.
         is_traced: whether dynamo takes no such round, as one with a loop in it.
+        has_choice: whether both sides of a choice by the step are computed.
         states: attributes of modules that go on, the last ones in `carried`, if they are known.
     """
     given = carried = list(carried)
@@ -393,7 +395,9 @@ def free_loop(
             found = ModuleStates.of(body, carried, [Reach.of(over).row(*one[:3]) for one in slices], others)
         except loop_pieces.SizeByDataError as error:
             found, why = known, str(error)
-        if found.where or (is_traced and not why):
+        if found.where and has_choice:
+            why = "a module changes in it, and both sides of a choice by the step are computed"
+        elif found.where or (is_traced and not why):
             options = {"others": others, "numbers": numbers, "compared": compared, "counted": counted}
             options |= {"counts": counts, "turned": turned, "summed": summed, "changed": changed}
             kinds = {

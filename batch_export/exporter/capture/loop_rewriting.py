@@ -341,6 +341,7 @@ class _Written:
             "has_first": body.has_first,
             "has_trial": has_trial,
             "is_traced": self.is_traced,
+            "has_choice": self.body.has_choice,
         }
         told = ", ".join(f"{name}={value}" for name, value in options.items())
         return (  # the list of its own beside the others has as many references as one that nobody else knows

@@ -37,12 +37,17 @@ def plain_attribute(value: object) -> Any:
 
 
 def typed_attributes(signature: ir.schemas.OpSignature, attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
-    """Whole numbers as floats where the operator's schema asks for floats; torch's scalars are either."""
+    """Whole numbers as floats where the operator's schema asks for floats; torch's scalars are either.
+
+    Of a list without elements the schema says what it is one of.
+    """
     typed = cast("dict[str, AttributeValue]", dict(attributes))
     for name, value in attributes.items():
         kind = getattr(signature.get(name), "type", None)
         if kind == ir.AttributeType.FLOAT and isinstance(value, int):
             typed[name] = float(value)
+        elif isinstance(kind, ir.AttributeType) and isinstance(value, (list, tuple)) and not value:
+            typed[name] = ir.Attr(name, kind, ())
         elif kind == ir.AttributeType.FLOATS and isinstance(value, (list, tuple)):
             typed[name] = [float(item) for item in value]
     return typed
