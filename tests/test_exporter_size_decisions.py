@@ -108,3 +108,66 @@ def counted(x: Tensor) -> Tensor:
 def test_ways_that_no_file_has_both_are_refused_with_the_line(function: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(DynamicShapeError, match=r"test_exporter_size_decisions\.py:\d+"):
         export(Called(function), (torch.randn(2, 6, 4),), dynamic_shapes=AXES)
+
+
+def longer_than_many(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] > x.shape[1] else x / 2
+
+
+def by_a_quotient(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[1] / x.shape[0] <= 2.5 else x.exp()
+
+
+def as_numbers(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    return x * int(n > 4) + ((n > 2) + (n > 6))
+
+
+def matched(x: Tensor) -> Tensor:
+    match x.shape[1]:
+        case 1:
+            y = x * 2
+        case 2 | 3:
+            y = x * 3
+        case _:
+            y = x
+    return y
+
+
+TABLE = torch.randn(1, 8, 4)
+
+
+def up_to_a_table(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    longer = torch.nn.functional.interpolate
+    return x + (TABLE[:, :n] if n <= 8 else longer(TABLE.mT, size=n, mode="linear").mT)
+
+
+def before_a_loop(x: Tensor) -> Tensor:
+    h = torch.zeros_like(x[:, 0])
+    if x.shape[1] > 4:
+        x = x[:, -4:]
+    for t in range(x.shape[1]):
+        h = torch.tanh(h + x[:, t])
+    return h
+
+
+@pytest.mark.parametrize(
+    ("function", "length"),
+    [
+        (longer_than_many, 5),
+        (up_to_a_table, 12),
+        (matched, 5),
+        *(
+            pytest.param(*one, marks=pytest.mark.ops)
+            for one in ((by_a_quotient, 5), (as_numbers, 5), (up_to_a_table, 5), (before_a_loop, 5))
+        ),
+    ],
+    ids=lambda one: getattr(one, "__name__", str(one)),
+)
+def test_further_forms_of_decisions(function: Callable[[Tensor], Tensor], length: int) -> None:
+    program = export(Called(function), (torch.randn(2, length, 4),), dynamic_shapes=AXES)
+    for size in SIZES:
+        given = torch.randn(*size, 4)
+        assert_same(program(given), [function(given)])
+    program.release()
