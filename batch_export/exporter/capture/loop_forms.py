@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.loop_places import degree
+from batch_export.exporter.capture.loop_simple_forms import simplified
 
 JOINED, FINAL, NEW = "__joined_behind_a_loop__", "__count_behind_a_loop__", "__new_list_of_a_loop__"
 """What the new code calls: a tensor that has grown, a counter behind its loop, a list in the place of an empty one."""
@@ -52,7 +53,7 @@ class LoopForm:
         if isinstance(statement, ast.While):
             form = _counted(statement, number)
         else:
-            form = cls(statement, statement) if isinstance(statement, ast.For) else None
+            form = cls(simplified(statement), statement) if isinstance(statement, ast.For) else None
         return None if form is None else _grown(_listed(_in_place(_without_counts(form, number)), number), number)
 
 
