@@ -66,6 +66,11 @@ def as_scalar(result: object) -> object:
     return op.Reshape(result, op.Constant(value_ints=[])) if isinstance(result, ir.Value) else result
 
 
+def has_several_results(target: object) -> bool:
+    """Whether an operator gives several tensors, each a result of its own; a list of tensors is one result."""
+    return isinstance(target, torch._ops.OpOverload) and len(target._schema.returns) > 1
+
+
 def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bool:
     """Whether torch's decomposition is taken in place of a translation.
 

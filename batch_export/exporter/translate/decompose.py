@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from batch_export.errors import DecompositionError, MissingOperatorError
 from batch_export.exporter.graph import metadata
-from batch_export.exporter.translate import fourier_lengths, truth_sums
+from batch_export.exporter.translate import copied_places, fourier_lengths, truth_sums
 from batch_export.exporter.translate.free_sizes import sizes_stay_free
 
 Decomposition = Callable[..., object]
@@ -34,6 +34,7 @@ def decompositions() -> Mapping[Any, Decomposition]:
     table.update(torch.onnx.ops.aten_decompositions())
     table.update(fourier_lengths.decompositions())
     table.update(truth_sums.decompositions())
+    table.update(copied_places.decompositions())
     return table
 
 
@@ -103,6 +104,19 @@ def functional_variant(target: object) -> Any | None:
     return next((one for found in overloads if _argument_types(one := getattr(packet, found)) == taken), None)
 
 
+def variant_with_contents(target: object) -> Any | None:
+    """`aten.rrelu_with_noise_functional` for `aten.rrelu_with_noise`: it gives the results, then the new contents."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    namespace, _, name = target._schema.name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), f"{name}_functional", None)
+    found = getattr(packet, target._overloadname, None)
+    results = len(target._schema.returns) + len(mutated_arguments(target))
+    if found is None or len(found._schema.returns) != results:
+        return None
+    return found if _argument_types(found) == _argument_types(target) else None
+
+
 def _argument_types(target: Any) -> list[str]:
     return [str(argument.type) for argument in target._schema.arguments]
 
@@ -162,11 +176,13 @@ class DecompositionMode(TorchDispatchMode):
             return output
         written = mutated_arguments(func)
         if written:
+            with_contents = variant_with_contents(func)
+            if with_contents is not None:
+                return self._with_contents(func, with_contents, written, args, kwargs)
             functional = functional_variant(func)
             if functional is None or written != (0,):
                 raise self._not_followed(f"{func}, which changes its arguments and has no functional form")
-            if args[0]._is_view():  # what it is a view of would keep its old content
-                raise self._not_followed("writes to views")
+            self._require_whole(args[0])
             with self:
                 result = functional(*args, **kwargs)
             if torch.Tag.inplace_view in func.tags:  # `squeeze_`: the tensor itself has other axes from here on
@@ -179,6 +195,26 @@ class DecompositionMode(TorchDispatchMode):
         nested = DecompositionMode(self._is_translatable, self._translate, self._rebind, (*self._path, str(func)))
         with nested:
             return _covered(func, decomposition(*args, **kwargs))
+
+    def _with_contents(
+        self, func: Any, variant: Any, written: Sequence[int], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> object:
+        """Runs the variant that gives the new contents, too, which are the arguments' from here on."""
+        places = [place for place in written if place < len(args)]
+        if len(places) != len(written):
+            raise self._not_followed(f"{func}, which changes arguments that it is given by name")
+        for place in places:
+            self._require_whole(args[place])
+        with self:
+            made = tuple(variant(*args, **kwargs))
+        results, contents = made[: -len(places)], made[-len(places) :]
+        for place, content in zip(places, contents, strict=True):
+            self._rebind(args[place], content)
+        return results[0] if len(results) == 1 else results
+
+    def _require_whole(self, written: torch.Tensor) -> None:
+        if written._is_view():  # what it is a view of would keep its old content
+            raise self._not_followed("writes to views")
 
     def _not_followed(self, into: str) -> DecompositionError:
         """Names the operator of the exported program, which a translation may be given for."""

@@ -68,15 +68,31 @@ def result_of(target: object, args: Sequence[Any]) -> torch.Tensor | None:
     return torch.empty(sizes, dtype=data.dtype.to_complex(), device=data.device)
 
 
+def _composed(target: Any) -> Decomposition:
+    """What eager runs for the operator, also while torch decomposes a program by what is made of it here.
+
+    `target.decompose` is then this module's decomposition, which would call itself without end.
+    """
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+
+    def composed(*args: object) -> object:
+        return target._op_dk(key, *args)
+
+    return composed
+
+
 def _along_one(target: Any, *, is_half: bool) -> Decomposition:
+    composed = _composed(target)
+
     def decomposed(self: torch.Tensor, n: Size | None = None, dim: int = -1, norm: str | None = None) -> object:
         given = self if n is None else _resized(self, dim, n // 2 + 1 if is_half else n)
-        return target.decompose(given, n, dim, norm)
+        return composed(given, n, dim, norm)
 
     return decomposed
 
 
 def _along_several(target: Any, *, is_half: bool) -> Decomposition:
+    composed = _composed(target)
     default = [-2, -1] if target._schema.name.endswith("2") else None
 
     def decomposed(
@@ -90,7 +106,7 @@ def _along_several(target: Any, *, is_half: bool) -> Decomposition:
             for place, (axis, length) in enumerate(zip(dim or range(-len(s), 0), s, strict=True)):
                 wanted = length // 2 + 1 if is_half and place == len(s) - 1 else length
                 given = _resized(given, axis, wanted)
-        return target.decompose(given, s, dim, norm)
+        return composed(given, s, dim, norm)
 
     return decomposed
 

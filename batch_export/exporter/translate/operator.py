@@ -246,6 +246,8 @@ class OperatorTranslator:
             return None if other is None else self.call(replace(call, target=other))
         if as_vector:
             result = pytree.tree_map(adapting.as_scalar, result)
+        if isinstance(result, ir.Value) and adapting.has_several_results(call.target):
+            result = [result]  # the first one is all that such a translation gives
         self._count(qualified, function.origin)
         return self.conform(result, fake, call.name)
 
@@ -355,7 +357,9 @@ class OperatorTranslator:
                     store(one, of)
 
         def rebind(changed: torch.Tensor, content: torch.Tensor) -> None:
-            values[id(changed)] = values[id(content)]
+            values.pop(id(changed), None)  # a translation may leave out contents: whoever reads them is refused
+            if id(content) in values:
+                values[id(changed)] = values[id(content)]
 
         assert self._fake_mode is not None
         result = decompose.run_decomposition(

@@ -21,6 +21,7 @@ from batch_export.errors import DecompositionError, DynamicShapeError, MissingOp
 from batch_export.exporter.capture import effect_tokens
 from batch_export.exporter.capture.block_expansion import expanded, sources
 from batch_export.exporter.capture.guards import environment_of
+from batch_export.exporter.capture.numbered_reductions import numbered_reductions
 from batch_export.exporter.capture.pooled_sizes import pooled_sizes
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
@@ -165,12 +166,14 @@ def decomposed(
 
     Raises:
         DynamicShapeError: naming an axis that they fixed on the way.
+        DecompositionError: naming a result that has another shape or dtype than before.
     """
     free = {node.name: _free_axes(node) for node in program.graph.nodes if node.op == "placeholder"}  # not after:
     with sizes_put_back(environment_of(program)):  # torch may fix symbols that both programs share
         with (
             recurrent_shapes(),
             repeated_values(),
+            numbered_reductions(),
             pooled_sizes(),
             quiet(),
             size_oblivious(),
@@ -194,7 +197,37 @@ def decomposed(
             next_step="make that axis static, or give the operators that fix it a translation "
             "(custom_translation_table)",
         )
+    _refuse_other_results(program, made)
     return made
+
+
+def _refuse_other_results(program: torch.export.ExportedProgram, made: torch.export.ExportedProgram) -> None:
+    """Refuses what torch made of a program where it took some operator for another: its shapes are found anew."""
+    before, after = _results(program), _results(made)
+    for old, new in zip(before, after, strict=False):
+        value, other = old.meta.get("val"), new.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+            continue
+        sizes = zip(value.shape, other.shape, strict=False)
+        is_alike = value.dim() == other.dim() and not any(
+            size != found for size, found in sizes if isinstance(size, int) and isinstance(found, int)
+        )
+        if value.dtype != other.dtype or not is_alike:
+            raise DecompositionError(
+                f"torch's decomposition of the program gives {_described(other)} for {old.name}, which is "
+                f"{_described(value)}",
+                next_step="give the operators that it is computed by a translation (custom_translation_table)",
+            )
+
+
+def _results(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+    """The nodes of what the model returns; constants and inputs that are no nodes are left out."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    return [nodes[name] for name in program.graph_signature.user_outputs if isinstance(name, str) and name in nodes]
+
+
+def _described(value: torch.Tensor) -> str:
+    return f"{value.dtype}{list(value.shape)}".removeprefix("torch.")
 
 
 def _refuse_fixed(environment: ShapeEnv | None, axis_names: Mapping[str, str]) -> None:
