@@ -151,12 +151,19 @@ class Masked(torch.nn.Module):
         return batch.x * batch.mask if batch.extra is None else batch.extra
 
 
-def test_a_field_that_is_none_may_be_named_with_none() -> None:
+@pytest.mark.parametrize(
+    "form", [{"x": {0: "b"}, "mask": {0: "b"}, "extra": None}, [{0: "b"}, None, {0: "b"}]], ids=str
+)
+def test_a_field_that_is_none_may_be_named_with_none(form: Any) -> None:
     example = Optional(torch.randn(4, 3), None, torch.randn(4, 3))
-    form = {"x": {0: "b"}, "mask": {0: "b"}, "extra": None}
     program = export(Masked(), (example,), dynamic_shapes={"batch": form})
     other = Optional(torch.randn(7, 3), None, torch.randn(7, 3))
     torch.testing.assert_close(program(other)[0], Masked()(other))
+
+
+def test_a_field_that_is_none_or_unknown_has_no_axes() -> None:
+    example = Optional(torch.randn(4, 3), None, torch.randn(4, 3))
+    form = {"x": {0: "b"}, "mask": {0: "b"}, "extra": None}
     with pytest.raises(DynamicShapeError, match=r"gives axes for batch\.extra, which is None in the example"):
         export(Masked(), (example,), dynamic_shapes={"batch": {**form, "extra": {0: "b"}}})
     with pytest.raises(DynamicShapeError, match=r"names \['other'\], which the input batch does not have"):

@@ -247,6 +247,34 @@ def test_a_malformed_form_is_named(form: Any, sentence: str) -> None:
         export(Plus(), PAIR, dynamic_shapes=form)
 
 
+class LeftOut(torch.nn.Module):
+    def forward(
+        self, x: torch.Tensor, mask: torch.Tensor | None = None, bias: torch.Tensor | None = None, factor: float = 2.0
+    ) -> torch.Tensor:
+        y = x * factor if mask is None else x * mask
+        return y if bias is None else y + bias
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"x": {0: "batch"}, "mask": None, "bias": {0: "batch"}},
+        {"x": {0: "batch"}, "mask": {}, "bias": {0: "batch"}, "factor": None},
+        ({0: "batch"}, None, {0: "batch"}, None),
+    ],
+    ids=str,
+)
+def test_an_input_left_at_its_default_may_be_named_with_none(form: Any) -> None:
+    program = export(LeftOut(), (torch.ones(4, 3),), kwargs={"bias": torch.ones(4, 3)}, dynamic_shapes=form)
+    x, bias = torch.randn(2, 3), torch.randn(2, 3)
+    torch.testing.assert_close(program(x, bias=bias)[0], LeftOut()(x, bias=bias))
+
+
+def test_axes_of_an_input_left_at_its_default_are_an_error() -> None:
+    with pytest.raises(DynamicShapeError, match="gives axes for mask, which the example leaves at its default"):
+        export(LeftOut(), (torch.ones(4, 3),), dynamic_shapes={"x": {0: "batch"}, "mask": {0: "batch"}})
+
+
 def test_an_exported_program_gets_names_for_axes_that_are_dynamic() -> None:
     program = torch.export.export(Plus(), PAIR, dynamic_shapes=({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}))
     named = export(program, dynamic_shapes=({0: "batch"}, {0: "batch"}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,23 @@ def test_a_size_of_0_among_computed_sizes_is_no_size_to_copy() -> None:
     program = export(Calls(lambda x: torch.kron(torch.nonzero(x), torch.nonzero(x))), (torch.tensor(0.3),))
     assert program(torch.tensor(0.3))[0].shape == (1, 0)
     assert program(torch.tensor(0.0))[0].shape == (0, 0)
+
+
+def test_a_size_that_any_operator_computes_is_no_size_to_copy() -> None:
+    """A root, rounded up, which no list of sizes' own arithmetic has, and the number that a choice by a size gives."""
+
+    def function(x: Tensor) -> Any:
+        long = x.shape[1]
+        side = math.ceil(math.sqrt(long))
+        square = functional.pad(x, (0, 0, 0, side * side - long)).mT.reshape(x.shape[0], 8, side, side)
+        some = long - 1 if long > 3 else long // 2
+        return square.sum(-1), x[:, :some].transpose(0, 1).reshape(some, x.shape[0], 2, 4)
+
+    program = export(Calls(function), (torch.randn(2, 5, 8),), dynamic_shapes={"x": {0: "batch", 1: "long"}})
+    for size in ((2, 0), (1, 1), (3, 9), (0, 5)):
+        x = torch.randn(*size, 8)
+        for found, expected in zip(program(x), function(x), strict=True):
+            torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])

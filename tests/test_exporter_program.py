@@ -94,7 +94,7 @@ def test_it_runs_on_inputs_nested_as_the_model_takes_them(program: ONNXProgram, 
 
 
 def test_too_few_inputs_are_named(program: ONNXProgram) -> None:
-    with pytest.raises(ValueError, match=r"the model has 3 inputs \(x, more_a_0, more_b\), and 1 tensors were given"):
+    with pytest.raises(ValueError, match="more is missing: the inputs of the model are x, more"):
         program(torch.ones(2, 32))
 
 

@@ -105,6 +105,33 @@ def test_a_row_of_linear_interpolation_is_not_touched_by_its_neighbours(options:
     export_and_compare(Interpolation(mode="linear", **options), (x,), tolerance=2e-5)
 
 
+DOUBLES: dict[str, tuple[dict[str, Any], int, int]] = {
+    "line": ({"mode": "linear", "scale_factor": 1.3}, 1, 5),
+    "image": ({"mode": "bilinear", "size": (7, 3)}, 2, 10),
+    "corners": ({"mode": "bilinear", "size": (7, 8), "align_corners": True}, 2, 10),
+    "same": ({"mode": "bilinear", "scale_factor": 1.1}, 2, 8),
+    "volume": ({"mode": "trilinear", "scale_factor": 0.6}, 3, 15),
+}
+
+
+@pytest.mark.parametrize("name", DOUBLES)
+@pytest.mark.parametrize("free", [False, True])
+def test_doubles_between_neighbours_are_eagers_sums_of_them(name: str, free: bool) -> None:
+    """The sign of zeros stays, and what is infinite stays infinite where its share is more than 0."""
+    options, rank, nodes = DOUBLES[name]
+    module = Interpolation(**options)
+    x = torch.randn(2, 3, *[5] * rank, dtype=torch.float64)
+    x[0, 0], x.view(-1)[::13], x.view(-1)[-1] = -0.0, -0.0, float("inf")
+    shapes = ({axis + 2: f"n{axis}" for axis in range(rank)},) if free else None
+    program = export(module, (x,), dynamic_shapes=shapes, opset_version=20)
+    if not free:
+        assert sum(1 for _ in program.model.graph.all_nodes()) == nodes
+    for given in (x, torch.cat([x, -x], -1)) if free else (x,):
+        found, expected = program(given)[0], module(given)
+        torch.testing.assert_close(found, expected, equal_nan=True, rtol=1e-13, atol=1e-13)
+        assert torch.equal(found[expected == 0].signbit(), expected[expected == 0].signbit())
+
+
 BYTES: dict[str, dict[str, Any]] = {
     "size": {"size": (5, 8)},
     "larger": {"size": (13, 11)},

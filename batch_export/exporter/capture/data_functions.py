@@ -2,8 +2,9 @@
 
 Nothing arrives. Leaves: a context in which `torch.equal` and `torch.allclose` give a truth value that the program
 computes, `cov`, `corrcoef` and `gaussian_nll_loss` check no data, `narrow` takes a tensor as its start, `combinations`
-picks places that are known, `one_hot` has as many classes as the data, `reshape` beside a -1 has no size of 0, and
-`.data` is a view that is followed. What a model decides by such a truth value is a decision by data, as before.
+picks places that are known, `one_hot` has as many classes as the data, `istft` does not ask whether its windows leave
+a gap, `reshape` beside a -1 has no size of 0, and `.data` is a view that is followed. What a model decides by such a
+truth value is a decision by data, as before.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from batch_export.exporter.capture import byte_masks, layout_questions
 from batch_export.exporter.capture.calls_without_numbers import ANSWERED_OTHERWISE, note
 from batch_export.exporter.capture.free_forms import of_free_sizes
+from batch_export.exporter.capture.inverse_stft import istft
 from batch_export.exporter.capture.transforms import is_of_transform
 
 _MOST_PLACES = 1 << 16
@@ -144,6 +146,8 @@ _REPLACED: Mapping[object, Callable[..., object]] = {
     torch.bincount: _bincount,
     torch.Tensor.bincount: _bincount,
     torch.combinations: _combinations,
+    torch.istft: istft,
+    torch.Tensor.istft: istft,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
 }

@@ -26,7 +26,7 @@ from batch_export.calling.tree_paths import leaves_with_paths
 from batch_export.calling.users_line import users_level
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter.capture.guard_symbols import AskedAxis
-from batch_export.exporter.capture.shape_specs import Walk, Wanted
+from batch_export.exporter.capture.shape_specs import Walk, Wanted, asks_for_nothing
 
 
 @dataclass(slots=True)
@@ -90,13 +90,16 @@ def canonical(
             for name, value in by_name.items()
         }
         dynamic_shapes = form
+    left_out = _left_out(module, by_name)
     if isinstance(dynamic_shapes, (list, tuple)):
-        if len(dynamic_shapes) != len(by_name):
+        parameters = [name for name in inspect.signature(module.forward).parameters if name in {*by_name, *left_out}]
+        order = parameters if len(dynamic_shapes) == len(parameters) > len(by_name) else list(by_name)
+        if len(dynamic_shapes) != len(order):
             raise DynamicShapeError(
                 f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(by_name)} inputs ({', '.join(by_name)})",
                 next_step="give one entry for each input, None for those that stay static, or a dict keyed by names",
             )
-        dynamic_shapes = dict(zip(by_name, dynamic_shapes, strict=True))
+        dynamic_shapes = dict(zip(order, dynamic_shapes, strict=True))
     if not isinstance(dynamic_shapes, Mapping):
         raise DynamicShapeError(
             f"dynamic_shapes is a {type(dynamic_shapes).__name__}",
@@ -108,6 +111,14 @@ def canonical(
             **{name: dynamic_shapes[name] for name in dynamic_shapes if name != gathered},
             **dynamic_shapes[gathered],
         }
+    dynamic_shapes = {
+        name: one for name, one in dynamic_shapes.items() if name not in left_out or not asks_for_nothing(one)
+    }
+    if absent := [name for name in dynamic_shapes if name in left_out]:
+        raise DynamicShapeError(
+            f"dynamic_shapes gives axes for {', '.join(absent)}, which the example leaves at its default",
+            next_step="give None there, or an example that has the input",
+        )
     unknown = set(dynamic_shapes) - set(by_name)
     if unknown:
         raise DynamicShapeError(
@@ -137,6 +148,12 @@ def canonical(
     flat = len(pytree.tree_leaves((tuple(args), dict(kwargs))))
     positions = {aliases[place]: index for index in range(flat) if (place := f"['flat_args'][{index}]") in aliases}
     return DynamicShapes(torch_form, walker.names, required, axes, aliases, forms, positions)
+
+
+def _left_out(module: torch.nn.Module, by_name: Mapping[str, object]) -> frozenset[str]:
+    """The parameters of forward that the example leaves at their defaults."""
+    parameters = inspect.signature(module.forward).parameters.items()
+    return frozenset(name for name, one in parameters if one.default is not one.empty and name not in by_name)
 
 
 def _gathered(module: torch.nn.Module) -> str:

@@ -207,7 +207,9 @@ class Walk:
             spec = [getattr(spec, field, None) for field in fields]
         elif type(spec) is type(value):
             spec = pytree.tree_flatten(spec, is_leaf=lambda item: item is not spec)[0]
-        elif fields and isinstance(spec, Mapping):
+        elif isinstance(spec, (list, tuple)) and len(spec) == len(listed := _listed(value)) != len(children):
+            spec = dict(zip(listed, spec, strict=True))
+        if fields and isinstance(spec, Mapping):
             spec = list(_by_name(_of_present(spec, value, fields, where), fields, where).values())
         specs = _by_position(spec, len(children), where, f"a {type(value).__name__}")
         return [
@@ -231,8 +233,7 @@ def _of_present(
     spec: Mapping[object, Any] | None, value: object, names: Sequence[object], where: str
 ) -> Mapping[object, Any] | None:
     """A spec by name without the fields of a dataclass that are None in the example, which have no axes."""
-    listed = dataclasses.fields(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else ()
-    absent = {one.name for one in listed if one.name not in names and getattr(value, one.name, None) is None}
+    absent = {name for name in _listed(value) if name not in names and getattr(value, name, None) is None}
     for name in absent:
         if (spec or {}).get(name) is not None:
             raise DynamicShapeError(
@@ -240,6 +241,20 @@ def _of_present(
                 next_step="give None there, or an example that has the field",
             )
     return spec and {name: one for name, one in spec.items() if name not in absent}
+
+
+def _listed(value: object) -> list[str]:
+    """The names of a dataclass's fields, those that are None among them; none for anything else."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return []
+    return [one.name for one in dataclasses.fields(value) if one.init]
+
+
+def asks_for_nothing(spec: object) -> bool:
+    """Whether a spec leaves all axes as they are: None, or containers of nothing else."""
+    if isinstance(spec, Mapping):
+        return all(map(asks_for_nothing, spec.values()))
+    return all(map(asks_for_nothing, spec)) if isinstance(spec, (list, tuple)) else spec is None
 
 
 def _by_position(spec: object, count: int, where: str, kind: str) -> Sequence[object]:

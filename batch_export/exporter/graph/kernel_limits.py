@@ -42,7 +42,8 @@ def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], A
     """Whether a Reshape to this shape may mean its 0 as "the size that was there", or holds a -1.
 
     A shape that is computed means what it says: where an axis has no elements, its size is 0, also as a number among
-    others that are computed. A shape that is known as a whole is left as it is.
+    others that are computed, by whichever operator (a root, rounded; a choice). A shape that is known as a whole is
+    left as it is, and so is one that is given from outside.
 
     Args:
         shape: the second input of the Reshape.
@@ -51,10 +52,15 @@ def may_copy_a_size(shape: ir.Value | None, known: Callable[[ir.Value | None], A
     producer = None if shape is None or known(shape) is not None else shape.producer()
     if producer is None or producer.domain:
         return True
-    if producer.op_type in ("Concat", "Reshape", "Cast", "Unsqueeze", "Squeeze", "Identity"):
-        parts = producer.inputs if producer.op_type == "Concat" else producer.inputs[:1]
-        return any(_is_a_mark(part, known) for part in parts)
-    return producer.op_type not in ("Shape", "Slice", "Gather", "Add", "Sub", "Mul", "Div", "Mod", "Max", "Min")
+    return any(_is_a_mark(part, known) for part in producer.inputs[_PASSED_ON.get(producer.op_type, slice(0))])
+
+
+_PASSED_ON: Mapping[str, slice] = {
+    "Concat": slice(None),
+    "Where": slice(1, 3),
+    **dict.fromkeys(("Reshape", "Cast", "Unsqueeze", "Squeeze", "Identity", "Expand"), slice(1)),
+}
+"""Operators that pass numbers on as they are -> which of their inputs; what others give is computed."""
 
 
 def _is_a_mark(part: ir.Value | None, known: Callable[[ir.Value | None], Array | None]) -> bool:

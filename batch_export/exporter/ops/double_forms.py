@@ -182,3 +182,7 @@ TAKEN_APART = frozenset(
     )
 )
 """Operators of torch that are decomposed where a float64 tensor is among their arguments."""
+WRITTEN_OUT = frozenset(
+    ("aten::upsample_linear1d.vec", "aten::upsample_bilinear2d.vec", "aten::upsample_trilinear3d.vec")
+)
+"""Overloads of these that have a translation for float64, and are not decomposed."""

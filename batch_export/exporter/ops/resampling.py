@@ -14,6 +14,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
 from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.resampled_doubles import between_neighbours
 from batch_export.exporter.ops.resampling_shares import plain_shares, widened_shares
 from batch_export.exporter.ops.resized_bytes import resized_bytes
 from batch_export.exporter.ops.resized_lengths import counts_alike, may_keep, new_lengths, rounded_up
@@ -101,14 +102,17 @@ def linear(
     output_size: Sequence[Size] | None,
     align_corners: bool,
     scale_factors: Sequence[float] | None = None,
-) -> RecordedValue:
+) -> ir.Value:
     """Linear interpolation of one or three axes.
 
-    One axis gets another of size 1: onnxruntime takes the channels of three axes for rows, and weighs the next row of
+    Numbers of float64, of which onnxruntime's Resize has no kernel, are summed as eager sums them. One axis of others
+    gets another of size 1: onnxruntime takes the channels of three axes for rows, and weighs the next row of
     NaN or infinity with 0.
     """
     if input.dtype == ir.DataType.UINT8:
         return _of_bytes(input, output_size, align_corners, scale_factors, "linear")
+    if input.dtype == ir.DataType.DOUBLE:
+        return between_neighbours(input, output_size, align_corners, scale_factors)
     if axes.rank(input) == 3:
         assert input.shape is not None
         rows = axes.shaped(op.Unsqueeze(input, [2]), [*input.shape[:2], 1, input.shape[2]])

@@ -42,7 +42,7 @@ def _keys(a: float) -> Kernel:
     return weights
 
 
-def _step(length: ir.Value, wanted: ir.Value, scale: float | None, align_corners: bool) -> RecordedValue:
+def step_between(length: ir.Value, wanted: ir.Value, scale: float | None, align_corners: bool) -> RecordedValue:
     """The distance between new elements, in old ones."""
     old, new = wide(length), wide(wanted)
     if not align_corners:
@@ -67,7 +67,7 @@ def widened_shares(
         align_corners: whether the outermost elements keep their places.
         mode: `linear` or `cubic` (Keys' a is -1/2).
     """
-    step = _step(length, wanted, scale, align_corners)
+    step = step_between(length, wanted, scale, align_corners)
     kernel = _triangle if mode == "linear" else _keys(-0.5)
     widened = op.Max(step, number(1.0))
     support = op.Mul(widened, number(float(REACH[mode])))
@@ -86,7 +86,7 @@ def plain_shares(
     length: ir.Value, wanted: ir.Value, scale: float | None, align_corners: bool, mode: str
 ) -> RecordedValue:
     """The table of a filter that is not widened; the arguments are those of `widened_shares` (Keys' a is -3/4)."""
-    step = _step(length, wanted, scale, align_corners)
+    step = step_between(length, wanted, scale, align_corners)
     kernel = _triangle if mode == "linear" else _keys(-0.75)
     rows, columns = _places(wanted, 1), _places(length, 0)
     if align_corners:

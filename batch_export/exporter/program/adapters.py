@@ -12,7 +12,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils import _pytree as pytree
 
-from batch_export.calling import exported_inputs
+from batch_export.exporter.program import nested_inputs
 
 TORCH_STRATEGIES = {
     "ExportedProgram": "ExportedProgram",
@@ -27,15 +27,22 @@ def flat_inputs(
     names: Sequence[str],
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
+    form: nested_inputs.CallForm | None = None,
 ) -> list[torch.Tensor]:
     """The tensors among nested inputs, in the order of the ONNX inputs `names`.
 
+    Args:
+        program: what the model was made from, if that is an exported program.
+        names: of the ONNX inputs.
+        args, kwargs: the inputs of a call.
+        form: how the model was called at its export, where no program says it.
+
     Raises:
-        ValueError: if their number differs from that of the ONNX inputs, or a number is not the one fixed at capture.
+        ValueError: for an input, a key or a field that is missing or too many, if the number of tensors differs from
+            that of the ONNX inputs, or a number is not the one fixed at capture.
     """
-    args, kwargs = exported_inputs.by_position(program, args, kwargs)
-    order = [*_keyword_order(program), *kwargs]
-    leaves = pytree.tree_leaves((args, {name: kwargs[name] for name in order if name in kwargs}))
+    form = form if program is None else nested_inputs.form_of_program(program)
+    leaves = pytree.tree_leaves((args, dict(kwargs))) if form is None else form.leaves(args, kwargs)
     chosen = _user_leaves(program, leaves)
     if len(chosen) != len(names):
         chosen = [leaf for leaf in leaves if leaf is not None]
@@ -59,7 +66,9 @@ def _user_leaves(program: torch.export.ExportedProgram | None, leaves: Sequence[
     for spec, leaf in pairs:
         if isinstance(spec.arg, ConstantArgument):
             _require_as_captured(spec.arg, leaf)
-    return [leaf for spec, leaf in pairs if not isinstance(spec.arg, ConstantArgument) and leaf is not None]
+        elif leaf is None:
+            raise ValueError(f"{spec.arg.name} is an input of the model, and None was given")
+    return [leaf for spec, leaf in pairs if not isinstance(spec.arg, ConstantArgument)]
 
 
 def _require_as_captured(argument: ConstantArgument, leaf: object) -> None:
@@ -70,14 +79,6 @@ def _require_as_captured(argument: ConstantArgument, leaf: object) -> None:
             f"{argument.name} is fixed in the model as {argument.value!r}, and {now} was given. Next step: export with "
             "that value, or pass a tensor when exporting, which becomes an input"
         )
-
-
-def _keyword_order(program: torch.export.ExportedProgram | None) -> list[str]:
-    in_spec = program.call_spec.in_spec if program is not None else None
-    if in_spec is None or in_spec.num_children < 2:
-        return []
-    context = in_spec.child(1).context
-    return list(context) if context else []
 
 
 def flat_outputs(outputs: object) -> list[torch.Tensor]:

@@ -6,9 +6,11 @@ Arrives: what `export` was given, in canonical form, and the exporter as a calla
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 import torch
@@ -22,6 +24,7 @@ from batch_export.exporter.capture import torchscript
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import trace_undone
 from batch_export.exporter.capture.turns import in_turn
+from batch_export.exporter.program.nested_inputs import form_of_call
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.program.provenance import Provenance
 from batch_export.exporter.report.journal import Journal
@@ -97,7 +100,18 @@ def export_torchscript(
         seconds=journal.seconds,
         diagnostic_context=journal,
     )
-    return ONNXProgram(loaded, None, provenance)
+    program = ONNXProgram(loaded, None, provenance)
+    program.call_form = form_of_call(_parameters(module), args, kwargs)
+    return program
+
+
+def _parameters(module: torch.nn.Module) -> list[str]:
+    """The names of forward's parameters that may be given by position."""
+    if isinstance(module, torch.jit.ScriptModule):
+        forward: Any = module.forward
+        return [formal.name for formal in forward.schema.arguments[1:]]
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
 
 
 def _axes_by_tensor(

@@ -34,6 +34,7 @@ from batch_export.exporter.optimise import passes, weight_folding
 from batch_export.exporter.program import adapters, checkpoint, listing, naming, told_once, writing
 from batch_export.exporter.program.inference import ONNXRuntimeOptions
 from batch_export.exporter.program.named_tensors import NamedTensors
+from batch_export.exporter.program.nested_inputs import CallForm
 from batch_export.exporter.program.outputs import Outputs
 from batch_export.exporter.program.owned_model import OwnedModel
 from batch_export.exporter.program.provenance import Provenance, Traceable
@@ -58,6 +59,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         fold_growth: how much weights may grow by that, as a share of their bytes.
         folding: what was folded when a file was last written, and what was not; empty before.
         functions: which calls of modules are functions of the model, and which of those asked for are not.
+        call_form: how the model was called at its export, where there is no exported program that says it.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         self.fold_growth = weight_folding.GROWTH
         self.folding: list[passes.PassReport] = []
         self.functions = Functions()
+        self.call_form: CallForm | None = None
         self._session: Any = None
         self._cleanup: weakref.finalize[..., ONNXProgram] | None = None
 
@@ -215,7 +218,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
             known = checkpoint.load(model_with_state_dict)
             state = {name: known[name] for name in names if name in known}
         user = adapters.flat_inputs(
-            self._captured, [name for name in names if name not in state], model_args, model_kwargs
+            self._captured, [name for name in names if name not in state], model_args, model_kwargs, self.call_form
         )
         remaining = iter(user)
         return tuple(state[name] if name in state else next(remaining) for name in names)

@@ -80,6 +80,8 @@ def is_taken_apart(function: ONNXFunction, qualified: str, arguments: Any) -> bo
     name = promote.base_name(qualified)
     if function.origin == "custom" or (name not in double_forms.TAKEN_APART and name not in _SUMS_OF_PRODUCTS):
         return False
+    if qualified in double_forms.WRITTEN_OUT:
+        return False
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, (torch.Tensor, ir.Value))]
     if name == "einsum":
         may_be_empty = any(not isinstance(size, int) or size == 0 for one in tensors for size in one.shape or ())
