@@ -1,7 +1,7 @@
-"""`while_loop` in a trial ends: at sizes that nobody runs a model at, its condition may hold for ever.
+"""Loops in a trial end: at sizes that nobody runs a model at, the condition of a `while_loop` may hold for ever.
 
 Nothing arrives; a context is opened round a run of a model. A sum of no elements reaches no limit, and the export would
-never return.
+never return. The rounds of a `scan` are as many as an axis is long, of one within another the product of that.
 """
 
 from __future__ import annotations
@@ -11,24 +11,37 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
 
 MOST_STEPS = 10_000
+MOST_ROUNDS = 4_000
 _KEY = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
 class EndlessError(Exception):
-    """A loop took more than `MOST_STEPS` steps."""
+    """A loop took more than `MOST_STEPS` steps, or scans more than `MOST_ROUNDS` rounds."""
 
 
 @contextlib.contextmanager
 def loops_bounded() -> Iterator[None]:
-    """While open, a `while_loop` that runs on real tensors fails with `EndlessError` after `MOST_STEPS` steps."""
+    """While open, loops that run on real tensors fail with `EndlessError`: a `while_loop` after `MOST_STEPS` steps, and
+    all scans together after `MOST_ROUNDS` rounds.
+    """
     kernels: dict[Any, Callable[..., object]] = while_loop_op.py_kernels
-    dense = kernels.get(_KEY)
-    if dense is None:  # another torch
+    scans: dict[Any, Callable[..., object]] = scan_op.py_kernels
+    dense, scanned = kernels.get(_KEY), scans.get(_KEY)
+    if dense is None or scanned is None:  # another torch
         yield
         return
+    rounds = 0
+
+    def counting(combine: Callable[..., object], begun: Any, rows: Any, *rest: Any, **options: Any) -> object:
+        nonlocal rounds
+        rounds += int(rows[0].shape[0])
+        if rounds > MOST_ROUNDS:
+            raise EndlessError(f"scans go on after {MOST_ROUNDS} rounds")
+        return scanned(combine, begun, rows, *rest, **options)
 
     def bounded(condition: Callable[..., object], *rest: Any, **options: Any) -> object:
         steps = 0
@@ -42,10 +55,15 @@ def loops_bounded() -> Iterator[None]:
 
         return dense(counted, *rest, **options)
 
-    kernels[_KEY] = bounded
-    while_loop_op._dispatch_cache.clear()
+    kernels[_KEY], scans[_KEY] = bounded, counting
+    _forget()
     try:
         yield
     finally:
-        kernels[_KEY] = dense
-        while_loop_op._dispatch_cache.clear()
+        kernels[_KEY], scans[_KEY] = dense, scanned
+        _forget()
+
+
+def _forget() -> None:
+    for operator in (while_loop_op, scan_op):
+        operator._dispatch_cache.clear()

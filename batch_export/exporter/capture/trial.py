@@ -123,6 +123,8 @@ def tried(
     try:
         with quiet():  # not by a call of the module: that checks ranges first, and prints what fails
             actual = _run(program, program.forward, args, kwargs, state=kept)
+    except EndlessError as error:
+        return Trial(Outcome.NOTHING, str(error))
     except Exception as error:
         lines = str(error).strip().splitlines()
         return Trial(Outcome.FAILS, f"it fails: {type(error).__name__}: {lines[0] if lines else ''}")
