@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import time
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.guard_points import Point
@@ -46,6 +48,8 @@ _WIDE, _WIDE_POINTS = 2, 8
 """For how many sizes of one guard, and for how many at all, numbers far from the example's are tried."""
 _OTHERS = 3
 """Further values at sizes at which no number is finite."""
+_SECONDS = 2.5
+"""How long a trial may take without those of more elements being left alone."""
 _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers, and how many times as long an
 axis is that is left alone once the program has failed at less."""
@@ -83,6 +87,7 @@ class Trials:
         self._apart: float | None = None
         self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
         self._usual: dict[int, bool] = {}
+        self._slow = math.inf
 
     def at(self, point: Point) -> Trial | None:
         """What comes of some sizes; None where no such inputs can be made, or enough was run."""
@@ -90,6 +95,8 @@ class Trials:
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
             if not self.can_run or self._ran >= self._allowed or len(self._known) >= _TRIALS:
+                return None
+            if self.resizing.elements(sizes) > self._slow:
                 return None
             spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
             inputs = self.resizing.at(sizes, spread=spread)
@@ -242,6 +249,15 @@ class Trials:
         return any(size > _LARGER * max(1, self.resizing.example.get(axis, 1)) for axis, size in point.items())
 
     def _run(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
+        """One trial; inputs of more elements than one that took long are left alone, what it takes may grow fast."""
+        begun = time.monotonic()
+        trial = self._tried(args, kwargs, is_large=is_large)
+        if time.monotonic() - begun > _SECONDS:
+            tensors = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+            self._slow = min(self._slow, sum(one.numel() for one in tensors))
+        return trial
+
+    def _tried(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
         if is_large and (refused := refusal(self._module, args, kwargs)):
             return Trial(Outcome.REFUSED, refused)
         if self._program is None:
