@@ -177,21 +177,27 @@ def _run(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     undone: contextlib.AbstractContextManager[None] | None = None,
-    state: Sequence[str] = (),
+    state: list[str] | None = None,
 ) -> list[torch.Tensor]:
     """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers.
 
-    Behind that some of its buffers as they are then.
+    Behind that some of its buffers as they are then, without those in whose place there is another tensor, which are
+    taken from their names.
     """
     given, keywords = copy.deepcopy((args, dict(kwargs)))
     undone = undone or run_undone(module)
+    buffers = dict(module.named_buffers()) if state else {}
     own = as_written()
     with own, undone, settings_kept(), recording(module), loops_bounded(), uncompiled(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at sizes that nobody gave
         torch.manual_seed(0)
         result = call(*given, **keywords)
         found = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, (torch.Tensor, int, float))]
-        return [_held(leaf) for leaf in (*found, *map(module.get_buffer, state))]
+        if state:
+            now = dict(module.named_buffers())
+            state[:] = [name for name in state if now.get(name) is buffers[name]]
+            found += [buffers[name] for name in state]
+        return [_held(leaf) for leaf in found]
 
 
 _STATE = 2**20
