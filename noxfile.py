@@ -32,6 +32,7 @@ RARER = (
     "tests/test_exporter_flex_attention.py",
     "tests/test_exporter_pipeline.py",
     "tests/test_exporter_size_decisions.py",
+    "tests/test_exporter_taken_pads.py",
     "tests/test_exporter_texts.py",
     "tests/test_failing_cells.py",
     "tests/test_layers.py",

@@ -398,7 +398,7 @@ def joined_by_another(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-@pytest.mark.parametrize("length", [3, 6, 7])
+@pytest.mark.parametrize("length", [*(pytest.param(size, marks=pytest.mark.ops) for size in (3, 6)), 7])
 @pytest.mark.parametrize(
     "function", [of_another_dtype, joined_by_another, added_in_place, more_behind_else], ids=lambda one: one.__name__
 )

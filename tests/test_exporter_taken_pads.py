@@ -75,7 +75,7 @@ def to_even(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("function", [to_multiples, to_patches, to_even_and_large, to_a_length, to_even])
-@pytest.mark.parametrize("sizes", [(8, 12), (7, 9)])
+@pytest.mark.parametrize("sizes", [pytest.param((8, 12), marks=pytest.mark.ops), (7, 9)])
 def test_padding_is_right_at_sizes_that_decide_otherwise_than_the_example(
     function: Callable[[torch.Tensor], torch.Tensor], sizes: tuple[int, int]
 ) -> None:
