@@ -17,6 +17,15 @@ AXES = ({0: "b", 1: "n"},)
 SIZES = ((1, 1), (2, 2), (3, 3), (2, 4), (1, 5), (4, 6), (2, 7), (3, 8), (1, 9), (2, 12))
 
 
+def is_right_at_all_sizes(function: Callable[[Tensor], Tensor], length: int) -> None:
+    """The file exported from an example of a length gives what the function does."""
+    program = export(Called(function), (torch.randn(2, length, 4),), dynamic_shapes=AXES)
+    for size in SIZES:
+        given = torch.randn(*size, 4)
+        assert_same(program(given), [function(given)])
+    program.release()
+
+
 def early(x: Tensor) -> Tensor:
     if x.size(1) < 4:
         return x
@@ -85,11 +94,7 @@ def by_a_logarithm(x: Tensor) -> Tensor:
     ids=lambda one: one.__name__,
 )
 def test_both_ways_of_what_sizes_decide(function: Callable[[Tensor], Tensor], length: int) -> None:
-    program = export(Called(function), (torch.randn(2, length, 4),), dynamic_shapes=AXES)
-    for size in SIZES:
-        given = torch.randn(*size, 4)
-        assert_same(program(given), [function(given)])
-    program.release()
+    is_right_at_all_sizes(function, length)
 
 
 def of_other_dtypes(x: Tensor) -> Tensor:
@@ -166,8 +171,4 @@ def before_a_loop(x: Tensor) -> Tensor:
     ids=lambda one: getattr(one, "__name__", str(one)),
 )
 def test_further_forms_of_decisions(function: Callable[[Tensor], Tensor], length: int) -> None:
-    program = export(Called(function), (torch.randn(2, length, 4),), dynamic_shapes=AXES)
-    for size in SIZES:
-        given = torch.randn(*size, 4)
-        assert_same(program(given), [function(given)])
-    program.release()
+    is_right_at_all_sizes(function, length)
