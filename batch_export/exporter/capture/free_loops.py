@@ -1,16 +1,16 @@
-"""Loops over a free size that go on from tensors to tensors, run as one operator while torch captures a model.
+"""Which loops over a free size can be run as one operator: those that go on from tensors to tensors.
 
 Arrives: what the code of `loop_rewriting.py` hands over: a loop's length, one round as a function, what goes on, the
-tensors that are read along an axis, the lists and tensors that are filled. Leaves: the operator's results in their
-places. What goes on may be tensors in tuples, lists and dicts, and may begin as numbers or as nothing. A round that no
-operator takes (shapes that change, a decision by data) is torch's error.
+tensors that are read along an axis, the lists and tensors that are filled. Leaves: the loop, for `loop_operator.py` to
+run, or nothing, with the reason noted. What goes on may be tensors in tuples, lists and dicts, and may begin as numbers
+or as nothing. A round that no operator takes (shapes that change, a decision by data) is torch's error.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,20 +20,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import begun_numbers, loop_pieces, loop_reasons, loop_scans
-from batch_export.exporter.capture.begun_numbers import NUMBERS, begins_as_tensors, says_of_none
-from batch_export.exporter.capture.free_sequences import Backwards, FreeNumbers, FreeRows, Run
-from batch_export.exporter.capture.kept_rows import note_read
-from batch_export.exporter.capture.loop_pieces import LoopPieces
-from batch_export.exporter.capture.loop_reach import Place, Reach, goes_by_one, goes_evenly, rows_of
+from batch_export.exporter.capture.begun_numbers import NUMBERS, begins_as_tensors
+from batch_export.exporter.capture.free_sequences import Backwards, FreeNumbers, Run
+from batch_export.exporter.capture.loop_operator import Along, FreeLoop, Written
+from batch_export.exporter.capture.loop_reach import Reach, goes_by_one, goes_evenly, rows_of
 from batch_export.exporter.capture.module_states import ModuleStates
 
 _COUNTED = (torch.float32, torch.float64, torch.int64)
 """Of which a tensor without axes stays what it is beside another whole number."""
-Along = tuple[Any, int, Place, bool]
-"""A tensor, the axis along which the loop goes, how many places behind the step's, or the place by the step, and
-whether it is written to there."""
-Written = tuple[Any, int, Place, bool]
-"""The same of what is written to, and whether what is given is added to what is there."""
 _UNFOLLOWED = object()
 """What no loop can begin with."""
 
@@ -79,235 +73,6 @@ def before(one: Any, axis: int | None, beside: int, steps: Any, is_by_place: boo
     if type(one) is not list or not is_free or (is_by_place and steps.runs[0].first is not len(one)):
         return _UNFOLLOWED
     return one[-1] if one else None
-
-
-@dataclass(frozen=True, slots=True)
-class FreeLoop:
-    """A loop over a free size as one operator.
-
-    Attributes:
-        body: a round; takes what goes on, the slices, the step as a tensor and whether it is the first one; gives what
-            goes on, and what it appends and writes.
-        over: the steps.
-        carried: what the first round begins with.
-        slices: what is read at the step's place, or so many places behind it.
-        lists: lists that get elements each round.
-        counts: how many, of each of them.
-        written: what is written to at the step's place.
-        changed: places in `carried` of lists and dicts that get other elements.
-        turned: places of lists that get elements at their beginning.
-        sums: places in `carried` of tensors that are written to in each round.
-        is_begun: whether the first round is run by itself: it does what eager does with a number, or with nothing.
-        numbers: places in `carried` of numbers that rounds take tensors for.
-        states: attributes of modules that go on, the last ones in `carried`.
-        is_traced: whether dynamo takes no such round.
-    """
-
-    body: Callable[..., Any]
-    over: FreeNumbers
-    carried: Sequence[Any]
-    slices: Sequence[Along]
-    lists: Sequence[list[Any]]
-    counts: Sequence[int]
-    written: Sequence[Written]
-    changed: Sequence[int]
-    turned: Sequence[int]
-    sums: Sequence[int]
-    is_begun: bool
-    numbers: Collection[int]
-    states: ModuleStates
-    is_traced: bool
-
-    def run(self) -> tuple[tuple[Any, ...], tuple[FreeRows | LoopPieces, ...]] | None:
-        """All rounds: what goes on as the last round leaves it, and the lists; tensors are written to.
-
-        None where what goes on has a size that data say: then nothing has changed, and the reason is noted.
-        """
-        try:
-            return self._run()
-        except loop_pieces.SizeByDataError as error:
-            loop_reasons.note_of(self.body, str(error))
-            return None
-
-    def _run(self) -> tuple[tuple[Any, ...], tuple[FreeRows | LoopPieces, ...]]:
-        length = self.over.free_length()
-        reach = Reach.of(self.over)
-        known = loop_pieces.KnownSizes.now(length)
-        begun = [one for one in pytree.tree_leaves(list(self.carried)) if isinstance(one, Tensor)]
-        if self.is_begun:
-            says_of_none(length)
-        last, found, form = self._all_rounds(self.body, known)
-        known.check(last)
-        listed = found[: sum(self.counts)]  # what is written has the size of the place
-        axes = {place: differing for place, one in enumerate(listed) if (differing := known.differing(one))}
-        pieces: dict[int, LoopPieces] = {}
-        if axes:
-            last, found, pieces = self._padded(found, axes, known)
-        filled = self._filled(found, pieces)
-        kept = [*(one for one, *_, is_own in self.slices if not is_own), *last, *found[: sum(self.counts)]]
-        kept += [*(one for each in self.lists for one in each), *(one.rows for one in filled)]
-        note_read(kept, [one for one in begun if all(one is not self.carried[at] for at in self.sums)], length)
-        for place, made in zip(self.written, found[sum(self.counts) :], strict=True):
-            reach.write(*place, made)
-        going = self._put_back(pytree.tree_unflatten(last, form))
-        own = len(going) - len(self.states.where)
-        self.states.put(going[own:])
-        return tuple(going[:own]), tuple(filled)
-
-    def unfit(self, leaves: Sequence[Any], others: Sequence[Any], besides: Sequence[Any]) -> str:
-        """Why it cannot be run as one operator, by what it reads and fills; empty where nothing of that is known.
-
-        Args:
-            leaves: what the first round begins with, one after the other.
-            others: whatever else a round reads.
-            besides: what these consist of.
-        """
-        if not goes_evenly(self.over):
-            return "its steps are not one behind the other, or may be counted from the end of an axis"
-        if not all(isinstance(one, Tensor) or one is None or type(one) in NUMBERS for one in leaves):
-            return "something else than tensors, numbers and None goes on from round to round"
-        sums = [self.carried[at] for at in self.sums]
-        rest = pytree.tree_leaves([one for at, one in enumerate(self.carried) if at not in self.sums])
-        filled = [*(one for one, *_ in self.written), *sums]
-        read = [
-            *(one for one in rest if isinstance(one, Tensor)),
-            *(one for one, *_, is_own in self.slices if not is_own),
-        ]
-        if not all(isinstance(one, Tensor) for one in (*filled, *read)):
-            return "the step is an index of something that is no tensor"
-        if not all(map(_is_fillable, self.lists)):
-            return "a list that it fills holds other things than tensors of one shape"
-        memory = [StorageWeakRef(one.untyped_storage()) for one in filled]
-        listed = [one for own in self.lists for one in own] if sums else []
-        seen = [StorageWeakRef(one.untyped_storage()) for one in (*read, *besides, *listed) if isinstance(one, Tensor)]
-        if any(one in seen for one in memory) or len(set(memory)) < len(memory):
-            return "a tensor that it writes to is read in another way as well"
-        indexed, reach = [one[:3] for one in (*self.slices, *self.written)], Reach.of(self.over)
-        if not all(-one.dim() <= axis < one.dim() for one, axis, _ in indexed):
-            return "the step is an index of an axis that is not there"
-        if not all(reach.is_within(*one) for one in indexed):
-            return "a place that it comes to may lie outside of its axis, or how far it goes is not known"
-        if not all(is_added or reach.are_apart(*where) for *where, is_added in self.written):
-            return "two rounds write to one place"
-        own = [self.carried[place] for place in self.changed]
-        if not all(type(one) in (list, dict) for one in own):
-            return "a part of something that goes on is written to"
-        is_known = any(one is other for one in own for other in others) or len({id(one) for one in own}) < len(own)
-        parts = [part for one in own for part in (one.values() if type(one) is dict else one)]
-        if is_known or any(isinstance(part, (list, dict)) for part in parts):
-            return "a list or dict whose elements change is known under another name too"
-        return ""
-
-    def _put_back(self, last: list[Any]) -> list[Any]:
-        """Gives lists, dicts and tensors that were there before the loop what they hold behind it."""
-        for place in self.changed:
-            own, made = self.carried[place], last[place]
-            own.clear()
-            own.update(made) if isinstance(own, dict) else own.extend(made)
-            last[place] = own
-        for place in self.sums:
-            own = self.carried[place]
-            own.copy_(last[place])
-            last[place] = own
-        return [self._as_number(one, place) for place, one in enumerate(last)]
-
-    def _as_number(self, one: Any, place: int) -> Any:
-        """A number that has gone on as a tensor as a number of the capture again; anything else as it is."""
-        return one.item() if place in self.numbers else one
-
-    def _all_rounds(
-        self, body: Callable[..., Any], known: loop_pieces.KnownSizes
-    ) -> tuple[list[Tensor], list[Tensor], pytree.TreeSpec]:
-        """What goes on, what rounds give besides, and in what what goes on lies.
-
-        Args:
-            body: the round, or one that gives something else besides.
-            known: sizes that data say in front of the loop.
-        """
-        steps = self.over.runs[0]
-        rows = [Reach.of(self.over).rows(*one[:3]) for one in self.slices]
-        leaves, form = pytree.tree_flatten(list(self.carried))
-        beside: list[Any] = [*leaves, *(one for one, *_ in self.slices), *(one for one, *_ in self.written)]
-        device = next((one.device for one in beside if isinstance(one, Tensor)), None)
-        if self.is_begun:
-            return self._begun_by_one(body, steps, rows, device, known)
-        round_of_leaves = loop_scans.on_leaves(body, form)
-        return *loop_scans.rounds(round_of_leaves, steps, leaves, rows, device, is_traced=self.is_traced), form
-
-    def _padded(
-        self, found: Sequence[Tensor], axes: Mapping[int, Sequence[int]], known: loop_pieces.KnownSizes
-    ) -> tuple[list[Tensor], list[Tensor], dict[int, LoopPieces]]:
-        """What goes on and what rounds give besides, where they differ in the size of pieces, and these pieces.
-
-        Args:
-            found: what rounds give besides, if its size is always the same.
-            axes: for the places of such pieces the axes.
-            known: sizes that data say in front of the loop.
-        """
-        loop_reasons.note_of(self.body, "rounds give pieces whose size data say, of which more is asked than all")
-        along = {place: each[0] if len(each) == 1 else None for place, each in axes.items()}
-        _, lengths, _ = self._all_rounds(loop_pieces.lengths_of(self.body, along), known)
-        longest = [loop_pieces.longest(one) for one in lengths]
-        last, made, _ = self._all_rounds(loop_pieces.padded(self.body, along, longest), known)
-        pieces = {
-            place: LoopPieces(found[place], axis, counted, made[place])
-            for (place, axis), counted in zip(along.items(), lengths, strict=True)
-        }
-        return last, made, pieces
-
-    def _filled(self, found: Sequence[Tensor], pieces: Mapping[int, LoopPieces]) -> list[FreeRows | LoopPieces]:
-        made: list[FreeRows | LoopPieces] = []
-        place = 0
-        for at, (own, count) in enumerate(zip(self.lists, self.counts, strict=True)):
-            if place in pieces and count == 1 and not own and at not in self.turned:
-                made.append(pieces[place])
-                place += count
-                continue
-            if not pieces.keys().isdisjoint(range(place, place + count)):
-                raise loop_pieces.SizeByDataError("pieces whose size data say go into a list beside others")
-            parts = list(found[place : place + count])
-            rows = parts[0] if count == 1 else torch.stack(parts, 1).flatten(0, 1)
-            others = [torch.stack(own)] if own else []
-            joined = [rows.flip(0), *others] if at in self.turned else [*others, rows]
-            made.append(FreeRows(torch.cat(joined) if own else joined[0], list))
-            place += count
-        return made
-
-    def _begun_by_one(
-        self, body: Callable[..., Any], steps: Run, rows: Sequence[Tensor], device: Any, known: loop_pieces.KnownSizes
-    ) -> tuple[list[Tensor], list[Tensor], pytree.TreeSpec]:
-        """The first round, and the others from what it gives; without rounds what began, as tensors of that shape.
-
-        Args:
-            body: the round.
-            steps: the steps.
-            rows: what is read, along the first axis.
-            device: where the step's tensor lies.
-            known: sizes that data say in front of the loop.
-        """
-        none = torch.sym_max(1 - steps.length, 0)
-        is_run = statically_known_true(steps.length > 0)
-        firsts = [(one if is_run else loop_scans.lengthened(one, none)).select(0, 0) for one in rows]
-        step = torch.scalar_tensor(steps.first, dtype=torch.int64, device=device)
-        now, made = body(tuple(self.carried), tuple(firsts), step, True)
-        begun, form = pytree.tree_flatten(list(now))
-        more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))
-        last, found = loop_scans.rounds(
-            loop_scans.on_leaves(body, form),
-            more,
-            begun,
-            [one[1:] for one in rows],
-            device,
-            is_traced=self.is_traced,
-        )
-        if any(map(known.differing, found)):
-            raise loop_pieces.SizeByDataError("rounds behind the first one give pieces whose size data say")
-        found = [torch.cat([one[None], others]) for one, others in zip(made, found, strict=True)]
-        if not is_run:
-            before, begun_form = pytree.tree_flatten(list(self.carried))
-            before = before if begun_form == form else [None] * len(last)
-            last, found = loop_scans.of_real_rounds(last, found, before, steps.length, none)
-        return last, found, form
 
 
 def free_loop(
@@ -387,7 +152,7 @@ def free_loop(
         why = "what it compares with the step is no tensor"
     elif not all(type(carried[place]) in NUMBERS for place in summed if place not in sums):
         why = "`+=` or its like changes something else than a number or a tensor"
-    why = why or loop.unfit(leaves, others, besides)
+    why = why or _unfit(loop, leaves, others, besides)
     if not why and is_counted and not all(one.dtype in _COUNTED for one in (*begun, *(one for one, *_ in slices))):
         why = "it computes with the step in a dtype that is no float32, float64 or int64"
     if not why and states is None:
@@ -427,6 +192,52 @@ def free_loop(
     if why:
         loop_reasons.note_of(body, why)
     return None if why else loop
+
+
+def _unfit(loop: FreeLoop, leaves: Sequence[Any], others: Sequence[Any], besides: Sequence[Any]) -> str:
+    """Why it cannot be run as one operator, by what it reads and fills; empty where nothing of that is known.
+
+    Args:
+        loop: the loop.
+        leaves: what the first round begins with, one after the other.
+        others: whatever else a round reads.
+        besides: what these consist of.
+    """
+    if not goes_evenly(loop.over):
+        return "its steps are not one behind the other, or may be counted from the end of an axis"
+    if not all(isinstance(one, Tensor) or one is None or type(one) in NUMBERS for one in leaves):
+        return "something else than tensors, numbers and None goes on from round to round"
+    sums = [loop.carried[at] for at in loop.sums]
+    rest = pytree.tree_leaves([one for at, one in enumerate(loop.carried) if at not in loop.sums])
+    filled = [*(one for one, *_ in loop.written), *sums]
+    read = [
+        *(one for one in rest if isinstance(one, Tensor)),
+        *(one for one, *_, is_own in loop.slices if not is_own),
+    ]
+    if not all(isinstance(one, Tensor) for one in (*filled, *read)):
+        return "the step is an index of something that is no tensor"
+    if not all(map(_is_fillable, loop.lists)):
+        return "a list that it fills holds other things than tensors of one shape"
+    memory = [StorageWeakRef(one.untyped_storage()) for one in filled]
+    listed = [one for own in loop.lists for one in own] if sums else []
+    seen = [StorageWeakRef(one.untyped_storage()) for one in (*read, *besides, *listed) if isinstance(one, Tensor)]
+    if any(one in seen for one in memory) or len(set(memory)) < len(memory):
+        return "a tensor that it writes to is read in another way as well"
+    indexed, reach = [one[:3] for one in (*loop.slices, *loop.written)], Reach.of(loop.over)
+    if not all(-one.dim() <= axis < one.dim() for one, axis, _ in indexed):
+        return "the step is an index of an axis that is not there"
+    if not all(reach.is_within(*one) for one in indexed):
+        return "a place that it comes to may lie outside of its axis, or how far it goes is not known"
+    if not all(is_added or reach.are_apart(*where) for *where, is_added in loop.written):
+        return "two rounds write to one place"
+    own = [loop.carried[place] for place in loop.changed]
+    if not all(type(one) in (list, dict) for one in own):
+        return "a part of something that goes on is written to"
+    is_known = any(one is other for one in own for other in others) or len({id(one) for one in own}) < len(own)
+    parts = [part for one in own for part in (one.values() if type(one) is dict else one)]
+    if is_known or any(isinstance(part, (list, dict)) for part in parts):
+        return "a list or dict whose elements change is known under another name too"
+    return ""
 
 
 def _is_fillable(one: Any) -> bool:

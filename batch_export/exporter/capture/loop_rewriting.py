@@ -25,7 +25,8 @@ from batch_export.exporter.capture import (
 )
 from batch_export.exporter.capture.loop_forms import LoopForm
 from batch_export.exporter.capture.loop_places import StepIndex
-from batch_export.exporter.capture.loop_rounds import Round, Slice, own_name
+from batch_export.exporter.capture.loop_reads import Slice
+from batch_export.exporter.capture.loop_rounds import Round, own_name
 from batch_export.exporter.capture.loop_values import COUNT, FIRST, HIGHEST, LOWEST, NUMBER, NUMBER_OF
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 

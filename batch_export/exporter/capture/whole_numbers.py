@@ -31,6 +31,7 @@ from batch_export.exporter.capture import (
     loop_calls,
     loop_choices,
     loop_forms,
+    loop_reads,
     loop_rewriting,
     loop_rounds,
     loop_values,
@@ -122,8 +123,8 @@ def whole_numbers(
     told.update({loop_rewriting.FREE: free_loops.free_loop, loop_values.TURNED: loop_calls.turned})
     told.update({loop_rounds.AS_SLICE: loop_calls.as_slice, loop_values.SCALED: step_numbers.scaled})
     told.update({loop_forms.NEW: loop_calls.new_list, loop_rewriting.LIMITS: loop_calls.limits})
-    told.update({loop_values.NUMBER_OF: loop_calls.number_of, loop_rounds.AS_TENSOR: loop_calls.as_tensor})
-    told[loop_rounds.ELEMENT] = scalar_indices.element_of
+    told.update({loop_values.NUMBER_OF: loop_calls.number_of, loop_reads.AS_TENSOR: loop_calls.as_tensor})
+    told[loop_reads.ELEMENT] = scalar_indices.element_of
     told[loop_rewriting.LATER] = loop_windows.Later
     told.update({loop_forms.JOINED: loop_calls.joined, loop_forms.FINAL: loop_calls.final_count})
     told.update({loop_choices.CHOSEN: loop_choices.chosen, loop_choices.NOT: loop_choices.does_not_hold})
