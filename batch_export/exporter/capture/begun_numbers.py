@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
-from torch.utils._sympy.functions import Max
+from torch.utils._sympy.functions import Max, Min
 
 NUMBERS = (int, float)
 IS_TRIED: ContextVar[bool] = ContextVar("is_tried", default=False)
@@ -84,6 +84,26 @@ def begins_as_tensors(
     return is_alike
 
 
+def grows_at_first(body: Callable[..., Any], carried: Sequence[Any], rows: Sequence[Tensor]) -> bool:
+    """Whether the first round makes other shapes of tensors that go on, as of a learned state without a batch.
+
+    Args:
+        body: the round; what it raises is left to be raised when it is captured.
+        carried: what it begins with, all of them tensors.
+        rows: tensors like what it reads at the step's place.
+    """
+    try:
+        with trying():
+            after, _ = body(copied(carried), tuple(rows), torch.zeros((), dtype=torch.int64), True)
+    except Exception:
+        return False
+    pairs = zip(pytree.tree_leaves(list(carried)), pytree.tree_leaves(list(after)), strict=False)
+    return any(
+        isinstance(one, Tensor) and isinstance(other, Tensor) and list(one.shape) != list(other.shape)
+        for one, other in pairs
+    )
+
+
 def _are_as_numbers(these: Sequence[Any], those: Sequence[Any]) -> bool:
     """Whether tensors are alike, apart from those in whose place others have numbers."""
     (some, form), (others, other) = (pytree.tree_flatten(list(one)) for one in (these, those))
@@ -135,11 +155,24 @@ def says_of_none(length: Any, place: Any = None) -> None:
         length: how many rounds there are.
         place: where in the model's code that is so; by default here.
     """
-    if isinstance(length, torch.SymInt) and not length.node.expr.is_number:
-        count = length.node.expr
-        least = [one for one in count.args if one != 0] if isinstance(count, Max) and 0 in count.args else []
-        condition = sympy.Ge(least[0], 1) if len(least) == 1 else sympy.Ne(count, 0, evaluate=False)
-        shapes = cast("Any", symbolic_shapes)
-        length.node.shape_env.guards.append(
-            shapes.ShapeGuard(condition, place or place_here(length), size_oblivious=False)
-        )
+    if not isinstance(length, torch.SymInt) or length.node.expr.is_number:
+        return
+    shapes = cast("Any", symbolic_shapes)
+    for condition in _some(length.node.expr):
+        guard = shapes.ShapeGuard(condition, place or place_here(length), size_oblivious=False)
+        length.node.shape_env.guards.append(guard)
+
+
+def _some(count: sympy.Expr) -> list[sympy.Basic]:
+    """What has to hold where a number of rounds is not 0, in as few words as possible."""
+    if isinstance(count, Min):
+        return [one for each in count.args for one in _some(each)]
+    if isinstance(count, sympy.Add):
+        least = next((one for one in count.args if one.is_Mul and -1 in one.args and isinstance(-one, Min)), None)
+        if least is not None:
+            count = Max(*(count - least - one for one in (-least).args))
+    if isinstance(count, Max):
+        known = [one for one in count.args if not (one.is_number and one <= 0)]
+        if len(known) == 1:
+            return _some(known[0]) if isinstance(known[0], (Min, Max, sympy.Add)) else [sympy.Ge(known[0], 1)]
+    return [sympy.Ge(count, 1)] if isinstance(count, sympy.Add) else [sympy.Ne(count, 0, evaluate=False)]

@@ -174,8 +174,11 @@ def free_loop(
             }
             going = (*given, *found.begun)
             return free_loop(found.on(body), over, going, slices, all_lists, written, **options, **kinds)  # type: ignore[arg-type]
+    if not why and not loop.is_begun and any(map(_may_grow, begun)):
+        rows = [Reach.of(over).row(*one[:3]) for one in slices]
+        loop = replace(loop, is_begun=begun_numbers.grows_at_first(body, carried, rows))
     is_tree = form != pytree.tree_structure([None] * len(carried))
-    is_tried = is_begun or is_tree or has_trial or bool(sums) or bool(counted)
+    is_tried = loop.is_begun or is_tree or has_trial or bool(sums) or bool(counted)
     rows = [Reach.of(over).row(*one[:3]) for one in slices] if is_tried and not why else []
     if (
         not why
@@ -243,6 +246,11 @@ def _unfit(loop: FreeLoop, leaves: Sequence[Any], others: Sequence[Any], besides
 def _is_fillable(one: Any) -> bool:
     """Whether something is a list, empty or of tensors that can be stacked."""
     return type(one) is list and all(isinstance(each, Tensor) and loop_scans.is_like(each, one[0]) for each in one)
+
+
+def _may_grow(one: Tensor) -> bool:
+    """Whether a round may make a larger tensor of one by another beside it: it has no size that is free."""
+    return not any(isinstance(size, torch.SymInt) for size in one.shape)
 
 
 def _content(one: Any) -> Any:

@@ -1,8 +1,8 @@
 """List comprehensions of a model's code (`torch.stack([f(one) for one in x.unbind(1)])`), written as loops that append.
 
 Arrives: a statement. Leaves: the same as a loop and a statement behind it, which `loop_rewriting.py` takes like any
-other. Comprehensions stay that are not evaluated first and in any case, or whose list is neither joined at once nor
-given a name.
+other; also of `functools.reduce(f, rows)`, whose loop goes on from what `f` gives. Comprehensions stay that are not
+evaluated first and in any case, or whose list is neither joined at once nor given a name.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ class ListedLoop:
         loop: what fills it.
         behind: what is left of the statement; None where it only gave the list its name.
         summed: the name of the sum, where there is no list.
+        is_reduction: whether it was `functools.reduce`.
     """
 
     begun: ast.stmt
     loop: ast.For
     behind: ast.stmt | None
     summed: str = ""
+    is_reduction: bool = False
 
 
 def as_loop(statement: ast.stmt, number: int) -> ListedLoop | None:
@@ -58,6 +60,8 @@ def as_loop(statement: ast.stmt, number: int) -> ListedLoop | None:
     joined = _joined(behind.value)
     if joined is None:
         return None
+    if _is_reduction(joined):
+        return _reduced(behind, joined, name, number)
     inner = joined.args[0]
     assert isinstance(inner, (ast.ListComp, ast.GeneratorExp))
     is_sum = isinstance(joined.func, ast.Name)
@@ -80,12 +84,47 @@ def _joined(node: ast.AST | None) -> ast.Call | None:
             return node
         case ast.Call(func=ast.Name(id="sum"), args=[ast.ListComp() | ast.GeneratorExp()], keywords=[]):
             return node
+        case ast.Call() if _is_reduction(node):
+            return node
     for part in ast.iter_child_nodes(node) if isinstance(node, _IN_ORDER) else ():
         if (found := _joined(part)) is not None:
             return found
         if not all(isinstance(one, _FIRST) for one in ast.walk(part)):
             return None
     return None
+
+
+def _is_reduction(node: ast.Call) -> bool:
+    """Whether a call is `functools.reduce(f, rows)`, perhaps with what it begins with."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="reduce") | ast.Attribute(value=ast.Name(id="functools"), attr="reduce"),
+            args=[ast.Name() | ast.Attribute() | ast.Lambda() as function, _, *others],
+            keywords=[],
+        ):
+            is_plain = all(isinstance(one, _FIRST) for one in ast.walk(function))
+            return len(others) < 2 and (is_plain or isinstance(function, ast.Lambda))
+    return False
+
+
+def _reduced(
+    behind: ast.Assign | ast.AugAssign | ast.Return | ast.Expr, call: ast.Call, name: str, number: int
+) -> ListedLoop:
+    """A reduction as a loop; without anything to begin with, its first round begins with nothing."""
+    function, over, *begin = call.args
+    element = f"__element_{number}__"
+    made = ast.Call(function, [ast.Name(name, ast.Load()), ast.Name(element, ast.Load())], [])
+    value: ast.expr = made
+    if not begin:
+        is_none = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [ast.Constant(None)])
+        value = ast.IfExp(is_none, ast.Name(element, ast.Load()), made)
+    body = ast.Assign([ast.Name(name, ast.Store())], value)
+    loop = ast.For(ast.Name(element, ast.Store()), over, [body], [])
+    ast.fix_missing_locations(ast.copy_location(loop, call))
+    left = _Replaced(call, ast.copy_location(ast.Name(name, ast.Load()), call)).visit(behind)
+    return ListedLoop(
+        _begun(name, call, begin[0] if begin else ast.Constant(None)), loop, left, name, is_reduction=True
+    )
 
 
 @dataclass(slots=True)

@@ -127,7 +127,7 @@ class RoundReads(StepValues, ast.NodeTransformer):
         if of in self.filled and self.filled[of] is None and of not in self.own and loop_places.is_last(node):
             return ast.Name(self._before(of, None, is_by_place=False), ast.Load())
         found = StepIndex.of_node(node, self.step) if self.step else None
-        if found is None:
+        if found is None or (found.of in self.stored and found.of not in self.filled):
             return self._element_of(node)
         if not self._stay(found.reads):
             return self._refused(node)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from batch_export.exporter.capture import (
+    filled_lists,
     function_sources,
     listed_loops,
     loop_bodies,
@@ -54,7 +55,7 @@ def with_rounds(code: CodeType, *, over_names: bool = False, numbered: Collectio
     if made is None:
         return code
     changing = _Loops(code, made, over_names, numbered)
-    made.body = [one for statement in made.body for one in changing.changed(statement)]
+    made.body = [one for statement in filled_lists.appended(made.body) for one in changing.changed(statement)]
     if not changing.followed:
         return code
     return function_sources.compiled(made, code) or code
@@ -65,7 +66,7 @@ def _is_looping(code: CodeType) -> bool:
     if any(isinstance(one, CodeType) and one.co_name == "<listcomp>" and _is_looping(one) for one in code.co_consts):
         return True
     if _NEXT not in code.co_code[::2]:
-        return False
+        return "reduce" in code.co_names
     instructions = list(dis.get_instructions(code))
     loops = [one for one in instructions if one.opcode == _NEXT]
     return any(_is_not_left(instructions, loop) for loop in loops)
@@ -112,24 +113,29 @@ class _Loops:
             return made
         listed = listed_loops.as_loop(statement, self.count + 1)
         if listed is not None:
-            made = self._followed(LoopForm(listed.loop, listed.loop), frozenset({listed.summed} - {""}))
+            plain = LoopForm(listed.loop, listed.loop)
+            made = self._followed(plain, frozenset({listed.summed} - {""}), over_names=listed.is_reduction)
             if made is not None:
                 return [listed.begun, *made, *(self.changed(listed.behind) if listed.behind else ())]
         for name in ("body", "orelse", "finalbody"):
             inner = getattr(statement, name, None)
             if isinstance(inner, list) and not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-                setattr(statement, name, [one for each in inner for one in self.changed(each)])
+                changed = [one for each in filled_lists.appended(inner) for one in self.changed(each)]
+                setattr(statement, name, changed)
         return [statement]
 
-    def _followed(self, form: LoopForm, carried: frozenset[str] | None = None) -> list[ast.stmt] | None:
+    def _followed(
+        self, form: LoopForm, carried: frozenset[str] | None = None, *, over_names: bool = False
+    ) -> list[ast.stmt] | None:
         """A loop as a choice; None of one that goes over nothing free, or that nothing here follows, which is noted.
 
         Args:
             form: the loop.
             carried: the names that go on, where that is known.
+            over_names: whether it may go over what a name stands for.
         """
         is_of_numbers = form.loop.iter.lineno in self.numbered
-        way = LoopWay.of(form.loop, over_names=self.over_names, is_of_numbers=is_of_numbers)
+        way = LoopWay.of(form.loop, over_names=over_names or self.over_names, is_of_numbers=is_of_numbers)
         if way is None:
             return None
         try:

@@ -53,14 +53,15 @@ class LoopWay:
                 elements = tuple(one.id for one in names if isinstance(one, ast.Name))
                 is_followed = len(elements) == len(parts) == len(set(elements)) and not is_backwards
                 is_followed = is_followed and all(one.arg == "strict" for one in told)
-                may_give = all(isinstance(one, ast.Name) or _gives_slices(one) for one in parts)
+                may_give = all(isinstance(one, ast.Name) or _gives_slices(one) or _is_part(one) for one in parts)
                 return cls(tuple(parts), step, elements) if is_followed and may_give else None
             case ast.Call(func=ast.Name(id="range"), keywords=[]), ast.Name(id=name):
                 return None if step else cls((over,), step=name, is_backwards=is_backwards)
             case _, ast.Name(id=name) if is_of_numbers and not step:
                 return cls((over,), step=name, is_backwards=is_backwards)
             case _, ast.Name(id=name):
-                return cls((over,), step, (name,), is_backwards) if over_names or _gives_slices(over) else None
+                may_give = over_names or _gives_slices(over) or _is_part(over)
+                return cls((over,), step, (name,), is_backwards) if may_give else None
         return None
 
     def over_these(self, loop: ast.For, names: Sequence[str]) -> None:
@@ -92,6 +93,11 @@ class LoopWay:
             case _:
                 return None
         return (ast.BinOp(end, ast.Sub(), ast.Constant(1)), -1) if self.is_backwards else (begin, stride)
+
+
+def _is_part(over: ast.expr) -> bool:
+    """Whether something is a part of what a name stands for (`rows[1:]`)."""
+    return isinstance(over, ast.Subscript) and isinstance(over.value, ast.Name) and isinstance(over.slice, ast.Slice)
 
 
 def _gives_slices(over: ast.expr) -> bool:
