@@ -87,8 +87,13 @@ _WITHIN = (
     "for layer in range(2):\n    g = torch.tanh(g + {}) * (layer + 1)",
     "part = x.clone()\npart[:, t] = 0\npart[:, :t] *= 2\ny = y + part.sum(1)",
     "found = x[:, :t + 1]\ng = (found @ torch.ones(4, 4)).max(1).values",
+    *("own = own + own[t] * {}.mean()", "own = torch.where(own[t] > 0, own * 0.5, own + 1)", "y = y + own[t, :1]"),
+    "g = g + functools.reduce(lambda a, b: a * 0.5 + b, x.unbind(1)) * {}",
+    "y = y + functools.reduce(torch.maximum, x.transpose(0, 1), {})",
 )
-"""Parts of what is at a place, loops within, and a module that keeps something."""
+"""Parts of what is at a place, loops within, a module that keeps something, what goes on read at the step's place."""
+_PLACED = ("placed[t] = {}", "placed[t] = placed[t] + {}")
+"""A list with a place for each round."""
 _CELL = """
 class Cell(torch.nn.Module):
     def __init__(self):
@@ -114,9 +119,12 @@ grown, sound = {grown}, torch.zeros(x.shape[0], 2 * n + 3, 4)
 st = (h, g)
 known = {known}
 square, table, cell = torch.zeros(n, n), torch.arange(80.0).reshape(2, 40), Cell()
+own = x[0] * 1
+{placed}
 """
 _GIVEN = """
-result = [h, g, y, out, other, grown, sound, st[0], known, square, x[:, :1].sum() * 0 + total, x[:, :1].sum() * 0 + k]
+none = x[:, :1].sum() * 0
+result = [h, g, y, out, other, grown, sound, st[0], known, square, own, none + total, none + k]
 """
 
 
@@ -141,7 +149,11 @@ class Drawn:
         self.leaves = (*_LEAVES, *(_PLACES if self.draw.random() < 0.5 else ()))
         is_further = self.draw.random() < 0.5
         self.leaves += _BY_NUMBER if is_further and self.draw.random() < 0.5 else ()
-        self.statements = (*_STATEMENTS, *(_WITHIN if is_further else ()))
+        self.statements = (
+            *_STATEMENTS,
+            *(_WITHIN if is_further else ()),
+            *(_PLACED if self.draw.random() < 0.5 else ()),
+        )
 
     def expression(self, depth: int = 0) -> str:
         """A tensor of the shape of a slice."""
@@ -159,8 +171,12 @@ class Drawn:
         body = [self._filled(one) for one in chosen] + (["t += 1"] if head.startswith("while") else [])
         begun = _BEGUN.format(
             state=self.draw.choice(
-                ("torch.zeros_like(x[:, 0])", "x[:, 0] * 1", "torch.ones(x.shape[0], 4)", "x[:, 0]")
+                (
+                    *("torch.zeros_like(x[:, 0])", "x[:, 0] * 1", "torch.ones(x.shape[0], 4)", "x[:, 0]"),
+                    *("torch.ones(4)", "torch.ones(1, 4)"),
+                )
             ),
+            placed="placed = [0.0] * n" if any(one in _PLACED for one in chosen) else "",
             number=self.draw.choice(("0", "1", "1.0")),
             tensors=self.draw.choice(("torch.zeros_like(x), torch.zeros_like(x)", "x.clone(), x * 2")),
             grown=self.draw.choice(("torch.zeros(x.shape[0], 0, 4)", "x[:, :1] * 1")),
@@ -168,7 +184,12 @@ class Drawn:
         )
         lists = [
             name
-            for name, part in (("first", "first"), ("last", "last.insert"), ('named["s"]', "named["))
+            for name, part in (
+                ("first", "first"),
+                ("last", "last.insert"),
+                ('named["s"]', "named["),
+                ("placed", "placed"),
+            )
             if any(one.startswith(part) for one in chosen)
         ]
         given = [f"result.append(torch.stack({name}))" for name in lists]
@@ -180,7 +201,7 @@ class Drawn:
             *given,
         ]
         return (
-            f"import torch\n\n{_CELL}\n\ndef program(x):\n"
+            f"import functools\n\nimport torch\n\n{_CELL}\n\ndef program(x):\n"
             + "\n".join(_indented("\n".join(lines)))
             + "\n    return tuple(result)\n"
         )
