@@ -294,13 +294,6 @@ def _view_of_its_own(x: Tensor) -> Any:
     return total
 
 
-def _cut_last(x: Tensor) -> Any:
-    found = []
-    for begin in range(0, x.shape[1], 3):
-        found.append(x[:, begin : begin + 3].sum(1))
-    return torch.stack(found, 1)
-
-
 def _written_twice(x: Tensor) -> Any:
     made = torch.zeros_like(x)
     for t in range(x.shape[1] - 1):
@@ -348,7 +341,6 @@ def _in_place_of_its_own(x: Tensor) -> Any:
         _known_and_begun_anew,
         _known_list_of_a_dict,
         _view_of_its_own,
-        _cut_last,
         _written_twice,
         _kept_in_place,
         _of_what_is_read,

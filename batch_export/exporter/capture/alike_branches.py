@@ -32,11 +32,7 @@ def _in_order(tensor: FakeTensor, mode: FakeTensorMode) -> torch.Tensor:
     strides: list[Any] = [1]
     for size in reversed(tensor.shape[1:]):
         strides.insert(0, strides[0] * size)
-    if (
-        tensor.dim() < 2
-        or not free_unbacked_symbols(tensor)
-        or list(map(_expression, strides)) == list(map(_expression, tensor.stride()))
-    ):
+    if tensor.dim() < 2 or list(map(_expression, strides)) == list(map(_expression, tensor.stride())):
         return tensor
     with mode:
         return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from batch_export.exporter.capture.kept_rows import note_read
 from batch_export.exporter.capture.named_loops import note
@@ -224,21 +225,35 @@ class FreeNumbers(FreeSequence):
 
 
 class FreeRows(FreeSequence):
-    """The slices of a tensor along its first axis."""
+    """The slices of a tensor along its first axis, and perhaps something of another size behind them."""
 
     def __init__(self, rows: Tensor, kind: type) -> None:
         self.rows = rows
         self.kind = kind
+        self.tail: Tensor | None = None
 
     def free_length(self) -> Size:
         """The number of elements."""
-        return self.rows.shape[0]
+        return self.rows.shape[0] + (self.tail is not None)
 
     def _made_plain(self) -> list[Any]:
-        return builtins.list(self.rows)
+        return [*self.rows, *([] if self.tail is None else [self.tail])]
+
+    def append(self, one: Any) -> None:
+        """The same as a list's; a tensor is copied."""
+        is_fitting = isinstance(one, Tensor) and one.dtype == self.rows.dtype and one.dim() == self.rows.dim() - 1
+        if self.is_plain or self.tail is not None or not is_fitting or self.kind is not builtins.list:
+            self.as_kind().append(one)
+            return
+        pairs = zip(one.shape, self.rows.shape[1:], strict=True)
+        if all(statically_known_true(size == other) for size, other in pairs):
+            self.rows = torch.cat([self.rows, one.unsqueeze(0)])
+        else:
+            self.tail = one.clone()
+        note_read((one, self.rows), (), self.free_length())
 
     def __getitem__(self, place: Any) -> Any:
-        if self.is_plain:
+        if self.is_plain or self.tail is not None:
             return self.as_kind()[place]
         if isinstance(place, slice) and (place.step is None or (isinstance(place.step, int) and place.step > 0)):
             return FreeRows(self.rows[place], self.kind)
@@ -248,7 +263,7 @@ class FreeRows(FreeSequence):
 
     def reverse(self) -> None:
         """The same as a list's."""
-        if self.is_plain:
+        if self.is_plain or self.tail is not None:
             self.plain().reverse()
         else:
             self.rows = self._turned()
@@ -261,12 +276,15 @@ class FreeRows(FreeSequence):
 
     def stacked(self, dim: int = 0) -> Tensor:
         """Beside one another, along an axis of their own."""
+        if self.tail is not None:
+            return torch.stack(self.plain(), dim)
         return self.rows.movedim(0, dim).clone(memory_format=torch.contiguous_format)
 
     def joined(self, dim: int = 0) -> Tensor:
         """Behind one another along one of their axes."""
         dim %= self.rows.dim() - 1
-        return self.rows.movedim(0, dim).flatten(dim, dim + 1).clone(memory_format=torch.contiguous_format)
+        made = self.rows.movedim(0, dim).flatten(dim, dim + 1).clone(memory_format=torch.contiguous_format)
+        return made if self.tail is None else torch.cat([made, self.tail], dim)
 
 
 def _is_none(step: Size) -> bool:
@@ -331,14 +349,14 @@ def sequence_of(kind: type, one: Any) -> FreeSequence | None:
     """What `list` or `tuple` gives of something of free length; None elsewhere."""
     if isinstance(one, FreeNumbers) and not one.is_plain:
         return FreeNumbers(one.runs, kind)
-    if isinstance(one, FreeRows) and not one.is_plain:
+    if isinstance(one, FreeRows) and not one.is_plain and one.tail is None:
         return FreeRows(one.rows, kind)
     return FreeRows(one, kind) if _has_free_rows(one) else None
 
 
 def sum_of(one: Any) -> Tensor | None:
     """What `sum` gives of tensors of a free number, in their dtype; None elsewhere."""
-    if not isinstance(one, FreeRows) or one.is_plain or one.rows.dtype is torch.bool:
+    if not isinstance(one, FreeRows) or one.is_plain or one.tail is not None or one.rows.dtype is torch.bool:
         return None
     return one.rows.sum(0, dtype=one.rows.dtype)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.loop_places import degree
 from batch_export.exporter.capture.loop_simple_forms import simplified
+from batch_export.exporter.capture.loop_tails import TailedLoop
 
 JOINED, FINAL, NEW = "__joined_behind_a_loop__", "__count_behind_a_loop__", "__new_list_of_a_loop__"
 """What the new code calls: a tensor that has grown, a counter behind its loop, a list in the place of an empty one."""
@@ -32,6 +33,7 @@ class LoopForm:
         named: names that go on by what stands behind it.
         numbers: those of them that have to be numbers.
         written: names of tensors that rounds write to by a method, which go on, too.
+        is_shorter: whether it goes over less than `plain`.
     """
 
     loop: ast.For
@@ -41,6 +43,7 @@ class LoopForm:
     named: frozenset[str] = frozenset()
     numbers: tuple[str, ...] = ()
     written: frozenset[str] = frozenset()
+    is_shorter: bool = False
 
     @classmethod
     def of(cls, statement: ast.stmt, number: int) -> LoopForm | None:
@@ -54,7 +57,29 @@ class LoopForm:
             form = _counted(statement, number)
         else:
             form = cls(simplified(statement), statement) if isinstance(statement, ast.For) else None
-        return None if form is None else _grown(_listed(_in_place(_without_counts(form, number)), number), number)
+        return None if form is None else form.followed(number)
+
+    @classmethod
+    def of_listed(cls, loop: ast.For, number: int) -> LoopForm:
+        """The form of a loop that stands for a comprehension.
+
+        Args:
+            loop: the loop.
+            number: tells the names apart.
+        """
+        tailed = TailedLoop.of(loop, number)
+        return cls(loop, loop) if tailed is None else cls(tailed.loop, loop, behind=[tailed.left], is_shorter=True)
+
+    def followed(self, number: int) -> LoopForm:
+        """The form without what no round does: counts, writes by a method, lists in dicts, tensors that grow.
+
+        Args:
+            number: tells the names apart.
+        """
+        tailed = TailedLoop.of(self.loop, number)
+        form = self if tailed is None else replace(self, loop=tailed.loop, is_shorter=True)
+        made = _grown(_listed(_in_place(_without_counts(form, number)), number), number)
+        return made if tailed is None else replace(made, behind=[*made.behind, tailed.left])
 
 
 def _counted(loop: ast.While, number: int) -> LoopForm | None:

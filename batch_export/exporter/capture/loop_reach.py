@@ -45,7 +45,7 @@ def _lowest(run: Run) -> Any:
 
 def rows_of(over: Any) -> Any:
     """The tensor whose slices along the first axis something stands for; itself where it stands for none."""
-    return over.rows if isinstance(over, FreeRows) and not over.is_plain else over
+    return over.rows if isinstance(over, FreeRows) and not over.is_plain and over.tail is None else over
 
 
 Place = At | Later | int

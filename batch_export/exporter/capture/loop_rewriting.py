@@ -113,7 +113,7 @@ class _Loops:
             return made
         listed = listed_loops.as_loop(statement, self.count + 1)
         if listed is not None:
-            plain = LoopForm(listed.loop, listed.loop)
+            plain = LoopForm.of_listed(listed.loop, self.count + 1)
             made = self._followed(plain, frozenset({listed.summed} - {""}), over_names=listed.is_reduction)
             if made is not None:
                 return [listed.begun, *made, *(self.changed(listed.behind) if listed.behind else ())]
@@ -292,7 +292,7 @@ class _Written:
         first: list[ast.stmt] = [
             ast.Assign([ast.Name(name, ast.Store())], one) for name, one in zip(over, body.way.over, strict=True)
         ]
-        if isinstance(loop, ast.For):
+        if isinstance(loop, ast.For) and not self.form.is_shorter:
             body.way.over_these(loop, over)
         else:  # what its test compares may be no whole numbers
             none = ast.parse(f"try:\n    pass\nexcept Exception:\n    {over[0]} = None").body[0]

@@ -24,6 +24,7 @@ from batch_export.exporter.capture.drawn_numbers import draws_noted
 from batch_export.exporter.capture.dropped_caches import caches_dropped
 from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
+from batch_export.exporter.capture.fresh_operators import fresh_operators
 from batch_export.exporter.capture.grad_modes import is_of_recording, record_for, recording
 from batch_export.exporter.capture.hit_loops import Place, hit_loops
 from batch_export.exporter.capture.kept_settings import settings_kept
@@ -105,6 +106,7 @@ def _run(
         conversions(module),
         causal_hints(constants_are_known=constants_are_known),
         alike_branches(),
+        fresh_operators(),
         known_expressions(),
         cancelled_quotients(),
         remembered_expressions(),

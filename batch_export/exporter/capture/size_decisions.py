@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 
 from batch_export.exporter.capture import decided_lines
+from batch_export.exporter.capture.listed_loops import ListedLoop, as_loop
+from batch_export.exporter.capture.loop_tails import TailedLoop
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
 
@@ -67,7 +69,7 @@ def _lines(file: str) -> frozenset[int]:
     return frozenset(line for test in tests for line in _lines_of(test))
 
 
-def _lines_of(node: ast.expr | ast.pattern) -> range:
+def _lines_of(node: ast.expr | ast.pattern | ast.stmt) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
@@ -81,8 +83,19 @@ def _tests(node: ast.AST) -> Iterator[ast.expr | ast.pattern]:
             yield from (one.pattern for one in cases)
         case ast.Call(func=ast.Name(id="int" | "float"), args=[ast.Compare() as test], keywords=[]):
             yield test
+        case ast.For(iter=over) if TailedLoop.of(node, 0) is not None:
+            yield over
+        case ast.Assign() | ast.AugAssign() | ast.Return() | ast.Expr() if _tail_of(node) is not None:
+            yield node.value  # type: ignore[misc]
         case ast.BinOp(left=left, right=right):
             yield from (one for one in (left, right) if isinstance(one, ast.Compare))
+
+
+def _tail_of(node: ast.stmt) -> tuple[ListedLoop, TailedLoop] | None:
+    """A comprehension over pieces of which the last one may be shorter, as a loop, and that loop over whole ones."""
+    listed = as_loop(node, node.lineno)
+    tailed = TailedLoop.of(listed.loop, node.lineno) if listed is not None else None
+    return None if listed is None or tailed is None else (listed, tailed)
 
 
 def _is_of_numbers(cases: Iterable[ast.match_case]) -> bool:
@@ -126,6 +139,29 @@ class _Decisions(ast.NodeTransformer):
         self.generic_visit(node)
         node.test = self._asked(node.test)
         return node
+
+    def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        """A loop over pieces, of which the last one may be shorter."""
+        self.generic_visit(node)
+        tailed = TailedLoop.of(node, node.lineno) if self.only.intersection(_lines_of(node.iter)) else None
+        return node if tailed is None else self._apart(node, tailed)
+
+    def visit(self, node: ast.AST) -> Any:
+        """Whatever stands there; a statement may have a comprehension over such pieces."""
+        is_plain = isinstance(node, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr))
+        return self._listed(node) if is_plain else super(_Decisions, self).visit(node)
+
+    def _listed(self, node: Any) -> ast.AST | list[ast.stmt]:
+        found = _tail_of(node) if self.only.intersection(_lines_of(node)) else None
+        if found is None:
+            return self.generic_visit(node)
+        listed, tailed = found
+        return [listed.begun, *self._apart(listed.loop, tailed), *([listed.behind] if listed.behind else [])]
+
+    def _apart(self, node: ast.For, tailed: TailedLoop) -> list[ast.stmt]:
+        self.lines.update(_lines_of(node.iter))
+        tailed.left.test = ast.copy_location(_written(tailed.left.test), node.iter)
+        return [ast.fix_missing_locations(one) for one in (tailed.loop, tailed.left)]
 
     def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.stmt]:
         """`match n:` as a chain of `if`."""

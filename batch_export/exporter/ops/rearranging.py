@@ -238,6 +238,21 @@ def _times(size: _Sizes, by: int) -> _Sizes:
     return op.Mul(size, [by]) if isinstance(size, ir.Value) else [size[0] * by]
 
 
+@lowering("aten::movedim.int", "aten::movedim.intlist")
+def movedim(self: ir.Value, source: int | Sequence[int], destination: int | Sequence[int]) -> ir.Value:
+    """`aten::movedim`: some axes at other places, the rest in their order; torch's own form asks for sizes of 1."""
+    count = axes.rank(self)
+    if count == 0:
+        return op.Identity(self)
+    sources, places = (
+        [axes.axis(self, one) for one in ([given] if isinstance(given, int) else given)]
+        for given in (source, destination)
+    )
+    moved = dict(zip(places, sources, strict=True))
+    rest = iter([axis for axis in range(count) if axis not in sources])
+    return op.Transpose(self, perm=[moved[place] if place in moved else next(rest) for place in range(count)])
+
+
 @lowering("aten::pixel_unshuffle")
 def pixel_unshuffle(self: ir.Value, downscale_factor: int) -> ir.Value:
     """The pixels of each square of an image (`[..., C, H, W]`) as channels; any size may be 0."""
