@@ -101,7 +101,7 @@ def test_a_cluster_of_three_of_which_one_is_killed_gives_the_records_of_one_mach
     assert measured == {socket.gethostname()}
 
 
-@pytest.mark.slow
+@pytest.mark.ops
 def test_only_what_kills_worker_after_worker_is_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(TESTS)
     work = cells([model("a"), model("killer", do={"Translate@20": "kill_dask_worker"}), model("c")])

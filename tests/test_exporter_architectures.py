@@ -107,7 +107,7 @@ FIXED_LENGTH = {"mamba", "funnel"}
 """These loop over the length in Python, or cut it by numbers: capture fixes it."""
 
 
-RARER = {"xlnet", "funnel", "deberta_v2", "qwen3_moe"}
+RARER = {"deberta", "deberta_v2", "funnel", "mamba", "qwen3_moe", "xlnet"}
 """Left to the nox session `ops`; the others have a relative of theirs in every run."""
 
 

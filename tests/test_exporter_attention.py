@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from exporting import export_and_compare
+from rarer import first
 from torch import Tensor
 
 from batch_export.errors import DynamicShapeError
@@ -51,7 +52,7 @@ FOUR_AXES: dict[str, tuple[Callable[..., Any], int]] = {
 
 
 @pytest.mark.parametrize("opset", OPSETS)
-@pytest.mark.parametrize("kind", FOUR_AXES)
+@pytest.mark.parametrize("kind", first(4, FOUR_AXES))
 def test_attention_over_heads(kind: str, opset: int) -> None:
     function, kv = FOUR_AXES[kind]
     program = export_and_compare(

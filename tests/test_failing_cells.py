@@ -135,7 +135,7 @@ def test_a_lost_guard_is_blamed_on_the_capture(swept: Path) -> None:
     assert "reduced to nothing smaller than the model" in reduced.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.ops
 def test_what_a_plug_in_refuses_is_said_without_a_traceback(swept: Path) -> None:
     cell = "branch/full/opset18/cpu/wrong"
     found = command(swept, "bisect", cell)

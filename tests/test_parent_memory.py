@@ -131,6 +131,7 @@ def test_cells_without_a_record_take_their_place_one_by_one() -> None:
         assert tuple(completed(planned, records)) == complete(planned, records)
 
 
+@pytest.mark.ops
 def test_a_runs_memory_hardly_grows_with_its_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batch_export.runner.results.ResultMemory", lambda folder: ResultMemory(folder, most=20))
     provider = replace(CPU, name="long_facts")

@@ -68,7 +68,10 @@ def whole(folder: Path, name: str, exporter: ExporterSpec, stage: str, error_cla
     ("name", "exporter", "stage", "error_class", "message"),
     [
         ("Plain", MORE, "check", "ExtraOutput", "the file has an output 'more' that was not asked for"),
-        ("Leaves", CORE, "crash", "ProcessExit", "the process ended itself with exit code 5"),
+        pytest.param(
+            *("Leaves", CORE, "crash", "ProcessExit", "the process ended itself with exit code 5"),
+            marks=pytest.mark.ops,
+        ),
         pytest.param("Hangs", CORE, "timeout", "Timeout", "not done after 4 s", marks=pytest.mark.ops),
     ],
 )
