@@ -65,7 +65,8 @@ TYPED = ("tests/test_documentation.py", "tests/test_first_and_last_minute.py")
 
 def shared_by_tests() -> list[str]:
     """The modules and packages that the tests share: all but the tests themselves, seen from their folder."""
-    found = [path for path in pathlib.Path("tests").iterdir() if not path.name.startswith(("test_", "_"))]
+    folder = pathlib.Path(__file__).parent / "tests"  # whatever folder the session is in
+    found = [path for path in folder.iterdir() if not path.name.startswith(("test_", "_"))]
     return sorted(path.name for path in found if path.suffix == ".py" or (path / "__init__.py").exists())
 
 

@@ -45,8 +45,9 @@ def caught_check(x: torch.Tensor) -> torch.Tensor:
 
 def caught_matrix(x: torch.Tensor) -> torch.Tensor:
     try:
-        return torch.linalg.cholesky(x[:2, :2])
-    except torch.linalg.LinAlgError:
+        made: torch.Tensor = torch.linalg.cholesky(x[:2, :2])
+        return made
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         return x[:2, :2]
 
 
@@ -125,7 +126,8 @@ def not_caught_only_left(x: torch.Tensor) -> torch.Tensor:
 def not_caught_of_others(x: torch.Tensor) -> torch.Tensor:
     x = asserted(x)
     try:
-        return torch.linalg.cholesky(x[:2, :2]) + x[x[0].long() * 0]
+        made: torch.Tensor = torch.linalg.cholesky(x[:2, :2]) + x[x[0].long() * 0]
+        return made
     except (TypeError, NotImplementedError):
         return x
 

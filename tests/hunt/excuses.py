@@ -143,9 +143,9 @@ class Excuses:
             zeros = wrong(expected, actual, allowance).get(ZERO_SIGN, nothing)
             if not self._has.special and not bool(zeros.any()):
                 return nothing
-            found = self._at(reason, place)
-            is_alike = found is not None and found.shape == expected.shape  # torch may fix a size when it decomposes
-            agrees = self._agrees(actual, found, allowance) if found is not None and is_alike else nothing
+            made = self._at(reason, place)
+            is_alike = made is not None and made.shape == expected.shape  # torch may fix a size when it decomposes
+            agrees = self._agrees(actual, made, allowance) if made is not None and is_alike else nothing
             return agrees if self._has.special else agrees & zeros
         if not self._has.huge:
             return nothing

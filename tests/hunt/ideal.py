@@ -76,7 +76,7 @@ class Ideal:
         return [as_tensor(np.asarray(one)) for one in results]
 
 
-class _NodeByNode(ReferenceEvaluator):  # type: ignore[misc]
+class _NodeByNode(ReferenceEvaluator):
     """The evaluator, with each node that has no graph inside asked as `_Node` says."""
 
     sign: float | None

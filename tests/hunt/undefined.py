@@ -72,7 +72,7 @@ def _writes_a_place_twice(func: Any, args: Any) -> bool:
     if not func._schema.is_mutable and not copies:
         return False
     places = _places(args[0]).flatten()
-    return places.unique().numel() < places.numel()
+    return bool(places.unique().numel() < places.numel())
 
 
 def _takes_a_large_exponent(func: Any, args: Any) -> bool:
