@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import guard_points
@@ -22,6 +22,7 @@ from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.refusals import one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
+from batch_export.exporter.capture.second_looks import otherwise_beyond
 from batch_export.exporter.capture.size_decisions import any_decision, decisions_as_data
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
@@ -45,6 +46,9 @@ class Course:
             CaptureError, DynamicShapeError: as `capture`.
         """
         examples = Examples(self.request.asked, self.request.module, self.request.given)
+        return self._looked_at_again(self._chosen(examples), examples)
+
+    def _chosen(self, examples: Examples) -> Captured:
         try:
             captured = self._from_first(examples)
         except (DynamicShapeError, CaptureError) as error:
@@ -70,6 +74,27 @@ class Course:
                     return other
         return captured
 
+    def _looked_at_again(self, captured: Captured, examples: Examples) -> Captured:
+        """The program, or one of both ways where the model does something else beyond what trials found harmless.
+
+        Where nothing captures both ways such a guard is a limit.
+        """
+        beyond = [] if captured.harmful or captured.has_both_sides else self._otherwise_beyond(captured, examples)
+        if not beyond:
+            return captured
+        for other in self._both_ways(examples):
+            if not {one.condition for one in beyond} & {one.condition for one in other.guards}:
+                return other
+        limits = [replace(one, restricts=True, is_limit=True, holds_beyond=False) for one in beyond]
+        captured.guards = [limits[beyond.index(one)] if one in beyond else one for one in captured.guards]
+        return captured
+
+    def _otherwise_beyond(self, captured: Captured, examples: Examples) -> list[Guard]:
+        ways = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
+        if captured.strategy not in (NON_STRICT, BOTH_WAYS) or not ways:
+            return []
+        return list(otherwise_beyond(captured, examples, examples.given, lambda inputs: self._from(inputs, ways)))
+
     def _taken(self, examples: Examples) -> Iterator[Captured]:
         """The program that crops, pads and chooses numbers at every size, where that makes it hold for all."""
         inputs = examples.lifted(examples.small(required=True)) if _any_taken(self.request.decided_at) else None
@@ -83,6 +108,7 @@ class Course:
             with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken(), pads_taken(), chosen:
                 captured = self._from(inputs, self._unassuming)
         if captured is not None and self._holds_everywhere(captured):
+            captured.has_both_sides = True
             yield captured
 
     def _both_ways(self, examples: Examples) -> Iterator[Captured]:
@@ -104,6 +130,7 @@ class Course:
                 continue
             assert inputs is not None
             if Trials(captured.traced, captured.symbols, self.request.module, *inputs).holds_at(self.request.not_held):
+                captured.has_both_sides = True
                 yield captured
 
     def _from_first(self, examples: Examples) -> Captured:

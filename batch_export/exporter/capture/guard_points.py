@@ -34,6 +34,8 @@ _NUMBERS = 8
 _PAIRED = 32
 """How many of the sizes that a condition names are tried where it has two axes."""
 _FAR = (2, 5)
+_EMPTY = 3
+"""How many sizes without elements are tried."""
 _FURTHER = (2, 5, 20, 100)
 """How many times as long as the example's axes those are that stand for larger sizes."""
 _CONVERSIONS = frozenset({"TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt", "RoundDecimal"})
@@ -242,7 +244,8 @@ def choose(points: Sequence[Point], example: Mapping[str, int], count: int, far:
 
     Two of them are far above the example: a number that a capture took for a constant often shows there only
     (`x[:, :int(x.shape[1] * 1.3)]` is the whole of a shorter x). Sizes at which few axes differ from the example come
-    first: what differs there is the guard's doing. Those with an axis of no elements come last, one of them at most.
+    first: what differs there is the guard's doing. Those with an axis of no elements come last: one for each of a few
+    axes, since with all of them empty there is nothing to differ.
     """
 
     def strangeness(point: Point) -> tuple[int, int]:
@@ -266,7 +269,15 @@ def choose(points: Sequence[Point], example: Mapping[str, int], count: int, far:
     for point in wanted:
         if point not in chosen:
             chosen.append(point)
-    return [*chosen[: count + len(far) - len(_FAR)], *empty[:1]]
+    return [*chosen[: count + len(far) - len(_FAR)], *_empty(empty, example)]
+
+
+def _empty(points: Sequence[Point], example: Mapping[str, int]) -> list[Point]:
+    """Sizes with as few axes without elements as may be: for each of a few such axes the nearest to the example."""
+    nearest: dict[tuple[str, ...], Point] = {}
+    for point in sorted(points, key=lambda one: sum(abs(size - example.get(axis, size)) for axis, size in one.items())):
+        nearest.setdefault(tuple(sorted(axis for axis, size in point.items() if size == 0)), point)
+    return [nearest[axes] for axes in sorted(nearest, key=len)[:_EMPTY]]
 
 
 def _far(points: Sequence[Point], example: Mapping[str, int], times: int) -> list[Point]:

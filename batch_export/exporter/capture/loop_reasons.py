@@ -7,6 +7,7 @@ that the loop holds to the example's size. Sentences stand for as long as the pr
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 from collections.abc import Callable
 
@@ -32,7 +33,7 @@ def of_source(source: str) -> str:
 
 def part(node: ast.AST) -> str:
     """A part of a round, with its line where it has one."""
-    text = " ".join(ast.unparse(node).split())
+    text = " ".join(ast.unparse(ast.fix_missing_locations(copy.deepcopy(node))).split())
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     line = getattr(node, "lineno", 0)
     return f"`{shown}` at line {line}" if line else f"`{shown}`"

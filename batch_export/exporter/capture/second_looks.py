@@ -1,0 +1,91 @@
+"""Decisions by sizes that trials found harmless, looked at once more from the other side.
+
+Arrives: a captured program, and a way to capture the model at other sizes. Leaves: the guards of an `if` behind which
+the model does something else after all, whatever the numbers that were tried: there it calls other operators, or asks a
+further question (`if t > 8 and b == 1:`) that the given example never came to.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+
+from batch_export.errors import CaptureError, DynamicShapeError
+from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.examples import Examples
+from batch_export.exporter.capture.guards import Guard
+from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.parsed_files import parsed
+
+_MOST = 3
+"""How many guards of one program are looked at once more."""
+_POINTS = 4
+_UNSAID = frozenset(
+    (
+        *(torch.ops.aten.sym_size.int, torch.ops.aten._assert_scalar.default, torch.ops.aten._assert_async.msg),
+        torch.ops.aten.sym_constrain_range_for_size.default,
+    )
+)
+
+
+def otherwise_beyond(
+    captured: Captured,
+    examples: Examples,
+    sizes: Mapping[str, int],
+    capture: Callable[[Inputs], Captured],
+) -> Iterator[Guard]:
+    """The guards beyond which the model does something else.
+
+    Args:
+        captured: the program.
+        examples: other inputs.
+        sizes: those of the example, by axis as messages call it.
+        capture: captures the model at some inputs by its first way.
+    """
+    symbols = captured.symbols
+    looked_at = [one for one in captured.guards if one.holds_beyond and _is_asked(one.source)]
+    calls = _calls(captured)
+    for guard in looked_at[:_MOST] if symbols is not None else ():
+        assert symbols is not None
+        names = {name: symbols.text(name) for name in symbols.axes}
+        near = {name: sizes[text] for name, text in names.items() if text in sizes}
+        points = guard_points.against(guard.expression, symbols, near) or ()
+        filled = [one for one in points if 0 not in one.values()]
+        chosen = guard_points.choose(filled, near, _POINTS)
+        inputs = next(
+            examples.at_some([{names.get(name, name): size for name, size in one.items()} for one in chosen]), None
+        )
+        if inputs is None:
+            continue
+        try:
+            other = capture(inputs)
+        except (CaptureError, DynamicShapeError):
+            yield guard
+            continue
+        if other.harmful or _calls(other) != calls:
+            yield guard
+
+
+def _is_asked(place: str) -> bool:
+    """Whether a line of the model (`file:line`) compares something itself; others are questions of torch's own."""
+    file, _, line = place.rpartition(":")
+    return line.isdecimal() and int(line) in _asking(file)
+
+
+@functools.lru_cache(maxsize=16)
+def _asking(file: str) -> frozenset[int]:
+    tree = parsed(file)
+    kinds = (ast.Compare, ast.BoolOp, ast.Match)
+    asked = [one for one in ast.walk(tree) if isinstance(one, kinds)] if tree is not None else []
+    tests = [one.test for one in ast.walk(tree) if isinstance(one, (ast.If, ast.IfExp, ast.While))] if tree else []
+    return frozenset(line for one in (*asked, *tests) for line in range(one.lineno, (one.end_lineno or one.lineno) + 1))
+
+
+def _calls(captured: Captured) -> Sequence[str]:
+    """The operators of a program in their order, without those that work sizes out."""
+    called = [one.target for one in captured.traced.graph.nodes if one.op == "call_function"]
+    return [str(one) for one in called if isinstance(one, torch._ops.OperatorBase) and one not in _UNSAID]

@@ -1,0 +1,116 @@
+"""What sizes decide, though no numbers that are made up show it: both ways are in the file, or it is a warned limit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from exporting import Called, export_and_compare
+from rarer import first
+
+from batch_export.errors import ExportWarning
+from batch_export.exporter import export
+
+Tensor = torch.Tensor
+SHAPES = ({0: "b", 1: "t"},)
+
+
+def zeros_only(x: Tensor) -> Tensor:
+    if x.shape[1] > 8:
+        x = torch.where(x == 0, 5.0, x)
+    return x + 1
+
+
+def of_one_row(x: Tensor) -> Tensor:
+    if x.shape[1] > 8 and x.shape[0] == 1:
+        x = x * 2
+    return x + 1
+
+
+def of_multiples(x: Tensor) -> Tensor:
+    if x.shape[1] > 8 and x.shape[1] % 16 == 0:
+        x = x * 2
+    return x + 1
+
+
+def behind_data(x: Tensor) -> Tensor:
+    if x.sum() > 0 and x.shape[1] > 8:
+        x = x * 2
+    return x + 1
+
+
+def nested(x: Tensor) -> Tensor:
+    if x.shape[0] > 4:
+        if x.shape[1] < 3:
+            x = x * 2
+    return x + 1
+
+
+def given(*sizes: tuple[int, int]) -> list[tuple[Tensor]]:
+    made = [(one,) for size in sizes for one in (torch.randn(*size), torch.zeros(size), torch.ones(size))]
+    return [*made, *((-torch.rand(size),) for size in sizes)]
+
+
+@pytest.mark.parametrize("function", first(3, [zeros_only, of_one_row, behind_data, of_multiples, nested]))
+def test_both_ways_are_in_the_file(function: Callable[[Tensor], Tensor]) -> None:
+    sizes = given((2, 5), (2, 10), (1, 9), (1, 4), (3, 16), (5, 2), (2, 2), (1, 32), (6, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export_and_compare(Called(function), (-torch.rand(2, 5),), *sizes, dynamic_shapes=SHAPES)
+
+
+def test_integers_that_no_example_has() -> None:
+    class Padding(torch.nn.Module):
+        def forward(self, ids: Tensor) -> Tensor:
+            if ids.shape[1] > 8:
+                ids = ids.masked_fill(ids == -100, 0)
+            return ids * 2
+
+    long = torch.full((2, 10), -100)
+    example = (torch.randint(1, 5, (2, 6)),)
+    export_and_compare(Padding(), example, (long,), (long[:, :7],), dynamic_shapes=({0: "b", 1: "t"},))
+
+
+def asked_by_another(x: Tensor, asked: Callable[..., bool] = lambda rows, length: length > 8 and rows == 1) -> Tensor:
+    return x * 2 if asked(*x.shape) else x + 1
+
+
+def compared_together(x: Tensor) -> Tensor:
+    if tuple(x.shape) == (3, 20):
+        x = x * 2
+    return x + 1
+
+
+@pytest.mark.parametrize("function", [asked_by_another, compared_together])
+def test_what_no_capture_has_both_ways_is_a_limit(function: Callable[..., Any]) -> None:
+    with pytest.warns(ExportWarning, match=r"the file holds only while .*test_exporter_second_looks\.py:\d+"):
+        export(Called(function), (torch.randn(2, 5),), dynamic_shapes=SHAPES).release()
+
+
+def test_what_is_the_same_on_both_sides_is_no_decision() -> None:
+    def alike(x: Tensor) -> Tensor:
+        return x * 2 if x.shape[1] > 8 else x * 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(Called(alike), (torch.randn(2, 5),), dynamic_shapes=SHAPES)
+    assert [node.op_type for node in program.model.graph] == ["Mul"]
+
+
+@pytest.mark.parametrize(
+    "asked", [lambda x: x.numel() == 0, lambda x: not min(x.shape), lambda x: len(x.flatten()) < 1]
+)
+def test_each_axis_may_be_empty_by_itself(asked: Callable[[Tensor], bool]) -> None:
+    """With all of them empty there is nothing that could differ."""
+
+    class Averaging(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if asked(x):
+                return x.new_zeros(x.shape[0], 4)
+            return x.mean(1)
+
+    others = [(torch.randn(*sizes, 4),) for sizes in ((2, 0), (0, 5), (1, 1), (3, 7))]
+    export_and_compare(Averaging(), (torch.randn(2, 5, 4),), *others, dynamic_shapes=SHAPES)
