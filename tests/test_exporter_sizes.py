@@ -562,7 +562,7 @@ def test_trials_leave_buffers_as_they_were() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.total += x.mean()
             self.kept = self.kept * 2
-            return x * 2 + self.total if x.shape[0] != 1 else x * 2 + self.total  # either way the same
+            return x * 2 + self.total if x.shape[0] != 1 else x * 2 + self.total  # noqa: RUF034
 
     model = Counting()
     kept, total = model.kept, model.total
