@@ -38,6 +38,7 @@ RARER = (
     "tests/test_exporter_loop_pieces.py",
     "tests/test_exporter_loop_tails.py",
     "tests/test_exporter_pipeline.py",
+    "tests/test_exporter_second_looks.py",
     "tests/test_exporter_shorter_sizes.py",
     "tests/test_exporter_size_decisions.py",
     "tests/test_exporter_sizes.py",
