@@ -24,6 +24,10 @@ from batch_export.exporter.capture.parsed_files import parsed
 _MOST = 3
 """How many guards of one program are looked at once more."""
 _POINTS = 4
+_FEW = 100
+"""Operators of a program up to which it is looked at what a model does at sizes of 1. There it often calls others for
+the same numbers (`length > 1` before a causal mask), so that only a further question counts.
+"""
 _UNSAID = frozenset(
     (
         *(torch.ops.aten.sym_size.int, torch.ops.aten._assert_scalar.default, torch.ops.aten._assert_async.msg),
@@ -54,7 +58,10 @@ def otherwise_beyond(
         names = {name: symbols.text(name) for name in symbols.axes}
         near = {name: sizes[text] for name, text in names.items() if text in sizes}
         points = guard_points.against(guard.expression, symbols, near) or ()
-        filled = [one for one in points if 0 not in one.values()]
+        several = [one for one in points if not {0, 1} & {*one.values()}]
+        filled = several or [one for one in points if 0 not in one.values()]
+        if not several and len(calls) > _FEW:
+            continue
         chosen = guard_points.choose(filled, near, _POINTS)
         inputs = next(
             examples.at_some([{names.get(name, name): size for name, size in one.items()} for one in chosen]), None
@@ -64,9 +71,10 @@ def otherwise_beyond(
         try:
             other = capture(inputs)
         except (CaptureError, DynamicShapeError):
-            yield guard
+            if several:
+                yield guard
             continue
-        if other.harmful or _calls(other) != calls:
+        if other.harmful or (several and _calls(other) != calls):
             yield guard
 
 
