@@ -128,3 +128,26 @@ def test_lines_that_do_nothing_but_choose_numbers(tmp_path: Path, written: str, 
     file.write_text(written + "\n")
 
     assert any_choice([f"{file}:1"]) is is_choice
+
+
+class Deep(torch.nn.Module):
+    """Five layers that pad as TensorFlow does, each by the length that the one before it leaves."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(5):
+            size = x.shape[1]
+            count = max(3 - 2, 0) if size % 2 == 0 else max(3 - size % 2, 0)
+            x = F.max_pool1d(F.pad(x, (count // 2, count - count // 2)), 3, 2)
+        return x
+
+
+def test_layers_that_pad_as_tensorflow_does_keep_their_lengths_short() -> None:
+    """A choice that is written out has the length before it four times: five layers took minutes."""
+    program = export(Deep(), (torch.randn(2, 64),), dynamic_shapes=({0: "b", 1: "n"},))
+    (length,) = [
+        one for one in program.captured.traced.graph.find_nodes(op="output")[0].args[0][0].meta["val"].shape[1:]
+    ]
+    assert len(str(length.node.expr)) < 1000
+    for size in (1, 2, 31, 33, 64, 65, 100, 127):
+        x = torch.randn(3, size)
+        assert_same(program(x), [Deep()(x)])

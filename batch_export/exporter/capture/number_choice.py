@@ -22,6 +22,7 @@ from batch_export.exporter.capture.size_questions import Question
 Number = int | torch.SymInt
 _POINTS = 200
 _SMALL = range(40)
+_SLOPES = (1, -1, 2, -2)
 
 
 def chosen(then: Number, otherwise: Number, asked: Sequence[Question]) -> Number:
@@ -32,7 +33,7 @@ def chosen(then: Number, otherwise: Number, asked: Sequence[Question]) -> Number
     condition = _condition(asked)
     symbols = sorted(first.free_symbols | second.free_symbols | condition.free_symbols, key=str)
     points = list(_points(symbols, [first, second, condition]))
-    for one in _candidates(then, otherwise, condition, asked):
+    for one in itertools.chain(_candidates(then, otherwise, condition, asked), _along(first, second, asked, points)):
         if all(_same(_expression(one), first, second, condition, point) for point in points):
             return one
     holds: int | torch.SymInt = functools.reduce(torch.sym_max, (one.as_number for one in asked))
@@ -75,6 +76,22 @@ def _candidates(then: Number, otherwise: Number, condition: sympy.Basic, asked: 
             yield (then - otherwise) % int(one.args[1]) + otherwise
     for question in asked:
         yield (then - otherwise) * question.left + otherwise
+
+
+def _along(
+    first: sympy.Expr, second: sympy.Expr, asked: Sequence[Question], points: Sequence[dict[sympy.Symbol, Any]]
+) -> Iterator[Number]:
+    """Numbers that go up or down with what is asked: `1 + h % 2` pads as TensorFlow does (`max(3 - h % 2, 0)` or 1)."""
+    condition = _condition(asked)
+    for question in asked:
+        left = _expression(question.left)
+        if not isinstance(question.left, torch.SymInt) or left.is_Symbol or not points:
+            continue
+        for times in _SLOPES:
+            wanted = first if condition.xreplace(points[0]) == sympy.true else second
+            begin = wanted.xreplace(points[0]) - times * left.xreplace(points[0])
+            if begin.is_Integer:
+                yield question.left * times + int(begin)
 
 
 def _expression(number: Number) -> sympy.Expr:
