@@ -220,7 +220,7 @@ def _from_the_last(x: Tensor) -> Made:
 @pytest.mark.parametrize(
     "loops",
     first(
-        7,
+        5,
         [
             *(_windows, _places, _added, _chosen, _counted, _grown, _named),
             *(_numbers, _in_place, _from_the_last, _summed),
@@ -341,7 +341,7 @@ def _in_place_of_its_own(x: Tensor) -> Any:
 @pytest.mark.parametrize(
     "loop",
     first(
-        5,
+        3,
         [
             *(_another_tensor_in_place, _view_of_its_own, _written_twice, _kept_in_place, _of_other_shapes),
             *(_known_and_begun_anew, _known_list_of_a_dict, _of_what_is_read, _in_place_of_its_own),

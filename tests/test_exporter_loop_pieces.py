@@ -114,7 +114,7 @@ def given(rows: int, size: int, counts: list[int]) -> tuple[Tensor, Tensor]:
 SHAPES = ({0: "b", 1: "t"}, {0: "b"})
 
 
-@pytest.mark.parametrize("function", first(7, JOINED))
+@pytest.mark.parametrize("function", first(5, JOINED))
 def test_pieces_whose_size_data_say_are_joined(function: Callable[..., Any]) -> None:
     """An operator's rounds are of one size: the file ended with an error, at the example's sizes, too."""
     torch.manual_seed(0)
@@ -191,7 +191,7 @@ def from_a_number(linear: Any, x: Tensor, n: Tensor) -> Any:
     return torch.cat(pieces)
 
 
-@pytest.mark.parametrize("function", first(2, [one_of_them, behind_one, two_a_round, from_a_number]))
+@pytest.mark.parametrize("function", first(1, [one_of_them, behind_one, two_a_round, from_a_number]))
 def test_other_pieces_are_refused_with_the_reason(function: Callable[..., Any]) -> None:
     with pytest.raises(DynamicShapeError, match=r"pieces .*size data say"):
         export(Of(function), given(2, 6, [6, 3]), None, dynamic_shapes=SHAPES)

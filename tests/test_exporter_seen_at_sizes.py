@@ -72,6 +72,7 @@ def test_a_deviation_of_one_element_of_an_image() -> None:
     assert_right(program, deviating, [(2, 3, 4, 5), (1, 3, 1, 1), (3, 3, 1, 4), (2, 3, 6, 1)])
 
 
+@pytest.mark.ops
 def test_what_has_no_finite_number_for_some_inputs_only_proves_nothing() -> None:
     def overflowing(x: Tensor) -> Tensor:
         large = ((x.abs() + 1e30) * (1e30 if x.shape[1] < 9 else 2e30)).min() + x @ x.mT

@@ -89,6 +89,7 @@ def test_a_crop_is_right_at_sizes_that_decide_otherwise_than_the_example(module:
         assert_same(program(x), [module(x)])
 
 
+@pytest.mark.ops
 def test_what_is_more_than_a_crop_is_refused_with_its_line() -> None:
     with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_taken_crops\.py:\d+\)"):
         export(_Others(), (torch.rand(2, 4, 4),), dynamic_shapes=_AXES)

@@ -11,7 +11,7 @@ import pytest
 from faults.scene import Fault
 from faults.table import all_faults
 
-OF_EACH_FAMILY = 3
+OF_EACH_FAMILY = 2
 """So many of the quick ones are in every run."""
 
 
