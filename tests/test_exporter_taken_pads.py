@@ -11,7 +11,7 @@ import torch
 from rarer import first
 from torch.nn import functional as F  # noqa: N812
 
-from batch_export.errors import DynamicShapeError, TranslationError
+from batch_export.errors import TranslationError
 from batch_export.exporter import export
 from batch_export.exporter.capture.taken_pads import any_pad
 from tests.exporting import assert_same
@@ -142,9 +142,11 @@ def own_way(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.ops
-def test_a_function_of_the_models_own_that_is_called_pad_is_refused_with_the_line() -> None:
-    with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_taken_pads\.py:\d+\)"):
-        export(_Calls(own_way), (torch.rand(2, 7),), dynamic_shapes={"x": {1: "width"}})
+def test_a_function_of_the_models_own_that_is_called_pad_is_captured_both_ways() -> None:
+    program = export(_Calls(own_way), (torch.rand(2, 7),), dynamic_shapes={"x": {1: "width"}})
+    for width in (1, 4, 5, 6, 7, 8, 12):
+        x = torch.rand(2, width)
+        torch.testing.assert_close(program(x)[0], own_way(x))
 
 
 class Several(torch.nn.Module):
