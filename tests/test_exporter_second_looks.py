@@ -42,6 +42,22 @@ def behind_data(x: Tensor) -> Tensor:
     return x + 1
 
 
+def fours_of_one_row(x: Tensor) -> Tensor:
+    if x.shape[0] == 1 and x.shape[1] % 4 == 0:
+        x = x * 2
+    return x + 1
+
+
+def nothing_of_one_row(x: Tensor) -> Tensor:
+    if x.shape[0] == 1:
+        x = torch.where(x == 0, 5.0, x)
+    return x + 1
+
+
+def far(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[1] > 160_000 else x + 1
+
+
 def nested(x: Tensor) -> Tensor:
     if x.shape[0] > 4:  # noqa: SIM102
         if x.shape[1] < 3:
@@ -54,9 +70,12 @@ def given(*sizes: tuple[int, int]) -> list[tuple[Tensor]]:
     return [*made, *((-torch.rand(size),) for size in sizes)]
 
 
-@pytest.mark.parametrize("function", first(3, [zeros_only, of_one_row, behind_data, of_multiples, nested]))
+DECIDING = [fours_of_one_row, zeros_only, of_one_row, behind_data, of_multiples, nothing_of_one_row, far, nested]
+
+
+@pytest.mark.parametrize("function", first(3, DECIDING))
 def test_both_ways_are_in_the_file(function: Callable[[Tensor], Tensor]) -> None:
-    sizes = given((2, 5), (2, 10), (1, 9), (1, 4), (3, 16), (5, 2), (2, 2), (1, 32), (6, 1))
+    sizes = given((2, 5), (2, 10), (1, 9), (1, 4), (3, 16), (5, 2), (2, 2), (1, 32), (6, 1), (2, 160_001))
     with warnings.catch_warnings():
         warnings.simplefilter("error", ExportWarning)
         export_and_compare(Called(function), (-torch.rand(2, 5),), *sizes, dynamic_shapes=SHAPES)
@@ -82,6 +101,33 @@ def compared_together(x: Tensor) -> Tensor:
     if tuple(x.shape) == (3, 20):
         x = x * 2
     return x + 1
+
+
+def attention(x: Tensor) -> Tensor:
+    return torch.softmax(x[:, :, None] * x[:, None, :], -1) @ x[:, :, None]
+
+
+def far_attention(x: Tensor) -> Tensor:
+    """What a run beyond its limit would take is known without one."""
+    if x.shape[1] > 100_000:
+        x = x * 2
+    return attention(x)
+
+
+def asked_attention(x: Tensor, asked: Callable[[int], bool] = lambda length: length > 100_000) -> Tensor:
+    return attention(x * 2 if asked(x.shape[1]) else x)
+
+
+def test_what_would_take_too_much_memory_is_a_limit() -> None:
+    with pytest.warns(ExportWarning, match=r"the file holds only while `t <= 100000`"):
+        export(Called(asked_attention), (torch.randn(2, 5),), dynamic_shapes=SHAPES).release()
+
+
+def test_or_both_ways_are_in_the_file() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(Called(far_attention), (torch.randn(2, 5),), dynamic_shapes=SHAPES)
+    assert [node.op_type for node in program.model.graph].count("If") == 1
 
 
 @pytest.mark.parametrize("function", [asked_by_another, compared_together])

@@ -50,6 +50,16 @@ def test_what_a_capture_alone_gives_is_refused_with_the_line(asks: Callable[[], 
     assert codes == [one.__code__ for one in (torch.compiler.is_compiling, torch.compiler.is_exporting)]
 
 
+@pytest.mark.parametrize("asks", ASKED[:2])
+def test_other_sizes_than_the_example_are_asked_too(asks: Callable[[], bool]) -> None:
+    class Longer(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if asks() or x.shape[0] < 60 else x * 2
+
+    with pytest.raises(CaptureError, match=r"captured than in eager: at other sizes \(n=67\) output 0 differs"):
+        export(Longer(), (X,), dynamic_shapes=({0: "n"},))
+
+
 def test_the_line_is_that_of_who_asks_the_question() -> None:
     with pytest.raises(CaptureError) as told:
         export(Masked(is_traced, 2.0), (X,))

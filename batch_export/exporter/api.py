@@ -26,6 +26,7 @@ from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
 from batch_export.exporter.capture.finished import GUARD_MODES, GuardMode
+from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.capture.traced_questions import refuse_other_answers
 from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.diagnostics import verify as verification
@@ -203,7 +204,8 @@ def export(
             if captured.asked_if_captured and not verify:
                 module = capturing.as_module(model)
                 allows = guard_mode == "allow"
-                refuse_other_answers(captured.asked_if_captured, module, arguments, keywords, only_warns=allows)
+                noted, elsewhere = captured.asked_if_captured, other_sizes(captured, arguments, keywords)
+                refuse_other_answers(noted, module, arguments, keywords, only_warns=allows, elsewhere=elsewhere)
         warn_of_layouts(captured, model, arguments, keywords)
         if opset_version is None and registry is None:
             nodes = captured.traced.graph.nodes

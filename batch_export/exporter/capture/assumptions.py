@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
 from batch_export.errors import CaptureError
 from batch_export.exporter.capture.captured import Attempt
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
-from batch_export.exporter.capture.other_inputs import extreme_values, one_apart, other_digits, other_values
+from batch_export.exporter.capture.other_inputs import Inputs, extreme_values, one_apart, other_digits, other_values
 from batch_export.exporter.capture.strategies import Assumption
 from batch_export.exporter.capture.trial import Outcome, is_fake, tried
 
 _OTHERS = 8
 """Further inputs that a program is run at."""
+_STEP = 3
+"""Where axes are free it is run at one of so many other sizes, too."""
 _ADVICE = "compute with torch.where or torch.cond in place of Python's if, and with tensors in place of .item()"
 
 
@@ -102,14 +104,25 @@ def _inputs_to_try(
         yield f"random inputs like the example's (number {turn})", given, keywords
 
 
+def _at_sizes(several: Iterable[tuple[str, Inputs]]) -> Iterator[tuple[str, tuple[object, ...], dict[str, object]]]:
+    for words, (given, keywords) in itertools.islice(several, 1, None, _STEP):
+        yield f"other sizes ({words})", given, keywords
+
+
 def check_both_ways(
     program: torch.export.ExportedProgram,
     module: torch.nn.Module,
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     decisions: Sequence[str],
+    elsewhere: Iterable[tuple[str, Inputs]] = (),
 ) -> None:
     """Runs a program that chooses by data, and the model, at inputs that may lead either way.
+
+    Args:
+        program, module, args, kwargs: both, and the example.
+        decisions: what is chosen by, in words.
+        elsewhere: inputs of other sizes that the program's guards allow, and the sizes in words.
 
     Raises:
         CaptureError: where the model runs, and the program does not or gives something else.
@@ -118,7 +131,7 @@ def check_both_ways(
         return
     as_module = program.module(check_guards=False)
     extremes = (("inputs at their extremes", *one) for one in extreme_values(args, kwargs))
-    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), extremes):
+    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), extremes, _at_sizes(elsewhere)):
         trial = tried(as_module, module, given, keywords)
         if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):
             raise CaptureError(
@@ -176,8 +189,15 @@ def check_assertion(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     taken: Assumption,
+    elsewhere: Iterable[tuple[str, Inputs]] = (),
 ) -> None:
     """Runs a program with such an assertion, and the model, at the example inputs and at others like them.
+
+    Args:
+        strategy: what captured it.
+        program, module, args, kwargs: both, and the example.
+        taken: what the program takes for granted.
+        elsewhere: inputs of other sizes that the program's guards allow, and the sizes in words.
 
     Raises:
         CaptureError: where the model runs, and the program does not or gives something else.
@@ -191,7 +211,7 @@ def check_assertion(
         others = (("inputs of one number", *one) for one in other_digits(args, kwargs))
     else:
         others = (("inputs of which one element decides otherwise", *one) for one in one_apart(args, kwargs))
-    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), others):
+    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), others, _at_sizes(elsewhere)):
         trial = tried(as_module, module, given, keywords)
         if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):
             raise CaptureError(

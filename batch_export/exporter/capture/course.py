@@ -7,9 +7,12 @@ against the model at the given inputs.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import guard_points
@@ -64,11 +67,12 @@ class Course:
             others = self._taken(examples), self._from_others(examples, captured), self._both_ways(examples)
             for other in itertools.chain(*others):
                 return other
-        elif _any_taken(_limiting_lines(captured)):
+        limiting = _limiting_lines(captured)
+        if not captured.harmful and _any_taken(limiting):
             for other in self._taken(examples):
                 if not _any_taken(_limiting_lines(other)):
                     return other
-        elif any_decision(_limiting_lines(captured)):
+        if not captured.harmful and any_decision(limiting):
             for other in self._both_ways(examples):
                 if not any_decision(_limiting_lines(other)):
                     return other
@@ -93,7 +97,19 @@ class Course:
         ways = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
         if captured.strategy not in (NON_STRICT, BOTH_WAYS) or not ways:
             return []
-        return list(otherwise_beyond(captured, examples, examples.given, lambda inputs: self._from(inputs, ways)))
+        return list(otherwise_beyond(captured, examples, examples.given, lambda inputs: self._beyond(inputs, ways)))
+
+    def _beyond(self, inputs: Inputs, ways: Strategies) -> Captured:
+        """The program at other sizes; axes of one element are fixed there, as torch would take them for a constant."""
+        asked, leaves = self.request.asked, pytree.tree_leaves(inputs)
+        sizes = {axis: leaves[asked.positions[axis.where]].shape[axis.axis] for axis in asked.axes}
+        single = [(axis.where, axis.axis) for axis, size in sizes.items() if size == 1]
+        if not single:
+            return self._from(inputs, ways)
+        asked = copy.deepcopy(asked)
+        asked.fix(single)
+        request = replace(self.request, given=inputs, asked=asked, not_held=[], refused=[], taken=[])
+        return by_strategies(request, inputs, ways)
 
     def _taken(self, examples: Examples) -> Iterator[Captured]:
         """The program that crops, pads and chooses numbers at every size, where that makes it hold for all."""

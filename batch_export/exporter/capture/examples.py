@@ -15,9 +15,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.dynamic_shapes import DynamicShapes
+from batch_export.exporter.capture.fake_runs import refusal
 from batch_export.exporter.capture.guard_symbols import AskedAxis, Names
 from batch_export.exporter.capture.other_inputs import Inputs, within
-from batch_export.exporter.capture.trial import refusal
 
 Sizes = dict[str, int]
 

@@ -13,10 +13,11 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.fake_runs import refusal
 from batch_export.exporter.capture.guard_symbols import AskedAxis, readable
 from batch_export.exporter.capture.guards import environment_of, fixed_sizes
 from batch_export.exporter.capture.other_inputs import Inputs, within
-from batch_export.exporter.capture.trial import accepts, is_fake, refusal
+from batch_export.exporter.capture.trial import accepts, is_fake
 
 Place = tuple[str, int]
 

@@ -144,6 +144,8 @@ def _judged(
     if points and (not made or (not filled and any(0 not in point.values() for point, _ in vain))):
         if counted(guard.expression) is not None and not any(one.problem for _, one in vain) and trials.agree_beyond():
             return as_limit(guard, points, symbols)  # a mean of nothing, in the model as in the program
+        if not made and not vain and trials.are_large(points):
+            return as_limit(guard, points, symbols)
         return _limit_where_empty(guard, points, symbols)
     outcomes = {outcome for _, outcome in filled}
     if Outcome.DIFFERS in outcomes:

@@ -27,7 +27,7 @@ _LARGE = 150
 """From where on sizes are tried that the example's own is the measure of."""
 _PARTS = {1: 16, 2: 4, 3: 2}
 """By the number of axes in how many parts that size is taken."""
-_LARGEST_NAMED = 65538
+_LARGEST_NAMED = 2**24
 """The largest size that is tried because a condition names it: torch writes limits of its own into conditions."""
 _NUMBERS = 8
 """How many of a condition's numbers are looked at, and how many divisors a number may have."""
@@ -96,12 +96,13 @@ def named(expression: object) -> list[int]:
     """Sizes that the numbers in a condition speak of: themselves, their sums, quotients, roots and divisors."""
     if not isinstance(expression, sympy.Basic):
         return []
-    numbers = sorted({abs(int(one)) for one in expression.atoms(sympy.Integer)} - {0, 1})[-_NUMBERS:]
+    numbers = sorted({abs(int(one)) for one in expression.atoms(sympy.Integer)} - {0, 1})
+    numbers = [one for one in numbers if one <= _LARGEST_NAMED][-_NUMBERS:]
     found = set(numbers)
     for one, other in itertools.permutations(numbers, 2):
         found |= {one + other, abs(one - other), one // other}
     for one in numbers:
-        divisors = sympy.divisors(one) if one <= _LARGEST_NAMED else []
+        divisors = sympy.divisors(one)
         found |= {math.isqrt(one), *(divisors if len(divisors) <= _NUMBERS else ())}
     return sorted(
         size + step for size in found for step in (-1, 0, 1) if max(_FINE[:301]) < size + step <= _LARGEST_NAMED

@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture.fake_runs import fake_run, refusal
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.missing_pieces import pieces_as_slices
@@ -26,7 +27,7 @@ from batch_export.exporter.capture.other_sizes import WIDE_KINDS, Resizing
 from batch_export.exporter.capture.perturbed_weights import perturbed_weights
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import is_free_of_sizes, other_shapes
-from batch_export.exporter.capture.trial import Outcome, Trial, accepts, apart, is_fake, refusal, tried
+from batch_export.exporter.capture.trial import Outcome, Trial, accepts, apart, is_fake, tried
 
 _TRIED = 8
 """Sizes at which one guard is tried."""
@@ -40,7 +41,7 @@ AGREEING = frozenset({Outcome.AGREES, Outcome.SHAPES})
 """The program does what the model does, though perhaps by other shapes than it shows."""
 _GRAVEST = (
     *(Outcome.DIFFERS, Outcome.FAILS, Outcome.SHAPES, Outcome.NOTHING, Outcome.AGREES, Outcome.UNSOLVED),
-    Outcome.REFUSED,
+    *(Outcome.REFUSED, Outcome.UNTRIED),
 )
 """Which of several outcomes at one point counts."""
 _SAYING = frozenset({Outcome.AGREES, Outcome.NOTHING})
@@ -117,9 +118,9 @@ class Trials:
                 trial = self._of_other_numbers(sizes, trial)
             if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
                 trial = self._of_own_elements(sizes) or Trial(Outcome.NOTHING, trial.problem)
-            self._ran += trial.outcome is not Outcome.REFUSED
+            self._ran += trial.outcome not in (Outcome.REFUSED, Outcome.UNTRIED)
             self._known[key] = trial
-        return self._known[key]
+        return self._known[key] if self._known[key].outcome is not Outcome.UNTRIED else None
 
     def _takes_other_values(self, *, spread: bool) -> bool:
         """Whether the model takes made-up values at the example's sizes; if not, refusals may be because of these."""
@@ -244,6 +245,11 @@ class Trials:
     def _is_large(self, sizes: Point) -> bool:
         return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
 
+    def are_large(self, points: Sequence[Point]) -> bool:
+        """Whether all sizes with elements are far larger than the example's, at which not everything can be run."""
+        example = self.resizing.example
+        return all(self._is_large({**example, **point}) for point in points if 0 not in point.values())
+
     def _is_far(self, point: Point) -> bool:
         """Whether some axis is so much longer than in the example that running may cost the square of that."""
         return any(size > _LARGER * max(1, self.resizing.example.get(axis, 1)) for axis, size in point.items())
@@ -258,8 +264,11 @@ class Trials:
         return trial
 
     def _tried(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
-        if is_large and (refused := refusal(self._module, args, kwargs)):
-            return Trial(Outcome.REFUSED, refused)
+        run = fake_run(self._module, args, kwargs) if is_large else None
+        if run is not None and run.refused:
+            return Trial(Outcome.REFUSED, run.refused)
+        if run is not None and run.is_too_large:
+            return Trial(Outcome.UNTRIED)
         if self._program is None:
             self._program = pieces_as_slices(without_assertions(self._exported.module(check_guards=False)))
         return tried(self._program, self._module, args, kwargs, self._noise)

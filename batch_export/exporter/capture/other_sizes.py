@@ -124,14 +124,15 @@ class Resizing:
 
         Args:
             sizes: axis -> size.
-            kind: 0 for that, 1 with NaN among them, 2 with whole numbers that are 0.
+            kind: 0 for that, 1 with NaN among them, 2 with whole numbers that are 0, 3 with floats among them that are.
         """
         inputs = self.at(sizes, anew=True)
         if inputs is None:
             return None
 
         def wide(one: torch.Tensor) -> torch.Tensor:
-            return _wide(one, self._generator, with_nan=kind == 1, with_zeros=kind == 2)
+            made = _wide(one, self._generator, with_nan=kind == 1, with_zeros=kind == 2)
+            return _with_zeros(made) if kind == _ZEROS else made
 
         made: Inputs = pytree.tree_map_only(torch.Tensor, wide, inputs)
         return made
@@ -201,8 +202,9 @@ class Resizing:
             return -1
 
 
-WIDE_KINDS = 3
+WIDE_KINDS = 4
 """How many kinds of numbers far from the example's there are."""
+_ZEROS = 3
 _FAR = 20.0
 
 
@@ -228,6 +230,14 @@ def _wide(one: torch.Tensor, generator: torch.Generator, *, with_nan: bool, with
 
 
 _HALF = 0.5
+_EVERY = 5
+"""How many elements there are to one that is 0."""
+
+
+def _with_zeros(one: torch.Tensor) -> torch.Tensor:
+    if one.is_floating_point() and one.dtype.itemsize > 1 and one.numel():
+        one.view(-1)[::_EVERY] = 0.0
+    return one
 
 
 def other_sizes(

@@ -70,7 +70,10 @@ def otherwise_beyond(
             continue
         try:
             other = capture(inputs)
-        except (CaptureError, DynamicShapeError):
+        except DynamicShapeError:
+            yield guard
+            continue
+        except CaptureError:
             if several:
                 yield guard
             continue

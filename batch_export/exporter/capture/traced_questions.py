@@ -1,17 +1,19 @@
 """A model's code that asks whether it is being captured: what it does then may be something else than what eager does.
 
 Arrives: nothing; a context is opened round a capture. Leaves: the lines at which the model was told that it is
-captured. Whether that decides what it gives is found by runs of the model itself at the example inputs, some of which
-are told the same. `torch.onnx.is_in_onnx_export` is left alone: who asks that wants another model in the file.
+captured. Whether that decides what it gives is found by runs of the model itself at the example inputs and at a few
+other sizes, some of which are told the same. `torch.onnx.is_in_onnx_export` is left alone: who asks that wants another
+model in the file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import types
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,7 +22,8 @@ import torch
 from batch_export.errors import CaptureError, ExportWarning
 from batch_export.exporter.capture.guard_sources import is_users, users_frames
 from batch_export.exporter.capture.kept_state import RunsUndone
-from batch_export.exporter.capture.trial import difference, is_fake, outputs
+from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.trial import accepts, difference, is_fake, outputs
 
 _IS_COMPILING: Any = torch.compiler.is_compiling
 _IS_EXPORTING: Any = getattr(torch.compiler, "is_exporting", _IS_COMPILING)
@@ -32,6 +35,8 @@ _OWN: Mapping[str, Callable[[], bool]] = {
 _LARGE = 1 << 28
 """Bytes of weights from which on two runs of a model would cost too much of an export: `verify=True` compares."""
 
+_STEP = 3
+"""Where axes are free one of so many other sizes is run at, too."""
 _NOTED: ContextVar[dict[str, str] | None] = ContextVar("_NOTED", default=None)
 _TOLD_SO: ContextVar[frozenset[str]] = ContextVar("_TOLD_SO", default=frozenset())
 """Lines that are told that the model is captured, whether it is or not."""
@@ -65,6 +70,7 @@ def refuse_other_answers(
     kwargs: Mapping[str, object],
     *,
     only_warns: bool,
+    elsewhere: Iterable[tuple[str, Inputs]] = (),
 ) -> None:
     """Runs a model as it is, and once more told that it is captured.
 
@@ -74,6 +80,7 @@ def refuse_other_answers(
         args: positional example inputs.
         kwargs: keyword example inputs.
         only_warns: whether a difference is a warning.
+        elsewhere: inputs of other sizes that the program's guards allow, and the sizes in words.
 
     Raises:
         CaptureError: the two differ.
@@ -81,21 +88,28 @@ def refuse_other_answers(
     if not noted or is_fake(module, args, kwargs) or _bytes(module) > _LARGE:
         return
     undone = RunsUndone(module)
-    expected = outputs(module, args, kwargs, undone)
-    problem = difference(expected, _told_so(noted, module, args, kwargs, undone))
-    if not problem:
-        return
-    alone = (one for one in noted if difference(expected, _told_so({one}, module, args, kwargs, undone)))
-    line = next(alone, next(iter(noted)))
+    places: list[tuple[str, Inputs]] = [("the example inputs", (args, dict(kwargs)))]
+    others = itertools.islice(elsewhere, 1, None, _STEP)
+    for where, inputs in itertools.chain(places, ((f"other sizes ({sizes})", given) for sizes, given in others)):
+        if where == places[0][0] or accepts(module, *inputs):
+            expected = outputs(module, *inputs, undone)
+            problem = difference(expected, _told_so(noted, module, *inputs, undone))
+            if problem:
+                alone = (one for one in noted if difference(expected, _told_so({one}, module, *inputs, undone)))
+                _say(f"at {where} {problem}", noted, next(alone, next(iter(noted))), only_warns=only_warns)
+                return
+
+
+def _say(problem: str, noted: Mapping[str, str], line: str, *, only_warns: bool) -> None:
     refusal = CaptureError(
-        f"the model gives something else where it is captured than in eager: at the example inputs {problem}; it asks "
+        f"the model gives something else where it is captured than in eager: {problem}; it asks "
         f"`torch.compiler.{noted[line]}()`",
         source=line,
         next_step="have the model do the same either way, or take what it does in a capture with guards='allow'",
     )
     if not only_warns:
         raise refusal
-    warnings.warn(str(refusal), ExportWarning, stacklevel=3)
+    warnings.warn(str(refusal), ExportWarning, stacklevel=4)
 
 
 def _bytes(module: torch.nn.Module) -> int:

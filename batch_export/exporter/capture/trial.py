@@ -15,40 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-)
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.overrides import TorchFunctionMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import VerificationError
-from batch_export.exporter.capture.dropped_caches import caches_dropped
 from batch_export.exporter.capture.endless import EndlessError, loops_bounded
 from batch_export.exporter.capture.grad_modes import recording
 from batch_export.exporter.capture.kept_settings import settings_kept
-from batch_export.exporter.capture.kept_state import RunsUndone, run_undone, state_kept
+from batch_export.exporter.capture.kept_state import RunsUndone, run_undone
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rewritten_code import as_written
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
 from batch_export.numbers.compare import compare
-
-_UNDECIDED = (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    UnsupportedFakeTensorException,
-    UnsupportedOperatorException,
-    GuardOnDataDependentSymNode,
-    NotImplementedError,
-)
-"""What a run without numbers cannot tell, and a run with them can."""
-
 
 _UNSOLVABLE: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 """What is said of a matrix that is not positive definite, or singular."""
@@ -67,6 +46,7 @@ class Outcome(enum.Enum):
     FAILS = "the program fails, and the model does not"
     DIFFERS = "the program gives something else than the model"
     SHAPES = "they give the same, and values on the way have other shapes than the program shows"
+    UNTRIED = "a run would take too much memory or time"
     NOTHING = "no number is finite or the model does not end, so that nothing is proven"
 
 
@@ -272,54 +252,3 @@ def accepts(module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[s
     except Exception:
         return False
     return True
-
-
-class _AnyIndex(TorchFunctionMode):
-    """Within, one integer that the data say stands for any index: each gives the same shape."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if getattr(func, "__name__", "") in ("__getitem__", "__setitem__") and len(args) > 1:
-            of, index, *rest = args
-            index = tuple(map(_any_index, index)) if isinstance(index, tuple) else _any_index(index)
-            args = (of, index, *rest)
-        return func(*args, **(kwargs or {}))
-
-
-def _any_index(one: object) -> object:
-    if not isinstance(one, FakeTensor) or one.dim() or one.is_floating_point():
-        return one
-    return one if one.dtype in (torch.bool, torch.uint8) else 0
-
-
-def refusal(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: FakeTensorMode | None = None
-) -> str:
-    """Why the model does not take some inputs, found without computing numbers; empty where it takes them.
-
-    What depends on numbers, such as an index beyond a table, is not seen.
-
-    Args:
-        module: the model.
-        args: positional inputs.
-        kwargs: keyword inputs.
-        mode: that of inputs which are fake, beside weights that are not.
-    """
-    try:
-        with as_written(), state_kept(module), caches_dropped(), recording(module), quiet(), uncompiled():
-            given, keywords = args, dict(kwargs)
-            if mode is None and is_fake(module, args, kwargs):
-                module(*given, **keywords)
-                return ""
-            if mode is None:
-                mode = FakeTensorMode(allow_non_fake_inputs=True)
-                given, keywords = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (given, keywords))
-            with mode, _AnyIndex():
-                module(*given, **keywords)
-    except _UNDECIDED:
-        return ""
-    except Exception as error:
-        lines = [line for line in str(error).strip().splitlines() if line.strip()]
-        return f"{type(error).__name__}: {lines[0] if lines else ''}"
-    return ""
