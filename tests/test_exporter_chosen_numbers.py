@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from torch.nn import functional as F  # noqa: N812
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 from batch_export.exporter.capture.chosen_numbers import any_choice
-from tests.exporting import assert_same
+from tests.exporting import assert_same, export_and_compare
 
 
 def missing(size: int, window: int, step: int) -> int:
@@ -93,13 +94,12 @@ class Shared(torch.nn.Module):
         return x[:each] * 2
 
 
-def test_a_number_that_some_sizes_do_not_have_is_a_limit_of_the_file() -> None:
+def test_a_number_that_some_sizes_do_not_have_is_worked_out_where_they_do() -> None:
     shapes = {"x": {0: "rows"}, "y": {0: "parts"}}
-    with pytest.warns(ExportWarning, match=r"holds only while `parts > 0` .*test_exporter_chosen_numbers\.py:\d+"):
-        program = export(Shared(), (torch.randn(6, 2), torch.randn(3, 2)), dynamic_shapes=shapes)
-
-    x, y = torch.randn(9, 2), torch.randn(2, 2)
-    assert_same(program(x, y), [Shared()(x, y)])
+    others = [(torch.randn(rows, 2), torch.randn(parts, 2)) for rows, parts in ((9, 2), (1, 3), (5, 0), (0, 4))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        export_and_compare(Shared(), (torch.randn(6, 2), torch.randn(3, 2)), *others, dynamic_shapes=shapes)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ OTHERS = [(torch.randn(*sizes, 4),) for sizes in ((1, 3), (3, 7), (2, 6), (2, 8)
 
 
 def _pieces(x: Tensor) -> Any:
-    """Of a number, of a name, up to the end by `min`, from `split`."""
+    """Of a number, of a name, up to the end by `min`, from `split` of expressions."""
     n, k, parts, more, other = x.shape[1], 2, [], [], x.transpose(1, 2)
     for i in range(0, x.shape[1], 3):
         piece = x[:, i : i + 3]
@@ -28,8 +28,8 @@ def _pieces(x: Tensor) -> Any:
     for i in range(0, n, k):
         j = min(i + k, n)
         more.append(x[:, i:j].softmax(1))
-    split = torch.cat([one.flip(1) for one in x.split(3, 1)], 1)
-    turned = torch.cat([one.cumsum(-1) for one in torch.split(other, 4, dim=-1)], dim=-1)
+    split = torch.cat([one.flip(1) for one in (x * 2).split(3, 1)], 1)
+    turned = torch.cat([one.cumsum(-1) for one in torch.split(other + 1, 4, dim=-1)], dim=-1)
     return torch.cat(parts, 1), torch.cat(more, dim=1), split, turned
 
 

@@ -389,6 +389,7 @@ U_NET = {"down": nn.Conv2d(3, 4, 3), "up": nn.ConvTranspose2d(4, 4, 2, 2)}
 HELD: dict[str, tuple[nn.Module, Callable[..., Any], Any, Sizes, int]] = {
     "slice": (Function(lambda x: x[:, :3]), sequences, {0: "b", 1: "n"}, (2, 5), 25),
     "last ones": (Function(lambda x: x[:, -3:]), sequences, {0: "b", 1: "n"}, (2, 5), 25),
+    "a scale of 1 or more": (Function(lambda x: x * max(1, x.shape[1] / 4)), sequences, {0: "b", 1: "n"}, (2, 5), 25),
     "at most 4": (Function(lambda x: x.new_zeros(min(4, x.shape[0]), 6) + x[:4]), rows, {0: "n"}, (6,), 5),
     "allocated": (Function(allocated), rows, {0: "n"}, (4,), 5),
     "int in a padding": (Function(padded), lambda n: (torch.randn(2, 3, n),), {2: "n"}, (10,), 5),

@@ -24,10 +24,12 @@ class TailedLoop:
     Attributes:
         loop: the loop.
         left: the round that may be left, if there is one.
+        first: a name for what is split, where it has none.
     """
 
     loop: ast.For
     left: ast.If
+    first: ast.Assign | None = None
 
     @classmethod
     def of(cls, loop: ast.For, number: int) -> TailedLoop | None:
@@ -37,7 +39,8 @@ class TailedLoop:
             loop: which stays as it is.
             number: tells the names apart.
         """
-        split = _split(loop, number)
+        named, first = _named(loop, number)
+        split = _split(named, number)
         made = loop if split is None else split
         match made:
             case ast.For(
@@ -68,7 +71,29 @@ class TailedLoop:
             _at(one, loop.iter)
         left.body += copy.deepcopy(made.body)
         ast.copy_location(left, loop)
-        return cls(ast.fix_missing_locations(ast.copy_location(over, loop)), ast.fix_missing_locations(left))
+        over = ast.fix_missing_locations(ast.copy_location(over, loop))
+        return cls(over, ast.fix_missing_locations(left), first if split is not None else None)
+
+
+def _named(loop: ast.For, number: int) -> tuple[ast.For, ast.Assign | None]:
+    """A loop over the pieces of an expression as one over those of a name, and the name's assignment."""
+    over = loop.iter
+    if not isinstance(over, ast.Call) or not isinstance(over.func, ast.Attribute) or over.func.attr != "split":
+        return loop, None
+    is_function = isinstance(over.func.value, ast.Name) and over.func.value.id == "torch"
+    whole = (over.args[0] if over.args else over.func) if is_function else over.func.value
+    if isinstance(whole, ast.Name):
+        return loop, None
+    name = ast.copy_location(ast.Name(f"_whole_{number}_", ast.Load()), whole)
+    if is_function:
+        call = ast.Call(over.func, [name, *over.args[1:]], over.keywords)
+    else:
+        call = ast.Call(
+            ast.copy_location(ast.Attribute(name, "split", ast.Load()), over.func), over.args, over.keywords
+        )
+    made = ast.copy_location(ast.For(loop.target, ast.copy_location(call, over), loop.body, loop.orelse), loop)
+    first = ast.Assign([ast.Name(name.id, ast.Store())], whole)
+    return made, ast.fix_missing_locations(ast.copy_location(first, loop.iter))
 
 
 def _split(loop: ast.For, number: int) -> ast.For | None:

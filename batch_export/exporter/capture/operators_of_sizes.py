@@ -2,7 +2,8 @@
 
 Nothing arrives. Leaves: a context in which `max` and `min` of three sizes and more, or of fractions of sizes, are made
 of those of two, for which torch has operators: Python itself compares the example's sizes, and keeps the one that is
-larger there. `n ^ 1` is made of `|` and `&`, since no exported program may hold the operator itself.
+larger there. Of a whole number and a fraction (`max(1, n / 4)`) it is a fraction. `n ^ 1` is made of `|` and `&`, since
+no exported program may hold the operator itself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 
 _EXTREMES: Mapping[str, Callable[[Any, Any], Any]] = {"max": torch.sym_max, "min": torch.sym_min}
 _DIFFERENCES = ("__xor__", "__rxor__")
+_NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
 _FEWEST = 3
 """Fewer whole numbers are handed to operators by torch itself."""
 
@@ -38,7 +40,7 @@ def _of_several(own: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> C
     def extreme(*args: Any, **given: Any) -> Any:
         kinds = {type(one) for one in args}
         is_of_sizes = torch.SymInt in kinds and kinds <= {int, torch.SymInt} and len(args) >= _FEWEST
-        is_of_fractions = torch.SymFloat in kinds and kinds <= {float, torch.SymFloat} and len(args) > 1
+        is_of_fractions = torch.SymFloat in kinds and kinds <= _NUMBERS and len(args) > 1
         return functools.reduce(of_two, args) if (is_of_sizes or is_of_fractions) and not given else own(*args, **given)
 
     return extreme
