@@ -141,11 +141,27 @@ def _without_modes() -> Iterator[None]:
 def _without_writes(tree: Tree) -> Tree:
     if isinstance(tree, Choice):
         return Choice(tree.decision, _without_writes(tree.if_true), _without_writes(tree.if_false))
-    return Way(effect_tokens.decomposed(tree.program, {}) if _writes(tree.program) else tree.program)
+    graphs = [one for one in tree.program.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    for one in graphs:
+        _pass_through(one)
+    return Way(effect_tokens.decomposed(tree.program, {}) if _write(graphs) else tree.program)
 
 
-def _writes(program: torch.export.ExportedProgram) -> bool:
+def _pass_through(graph: torch.fx.GraphModule) -> None:
+    """Leaves `detach_` of what `torch.tensor` makes out: it changes no number, and gives what it is called with."""
+    found = [
+        node
+        for node in graph.graph.nodes
+        if node.target is torch.ops.aten.detach_.default and all(user.op != "output" for user in node.users)
+    ]
+    for node in found:
+        node.replace_all_uses_with(node.args[0])
+        graph.graph.erase_node(node)
+    if found:
+        graph.recompile()
+
+
+def _write(graphs: Sequence[torch.fx.GraphModule]) -> bool:
     """Whether something is written to; an operator that is not torch's own may write unseen."""
-    graphs = [one for one in program.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
     called = [node.target for graph in graphs for node in graph.graph.nodes if node.op == "call_function"]
     return any(isinstance(one, torch._ops.OpOverload) and one._schema.is_mutable for one in called)

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -21,9 +21,10 @@ from batch_export.exporter.capture import guard_points
 from batch_export.exporter.capture.fake_runs import fake_run, refusal
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import Symbols
+from batch_export.exporter.capture.kept_state import RunsUndone
 from batch_export.exporter.capture.missing_pieces import pieces_as_slices
 from batch_export.exporter.capture.other_inputs import Inputs, one_apart, other_values
-from batch_export.exporter.capture.other_sizes import WIDE_KINDS, Resizing
+from batch_export.exporter.capture.other_sizes import Resizing
 from batch_export.exporter.capture.perturbed_weights import perturbed_weights
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import is_free_of_sizes, other_shapes
@@ -89,6 +90,7 @@ class Trials:
         self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
         self._usual: dict[int, bool] = {}
         self._slow = math.inf
+        self._undone: tuple[RunsUndone, RunsUndone] | None = None
 
     def at(self, point: Point) -> Trial | None:
         """What comes of some sizes; None where no such inputs can be made, or enough was run."""
@@ -114,9 +116,9 @@ class Trials:
             if trial.outcome in (Outcome.AGREES, Outcome.NOTHING) and not trial.problem and inputs is not None:
                 shown = self._shown(sizes, inputs)
                 trial = shown if shown is not None and trial.outcome is Outcome.AGREES else trial
-            if trial.outcome in (Outcome.REFUSED, Outcome.UNSOLVED) and inputs is not None:
+            if trial.outcome in (Outcome.REFUSED, Outcome.UNSOLVED) and inputs is not None and self._counts(sizes):
                 trial = self._of_other_numbers(sizes, trial)
-            if trial.outcome is Outcome.REFUSED and not self._takes_other_values(spread=spread):
+            if trial.outcome is Outcome.REFUSED and self._counts(sizes) and not self._takes_other_values(spread=spread):
                 trial = self._of_own_elements(sizes) or Trial(Outcome.NOTHING, trial.problem)
             self._ran += trial.outcome not in (Outcome.REFUSED, Outcome.UNTRIED)
             self._known[key] = trial
@@ -163,15 +165,29 @@ class Trials:
     def _differs_widely(self, sizes: Point) -> bool:
         if self._program is None:
             return False
-        with perturbed_weights(self._module, self._program):
-            for kind in range(WIDE_KINDS):
-                if kind not in self._usual:
-                    usual = self.resizing.at_wide_numbers(self.resizing.example, kind)
-                    self._usual[kind] = usual is not None and self._run(*usual, is_large=False).outcome in _SAYING
-                inputs = self.resizing.at_wide_numbers(sizes, kind) if self._usual[kind] else None
-                if inputs is not None and self._run(*inputs, is_large=False).outcome is Outcome.DIFFERS:
+        with perturbed_weights(self._module, self._program), self._anew():
+            for kind in self.resizing.wide_kinds:
+                inputs = self.resizing.at_wide_numbers(sizes, kind) if self._usual.get(kind, True) else None
+                differs = inputs is not None and self._run(*inputs, is_large=False).outcome is Outcome.DIFFERS
+                if differs and self._is_usual(kind):
                     return True
         return False
+
+    @contextlib.contextmanager
+    def _anew(self) -> Iterator[None]:
+        """Within, model and program are kept as they are now, with other weights."""
+        before, self._undone = self._undone, None
+        try:
+            yield
+        finally:
+            self._undone = before
+
+    def _is_usual(self, kind: int) -> bool:
+        """Whether numbers far from the example's make no difference at its sizes."""
+        if kind not in self._usual:
+            inputs = self.resizing.at_wide_numbers(self.resizing.example, kind)
+            self._usual[kind] = inputs is not None and self._run(*inputs, is_large=False).outcome in _SAYING
+        return self._usual[kind]
 
     def _of_own_elements(self, sizes: Point) -> Trial | None:
         """What comes of some sizes of a model that made-up numbers do not suit (lengths that have to be sorted).
@@ -242,6 +258,10 @@ class Trials:
             return ""  # what it refuses without numbers at the example's sizes too is not because of sizes
         return refusal(self._module, *inputs, mode)
 
+    def _counts(self, sizes: Point) -> bool:
+        """Whether inputs have numbers at all, for which a model may refuse them."""
+        return self.resizing.elements(sizes) > 0
+
     def _is_large(self, sizes: Point) -> bool:
         return self.resizing.elements(sizes) > _LARGER * max(1, self.resizing.elements(self.resizing.example))
 
@@ -271,7 +291,8 @@ class Trials:
             return Trial(Outcome.UNTRIED)
         if self._program is None:
             self._program = pieces_as_slices(without_assertions(self._exported.module(check_guards=False)))
-        return tried(self._program, self._module, args, kwargs, self._noise)
+        self._undone = self._undone or (RunsUndone(self._program), RunsUndone(self._module))
+        return tried(self._program, self._module, args, kwargs, self._noise, self._undone)
 
     def _noise(self) -> float:
         """How far apart program and model are at the example's sizes; more than anything where that is not known."""

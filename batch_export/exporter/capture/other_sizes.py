@@ -137,6 +137,13 @@ class Resizing:
         made: Inputs = pytree.tree_map_only(torch.Tensor, wide, inputs)
         return made
 
+    @property
+    def wide_kinds(self) -> Sequence[int]:
+        """The kinds of numbers far from the example's that say something of these inputs, one at least."""
+        tensors = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
+        floats = (1, _ZEROS) if any(map(_has_wide, tensors)) else ()
+        return (0, *floats, *((2,) if self._has_numbers else ()))
+
     def without_numbers(self, sizes: Mapping[str, int], mode: FakeTensorMode) -> Inputs | None:
         """The inputs at other sizes as tensors of a fake mode, which are never too large to be made."""
         shapes = self._shapes(sizes)
@@ -202,14 +209,16 @@ class Resizing:
             return -1
 
 
-WIDE_KINDS = 4
-"""How many kinds of numbers far from the example's there are."""
 _ZEROS = 3
 _FAR = 20.0
 
 
 def _is_whole(one: torch.Tensor) -> bool:
     return not (one.is_floating_point() or one.is_complex() or one.dtype is torch.bool)
+
+
+def _has_wide(one: torch.Tensor) -> bool:
+    return one.is_floating_point() and one.dtype.itemsize > 1
 
 
 def _whole_as_zero(one: torch.Tensor) -> torch.Tensor:
@@ -219,7 +228,7 @@ def _whole_as_zero(one: torch.Tensor) -> torch.Tensor:
 def _wide(one: torch.Tensor, generator: torch.Generator, *, with_nan: bool, with_zeros: bool) -> torch.Tensor:
     if one.dtype is torch.bool:
         return (torch.rand(one.shape, generator=generator) < _HALF).to(one.device)
-    if not one.is_floating_point() or one.dtype.itemsize == 1:
+    if not _has_wide(one):
         return _whole_as_zero(one) if with_zeros else one
     finite = one[torch.isfinite(one)]
     reach = _FAR * max(1.0, float(finite.abs().max()) if finite.numel() else 1.0)
@@ -235,7 +244,7 @@ _EVERY = 5
 
 
 def _with_zeros(one: torch.Tensor) -> torch.Tensor:
-    if one.is_floating_point() and one.dtype.itemsize > 1 and one.numel():
+    if _has_wide(one) and one.numel():
         one.view(-1)[::_EVERY] = 0.0
     return one
 

@@ -1,15 +1,14 @@
 """A model's code that asks whether it is being captured: what it does then may be something else than what eager does.
 
 Arrives: nothing; a context is opened round a capture. Leaves: the lines at which the model was told that it is
-captured. Whether that decides what it gives is found by runs of the model itself at the example inputs and at a few
-other sizes, some of which are told the same. `torch.onnx.is_in_onnx_export` is left alone: who asks that wants another
+captured. Whether that decides what it gives is found by runs of the model itself at the example inputs and at other
+sizes, some of which are told the same. `torch.onnx.is_in_onnx_export` is left alone: who asks that wants another
 model in the file.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
 import types
 import warnings
@@ -18,12 +17,13 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, ExportWarning
 from batch_export.exporter.capture.guard_sources import is_users, users_frames
 from batch_export.exporter.capture.kept_state import RunsUndone
 from batch_export.exporter.capture.other_inputs import Inputs
-from batch_export.exporter.capture.trial import accepts, difference, is_fake, outputs
+from batch_export.exporter.capture.trial import difference, is_fake, outputs
 
 _IS_COMPILING: Any = torch.compiler.is_compiling
 _IS_EXPORTING: Any = getattr(torch.compiler, "is_exporting", _IS_COMPILING)
@@ -35,8 +35,8 @@ _OWN: Mapping[str, Callable[[], bool]] = {
 _LARGE = 1 << 28
 """Bytes of weights from which on two runs of a model would cost too much of an export: `verify=True` compares."""
 
-_STEP = 3
-"""Where axes are free one of so many other sizes is run at, too."""
+_LARGER = 16
+"""How many times the example's elements other inputs may have."""
 _NOTED: ContextVar[dict[str, str] | None] = ContextVar("_NOTED", default=None)
 _TOLD_SO: ContextVar[frozenset[str]] = ContextVar("_TOLD_SO", default=frozenset())
 """Lines that are told that the model is captured, whether it is or not."""
@@ -88,16 +88,40 @@ def refuse_other_answers(
     if not noted or is_fake(module, args, kwargs) or _bytes(module) > _LARGE:
         return
     undone = RunsUndone(module)
-    places: list[tuple[str, Inputs]] = [("the example inputs", (args, dict(kwargs)))]
-    others = itertools.islice(elsewhere, 1, None, _STEP)
-    for where, inputs in itertools.chain(places, ((f"other sizes ({sizes})", given) for sizes, given in others)):
-        if where == places[0][0] or accepts(module, *inputs):
-            expected = outputs(module, *inputs, undone)
-            problem = difference(expected, _told_so(noted, module, *inputs, undone))
-            if problem:
-                alone = (one for one in noted if difference(expected, _told_so({one}, module, *inputs, undone)))
-                _say(f"at {where} {problem}", noted, next(alone, next(iter(noted))), only_warns=only_warns)
-                return
+    if _compared("the example inputs", noted, module, (args, dict(kwargs)), undone, only_warns=only_warns):
+        return
+    most = _LARGER * max(1, _elements((args, dict(kwargs))))
+    others = [one for one in elsewhere if _elements(one[1]) <= most]
+    for sizes, inputs in sorted(others, key=lambda one: -_elements(one[1])):
+        try:
+            _compared(f"other sizes ({sizes})", noted, module, inputs, undone, only_warns=only_warns)
+        except CaptureError:
+            raise
+        except Exception:  # the model takes no such sizes
+            continue
+        return
+
+
+def _compared(
+    where: str,
+    noted: Mapping[str, str],
+    module: torch.nn.Module,
+    inputs: Inputs,
+    undone: RunsUndone,
+    *,
+    only_warns: bool,
+) -> bool:
+    """Tells of a difference at some inputs, and whether there is one."""
+    expected = outputs(module, *inputs, undone)
+    problem = difference(expected, _told_so(noted, module, *inputs, undone))
+    if problem:
+        alone = (one for one in noted if difference(expected, _told_so({one}, module, *inputs, undone)))
+        _say(f"at {where} {problem}", noted, next(alone, next(iter(noted))), only_warns=only_warns)
+    return bool(problem)
+
+
+def _elements(inputs: Inputs) -> int:
+    return sum(leaf.numel() for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor))
 
 
 def _say(problem: str, noted: Mapping[str, str], line: str, *, only_warns: bool) -> None:
@@ -109,7 +133,7 @@ def _say(problem: str, noted: Mapping[str, str], line: str, *, only_warns: bool)
     )
     if not only_warns:
         raise refusal
-    warnings.warn(str(refusal), ExportWarning, stacklevel=4)
+    warnings.warn(str(refusal), ExportWarning, stacklevel=5)
 
 
 def _bytes(module: torch.nn.Module) -> int:

@@ -76,6 +76,7 @@ def tried(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
     noise: Callable[[], float] | None = None,
+    undone: tuple[RunsUndone, RunsUndone] | None = None,
 ) -> Trial:
     """Runs both at some inputs.
 
@@ -88,10 +89,12 @@ def tried(
         args: positional inputs.
         kwargs: keyword inputs.
         noise: how far apart they are where they do the same, as `apart` says it; without it that is not asked for.
+        undone: the program's and the model's, where they run several times in turn.
     """
     kept = _shared_state(program, module)
+    of_program, of_model = (None, None) if undone is None else undone
     try:
-        expected = _run(module, module, args, kwargs, state=kept)
+        expected = _run(module, module, args, kwargs, of_model, state=kept)
     except EndlessError as error:  # whether the model takes these inputs, nobody knows
         return Trial(Outcome.NOTHING, str(error))
     except _UNSOLVABLE as error:
@@ -102,7 +105,7 @@ def tried(
         return Trial(Outcome.REFUSED, "it gives no tensor")
     try:
         with quiet():  # not by a call of the module: that checks ranges first, and prints what fails
-            actual = _run(program, program.forward, args, kwargs, state=kept)
+            actual = _run(program, program.forward, args, kwargs, of_program, state=kept)
     except EndlessError as error:
         return Trial(Outcome.NOTHING, str(error))
     except Exception as error:
@@ -156,7 +159,7 @@ def _run(
     call: Callable[..., object],
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
-    undone: contextlib.AbstractContextManager[None] | None = None,
+    undone: RunsUndone | None = None,
     state: list[str] | None = None,
 ) -> list[torch.Tensor]:
     """What a module gives, numbers as tensors, on copies of its inputs and its state, with the same random numbers.
@@ -165,10 +168,10 @@ def _run(
     taken from their names.
     """
     given, keywords = copy.deepcopy((args, dict(kwargs)))
-    undone = undone or run_undone(module)
+    back = run_undone(module) if undone is None else undone.run()
     buffers = dict(module.named_buffers()) if state else {}
     own = as_written()
-    with own, undone, settings_kept(), recording(module), loops_bounded(), uncompiled(), warnings.catch_warnings():
+    with own, back, settings_kept(), recording(module), loops_bounded(), uncompiled(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at sizes that nobody gave
         torch.manual_seed(0)
         result = call(*given, **keywords)
@@ -209,7 +212,7 @@ def outputs(
         kwargs: keyword inputs.
         undone: the model's, where it runs several times in turn.
     """
-    return _run(module, module, args, kwargs, None if undone is None else undone.run())
+    return _run(module, module, args, kwargs, undone)
 
 
 def results_and_inputs(
