@@ -49,7 +49,7 @@ def _parted(places: Iterable[str]) -> set[tuple[str, int]]:
 
 def _written(code: CodeType, lines: set[tuple[str, int]], lines_of: LinesOf, write: Write) -> CodeType | None:
     own = {line for file, line in lines if file == code.co_filename}
-    if not own.intersection(lines_of(code.co_filename)):
+    if not own or not own.intersection(lines_of(code.co_filename)):
         return None
     if not own.intersection(line for *_, line in code.co_lines() if line is not None):
         return None
