@@ -33,6 +33,7 @@ RARER = (
     "tests/test_exporter_both_ways.py",
     "tests/test_exporter_chosen_numbers.py",
     "tests/test_exporter_chosen_parts.py",
+    "tests/test_exporter_data_loops.py",
     "tests/test_exporter_flex_attention.py",
     "tests/test_exporter_fourier_lengths.py",
     "tests/test_exporter_free_loops.py",

@@ -15,14 +15,16 @@ from dataclasses import dataclass, replace
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture import assumptions, guard_points
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.chosen_numbers import any_choice, numbers_chosen
+from batch_export.exporter.capture.data_loops import any_loop, loops_as_operators
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.capture.refusals import one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import otherwise_beyond
@@ -49,7 +51,32 @@ class Course:
             CaptureError, DynamicShapeError: as `capture`.
         """
         examples = Examples(self.request.asked, self.request.module, self.request.given)
-        return self._looked_at_again(self._chosen(examples), examples)
+        try:
+            return self._looked_at_again(self._chosen(examples), examples)
+        except CaptureError as error:
+            captured = self._by_rounds(error, examples)
+            if captured is None:
+                raise
+            return captured
+
+    def _by_rounds(self, error: CaptureError, examples: Examples) -> Captured | None:
+        """The program with loops that end by data as operators; None where that is no program."""
+        places: set[str] = set()
+        while (place := _place(error)) and place not in places and any_loop([place]):
+            places.add(place)
+            with loops_as_operators(self.request.module, places):
+                try:
+                    captured = self._chosen(examples)
+                except CaptureError as another:
+                    error = another
+                    continue
+                except DynamicShapeError:
+                    return None
+            args, kwargs = self.request.given
+            elsewhere = other_sizes(captured, args, kwargs)
+            assumptions.check_both_ways(captured.traced, self.request.module, args, kwargs, sorted(places), elsewhere)
+            return captured
+        return None
 
     def _chosen(self, examples: Examples) -> Captured:
         try:
@@ -206,6 +233,11 @@ class Course:
         wanted = [(axis.where, axis.axis) for axis in self.request.asked.axes if axis.text in axes]
         held = {place for guard in (*captured.guards, *captured.not_one) for place in (*guard.fixes, *guard.narrows)}
         return captured.free_axes() == len(self.request.asked.axes) and not held.intersection(wanted)
+
+
+def _place(error: CaptureError) -> str:
+    """`file:line` of what a capture ended at."""
+    return str(error.source or "")
 
 
 def _is_of_few(guard: Guard) -> bool:

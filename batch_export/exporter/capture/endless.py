@@ -1,4 +1,4 @@
-"""Loops in a trial end: at sizes that nobody runs a model at, the condition of a `while_loop` may hold for ever.
+"""Loops in a trial end: at sizes and numbers that nobody runs a model at, the condition of one may hold for ever.
 
 Nothing arrives; a context is opened round a run of a model. A sum of no elements reaches no limit, and the export would
 never return. The rounds of a `scan` are as many as an axis is long, of one within another the product of that.
@@ -7,32 +7,53 @@ never return. The rounds of a `scan` are as many as an axis is long, of one with
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op
+from torch.overrides import TorchFunctionMode
 
 MOST_STEPS = 10_000
+_CALLS, _SECONDS = 20_000, 20.0
+"""Calls of torch's functions and the time behind which a loop of the model's own code is taken for one without end."""
 MOST_ROUNDS = 4_000
 _KEY = torch._C.DispatchKey.CompositeExplicitAutograd
 
 
 class EndlessError(Exception):
-    """A loop took more than `MOST_STEPS` steps, or scans more than `MOST_ROUNDS` rounds."""
+    """A loop took more than `MOST_STEPS` steps, scans more than `MOST_ROUNDS` rounds, or Python goes on and on."""
+
+
+class _Ending(TorchFunctionMode):
+    """Ends a loop of Python's that goes on and on (`while x.max() > 1:` of an infinite x)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.begun = 0, time.monotonic()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Called by torch for every function of its own."""
+        del types
+        self.calls += 1
+        if self.calls % _CALLS == 0 and time.monotonic() - self.begun > _SECONDS:
+            raise EndlessError(f"the model's own code goes on after {self.calls} calls of torch's functions")
+        return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
 def loops_bounded() -> Iterator[None]:
-    """While open, loops that run on real tensors fail with `EndlessError`: a `while_loop` after `MOST_STEPS` steps, and
-    all scans together after `MOST_ROUNDS` rounds.
+    """While open, loops that run on real tensors fail with `EndlessError`: a `while_loop` after `MOST_STEPS` steps, all
+    scans together after `MOST_ROUNDS` rounds, and loops of Python's after some seconds of many calls.
     """
     kernels: dict[Any, Callable[..., object]] = while_loop_op.py_kernels
     scans: dict[Any, Callable[..., object]] = scan_op.py_kernels
     dense, scanned = kernels.get(_KEY), scans.get(_KEY)
     if dense is None or scanned is None:  # another torch
-        yield
+        with _Ending():
+            yield
         return
     rounds = 0
 
@@ -58,7 +79,8 @@ def loops_bounded() -> Iterator[None]:
     kernels[_KEY], scans[_KEY] = bounded, counting
     _forget()
     try:
-        yield
+        with _Ending():
+            yield
     finally:
         kernels[_KEY], scans[_KEY] = dense, scanned
         _forget()

@@ -51,7 +51,7 @@ def decisions_as_data(module: torch.nn.Module, places: Iterable[str]) -> Iterato
         places: the lines.
     """
     changed = decided_lines.written_anew(module, places, _lines, _written_anew)
-    with rewritten(changed, _CALLED):
+    with rewritten(changed, CALLED):
         yield
 
 
@@ -160,7 +160,7 @@ class _Decisions(ast.NodeTransformer):
 
     def _apart(self, node: ast.For, tailed: TailedLoop) -> list[ast.stmt]:
         self.lines.update(_lines_of(node.iter))
-        tailed.left.test = ast.copy_location(_written(tailed.left.test), node.iter)
+        tailed.left.test = ast.copy_location(as_calls(tailed.left.test), node.iter)
         made = (*([tailed.first] if tailed.first is not None else []), tailed.loop, tailed.left)
         return [ast.fix_missing_locations(one) for one in made]
 
@@ -180,7 +180,7 @@ class _Decisions(ast.NodeTransformer):
                 continue
             tests = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [number]) for number in numbers]
             test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), list(tests))
-            made = [ast.If(_written(test), one.body, made)]
+            made = [ast.If(as_calls(test), one.body, made)]
         begun = ast.Assign([ast.Name(name, ast.Store())], node.subject)
         return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in (begun, *made)]
 
@@ -208,17 +208,17 @@ class _Decisions(ast.NodeTransformer):
         if not own:
             return test
         self.lines |= own
-        return ast.fix_missing_locations(ast.copy_location(_written(test), test))
+        return ast.fix_missing_locations(ast.copy_location(as_calls(test), test))
 
 
-def _written(test: ast.expr) -> ast.expr:
+def as_calls(test: ast.expr) -> ast.expr:
     """A test as calls that give a tensor where it asks for free sizes."""
     match test:
         case ast.BoolOp(op=kind, values=values):
-            parts = [ast.Lambda(_NOTHING, _written(one)) for one in values]
+            parts = [ast.Lambda(_NOTHING, as_calls(one)) for one in values]
             return _call(_ALL if isinstance(kind, ast.And) else _ANY, *parts)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _call(_NOT, _written(operand))
+            return _call(_NOT, as_calls(operand))
         case ast.Compare(left=left, ops=[kind], comparators=[right]) if type(kind).__name__ in _KINDS:
             return _call(_COMPARED, left, ast.Constant(type(kind).__name__), right)
         case ast.Compare() | ast.Call() | ast.Constant():
@@ -280,7 +280,7 @@ def _joined(parts: Iterable[Callable[[], Any]], *, until: bool) -> Any:
     return made
 
 
-_CALLED: Mapping[str, Callable[..., Any]] = {
+CALLED: Mapping[str, Callable[..., Any]] = {
     _COMPARED: _compared,
     _NOT: _not,
     _TRUTH: _truth,

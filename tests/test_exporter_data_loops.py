@@ -1,0 +1,177 @@
+"""Loops that end where the data say so are one operator of the file, with as many rounds as eager takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from exporting import Called, export_and_compare
+from rarer import first
+
+from batch_export.errors import CaptureError
+from batch_export.exporter import export
+
+Tensor = torch.Tensor
+ROWS = ({0: "n"},)
+
+
+def halved(x: Tensor) -> Any:
+    """Nothing but a test in front of each round."""
+    while x.abs().max() > 1:
+        x = x / 2
+    return x
+
+
+def counted(x: Tensor) -> Any:
+    """A test of two things, and a number that goes on."""
+    count = 0
+    while x.norm() > 1 and count < 50:
+        x, count = x * 0.7, count + 1
+    return x, x * count
+
+
+def endless(x: Tensor) -> Any:
+    """Rounds that end at their own end."""
+    x, count = x.abs() + 1, 0
+    while True:
+        x = x / 2
+        count += 1
+        if x.max() < 0.1:
+            break
+    return x, x * count
+
+
+def converging(x: Tensor) -> Any:
+    """What begins as a number, and is a tensor behind the first round."""
+    before, now = float("inf"), x.abs().sum()
+    while abs(before - now) > 1e-3:
+        before = now
+        x = x * 0.5
+        now = x.abs().sum()
+    return x, now
+
+
+def newton(x: Tensor) -> Any:
+    """At most so many rounds, the rest of the last of which is left out."""
+    root = x.clamp(min=1.0)
+    for _ in range(30):
+        new = 0.5 * (root + x.abs() / root)
+        if bool((new - root).abs().max() < 1e-3):
+            break
+        root = new
+    return root
+
+
+def assigning(x: Tensor) -> Any:
+    """What the last round does alone; a name that is not there before the loop; the step behind it."""
+    other = x * 0
+    for step in range(20):
+        new = torch.cos(x)
+        if (new - x).abs().max().item() < 1e-2:
+            other = new * 10
+            break
+        x = new
+        other = other + 1
+    return x, other, new, x * step
+
+
+def nested(x: Tensor) -> Any:
+    """Loops within, and the step as a number."""
+    x = x.abs()
+    for step in range(15):
+        for _ in range(3):
+            x = x * 0.9
+        if x.sum() < 0.5:
+            break
+        x = x + 0.01 * step
+    return x
+
+
+def in_place(x: Tensor) -> Any:
+    """Writes at the step's place and in place, reads there, a view by an attribute, and a second loop."""
+    made, table = torch.full((x.shape[0], 12), 9.0), torch.arange(24.0).reshape(2, 12)
+    for step in range(12):
+        x = x * 0.6 + 0.01 * table[:, step].sum() + (table.T @ table).sum() * 1e-6
+        made[:, step] = x
+        made.mul_(1.5)
+        if x.abs().max() < 1.2:
+            break
+    while x.abs().sum() > 1:
+        x = x * 0.8
+    return x, made
+
+
+class Decoder(torch.nn.Module):
+    """A greedy decoder with weights, which ends where every row has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.cell, self.head = (
+            torch.nn.Embedding(10, 8),
+            torch.nn.GRUCell(8, 8),
+            torch.nn.Linear(8, 10),
+        )
+
+    def forward(self, x: Tensor) -> Any:
+        state = x[:, None] * torch.linspace(-1, 1, 8)
+        token = torch.zeros(x.shape[0], dtype=torch.long)
+        tokens, score = torch.full((x.shape[0], 9), 11), torch.zeros(x.shape[0])
+        for step in range(9):
+            state = self.cell(self.embedding(token), state)
+            logits = self.head(state)
+            token, score = logits.argmax(-1), score + logits.max(-1).values
+            tokens[:, step] = token
+            if (token == 3).all():
+                break
+        return tokens, score
+
+
+LOOPS: list[Any] = [assigning, counted, in_place, Decoder, halved, endless, converging, newton, nested]
+
+
+@pytest.mark.parametrize("function", first(4, LOOPS))
+def test_rounds_are_as_many_as_in_eager(function: Any) -> None:
+    torch.manual_seed(0)
+    module = function() if isinstance(function, type) else Called(function)
+    sizes = [(torch.randn(3) * 100,), (torch.randn(1) * 0.01,), (torch.randn(4) * 20,), (torch.zeros(2),)]
+    export_and_compare(module, (torch.randn(5),), *sizes, dynamic_shapes=ROWS)
+
+
+@pytest.mark.parametrize("function", first(0, [halved, newton]))
+def test_the_loop_is_one_operator_of_the_file(function: Callable[[Tensor], Any]) -> None:
+    program = export(Called(function), (torch.randn(5),))
+    assert [node.op_type for node in program.model.graph].count("Loop") == 1
+
+
+def listing(x: Tensor) -> Any:
+    found = []
+    for _ in range(12):
+        x = x * 0.5
+        found.append(x)
+        if x.abs().max() < 0.1:
+            break
+    return torch.stack(found)
+
+
+def of_one_memory(x: Tensor) -> Any:
+    x = x.clone()
+    same = x
+    for _ in range(12):
+        x.mul_(0.5)
+        if x.abs().max() < 0.1:
+            break
+    return x, same
+
+
+def growing(x: Tensor) -> Any:
+    while x.sum() < 300:
+        x = torch.cat([x, x.abs() + 1])
+    return x
+
+
+@pytest.mark.parametrize("function", first(1, [of_one_memory, listing, growing]))
+def test_other_loops_are_refused(function: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(CaptureError, match="data"):
+        export(Called(function), (torch.linspace(-2, 3, 5),))
