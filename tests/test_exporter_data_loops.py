@@ -67,14 +67,14 @@ def newton(x: Tensor) -> Any:
 def assigning(x: Tensor) -> Any:
     """What the last round does alone; a name that is not there before the loop; the step behind it."""
     other = x * 0
-    for step in range(20):
+    for step in range(20):  # noqa: B007  (read behind the loop)
         new = torch.cos(x)
         if (new - x).abs().max().item() < 1e-2:
             other = new * 10
             break
         x = new
         other = other + 1
-    return x, other, new, x * step
+    return x, other, new, x * step  # the last one
 
 
 def nested(x: Tensor) -> Any:
