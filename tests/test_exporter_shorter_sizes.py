@@ -55,6 +55,8 @@ ROUNDED: dict[str, Callable[[int], int]] = {
     "a difference cut off": lambda n: int((n - 4) / 3) + 5,
     "whole": lambda n: int(12 * n / 4 / 3),
     "a product of a fraction": lambda n: int(n * 0.1 * 10) + 1,
+    "added and taken away": lambda n: int(n / 5 + 0.4 - 0.4) + int(n * 0.1 + 1.1 - 1.1),
+    "two that are alike by algebra": lambda n: 2 * int((1 - 0.9) * n) + int(n - 0.9 * n),
     "missing": lambda n: n + -n % 3,
     "missing, of two": lambda n: n + 1 + (4 - (n + 1) % 4) % 4 - 1,
     "missing to nothing": lambda n: n + (3 - n % 3),
@@ -70,6 +72,6 @@ def test_rounded_sizes_are_what_python_makes_of_them(name: str) -> None:
 
     module = Module()
     program = export(module, (torch.randn(7),), dynamic_shapes=({0: "n"},))
-    for size in (1, 2, 3, 4, 5, 6, 9, 12, 31):
+    for size in (1, 2, 3, 4, 5, 6, 9, 10, 12, 20, 30, 31):
         x = torch.randn(size)
         torch.testing.assert_close(program(x)[0], module(x))

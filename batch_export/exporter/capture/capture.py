@@ -46,6 +46,7 @@ from batch_export.exporter.capture.marked_inputs import marks_put_back
 from batch_export.exporter.capture.outside_numbers import outside_numbers, read_outside
 from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
+from batch_export.exporter.capture.rounded_numbers import rounded_numbers
 from batch_export.exporter.capture.script_methods import script_methods
 from batch_export.exporter.capture.seeded_numbers import other_seeds
 from batch_export.exporter.capture.settled_attributes import unsettled
@@ -216,6 +217,7 @@ def _capture(
         drawn_numbers() as drawn,
         outside_numbers() as outside,
         rounded_decisions() as rounded,
+        rounded_numbers(),
         traced_questions() as questions,
         layout_questions() as layouts,
     ):

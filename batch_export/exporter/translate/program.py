@@ -26,6 +26,7 @@ from batch_export.exporter.capture.pooled_sizes import pooled_sizes
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.repeated_values import repeated_values
+from batch_export.exporter.capture.rounded_numbers import rounded_numbers
 from batch_export.exporter.capture.size_oblivious import size_oblivious
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.block_bodies import Body, NotABodyError
@@ -177,6 +178,7 @@ def decomposed(
             pooled_sizes(),
             quiet(),
             size_oblivious(),
+            rounded_numbers(),
             dropouts_as_views(program),
             numbers_of_sizes(axis_names) as numbers,
         ):
