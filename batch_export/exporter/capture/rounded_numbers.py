@@ -1,8 +1,8 @@
 """Numbers made of fractions of sizes are computed as the model does, also where torch's algebra knows a shorter way.
 
 Nothing arrives. Leaves: a context in which torch's pass that puts equal sizes together leaves alone what was made of
-fractions. By algebra `n / 5 + 0.4 - 0.4` is `n / 5`, and `(1 - 0.9) * n` is `n - 0.9 * n`; Python's numbers are not, and
-what `int` makes of them differs by one at some sizes.
+fractions. By algebra `n / 5 + 0.4 - 0.4` is `n / 5`, and `(1 - 0.9) * n` is `n - 0.9 * n`; Python's numbers are not,
+and what `int` makes of them differs by one at some sizes.
 """
 
 from __future__ import annotations
