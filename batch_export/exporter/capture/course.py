@@ -35,6 +35,8 @@ from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
 
 _OTHERS = 2
 """From how many examples of other sizes both ways are captured, where that fails from the given one."""
+_TURNS = 3
+"""How often from each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +165,27 @@ class Course:
             return
         given = examples.lifted(examples.small(required=True))
         others = list(itertools.islice(examples.at_some(self.request.not_held), _OTHERS))
-        places = set(self.request.decided_at)
         strategies = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
         for inputs in (given, *others):  # a way that fails at the one may be traced at the other
-            captured = None
-            with contextlib.suppress(CaptureError, DynamicShapeError), decisions_as_data(self.request.module, places):
-                captured = None if inputs is None else self._from(inputs, strategies)
+            captured = None if inputs is None else self._decided(inputs, strategies)
             if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
                 continue
             assert inputs is not None
             if Trials(captured.traced, captured.symbols, self.request.module, *inputs).holds_at(self.request.not_held):
-                captured.has_both_sides = True
                 yield captured
+
+    def _decided(self, inputs: Inputs, strategies: Strategies) -> Captured | None:
+        """The program with decisions as data, where there is one; a way may come to decisions that no other came to."""
+        found, places = None, set[str]()
+        for _ in range(_TURNS):
+            if not any_decision(self.request.decided_at - places):
+                break
+            places = set(self.request.decided_at)
+            with contextlib.suppress(CaptureError, DynamicShapeError), decisions_as_data(self.request.module, places):
+                found = self._from(inputs, strategies)
+        if found is not None:
+            found.has_both_sides = not any_decision(self.request.decided_at - places)
+        return found
 
     def _from_first(self, examples: Examples) -> Captured:
         firm, left = examples.small(required=True), examples.small(required=False)

@@ -344,8 +344,11 @@ class Trials:
             for times in (1, 2)
             for point in few[:1]
         ]
+        shorter = [{**{axis: max(1, size // 3) for axis, size in example.items()}, **point} for point in few[:1]]
         self._allowed = max(self._allowed, _RUNS + _BESIDE)
-        found = [(point, self.at(point)) for point in (*alike, *longer) if not self._is_large({**example, **point})]
+        found = [
+            (point, self.at(point)) for point in (*alike, *longer, *shorter) if not self._is_large({**example, **point})
+        ]
         return [(point, trial) for point, trial in found if trial is not None]
 
     def holds_at(self, sizes: Sequence[Mapping[str, int]]) -> bool:

@@ -11,21 +11,25 @@ import ast
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from batch_export.exporter.capture import decided_lines
 from batch_export.exporter.capture.listed_loops import ListedLoop, as_loop
 from batch_export.exporter.capture.loop_tails import TailedLoop
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
+from batch_export.exporter.capture.size_questions import named_question
 
-_COMPARED, _NOT, _TRUTH, _ALL, _ANY, _NUMBER = (
-    f"__{name}_by_sizes__" for name in ("compared", "not", "truth", "all", "any", "number")
+_COMPARED, _NOT, _TRUTH, _ALL, _ANY, _ALL_OF, _ANY_OF, _NUMBER, _ONCE = (
+    f"__{name}_by_sizes__" for name in ("compared", "not", "truth", "all", "any", "all_of", "any_of", "number", "once")
 )
 _KINDS: Mapping[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt,
@@ -83,6 +87,10 @@ def _tests(node: ast.AST) -> Iterator[ast.expr | ast.pattern]:
             yield from (one.pattern for one in cases)
         case ast.Call(func=ast.Name(id="int" | "float"), args=[ast.Compare() as test], keywords=[]):
             yield test
+        case ast.Return(value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as test):
+            yield test
+        case ast.Assign(targets=[ast.Name()], value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as test):
+            yield test
         case ast.For(iter=over) if TailedLoop.of(node, 0) is not None:
             yield over
         case ast.Assign() | ast.AugAssign() | ast.Return() | ast.Expr() if _tail_of(node) is not None:
@@ -131,14 +139,19 @@ class _Decisions(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST:
         """`if test:`."""
         self.generic_visit(node)
-        node.test = self._asked(node.test)
+        node.test = self._asked_once(node.test)
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         """`a if test else b`."""
         self.generic_visit(node)
-        node.test = self._asked(node.test)
+        node.test = self._asked_once(node.test)
         return node
+
+    def _asked_once(self, test: ast.expr) -> ast.expr:
+        """A test as calls, of which the same question is one decision."""
+        asked = self._asked(test)
+        return asked if asked is test else ast.fix_missing_locations(ast.copy_location(_call(_ONCE, asked), test))
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """A loop over pieces, of which the last one may be shorter."""
@@ -152,6 +165,10 @@ class _Decisions(ast.NodeTransformer):
         return self._listed(node) if is_plain else super(_Decisions, self).visit(node)
 
     def _listed(self, node: Any) -> ast.AST | list[ast.stmt]:
+        is_answer = isinstance(node, (ast.Return, ast.Assign))
+        if is_answer and any(test is node.value for test in _tests(node)):  # `return a and b`
+            node.value = self._asked(node.value)
+            return self.generic_visit(node)
         found = _tail_of(node) if self.only.intersection(_lines_of(node)) else None
         if found is None:
             return self.generic_visit(node)
@@ -221,7 +238,18 @@ def as_calls(test: ast.expr) -> ast.expr:
             return _call(_NOT, as_calls(operand))
         case ast.Compare(left=left, ops=[kind], comparators=[right]) if type(kind).__name__ in _KINDS:
             return _call(_COMPARED, left, ast.Constant(type(kind).__name__), right)
-        case ast.Compare() | ast.Call() | ast.Constant():
+        case ast.Compare(left=left, ops=[_, _, *_] as kinds, comparators=others):
+            sides = zip([left, *others], kinds, others, strict=False)
+            return as_calls(ast.BoolOp(ast.And(), [ast.Compare(one, [kind], [other]) for one, kind, other in sides]))
+        case ast.Compare(
+            left=left, ops=[ast.In() | ast.NotIn() as kind], comparators=[ast.Tuple() | ast.List() as right]
+        ):
+            among: ast.expr = ast.BoolOp(ast.Or(), [ast.Compare(left, [ast.Eq()], [one]) for one in right.elts])
+            return as_calls(among if isinstance(kind, ast.In) else ast.UnaryOp(ast.Not(), among))
+        case ast.Call(func=ast.Name(id="any" | "all" as name), args=[ast.GeneratorExp() as each], keywords=[]):
+            asked = ast.ListComp(as_calls(each.elt), each.generators)
+            return _call(_ANY_OF if name == "any" else _ALL_OF, asked)
+        case ast.Compare() | ast.Constant():
             return test
     return _call(_TRUTH, test)
 
@@ -235,11 +263,41 @@ def _call(name: str, *given: ast.expr) -> ast.expr:
 
 def _compared(left: Any, kind: str, right: Any) -> Any:
     sides = [left, right]
+    if kind in ("Eq", "NotEq") and all(isinstance(one, tuple) for one in sides):
+        alike = len(left) == len(right) and _joined(
+            (functools.partial(_compared, one, "Eq", other) for one, other in zip(left, right, strict=True)),
+            until=False,
+        )
+        return alike if kind == "Eq" else _not(alike)
     is_of_sizes = any(isinstance(one, (torch.SymInt, torch.SymFloat)) for one in sides)
     if is_of_sizes and all(isinstance(one, (int, float, torch.SymInt, torch.SymFloat)) for one in sides):
         is_whole = all(isinstance(one, (int, torch.SymInt)) for one in sides)
-        sides = [_tensor(one, torch.int64 if is_whole else torch.float64) for one in sides]
+        asked, key = _asked_before(), (kind, *(str(one) for one in sides))
+        if key not in asked:
+            asked[key] = _KINDS[kind](*(_tensor(one, torch.int64 if is_whole else torch.float64) for one in sides))
+        return asked[key]
     return _KINDS[kind](*sides)
+
+
+def _once(answer: Any) -> Any:
+    """An answer that is a tensor as the truth value of the data that it was when it was asked for first."""
+    if not isinstance(answer, Tensor) or answer.numel() != 1:
+        return answer
+    asked, key = _asked_before(), ("once", id(answer))
+    if key not in asked:
+        asked[key] = answer, answer.item()  # the tensor lives on, so that its place stays its own
+    return asked[key][1]
+
+
+def _asked_before() -> dict[Any, Any]:
+    """What was asked of sizes in the graph that is being recorded: the same question is one decision."""
+    mode = get_proxy_mode()
+    if mode is None:
+        return {}
+    return _ASKED.setdefault(mode.tracer, {})
+
+
+_ASKED: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def _tensor(size: Any, dtype: torch.dtype) -> Tensor:
@@ -252,7 +310,14 @@ def _number(value: Any) -> Any:
 
 
 def _truth(value: Any) -> Any:
+    if isinstance(value, torch.SymBool) and not _is_decided(value) and (named := named_question(value)) is not None:
+        return _compared(named.left, named.kind.__name__, named.right)
     return _compared(value, "NotEq", 0) if isinstance(value, torch.SymInt) else value
+
+
+def _is_decided(value: torch.SymBool) -> bool:
+    """Whether the capture has taken a side on it, as Python's `a and b` does on the way to its value."""
+    return statically_known_true(value) or statically_known_true(torch.sym_not(value))
 
 
 def _not(value: Any) -> Any:
@@ -267,6 +332,22 @@ def _any(*parts: Callable[[], Any]) -> Any:
     return _joined(parts, until=True)
 
 
+def _both(joined: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor:
+    asked, key = _asked_before(), (joined, id(one), id(other))
+    if key not in asked:
+        asked[key] = joined(one, other), one, other
+    made: Tensor = asked[key][0]
+    return made
+
+
+def _all_of(answers: Sequence[Any]) -> Any:
+    return _joined((lambda one=one: one for one in answers), until=False)
+
+
+def _any_of(answers: Sequence[Any]) -> Any:
+    return _joined((lambda one=one: one for one in answers), until=True)
+
+
 def _joined(parts: Iterable[Callable[[], Any]], *, until: bool) -> Any:
     """Several parts as Python asks them: the first one that is known to decide ends it."""
     made: Any = not until
@@ -274,7 +355,7 @@ def _joined(parts: Iterable[Callable[[], Any]], *, until: bool) -> Any:
         value = part()
         if isinstance(value, Tensor):
             both = torch.logical_or if until else torch.logical_and
-            made = both(made, value) if isinstance(made, Tensor) else value
+            made = _both(both, made, value) if isinstance(made, Tensor) else value
         elif bool(value) is until:
             return value
     return made
@@ -286,5 +367,8 @@ CALLED: Mapping[str, Callable[..., Any]] = {
     _TRUTH: _truth,
     _ALL: _all,
     _ANY: _any,
+    _ALL_OF: _all_of,
+    _ANY_OF: _any_of,
     _NUMBER: _number,
+    _ONCE: _once,
 }

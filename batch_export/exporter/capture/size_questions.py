@@ -149,13 +149,13 @@ def asked_sizes(questions: Sequence[tuple[Any, str, Any]]) -> bool | list[Questi
 
 
 def _question(left: Any, kind: str, right: Any) -> Question:
-    named = _named_question(left) if kind in ("", NOT) else None
+    named = named_question(left) if kind in ("", NOT) else None
     if named is not None:
         return Question(named.left, _OPPOSITE[named.kind], named.right) if kind == NOT else named
     return Question(left, ast.Eq if kind == NOT else KINDS.get(kind, ast.NotEq), right)
 
 
-def _named_question(answer: Any) -> Question | None:
+def named_question(answer: Any) -> Question | None:
     """The comparison of sizes that a name stands for (`odd = n % 2 == 1`)."""
     compared = answer.node.expr if isinstance(answer, torch.SymBool) else None
     kind = _RELATIONS.get(type(compared))
