@@ -173,3 +173,88 @@ def before_a_loop(x: Tensor) -> Tensor:
 )
 def test_further_forms_of_decisions(function: Callable[[Tensor], Tensor], length: int) -> None:
     is_right_at_all_sizes(function, length)
+
+
+def asked_elsewhere(x: Tensor) -> bool:
+    return x.size(0) > 2 and x.size(1) > 3
+
+
+def by_a_function(x: Tensor) -> Tensor:
+    return x * 2 if asked_elsewhere(x) else x + 1
+
+
+def by_names(x: Tensor) -> Tensor:
+    b, n = x.shape[:2]
+    long, wide = n > 4, b > 2
+    small = not long and b == 1
+    if long and wide:
+        x = x * 2
+    elif long:
+        x = x * 3
+    elif wide:
+        x = x * 4
+    return x - 1 if small else x
+
+
+def between(x: Tensor) -> Tensor:
+    return x * 2 if 2 <= x.size(1) <= 6 else x + 1
+
+
+def by_length(x: Tensor) -> Tensor:
+    if len(x) > 2:
+        return x * 2
+    return x
+
+
+def among(x: Tensor) -> Tensor:
+    if x.size(1) in (5, 8):
+        return x * 2
+    return x if x.size(1) not in [1, 2] else x + 1
+
+
+def of_any(x: Tensor) -> Tensor:
+    if any(size > 6 for size in x.shape[:2]):
+        return x * 2
+    return x if not all(size > 2 for size in x.shape[:2]) else x + 1
+
+
+def of_a_shape(x: Tensor) -> Tensor:
+    return x * 2 if x.shape == (3, 8, 4) else x
+
+
+FORMS = [by_a_function, by_names, among, of_any, between, by_length, of_a_shape]
+
+
+@pytest.mark.parametrize("function", first(4, FORMS), ids=lambda one: one.__name__)
+def test_questions_asked_in_other_words(function: Callable[[Tensor], Tensor]) -> None:
+    is_right_at_all_sizes(function, 5)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.size(1) > 4:
+            return self.linear(x).relu()
+        return self.linear(x)
+
+
+def test_the_same_question_in_many_layers_is_one_decision() -> None:
+    layers = torch.nn.Sequential(*(Layer() for _ in range(7)))
+    program = export(layers, (torch.randn(2, 6, 4),), dynamic_shapes=AXES)
+    for size in SIZES:
+        given = torch.randn(*size, 4)
+        assert_same(program(given), [layers(given).detach()])
+
+
+def test_what_python_has_answered_half_is_no_question_any_more() -> None:
+    """`and` gives its first part where that is false: the second one was not asked there."""
+    both = lambda x: x.size(0) > 2 and x.size(1) > 3  # noqa: E731
+
+    def half(x: Tensor) -> Tensor:
+        return x * 2 if both(x) else x + 1
+
+    with pytest.raises(DynamicShapeError, match=r"test_exporter_size_decisions\.py:\d+"):
+        export(Called(half), (torch.randn(2, 6, 4),), dynamic_shapes=AXES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import dynamic_shapes as shapes
@@ -109,7 +109,12 @@ def _by_loop(source: str) -> str:
 
 
 def fixes_fewer(one: Failure, other: Failure, asked: shapes.DynamicShapes) -> bool:
-    """Whether of two captures that failed at axes which the model fixes the one names fewer: the rest it keeps free."""
+    """Whether of two captures that failed at axes which the model fixes the one names fewer: the rest it keeps free.
+
+    One that ended at a decision fixed none.
+    """
+    if isinstance(one[0], GuardOnDataDependentSymNode) and asked.axes and _is_of_axes(str(other[0])):
+        return True
     counts: list[int] = []
     for error, environment in (one, other):
         if not asked.axes or not _is_of_axes(str(error)):

@@ -341,11 +341,15 @@ def _both(joined: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor
 
 
 def _all_of(answers: Sequence[Any]) -> Any:
-    return _joined((lambda one=one: one for one in answers), until=False)
+    return _joined(map(_known, answers), until=False)
 
 
 def _any_of(answers: Sequence[Any]) -> Any:
-    return _joined((lambda one=one: one for one in answers), until=True)
+    return _joined(map(_known, answers), until=True)
+
+
+def _known(answer: Any) -> Callable[[], Any]:
+    return lambda: answer
 
 
 def _joined(parts: Iterable[Callable[[], Any]], *, until: bool) -> Any:
