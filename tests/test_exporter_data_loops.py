@@ -171,7 +171,17 @@ def growing(x: Tensor) -> Any:
     return x
 
 
-@pytest.mark.parametrize("function", first(1, [of_one_memory, listing, growing]))
+TABLE = torch.zeros(2, 5)
+
+
+def of_a_view(x: Tensor) -> Any:
+    while x.abs().max() > 0.1:
+        x = x * 0.5
+        TABLE[0].copy_(x)
+    return x + TABLE[0]
+
+
+@pytest.mark.parametrize("function", first(1, [of_one_memory, listing, growing, of_a_view]))
 def test_other_loops_are_refused(function: Callable[[Tensor], Any]) -> None:
     with pytest.raises(CaptureError, match="data"):
         export(Called(function), (torch.linspace(-2, 3, 5),))

@@ -187,6 +187,9 @@ def _can_be(body: Sequence[ast.stmt], end: ast.If | None) -> bool:
             return False
         if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
             return False
+        written = _target(one)
+        if written is not None and not isinstance(written, ast.Name):
+            return False
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("append", "extend"):
             return False
     return True
@@ -194,15 +197,18 @@ def _can_be(body: Sequence[ast.stmt], end: ast.If | None) -> bool:
 
 def _written_to(body: Iterable[ast.stmt]) -> set[str]:
     """Names of tensors that a round writes to: `y[:, 0] = x`, `y.add_(x)`."""
-    found: set[str] = set()
-    for one in (each for part in body for each in ast.walk(part)):
-        match one:
-            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
-                found.add(name)
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)):
-                if attr.endswith("_") and not attr.startswith("_"):
-                    found.add(name)
-    return found
+    written = (_target(each) for part in body for each in ast.walk(part))
+    return {one.id for one in written if isinstance(one, ast.Name)}
+
+
+def _target(node: ast.AST) -> ast.expr | None:
+    """What a node writes to in place; None where it does not."""
+    match node:
+        case ast.Subscript(value=value, ctx=ast.Store()):
+            return value
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr.endswith("_") and not attr.startswith("_"):
+            return value
+    return None
 
 
 def _round(

@@ -272,16 +272,19 @@ def _compared(left: Any, kind: str, right: Any) -> Any:
     is_of_sizes = any(isinstance(one, (torch.SymInt, torch.SymFloat)) for one in sides)
     if is_of_sizes and all(isinstance(one, (int, float, torch.SymInt, torch.SymFloat)) for one in sides):
         is_whole = all(isinstance(one, (int, torch.SymInt)) for one in sides)
+        dtype = torch.int64 if is_whole else torch.float64
+        if torch.compiler.is_dynamo_compiling():  # which reads no memory of other graphs
+            return _KINDS[kind](*[_tensor(one, dtype) for one in sides])
         asked, key = _asked_before(), (kind, *(str(one) for one in sides))
         if key not in asked:
-            asked[key] = _KINDS[kind](*(_tensor(one, torch.int64 if is_whole else torch.float64) for one in sides))
+            asked[key] = _KINDS[kind](*[_tensor(one, dtype) for one in sides])
         return asked[key]
     return _KINDS[kind](*sides)
 
 
 def _once(answer: Any) -> Any:
     """An answer that is a tensor as the truth value of the data that it was when it was asked for first."""
-    if not isinstance(answer, Tensor) or answer.numel() != 1:
+    if not isinstance(answer, Tensor) or answer.numel() != 1 or torch.compiler.is_dynamo_compiling():
         return answer
     asked, key = _asked_before(), ("once", id(answer))
     if key not in asked:
@@ -333,6 +336,8 @@ def _any(*parts: Callable[[], Any]) -> Any:
 
 
 def _both(joined: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor:
+    if torch.compiler.is_dynamo_compiling():
+        return joined(one, other)
     asked, key = _asked_before(), (joined, id(one), id(other))
     if key not in asked:
         asked[key] = joined(one, other), one, other
