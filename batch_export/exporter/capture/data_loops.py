@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from batch_export.exporter.capture import data_rounds, decided_lines, size_decisions
+from batch_export.exporter.capture import data_rounds, decided_lines, size_answers, size_decisions
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
@@ -27,7 +27,7 @@ _TURNED, _AT = "__turned_in_a_round__", "__at_a_step__"
 _NUMBERS = ("bool", "float", "int")
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.Try, ast.With)
 _CALLED: Mapping[str, Any] = {
-    **size_decisions.CALLED,
+    **size_answers.CALLED,
     _ROUNDS: data_rounds.rounds_by_data,
     _CHOSEN: data_rounds.chosen,
     _KEPT: data_rounds.kept,

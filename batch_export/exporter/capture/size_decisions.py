@@ -10,35 +10,30 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from batch_export.exporter.capture import decided_lines
 from batch_export.exporter.capture.listed_loops import ListedLoop, as_loop
 from batch_export.exporter.capture.loop_tails import TailedLoop
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
-from batch_export.exporter.capture.size_questions import named_question
-
-_COMPARED, _NOT, _TRUTH, _ALL, _ANY, _ALL_OF, _ANY_OF, _NUMBER, _ONCE = (
-    f"__{name}_by_sizes__" for name in ("compared", "not", "truth", "all", "any", "all_of", "any_of", "number", "once")
+from batch_export.exporter.capture.size_answers import (
+    ALL,
+    ALL_OF,
+    ANY,
+    ANY_OF,
+    CALLED,
+    COMPARED,
+    KINDS,
+    NOT,
+    NUMBER,
+    ONCE,
+    TRUTH,
 )
-_KINDS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-}
 
 
 def any_decision(places: Iterable[str]) -> bool:
@@ -151,7 +146,7 @@ class _Decisions(ast.NodeTransformer):
     def _asked_once(self, test: ast.expr) -> ast.expr:
         """A test as calls, of which the same question is one decision."""
         asked = self._asked(test)
-        return asked if asked is test else ast.fix_missing_locations(ast.copy_location(_call(_ONCE, asked), test))
+        return asked if asked is test else ast.fix_missing_locations(ast.copy_location(_call(ONCE, asked), test))
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """A loop over pieces, of which the last one may be shorter."""
@@ -218,7 +213,7 @@ class _Decisions(ast.NodeTransformer):
 
     def _counted(self, test: ast.expr) -> ast.expr:
         asked = self._asked(test)
-        return asked if asked is test else ast.copy_location(_call(_NUMBER, asked), test)
+        return asked if asked is test else ast.copy_location(_call(NUMBER, asked), test)
 
     def _asked(self, test: ast.expr) -> ast.expr:
         own = self.only.intersection(_lines_of(test))
@@ -233,11 +228,11 @@ def as_calls(test: ast.expr) -> ast.expr:
     match test:
         case ast.BoolOp(op=kind, values=values):
             parts = [ast.Lambda(_NOTHING, as_calls(one)) for one in values]
-            return _call(_ALL if isinstance(kind, ast.And) else _ANY, *parts)
+            return _call(ALL if isinstance(kind, ast.And) else ANY, *parts)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _call(_NOT, as_calls(operand))
-        case ast.Compare(left=left, ops=[kind], comparators=[right]) if type(kind).__name__ in _KINDS:
-            return _call(_COMPARED, left, ast.Constant(type(kind).__name__), right)
+            return _call(NOT, as_calls(operand))
+        case ast.Compare(left=left, ops=[kind], comparators=[right]) if type(kind).__name__ in KINDS:
+            return _call(COMPARED, left, ast.Constant(type(kind).__name__), right)
         case ast.Compare(left=left, ops=[_, _, *_] as kinds, comparators=others):
             sides = zip([left, *others], kinds, others, strict=False)
             return as_calls(ast.BoolOp(ast.And(), [ast.Compare(one, [kind], [other]) for one, kind, other in sides]))
@@ -248,10 +243,10 @@ def as_calls(test: ast.expr) -> ast.expr:
             return as_calls(among if isinstance(kind, ast.In) else ast.UnaryOp(ast.Not(), among))
         case ast.Call(func=ast.Name(id="any" | "all" as name), args=[ast.GeneratorExp() as each], keywords=[]):
             asked = ast.ListComp(as_calls(each.elt), each.generators)
-            return _call(_ANY_OF if name == "any" else _ALL_OF, asked)
+            return _call(ANY_OF if name == "any" else ALL_OF, asked)
         case ast.Compare() | ast.Constant():
             return test
-    return _call(_TRUTH, test)
+    return _call(TRUTH, test)
 
 
 _NOTHING = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -259,125 +254,3 @@ _NOTHING = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[],
 
 def _call(name: str, *given: ast.expr) -> ast.expr:
     return ast.Call(ast.Name(name, ast.Load()), list(given), [])
-
-
-def _compared(left: Any, kind: str, right: Any) -> Any:
-    sides = [left, right]
-    if kind in ("Eq", "NotEq") and all(isinstance(one, tuple) for one in sides):
-        alike = len(left) == len(right) and _joined(
-            (functools.partial(_compared, one, "Eq", other) for one, other in zip(left, right, strict=True)),
-            until=False,
-        )
-        return alike if kind == "Eq" else _not(alike)
-    is_of_sizes = any(isinstance(one, (torch.SymInt, torch.SymFloat)) for one in sides)
-    if is_of_sizes and all(isinstance(one, (int, float, torch.SymInt, torch.SymFloat)) for one in sides):
-        is_whole = all(isinstance(one, (int, torch.SymInt)) for one in sides)
-        dtype = torch.int64 if is_whole else torch.float64
-        if torch.compiler.is_dynamo_compiling():  # which reads no memory of other graphs
-            return _KINDS[kind](*[_tensor(one, dtype) for one in sides])
-        asked, key = _asked_before(), (kind, *(str(one) for one in sides))
-        if key not in asked:
-            asked[key] = _KINDS[kind](*[_tensor(one, dtype) for one in sides])
-        return asked[key]
-    return _KINDS[kind](*sides)
-
-
-def _once(answer: Any) -> Any:
-    """An answer that is a tensor as the truth value of the data that it was when it was asked for first."""
-    if not isinstance(answer, Tensor) or answer.numel() != 1 or torch.compiler.is_dynamo_compiling():
-        return answer
-    asked, key = _asked_before(), ("once", id(answer))
-    if key not in asked:
-        asked[key] = answer, answer.item()  # the tensor lives on, so that its place stays its own
-    return asked[key][1]
-
-
-def _asked_before() -> dict[Any, Any]:
-    """What was asked of sizes in the graph that is being recorded: the same question is one decision."""
-    mode = get_proxy_mode()
-    if mode is None:
-        return {}
-    return _ASKED.setdefault(mode.tracer, {})
-
-
-_ASKED: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
-
-
-def _tensor(size: Any, dtype: torch.dtype) -> Tensor:
-    return torch.full((), size, dtype=dtype)  # a scalar tensor is known as a number (`numbers_of_sizes.py`)
-
-
-def _number(value: Any) -> Any:
-    """`int(value)` of a truth value, which is a number that the data say where sizes decide."""
-    return value.to(torch.int64).item() if isinstance(value, Tensor) else int(value)
-
-
-def _truth(value: Any) -> Any:
-    if isinstance(value, torch.SymBool) and not _is_decided(value) and (named := named_question(value)) is not None:
-        return _compared(named.left, named.kind.__name__, named.right)
-    return _compared(value, "NotEq", 0) if isinstance(value, torch.SymInt) else value
-
-
-def _is_decided(value: torch.SymBool) -> bool:
-    """Whether the capture has taken a side on it, as Python's `a and b` does on the way to its value."""
-    return statically_known_true(value) or statically_known_true(torch.sym_not(value))
-
-
-def _not(value: Any) -> Any:
-    return ~value if isinstance(value, Tensor) and value.dtype is torch.bool else not value
-
-
-def _all(*parts: Callable[[], Any]) -> Any:
-    return _joined(parts, until=False)
-
-
-def _any(*parts: Callable[[], Any]) -> Any:
-    return _joined(parts, until=True)
-
-
-def _both(joined: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor:
-    if torch.compiler.is_dynamo_compiling():
-        return joined(one, other)
-    asked, key = _asked_before(), (joined, id(one), id(other))
-    if key not in asked:
-        asked[key] = joined(one, other), one, other
-    made: Tensor = asked[key][0]
-    return made
-
-
-def _all_of(answers: Sequence[Any]) -> Any:
-    return _joined(map(_known, answers), until=False)
-
-
-def _any_of(answers: Sequence[Any]) -> Any:
-    return _joined(map(_known, answers), until=True)
-
-
-def _known(answer: Any) -> Callable[[], Any]:
-    return lambda: answer
-
-
-def _joined(parts: Iterable[Callable[[], Any]], *, until: bool) -> Any:
-    """Several parts as Python asks them: the first one that is known to decide ends it."""
-    made: Any = not until
-    for part in parts:
-        value = part()
-        if isinstance(value, Tensor):
-            both = torch.logical_or if until else torch.logical_and
-            made = _both(both, made, value) if isinstance(made, Tensor) else value
-        elif bool(value) is until:
-            return value
-    return made
-
-
-CALLED: Mapping[str, Callable[..., Any]] = {
-    _COMPARED: _compared,
-    _NOT: _not,
-    _TRUTH: _truth,
-    _ALL: _all,
-    _ANY: _any,
-    _ALL_OF: _all_of,
-    _ANY_OF: _any_of,
-    _NUMBER: _number,
-    _ONCE: _once,
-}

@@ -1,0 +1,156 @@
+"""Answers to questions on sizes as tensors: what the code calls that `size_decisions.py` writes.
+
+Arrives: what is compared while a capture runs. Leaves: a tensor that holds the answer where it hangs on free sizes, so
+that Python's `if` asks the data; plain answers stay. The same question is one tensor, and one decision.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from batch_export.exporter.capture.size_questions import named_question
+
+COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE = (
+    f"__{name}_by_sizes__" for name in ("compared", "not", "truth", "all", "any", "all_of", "any_of", "number", "once")
+)
+KINDS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+}
+"""Comparisons as Python's grammar calls them."""
+
+
+def _compared(left: Any, kind: str, right: Any) -> Any:
+    sides = [left, right]
+    if kind in ("Eq", "NotEq") and all(isinstance(one, tuple) for one in sides):
+        alike = len(left) == len(right) and _joined(
+            (functools.partial(_compared, one, "Eq", other) for one, other in zip(left, right, strict=True)),
+            until=False,
+        )
+        return alike if kind == "Eq" else _not(alike)
+    is_of_sizes = any(isinstance(one, (torch.SymInt, torch.SymFloat)) for one in sides)
+    if is_of_sizes and all(isinstance(one, (int, float, torch.SymInt, torch.SymFloat)) for one in sides):
+        is_whole = all(isinstance(one, (int, torch.SymInt)) for one in sides)
+        dtype = torch.int64 if is_whole else torch.float64
+        if torch.compiler.is_dynamo_compiling():  # which reads no memory of other graphs
+            return KINDS[kind](*[_tensor(one, dtype) for one in sides])
+        asked, key = _asked_before(), (kind, *(str(one) for one in sides))
+        if key not in asked:
+            asked[key] = KINDS[kind](*[_tensor(one, dtype) for one in sides])
+        return asked[key]
+    return KINDS[kind](*sides)
+
+
+def _once(answer: Any) -> Any:
+    """An answer that is a tensor as the truth value of the data that it was when it was asked for first."""
+    if not isinstance(answer, Tensor) or answer.numel() != 1 or torch.compiler.is_dynamo_compiling():
+        return answer
+    asked, key = _asked_before(), ("once", id(answer))
+    if key not in asked:
+        asked[key] = answer, answer.item()  # the tensor lives on, so that its place stays its own
+    return asked[key][1]
+
+
+def _asked_before() -> dict[Any, Any]:
+    """What was asked of sizes in the graph that is being recorded: the same question is one decision."""
+    mode = get_proxy_mode()
+    if mode is None:
+        return {}
+    return _ASKED.setdefault(mode.tracer, {})
+
+
+_ASKED: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def _tensor(size: Any, dtype: torch.dtype) -> Tensor:
+    return torch.full((), size, dtype=dtype)  # a scalar tensor is known as a number (`numbers_of_sizes.py`)
+
+
+def _number(value: Any) -> Any:
+    """`int(value)` of a truth value, which is a number that the data say where sizes decide."""
+    return value.to(torch.int64).item() if isinstance(value, Tensor) else int(value)
+
+
+def _truth(value: Any) -> Any:
+    if isinstance(value, torch.SymBool) and not _is_decided(value) and (named := named_question(value)) is not None:
+        return _compared(named.left, named.kind.__name__, named.right)
+    return _compared(value, "NotEq", 0) if isinstance(value, torch.SymInt) else value
+
+
+def _is_decided(value: torch.SymBool) -> bool:
+    """Whether the capture has taken a side on it, as Python's `a and b` does on the way to its value."""
+    return statically_known_true(value) or statically_known_true(torch.sym_not(value))
+
+
+def _not(value: Any) -> Any:
+    return ~value if isinstance(value, Tensor) and value.dtype is torch.bool else not value
+
+
+def _all(*parts: Callable[[], Any]) -> Any:
+    return _joined(parts, until=False)
+
+
+def _any(*parts: Callable[[], Any]) -> Any:
+    return _joined(parts, until=True)
+
+
+def _both(joined: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor:
+    if torch.compiler.is_dynamo_compiling():
+        return joined(one, other)
+    asked, key = _asked_before(), (joined, id(one), id(other))
+    if key not in asked:
+        asked[key] = joined(one, other), one, other
+    made: Tensor = asked[key][0]
+    return made
+
+
+def _all_of(answers: Sequence[Any]) -> Any:
+    return _joined(map(_known, answers), until=False)
+
+
+def _any_of(answers: Sequence[Any]) -> Any:
+    return _joined(map(_known, answers), until=True)
+
+
+def _known(answer: Any) -> Callable[[], Any]:
+    return lambda: answer
+
+
+def _joined(parts: Iterable[Callable[[], Any]], *, until: bool) -> Any:
+    """Several parts as Python asks them: the first one that is known to decide ends it."""
+    made: Any = not until
+    for part in parts:
+        value = part()
+        if isinstance(value, Tensor):
+            both = torch.logical_or if until else torch.logical_and
+            made = _both(both, made, value) if isinstance(made, Tensor) else value
+        elif bool(value) is until:
+            return value
+    return made
+
+
+CALLED: Mapping[str, Callable[..., Any]] = {
+    COMPARED: _compared,
+    NOT: _not,
+    TRUTH: _truth,
+    ALL: _all,
+    ANY: _any,
+    ALL_OF: _all_of,
+    ANY_OF: _any_of,
+    NUMBER: _number,
+    ONCE: _once,
+}
+"""Names in the new code -> what they stand for."""
