@@ -323,8 +323,10 @@ class Equal(torch.nn.Module):
 
 class Halving(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.rounds = 0
         while x.sum() > 1:
             x = x / 2
+            self.rounds += 1
         return x
 
 

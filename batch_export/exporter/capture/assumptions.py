@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 
 from batch_export.errors import CaptureError
-from batch_export.exporter.capture.captured import Attempt
+from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.other_inputs import Inputs, extreme_values, one_apart, other_digits, other_values
+from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.capture.strategies import Assumption
 from batch_export.exporter.capture.trial import Outcome, is_fake, tried
 
@@ -104,9 +105,16 @@ def _inputs_to_try(
         yield f"random inputs like the example's (number {turn})", given, keywords
 
 
-def _at_sizes(several: Iterable[tuple[str, Inputs]]) -> Iterator[tuple[str, tuple[object, ...], dict[str, object]]]:
-    for words, (given, keywords) in itertools.islice(several, 1, None, _STEP):
-        yield f"other sizes ({words})", given, keywords
+def some_sizes(
+    captured: Captured, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> Iterator[tuple[str, Inputs]]:
+    """Inputs at a few other sizes that the program's guards allow, with the words for them."""
+    for words, inputs in itertools.islice(other_sizes(captured, args, kwargs), 1, None, _STEP):
+        yield f"other sizes ({words})", inputs
+
+
+def _elsewhere(several: Iterable[tuple[str, Inputs]]) -> Iterator[tuple[str, tuple[object, ...], dict[str, object]]]:
+    return ((where, *inputs) for where, inputs in several)
 
 
 def check_both_ways(
@@ -122,7 +130,7 @@ def check_both_ways(
     Args:
         program, module, args, kwargs: both, and the example.
         decisions: what is chosen by, in words.
-        elsewhere: inputs of other sizes that the program's guards allow, and the sizes in words.
+        elsewhere: further inputs, and the words for them.
 
     Raises:
         CaptureError: where the model runs, and the program does not or gives something else.
@@ -131,7 +139,7 @@ def check_both_ways(
         return
     as_module = program.module(check_guards=False)
     extremes = (("inputs at their extremes", *one) for one in extreme_values(args, kwargs))
-    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), extremes, _at_sizes(elsewhere)):
+    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), extremes, _elsewhere(elsewhere)):
         trial = tried(as_module, module, given, keywords)
         if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):
             raise CaptureError(
@@ -197,7 +205,7 @@ def check_assertion(
         strategy: what captured it.
         program, module, args, kwargs: both, and the example.
         taken: what the program takes for granted.
-        elsewhere: inputs of other sizes that the program's guards allow, and the sizes in words.
+        elsewhere: further inputs, and the words for them.
 
     Raises:
         CaptureError: where the model runs, and the program does not or gives something else.
@@ -211,7 +219,7 @@ def check_assertion(
         others = (("inputs of one number", *one) for one in other_digits(args, kwargs))
     else:
         others = (("inputs of which one element decides otherwise", *one) for one in one_apart(args, kwargs))
-    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), others, _at_sizes(elsewhere)):
+    for where, given, keywords in itertools.chain(_inputs_to_try(args, kwargs), others, _elsewhere(elsewhere)):
         trial = tried(as_module, module, given, keywords)
         if trial.outcome in (Outcome.FAILS, Outcome.DIFFERS):
             raise CaptureError(

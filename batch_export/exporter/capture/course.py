@@ -23,8 +23,7 @@ from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import Guard
-from batch_export.exporter.capture.other_inputs import Inputs
-from batch_export.exporter.capture.other_sizes import other_sizes
+from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach
 from batch_export.exporter.capture.refusals import one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import otherwise_beyond
@@ -75,7 +74,8 @@ class Course:
                 except DynamicShapeError:
                     return None
             args, kwargs = self.request.given
-            elsewhere = other_sizes(captured, args, kwargs)
+            sizes = assumptions.some_sizes(captured, args, kwargs)
+            elsewhere = itertools.chain(of_other_reach(args, kwargs), sizes)
             assumptions.check_both_ways(captured.traced, self.request.module, args, kwargs, sorted(places), elsewhere)
             return captured
         return None

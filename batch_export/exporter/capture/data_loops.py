@@ -17,14 +17,14 @@ from typing import Any
 
 import torch
 
-from batch_export.exporter.capture import data_rounds, decided_lines, size_answers, size_decisions
+from batch_export.exporter.capture import data_rounds, decided_lines, loop_soundness, size_answers, size_decisions
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
 
 _ROUNDS, _CHOSEN, _KEPT = "__rounds_by_data__", "__chosen_by_an_end__", "__kept_before_an_end__"
-_TURNED, _AT = "__turned_in_a_round__", "__at_a_step__"
-_NUMBERS = ("bool", "float", "int")
+_TURNED, _AT, _NUMBER = "__turned_in_a_round__", "__at_a_step__", "__number_in_a_round__"
+_NUMBERS = ("float", "int")
 _LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.Try, ast.With)
 _CALLED: Mapping[str, Any] = {
     **size_answers.CALLED,
@@ -33,6 +33,7 @@ _CALLED: Mapping[str, Any] = {
     _KEPT: data_rounds.kept,
     _TURNED: data_rounds.turned,
     _AT: data_rounds.at_step,
+    _NUMBER: data_rounds.number,
 }
 
 
@@ -124,6 +125,8 @@ class _Loops(ast.NodeTransformer):
         if isinstance(node, ast.For) and (over is None or end is None):
             return None
         changed = names_given(node.body) | _written_to(node.body)
+        if not loop_soundness.is_sound(self.function, node, step, changed):
+            return None
         before = {one.id for one in self._read if one.lineno < node.lineno and isinstance(one.ctx, ast.Store)}
         before |= {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
         behind = {
@@ -187,7 +190,7 @@ def _can_be(body: Sequence[ast.stmt], end: ast.If | None) -> bool:
             return False
         if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
             return False
-        written = _target(one)
+        written = loop_soundness.target(one)
         if written is not None and not isinstance(written, ast.Name):
             return False
         if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("append", "extend"):
@@ -197,18 +200,8 @@ def _can_be(body: Sequence[ast.stmt], end: ast.If | None) -> bool:
 
 def _written_to(body: Iterable[ast.stmt]) -> set[str]:
     """Names of tensors that a round writes to: `y[:, 0] = x`, `y.add_(x)`."""
-    written = (_target(each) for part in body for each in ast.walk(part))
+    written = (loop_soundness.target(each) for part in body for each in ast.walk(part))
     return {one.id for one in written if isinstance(one, ast.Name)}
-
-
-def _target(node: ast.AST) -> ast.expr | None:
-    """What a node writes to in place; None where it does not."""
-    match node:
-        case ast.Subscript(value=value, ctx=ast.Store()):
-            return value
-        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr.endswith("_") and not attr.startswith("_"):
-            return value
-    return None
 
 
 def _round(
@@ -234,7 +227,7 @@ def _sides(name: str, stays: bool) -> str:
 
 
 def _as_tensors(test: ast.expr) -> ast.expr:
-    """What is asked, without what makes numbers of tensors: `bool(x)`, `x.item()`."""
+    """What is asked, with tensors in place of the numbers that `int(x)` and `x.item()` make of them."""
     return _Tensors().visit(copy.deepcopy(test))  # type: ignore[no-any-return]
 
 
@@ -272,10 +265,12 @@ class _Tensors(ast.NodeTransformer):
         """A tensor in place of its number."""
         self.generic_visit(node)
         match node:
+            case ast.Call(func=ast.Name(id="bool"), args=[value], keywords=[]):
+                return value
             case ast.Call(func=ast.Name(id=name), args=[value], keywords=[]) if name in _NUMBERS:
-                return value
+                return ast.Call(ast.Name(_NUMBER, ast.Load()), [value, ast.Constant(name)], [])
             case ast.Call(func=ast.Attribute(value=value, attr="item"), args=[], keywords=[]):
-                return value
+                return ast.Call(ast.Name(_NUMBER, ast.Load()), [value, ast.Constant("item")], [])
         return node
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._higher_order_ops.while_loop import while_loop
+from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 
@@ -34,6 +35,8 @@ def rounds_by_data(
     Raises:
         OneWayOnlyError: something that goes on is no tensor.
     """
+    for one in (one_round, goes_on):
+        _refuse_sizes(one)
     ended: Any = False
     values = begun
     if goes_on is None:
@@ -60,6 +63,36 @@ def rounds_by_data(
     over = _tensor(ended).reshape(()).to(torch.bool)
     after, _, *last = while_loop(condition, body, (first, over.clone(), *map(_plain, carried)))
     return after - (1 if steps is None else steps.step), *last
+
+
+def _refuse_sizes(function: Callable[..., Any] | None) -> None:
+    """A round that reads free sizes: torch takes each of them for 2 or more within such an operator."""
+    cells = getattr(function, "__closure__", None) or ()
+    held = [cell.cell_contents for cell in cells if _is_filled(cell)]
+    if any(isinstance(one, _SIZES) for one in pytree.tree_leaves(held)):
+        raise OneWayOnlyError("a loop that ends by data reads free sizes")
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+_SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def number(value: Any, kind: str) -> Any:
+    """What `float`, `int` or `.item()` makes of a tensor, as a tensor; of anything else what Python makes of it."""
+    if not isinstance(value, Tensor):
+        return int(value) if kind == "int" else float(value) if kind == "float" else value.item()
+    value = value.reshape(())
+    if kind == "int":
+        return value.trunc().to(torch.int64) if value.is_floating_point() else value.to(torch.int64)
+    if value.is_floating_point() or kind == "float":
+        return value.to(torch.float64)
+    return value if value.dtype is torch.bool else value.to(torch.int64)
 
 
 def _like_later_ones(values: tuple[Any, ...], one_round: Round) -> tuple[Any, ...]:

@@ -35,7 +35,6 @@ from batch_export.exporter.capture.known_constants import known_constants
 from batch_export.exporter.capture.memory_overlap import overlap_without_guards
 from batch_export.exporter.capture.one_run import run_strategy
 from batch_export.exporter.capture.other_inputs import Inputs
-from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
 from batch_export.exporter.capture.refused_again import Refused
 from batch_export.exporter.capture.scalar_indices import scalar_indices
@@ -181,7 +180,7 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
         if (asserted := assumptions.of_assertions(program)) is not None:
             assumptions.check_assertion(name, program, module, args, kwargs, asserted)
         if passed := [*captured.both_ways, *captured.raising, *getattr(program, "_works_on_nothing", [])]:
-            decisions, elsewhere = captured.both_ways or passed, other_sizes(captured, args, kwargs)
+            decisions, elsewhere = captured.both_ways or passed, assumptions.some_sizes(captured, args, kwargs)
             assumptions.check_both_ways(program, module, args, kwargs, decisions, elsewhere)
         elif (written := written_constant(program)) is not None:
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_reading(written))
@@ -189,7 +188,7 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_text(texts.data))
         elif calls:
             try:
-                taken_so, elsewhere = assumptions.of_call(calls[0]), other_sizes(captured, args, kwargs)
+                taken_so, elsewhere = assumptions.of_call(calls[0]), assumptions.some_sizes(captured, args, kwargs)
                 assumptions.check_assertion(name, program, module, args, kwargs, taken_so, elsewhere)
             except CaptureError as error:
                 raise unfollowed(attempts) or error from attempts[0].exception

@@ -37,6 +37,20 @@ def extreme_values(args: Sequence[object], kwargs: Mapping[str, object]) -> Iter
         yield pytree.tree_map_only(torch.Tensor, of, (tuple(args), dict(kwargs)))
 
 
+_REACHES = (100.0, 0.01, 3.7, 17.3, 0.3)
+
+
+def of_other_reach(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[tuple[str, Inputs]]:
+    """Inputs of the example's sizes whose fractions are larger or smaller: loops that end by them take more rounds."""
+    for reach in _REACHES:
+
+        def scaled(one: torch.Tensor, reach: float = reach) -> torch.Tensor:
+            return one * reach if one.is_floating_point() and one.dtype.itemsize > 1 else one
+
+        made: Inputs = pytree.tree_map_only(torch.Tensor, scaled, (tuple(args), dict(kwargs)))
+        yield f"the example times {reach:g}", made
+
+
 def one_apart(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[Inputs]:
     """Inputs of the example's sizes whose elements are all alike, or all but the first.
 

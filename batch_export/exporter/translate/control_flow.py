@@ -49,6 +49,8 @@ def translate(
     """The values of a higher-order operator, as a list."""
     assert isinstance(node.target, torch._ops.HigherOrderOperator)
     name = node.target.name()
+    if name in ("cond", "scan", "map_impl", "map", "while_loop"):
+        _refuse_writes(translator, node, env)
     if name == "cond":
         result = _cond(translator, node, env)
     elif name == "scan":
@@ -141,6 +143,33 @@ def _body(
     """A submodule as the body of a node."""
     with translator.sizes.scope():
         return body(translator.recorder, name, inputs, lambda: _results(translator, module, operands))
+
+
+def _refuse_writes(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> None:
+    """A body that writes to what it is given: what is outside of it would not see that.
+
+    Raises:
+        TranslationError: naming the operator that writes.
+    """
+    given = [translator.convert(one, env) for one in node.args]
+    modules = [one for one in given if isinstance(one, torch.fx.GraphModule)]
+    for one in (each for module in modules for each in module.graph.nodes):
+        schema = getattr(one.target, "_schema", None)
+        if one.op != "call_function" or schema is None or not schema.is_mutable:
+            continue
+        written = one.args[0] if one.args else None
+        while isinstance(written, torch.fx.Node) and written.op == "call_function" and _is_view(written):
+            written = written.args[0] if written.args else None
+        if isinstance(written, torch.fx.Node) and written.op in ("placeholder", "get_attr"):
+            raise TranslationError(
+                f"{one.target} writes within {node.target} to what lies outside of it, which a file cannot say",
+                next_step="write to a copy (`.clone()`) that goes on from round to round",
+            )
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(one.alias_info is not None for one in schema.returns)
 
 
 def _results(translator: OperatorTranslator, module: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:

@@ -1,0 +1,152 @@
+"""Loops that end by data, of which a round as a function would do something else than the round itself.
+
+Arrives: a function of a model, a loop in it, and the names that its rounds change. Leaves: whether all that its rounds
+do goes by these names. What writes in place is seen by other names of the same memory; what reads a size, is called for
+what it does, or was made before the loop of a name that changes, is not what it was.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+_FRESH = frozenset(
+    f"{before}{kind}{behind}"
+    for kind in ("zeros", "ones", "empty", "full", "rand", "randn")
+    for before, behind in (("", ""), ("new_", ""), ("", "_like"))
+) | {"arange", "clone", "tensor"}
+"""Calls whose result nothing else holds."""
+_SIZES = frozenset({"shape", "size", "numel", "len", "ndim", "dim", "stride", "nelement"})
+_ORIGIN = (ast.Name, ast.Subscript, ast.Attribute, ast.Call, ast.Starred)
+
+
+def target(node: ast.AST) -> ast.expr | None:
+    """What a node writes to in place; None where it does not."""
+    match node:
+        case ast.Subscript(value=value, ctx=ast.Store()):
+            return value
+        case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr.endswith("_") and not attr.startswith("_"):
+            return value
+    return None
+
+
+def is_sound(function: ast.FunctionDef, loop: ast.For | ast.While, step: str, changed: set[str]) -> bool:
+    """Whether a round may be a function of the names that it changes.
+
+    Args:
+        function: in which the loop stands.
+        loop: the loop.
+        step: the name of its step.
+        changed: the names.
+    """
+    parts: list[ast.AST] = [*loop.body, *([loop.test] if isinstance(loop, ast.While) else [])]
+    inside = [one for part in parts for one in ast.walk(part)]
+    return not (
+        any(map(_asks_for_a_size, inside))
+        or any(map(_acts_otherwise, inside))
+        or any(_is_power(one, changed | {step}) for one in inside)
+        or _is_read_by_a_function(function, inside, changed)
+        or any(not _is_alone(function, loop, inside, name) for name in _in_place(inside))
+    )
+
+
+def _asks_for_a_size(node: ast.AST) -> bool:
+    """Within such an operator torch takes free sizes for 2 or more."""
+    return (isinstance(node, ast.Attribute) and node.attr in _SIZES) or (
+        isinstance(node, ast.Name) and node.id == "len"
+    )
+
+
+def _acts_otherwise(node: ast.AST) -> bool:
+    """Whether something is called for what it does: `self.damp(x)`, `F.relu(x, inplace=True)`."""
+    match node:
+        case ast.Expr(value=ast.Call() as call):
+            return target(call) is None
+        case ast.Call(keywords=keywords):
+            return any(one.arg in ("inplace", "out", None) for one in keywords)
+    return False
+
+
+def _is_power(node: ast.AST, changed: set[str]) -> bool:
+    """Of whole numbers Python's powers may be fractions; those of tensors are not."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and bool(_names(node.right) & changed)
+
+
+def _is_read_by_a_function(function: ast.FunctionDef, inside: Iterable[ast.AST], changed: set[str]) -> bool:
+    """Whether a function that is made in this one reads what changes: it would see what was there before."""
+    own = {id(one) for one in inside}
+    made = (
+        one
+        for one in ast.walk(function)
+        if isinstance(one, (ast.Lambda, ast.FunctionDef, ast.GeneratorExp)) and one is not function
+    )
+    return any(bool(_names(one) & changed) for one in made if id(one) not in own)
+
+
+def _in_place(inside: Iterable[ast.AST]) -> set[str]:
+    """Names of what is written to in place, numbers among them: `x += 1` writes to a tensor."""
+    found: set[str] = set()
+    for one in inside:
+        written = one.target if isinstance(one, ast.AugAssign) else target(one)
+        if isinstance(written, ast.Subscript):
+            written = written.value
+        if isinstance(written, ast.Name):
+            found.add(written.id)
+    return found
+
+
+def _is_alone(function: ast.FunctionDef, loop: ast.stmt, inside: Iterable[ast.AST], name: str) -> bool:
+    """Whether what is written to in place has one name: it was made for it, and nothing else was made of it since."""
+    names = [one for one in ast.walk(function) if isinstance(one, ast.Name) and one.id == name]
+    begun = [one for one in names if isinstance(one.ctx, ast.Store) and one.lineno < loop.lineno]
+    if begun:
+        last = max(begun, key=lambda one: (one.lineno, one.col_offset))
+        given = next((value for target_, value in _assignments(function) if target_ is last), None)
+        is_number = isinstance(given, (ast.Constant, ast.UnaryOp))
+        is_new = isinstance(given, ast.BinOp) or (isinstance(given, ast.Call) and _called(given) in _FRESH)
+        if not is_number and not is_new:
+            return False
+        since = (given.end_lineno or 0, given.end_col_offset or 0) if given is not None else (0, 0)
+        if not is_number and any(since <= (one.lineno, one.col_offset) and one.lineno < loop.lineno for one in names):
+            return False
+    elif any(one.arg == name for one in ast.walk(function.args) if isinstance(one, ast.arg)):
+        return False
+    return not any(_hands_on(one, name) for one in inside)
+
+
+def _hands_on(node: ast.AST, name: str) -> bool:
+    """Whether a name is given to what a tensor, or a view of it, stands for."""
+    values: list[ast.expr] = []
+    match node:
+        case ast.Assign(value=ast.Tuple(elts=elements)):
+            values = elements
+        case ast.Assign(value=value) | ast.NamedExpr(value=value):
+            values = [value]
+        case ast.List(elts=elements) | ast.Set(elts=elements):
+            values = elements
+    return any(isinstance(one, _ORIGIN) and name in _names(one) for one in values)
+
+
+def _assignments(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for one in ast.walk(function):
+        if not isinstance(one, ast.Assign) or len(one.targets) != 1:
+            continue
+        match one:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                yield from zip(targets, values, strict=False)
+            case ast.Assign(targets=[single], value=value):
+                yield single, value
+
+
+def _called(call: ast.Call) -> str:
+    return (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
