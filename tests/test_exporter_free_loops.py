@@ -416,3 +416,16 @@ def _of_a_known_list(x: torch.Tensor) -> torch.Tensor:
 def test_a_list_that_is_read_in_its_loop_stays_a_list() -> None:
     with pytest.raises(DynamicShapeError, match="the model makes it 4"):
         export(Looping(_of_a_known_list), (torch.randn(2, 4, 3),), dynamic_shapes=({1: "n"},))
+
+
+def _of_sizes_in_rounds(x: torch.Tensor) -> torch.Tensor:
+    state = torch.zeros(x.shape[0], x.shape[2])
+    for t in range(x.shape[1]):
+        state = torch.tanh(state + x[:, t] * max(x.shape[0], 2) / max(x.shape[0] - 1, 1) + min(x.shape[0], 3))
+    return state
+
+
+def test_the_larger_of_two_sizes_in_a_round_is_no_smaller_one() -> None:
+    """Dynamo asks whether a function is `max`, and takes any other for `min`."""
+    more = [(torch.randn(b, t, 3),) for b, t in ((1, 2), (2, 3), (5, 1), (4, 6))]
+    export_and_compare(Looping(_of_sizes_in_rounds), (torch.randn(3, 4, 3),), *more, dynamic_shapes=({0: "b", 1: "t"},))

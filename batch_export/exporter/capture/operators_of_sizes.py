@@ -11,13 +11,15 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
-_EXTREMES: Mapping[str, Callable[[Any, Any], Any]] = {"max": torch.sym_max, "min": torch.sym_min}
+from batch_export.exporter.capture.kinds import left_to_dynamo
+
+_MAX, _MIN = builtins.max, builtins.min
 _DIFFERENCES = ("__xor__", "__rxor__")
 _NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
 _FEWEST = 3
@@ -28,22 +30,43 @@ _FEWEST = 3
 def operators_of_sizes() -> Iterator[None]:
     """Within, Python's functions and operators take symbolic sizes as they are."""
     with contextlib.ExitStack() as stack:
-        for name, of_two in _EXTREMES.items():
-            stack.enter_context(patch.object(builtins, name, _of_several(getattr(builtins, name), of_two)))
+        stack.callback(_as_python_has_them)
+        _as_sizes_need_them()
+        stack.enter_context(left_to_dynamo(_as_python_has_them, _as_sizes_need_them))
         for name in _DIFFERENCES:
             if hasattr(torch.SymInt, name):
                 stack.enter_context(patch.object(torch.SymInt, name, _differing(getattr(torch.SymInt, name))))
         yield
 
 
-def _of_several(own: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def extreme(*args: Any, **given: Any) -> Any:
-        kinds = {type(one) for one in args}
-        is_of_sizes = torch.SymInt in kinds and kinds <= {int, torch.SymInt} and len(args) >= _FEWEST
-        is_of_fractions = torch.SymFloat in kinds and kinds <= _NUMBERS and len(args) > 1
-        return functools.reduce(of_two, args) if (is_of_sizes or is_of_fractions) and not given else own(*args, **given)
+def _as_python_has_them() -> None:
+    """Dynamo asks whether a function is `max`: anything else in its place is `min` to it."""
+    builtins.max, builtins.min = _MAX, _MIN
 
-    return extreme
+
+def _as_sizes_need_them() -> None:
+    builtins.max, builtins.min = _LARGER, _SMALLER
+
+
+def _larger(*args: Any, **given: Any) -> Any:
+    """`max`."""
+    return functools.reduce(torch.sym_max, args) if _are_sizes(args) and not given else _MAX(*args, **given)
+
+
+def _smaller(*args: Any, **given: Any) -> Any:
+    """`min`."""
+    return functools.reduce(torch.sym_min, args) if _are_sizes(args) and not given else _MIN(*args, **given)
+
+
+_LARGER: Any = _larger
+_SMALLER: Any = _smaller
+
+
+def _are_sizes(args: Sequence[Any]) -> bool:
+    """Whether operators of torch's are to be asked: for three sizes and more, or for a fraction of sizes."""
+    kinds = {type(one) for one in args}
+    are_whole = torch.SymInt in kinds and kinds <= {int, torch.SymInt} and len(args) >= _FEWEST
+    return are_whole or (torch.SymFloat in kinds and kinds <= _NUMBERS and len(args) > 1)
 
 
 def _differing(own: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
