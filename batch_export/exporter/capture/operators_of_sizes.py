@@ -11,15 +11,16 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
-from batch_export.exporter.capture.kinds import left_to_dynamo
-
 _MAX, _MIN = builtins.max, builtins.min
+_DYNAMOS = "torch._dynamo.variables.builtin"
+"""Asks whether a function is `max`: any other in its place is `min` to it."""
 _DIFFERENCES = ("__xor__", "__rxor__")
 _NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
 _FEWEST = 3
@@ -30,22 +31,15 @@ _FEWEST = 3
 def operators_of_sizes() -> Iterator[None]:
     """Within, Python's functions and operators take symbolic sizes as they are."""
     with contextlib.ExitStack() as stack:
-        stack.callback(_as_python_has_them)
-        _as_sizes_need_them()
-        stack.enter_context(left_to_dynamo(_as_python_has_them, _as_sizes_need_them))
+        stack.enter_context(patch.object(builtins, "max", _larger))
+        stack.enter_context(patch.object(builtins, "min", _smaller))
+        dynamos = importlib.import_module(_DYNAMOS)  # lazy: what nobody captures does not wait for it
+        for name, own in (("max", _MAX), ("min", _MIN)):
+            stack.enter_context(patch.object(dynamos, name, own, create=True))
         for name in _DIFFERENCES:
             if hasattr(torch.SymInt, name):
                 stack.enter_context(patch.object(torch.SymInt, name, _differing(getattr(torch.SymInt, name))))
         yield
-
-
-def _as_python_has_them() -> None:
-    """Dynamo asks whether a function is `max`: anything else in its place is `min` to it."""
-    builtins.max, builtins.min = _MAX, _MIN
-
-
-def _as_sizes_need_them() -> None:
-    builtins.max, builtins.min = _LARGER, _SMALLER
 
 
 def _larger(*args: Any, **given: Any) -> Any:
@@ -56,10 +50,6 @@ def _larger(*args: Any, **given: Any) -> Any:
 def _smaller(*args: Any, **given: Any) -> Any:
     """`min`."""
     return functools.reduce(torch.sym_min, args) if _are_sizes(args) and not given else _MIN(*args, **given)
-
-
-_LARGER: Any = _larger
-_SMALLER: Any = _smaller
 
 
 def _are_sizes(args: Sequence[Any]) -> bool:
