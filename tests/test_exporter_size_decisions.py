@@ -258,3 +258,17 @@ def test_what_python_has_answered_half_is_no_question_any_more() -> None:
 
     with pytest.raises(DynamicShapeError, match=r"test_exporter_size_decisions\.py:\d+"):
         export(Called(half), (torch.randn(2, 6, 4),), dynamic_shapes=AXES)
+
+
+def written_between(x: Tensor) -> Tensor:
+    flag = (x.sum() > 0).clone()
+    if flag or x.shape[1] > 4:
+        x = x * 2
+    flag.logical_not_()
+    if flag or x.shape[1] > 4:
+        x = x + 100
+    return x
+
+
+def test_data_that_is_written_to_between_two_questions_is_asked_anew() -> None:
+    is_right_at_all_sizes(written_between, 6)

@@ -49,19 +49,25 @@ def _compared(left: Any, kind: str, right: Any) -> Any:
             return KINDS[kind](*[_tensor(one, dtype) for one in sides])
         asked, key = _asked_before(), (kind, *(str(one) for one in sides))
         if key not in asked:
-            asked[key] = KINDS[kind](*[_tensor(one, dtype) for one in sides])
+            asked[key] = made = KINDS[kind](*[_tensor(one, dtype) for one in sides])
+            asked["of sizes", id(made)] = made  # which lives on, so that its place stays its own
         return asked[key]
     return KINDS[kind](*sides)
 
 
 def _once(answer: Any) -> Any:
-    """An answer that is a tensor as the truth value of the data that it was when it was asked for first."""
-    if not isinstance(answer, Tensor) or answer.numel() != 1 or torch.compiler.is_dynamo_compiling():
+    """An answer to what was asked of sizes as the truth value that it was when it was asked for first.
+
+    What the model computes of its data may be written to between two questions.
+    """
+    if not isinstance(answer, Tensor) or torch.compiler.is_dynamo_compiling():
         return answer
     asked, key = _asked_before(), ("once", id(answer))
+    if ("of sizes", id(answer)) not in asked:
+        return answer
     if key not in asked:
-        asked[key] = answer, answer.item()  # the tensor lives on, so that its place stays its own
-    return asked[key][1]
+        asked[key] = answer.item()
+    return asked[key]
 
 
 def _asked_before() -> dict[Any, Any]:
@@ -111,9 +117,12 @@ def _both(joined: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor
     if torch.compiler.is_dynamo_compiling():
         return joined(one, other)
     asked, key = _asked_before(), (joined, id(one), id(other))
+    if any(("of sizes", id(side)) not in asked for side in (one, other)):
+        return joined(one, other)
     if key not in asked:
-        asked[key] = joined(one, other), one, other
-    made: Tensor = asked[key][0]
+        asked[key] = found = joined(one, other)
+        asked["of sizes", id(found)] = found
+    made: Tensor = asked[key]
     return made
 
 
