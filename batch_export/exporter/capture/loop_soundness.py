@@ -17,7 +17,7 @@ _FRESH = frozenset(
 ) | {"arange", "clone", "tensor"}
 """Calls whose result nothing else holds."""
 _SIZES = frozenset({"shape", "size", "numel", "len", "ndim", "dim", "stride", "nelement"})
-_ORIGIN = (ast.Name, ast.Subscript, ast.Attribute, ast.Call, ast.Starred)
+_ORIGIN = (ast.Name, ast.Subscript, ast.Attribute, ast.Call, ast.Starred, ast.IfExp, ast.BoolOp)
 
 
 def target(node: ast.AST) -> ast.expr | None:
@@ -120,7 +120,7 @@ def _hands_on(node: ast.AST, name: str) -> bool:
     match node:
         case ast.Assign(value=ast.Tuple(elts=elements)):
             values = elements
-        case ast.Assign(value=value) | ast.NamedExpr(value=value):
+        case ast.Assign(value=value) | ast.NamedExpr(value=value) | ast.AnnAssign(value=ast.expr() as value):
             values = [value]
         case ast.List(elts=elements) | ast.Set(elts=elements):
             values = elements
@@ -139,13 +139,10 @@ def _assignments(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.expr
 
 
 def _called(call: ast.Call) -> str:
-    return (
-        call.func.attr
-        if isinstance(call.func, ast.Attribute)
-        else call.func.id
-        if isinstance(call.func, ast.Name)
-        else ""
-    )
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
 
 
 def _names(node: ast.AST) -> set[str]:

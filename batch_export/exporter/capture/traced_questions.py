@@ -95,7 +95,7 @@ def refuse_other_answers(
     for sizes, inputs in sorted(others, key=lambda one: -_elements(one[1])):
         try:
             _compared(f"other sizes ({sizes})", noted, module, inputs, undone, only_warns=only_warns)
-        except CaptureError:
+        except (CaptureError, ExportWarning):  # a warning, where the user has it as an error
             raise
         except Exception:  # the model takes no such sizes
             continue
