@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 from typing import NoReturn
 
@@ -23,49 +24,9 @@ SCHEMAS = {
     ".github/workflows/nightly.yml": "github-workflows",
     "examples/gitlab/gitlab-ci.yml": "gitlab-ci",
 }
+SHARED_OUT = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Three processes on two cores, since many tests wait for processes of their own; a file stays in one process."""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-RARER = (
-    "tests/test_dask.py",
-    "tests/test_environments.py",
-    "tests/test_exporter_architectures.py",
-    "tests/test_exporter_attention.py",
-    "tests/test_exporter_block_files.py",
-    "tests/test_exporter_both_ways.py",
-    "tests/test_exporter_chosen_numbers.py",
-    "tests/test_exporter_chosen_parts.py",
-    "tests/test_exporter_data_loops.py",
-    "tests/test_exporter_flex_attention.py",
-    "tests/test_exporter_fourier_lengths.py",
-    "tests/test_exporter_free_loops.py",
-    "tests/test_exporter_loop_forms.py",
-    "tests/test_exporter_loop_pieces.py",
-    "tests/test_exporter_loop_tails.py",
-    "tests/test_exporter_pipeline.py",
-    "tests/test_exporter_second_looks.py",
-    "tests/test_exporter_seen_at_sizes.py",
-    "tests/test_exporter_shorter_sizes.py",
-    "tests/test_exporter_size_decisions.py",
-    "tests/test_exporter_sizes.py",
-    "tests/test_exporter_taken_crops.py",
-    "tests/test_exporter_taken_pads.py",
-    "tests/test_exporter_texts.py",
-    "tests/test_exporter_torchscript.py",
-    "tests/test_exporter_traced_rounds.py",
-    "tests/test_exporter_transformer_layers.py",
-    "tests/test_exporter_unlike_numbers.py",
-    "tests/test_exporter_work_on_nothing.py",
-    "tests/test_failing_cells.py",
-    "tests/test_layers.py",
-    "tests/test_ops_resampling.py",
-    "tests/test_own_model.py",
-    "tests/test_parent_memory.py",
-    "tests/test_repro.py",
-    "tests/test_runs_from_anywhere.py",
-    "tests/test_whole_cell.py",
-    "tests/test_workflow_steps.py",
-)
-"""The files with tests marked `ops`."""
-
 TYPED = ("tests/test_documentation.py", "tests/test_first_and_last_minute.py")
 """The files with tests marked `docs`."""
 
@@ -75,6 +36,14 @@ def shared_by_tests() -> list[str]:
     folder = pathlib.Path(__file__).parent / "tests"  # whatever folder the session is in
     found = [path for path in folder.iterdir() if not path.name.startswith(("test_", "_"))]
     return sorted(path.name for path in found if path.suffix == ".py" or (path / "__init__.py").exists())
+
+
+def files_of_ops() -> list[str]:
+    """The files with tests that the session `tests` leaves to `ops`: they name the mark, or what gives it."""
+    folder = pathlib.Path(__file__).parent
+    found = sorted((folder / "tests").glob("test_*.py"))
+    given = re.compile(r"mark\.(ops|sampled)\b|import rarer|from rarer import")
+    return [path.relative_to(folder).as_posix() for path in found if given.search(path.read_text(encoding="utf-8"))]
 
 
 def group(name: str) -> tuple[str, ...]:
@@ -98,8 +67,7 @@ def left_out(session: nox.Session, why: str) -> NoReturn:
 def tests(session: nox.Session) -> None:
     """The tests, three at a time, since many wait for processes: `nox -s tests -- tests/test_matrix.py -x`."""
     install(session, "test")
-    shared_out = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
-    session.run("pytest", *shared_out, *session.posargs, env=ONE_THREAD)
+    session.run("pytest", *SHARED_OUT, *session.posargs, env=ONE_THREAD)
 
 
 @nox.session
@@ -215,7 +183,7 @@ def ops(session: nox.Session) -> None:
     out = session.create_tmp() + "/ops.jsonl"
     pathlib.Path(out).unlink(missing_ok=True)
     session.run("python", "tests/op_database.py", "--check", "--out", out, *session.posargs, env=ONE_THREAD)
-    session.run("pytest", "-m", "ops", *RARER, env=ONE_THREAD)
+    session.run("pytest", "-m", "ops", *SHARED_OUT, *files_of_ops(), env=ONE_THREAD)
 
 
 @nox.session

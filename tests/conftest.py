@@ -11,6 +11,9 @@ import pytest
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before torch and numpy are imported; two test processes share two cores
 
+ONE_OF = 3
+"""Of a file that is marked `sampled`, one test of so many is run by the session `tests`."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers."""
@@ -21,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs a CUDA device and onnxruntime-gpu; skipped where they are missing")
     config.addinivalue_line("markers", "faults: the long form of the fault suite; only with -m faults")
     config.addinivalue_line("markers", "ops: rarer architectures, long reproductions; session ops, only with -m ops")
+    config.addinivalue_line(
+        "markers", f"sampled: a file of many alike; one test of {ONE_OF} here, the others are marked ops"
+    )
     config.addinivalue_line("markers", "nightly: real nights, run by the nox session nightly; only with -m nightly")
     config.addinivalue_line(
         "markers", "world: many types of collections, run by the nox session world; only with -m world"
@@ -31,11 +37,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "runtimes: those in environments of their own; only with -m runtimes")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest itself reads the marks for -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what another session of nox runs, unless it is asked for; files with slow tests come first.
 
     The processes share the files out in this order, so that none waits long for the last one of another.
     """
+    for item in items:
+        if item.get_closest_marker("sampled") and zlib.crc32(item.nodeid.encode()) % ONE_OF:
+            item.add_marker("ops")  # always the same ones: a test that fails today is there tomorrow
     asked = config.getoption("markexpr")
     left_out = [name for name in ("faults", "ops", "nightly", "runtimes", "world", "docs") if name not in asked]
     kept = [item for item in items if not any(map(item.get_closest_marker, left_out))]

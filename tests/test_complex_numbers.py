@@ -17,6 +17,8 @@ from torch.utils import _pytree as pytree
 from batch_export.errors import MissingOperatorError, TranslationError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 torch.manual_seed(0)
 Z, W = torch.randn(2, 3, 2, dtype=torch.complex64), torch.randn(2, 3, 2, dtype=torch.complex64)
 R, LAST, MASK = torch.randn(2, 3, 2), torch.randn(2), torch.rand(2, 3, 2) > 0.5

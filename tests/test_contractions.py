@@ -13,6 +13,8 @@ from torch.nn import functional as F  # noqa: N812
 from batch_export import export
 from batch_export.errors import DecompositionError
 
+pytestmark = pytest.mark.sampled
+
 
 class Product(torch.nn.Module):
     """An equation of two tensors."""

@@ -15,7 +15,7 @@ from batch_export.exporter import export
 
 transformers = pytest.importorskip("transformers")
 
-pytestmark = pytest.mark.zoo
+pytestmark = [pytest.mark.sampled, pytest.mark.zoo]
 
 SIZES: dict[str, Any] = {
     "vocab_size": 99,

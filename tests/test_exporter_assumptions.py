@@ -31,6 +31,8 @@ from batch_export.exporter.capture.capture import capture
 from tests import catching
 from tests.exporting import assert_same, export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 ONES = torch.ones(3, 4)
 

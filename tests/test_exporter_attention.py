@@ -14,6 +14,8 @@ from torch import Tensor
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 HEADS, SIZE = 4, 8
 OPSETS = [18, 22, 23, 25]
 FREE = {0: "batch", 2: "seq"}

@@ -17,6 +17,8 @@ from batch_export.exporter.translate.decompose import decompositions
 from batch_export.exporter.translate.program import decomposed, translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
 
+pytestmark = pytest.mark.sampled
+
 Function = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
 FREE = ({0: "batch"},) * 3
 

@@ -17,6 +17,8 @@ from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.captured import Captured
 
+pytestmark = pytest.mark.sampled
+
 X = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
 DEPTH = 5
 OUTSIDE = torch.ones(4)

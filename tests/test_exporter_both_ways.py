@@ -17,6 +17,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from tests.exporting import Called, export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 X = torch.linspace(-1, 1.2, 12).reshape(3, 4)
 SAME_SIZES = [(one,) for one in (X + 0.5, X - 0.5, 4 * X, -4 * X, 0 * X, X + 4, X - 4)]
 OTHER_SIZES = [(torch.cat([one, 2 * one])[:rows],) for (one,) in SAME_SIZES for rows in (2, 5)]

@@ -13,6 +13,8 @@ from batch_export.errors import DynamicShapeError, TranslationError
 from batch_export.exporter import export
 from tests.exporting import Called, assert_same, eager
 
+pytestmark = pytest.mark.sampled
+
 
 def even(x: torch.Tensor) -> torch.Tensor:
     if x.shape[1] % 2:

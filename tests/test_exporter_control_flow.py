@@ -13,6 +13,8 @@ from batch_export import export
 from batch_export.errors import CaptureError
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 BATCH = ({0: "batch"},)
 
 

@@ -13,6 +13,8 @@ from batch_export.errors import NoFormError, TranslationError
 from batch_export.exporter import export
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 LAST = torch.channels_last
 
 

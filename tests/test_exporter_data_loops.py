@@ -13,6 +13,8 @@ from rarer import first
 from batch_export.errors import CaptureError, TranslationError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 ROWS = ({0: "n"},)
 

@@ -20,6 +20,8 @@ from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.guard_trials import without_assertions
 from batch_export.exporter.translate import program as translate
 
+pytestmark = pytest.mark.sampled
+
 
 class Plus(torch.nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,8 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 IMAGE = (3, 4, 8, 6)
 FUNCTIONS: dict[str, tuple[Callable[[Tensor], Any], tuple[int, ...]]] = {
     "group_norm": (lambda x: functional.group_norm(x, 2, torch.ones(4), torch.zeros(4)), IMAGE),

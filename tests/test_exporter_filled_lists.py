@@ -13,6 +13,8 @@ from exporting import Called, export_and_compare
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 EXAMPLE, SHAPES = (torch.randn(2, 5, 4),), ({0: "b", 1: "t"},)
 OTHERS = [(torch.randn(*sizes, 4),) for sizes in ((1, 3), (3, 7), (2, 9))]

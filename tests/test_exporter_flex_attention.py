@@ -12,6 +12,8 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, fle
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 Qkv = tuple[Tensor, Tensor, Tensor]
 DOCUMENTS = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2])
 

@@ -12,6 +12,8 @@ from torch import fft
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 Function = Callable[[torch.Tensor], torch.Tensor]
 
 REAL: dict[str, Function] = {

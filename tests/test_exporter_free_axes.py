@@ -18,6 +18,8 @@ from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.diagnostics.verify import verify_other_size
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Written(torch.nn.Module):
     def __init__(self, write: Callable[[torch.Tensor], Any]) -> None:

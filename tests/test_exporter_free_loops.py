@@ -18,6 +18,8 @@ from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 from batch_export.exporter.capture.loop_rewriting import with_rounds
 
+pytestmark = pytest.mark.sampled
+
 
 class Cells(torch.nn.Module):
     """Cells of two layers, each over all steps, as one writes them by hand."""

@@ -15,6 +15,8 @@ from rarer import first
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 SHAPES = ({0: "b", 1: "t"},)
 EXAMPLE = (torch.randn(2, 8, 4),)
 OTHERS = [(torch.randn(*size, 4),) for size in ((1, 9), (3, 4), (4, 13))]

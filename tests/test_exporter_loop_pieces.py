@@ -14,6 +14,8 @@ from torch.nn import functional, utils
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 
 

@@ -14,6 +14,8 @@ from exporting import Called, export_and_compare
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 SHAPES = ({0: "b", 1: "t"},)
 Made = tuple[torch.Tensor, ...]
 

@@ -14,6 +14,8 @@ from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 from batch_export.exporter.capture import one_run
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 EXAMPLE, SHAPES = (torch.randn(2, 5, 4),), ({0: "b", 1: "t"},)
 OTHERS = [(torch.randn(*sizes, 4),) for sizes in ((1, 3), (3, 7), (2, 6), (2, 8), (1, 12), (3, 1))]

@@ -14,6 +14,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Padded(torch.nn.Module):
     """A convolution that works out its padding in tensors, its settings in buffers that are no part of its state."""

@@ -32,6 +32,8 @@ from batch_export.exporter.translate.registry import OnnxRegistry
 from batch_export.legalise.versions import ir_version_for
 from batch_export.stages import model as model_room
 
+pytestmark = pytest.mark.sampled
+
 CONFIGS = Path(__file__).parent.parent / "conf" / "model"
 LARGE = {"bert_base", "resnet50", "minilm"}
 TINY = sorted(path.stem for path in CONFIGS.glob("*.yaml") if path.stem not in LARGE)

@@ -13,6 +13,8 @@ from torch import Tensor
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 X = torch.linspace(-1, 1.3, 24).reshape(4, 6)
 OTHERS = [(torch.cat([X, 2 * X, X - 1])[:rows],) for rows in (1, 2, 3, 7)]
 

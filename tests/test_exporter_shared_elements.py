@@ -17,6 +17,8 @@ from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 from batch_export.exporter.capture import free_lengths, size_oblivious
 
+pytestmark = pytest.mark.sampled
+
 
 class Calls(nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -14,6 +14,8 @@ from torch import Tensor
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 AXES = ({0: "b", 1: "n"},)
 SIZES = ((1, 1), (2, 2), (3, 3), (2, 4), (1, 5), (4, 6), (2, 7), (3, 8), (1, 9), (2, 12))
 

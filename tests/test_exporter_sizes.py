@@ -28,6 +28,8 @@ from batch_export.exporter.capture.trial import Outcome
 from batch_export.exporter.program import naming
 from tests.exporting import assert_same, eager, export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 Sizes = tuple[int, ...]
 NO_WARNING = "error"
 

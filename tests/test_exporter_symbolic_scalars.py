@@ -23,6 +23,8 @@ from batch_export.exporter.graph.recorder import Recorder
 from batch_export.exporter.graph.sizes import Sizes
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Computing(torch.nn.Module):
     def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:

@@ -13,6 +13,8 @@ from torch import nn
 
 from batch_export import DynamicShapeError, export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 _LENGTHS = (5, 2, 1, 7)
 

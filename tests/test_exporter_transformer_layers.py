@@ -11,6 +11,8 @@ from rarer import first
 from batch_export.calling.fast_paths import without_fast_paths
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 SIZES = ((2, 6), (1, 9), (3, 1))
 FREE = {0: "batch", 1: "seq"}
 

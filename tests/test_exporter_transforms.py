@@ -13,6 +13,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.transforms import has_transforms, holds_example
 
+pytestmark = pytest.mark.sampled
+
 
 def causal(x: torch.Tensor) -> torch.Tensor:
     """A mask as model libraries write it."""

@@ -15,6 +15,8 @@ from batch_export.exporter.capture import course
 from batch_export.exporter.capture.capture import capture
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 def _half(size: int) -> int:
     return int(size / 2 + 1)

@@ -11,6 +11,8 @@ from torch.nn import functional as F  # noqa: N812
 
 from batch_export.exporter import ONNXProgram, export
 
+pytestmark = pytest.mark.sampled
+
 
 class Losses(torch.nn.Module):
     """Calls a function."""

@@ -11,6 +11,8 @@ from torch.export import Dim
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 WAYS: dict[str, dict[str, Any]] = {
     "size": {"size": (5, 8)},
     "scale": {"scale_factor": 1.7},

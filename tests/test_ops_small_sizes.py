@@ -12,6 +12,8 @@ from exporting import export_and_compare
 from torch import Tensor, nn
 from torch.nn import functional
 
+pytestmark = pytest.mark.sampled
+
 
 class Calls(nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:

@@ -14,6 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Function = Callable[..., Any]
 INF, NAN = float("inf"), float("nan")
 NUMBERS = [
