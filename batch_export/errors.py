@@ -113,6 +113,12 @@ class OnnxExporterError(BatchExportError):
             self.args = (self._sentence(),)
         return self
 
+    def saying_more(self, more: str) -> Self:
+        """This error, with something more about what went wrong."""
+        self.problem += f"; {more}"
+        self.args = (self._sentence(),)
+        return self
+
     def _sentence(self) -> str:
         where = [
             f"{label} {value}"

@@ -206,3 +206,18 @@ def test_a_loop_is_followed_behind_one_that_was_not() -> None:
     with pytest.raises(DynamicShapeError):
         export(_growing_tuple, (torch.randn(2, 6, 4),), dynamic_shapes=SHAPES)
     export_and_compare(Called(_again), (torch.randn(2, 6, 4),), dynamic_shapes=SHAPES)
+
+
+def test_a_round_in_place_of_none_reads_what_is_there() -> None:
+    """The step may be a place that a shorter input does not have."""
+
+    def looked_up(x: torch.Tensor) -> torch.Tensor:
+        own = x[0] * 1
+        for t in range(1, x.shape[1] - 1):
+            own = torch.where(own[t] > 0, own * 0.5, own + 1)
+        return own
+
+    program = export(Called(looked_up), (torch.randn(2, 8, 4),), dynamic_shapes=SHAPES)
+    for size in ((2, 8), (3, 3), (1, 2), (2, 1)):
+        x = torch.randn(*size, 4)
+        torch.testing.assert_close(program(x)[0], looked_up(x))

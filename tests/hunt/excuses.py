@@ -11,7 +11,8 @@ An element is somebody else's, or declared, for one of these reasons:
   something else about these than their formulas.
 - `overflow`: in float64 file and eager agree, or are both finite where eager has another finite number than in its
   own dtype, and the program has finite numbers above 1e12 in float32 or bfloat16, whose squares or cubes do not fit:
-  eager computes some operators in float64, ONNX's have the dtype of their inputs.
+  eager computes some operators in float64, ONNX's have the dtype of their inputs. A complex number is excused where the
+  file has eager's of float64: its quotients overflow in eager's vectors.
 
 None of these excuses a wrong finite number of a program of ordinary numbers.
 """
@@ -112,7 +113,28 @@ class Excuses:
         found = self._at(DECOMPOSED, place) if self._has.special else None
         if found is not None and difference(found, actual) is None:
             return Allowance(None, None, None), (DECOMPOSED,)
-        return allowance, ()
+        reasons = self._of_parts(output, place, expected, actual, allowance) if expected.is_complex() else ()
+        return (Allowance(None, None, None), reasons) if reasons else (allowance, ())
+
+    def _of_parts(
+        self, output: int, place: int, expected: torch.Tensor, actual: torch.Tensor, allowance: Allowance
+    ) -> tuple[str, ...]:
+        """Why each number of a complex result is excused; nothing where one is not."""
+        if actual.shape != (*expected.shape, 2):
+            return ()
+        expected = expected.resolve_conj()
+        like, exact = torch.view_as_real(expected), self._at("exact", place) if self._has.huge else None
+        told = [(UPSTREAM, expected, self._at(one, output)) for one in (UPSTREAM, _IDEAL)]
+        if exact is not None and exact.is_complex() and exact.shape == expected.shape:
+            told.append((OVERFLOW, exact.to(expected.dtype), actual))
+        left, reasons = _any(wrong(expected, actual, allowance), like), dict[str, None]()
+        for reason, wanted, found in told:
+            if found is None or found.shape != like.shape or not bool(left.any()):
+                continue
+            unlike = left & _any(wrong(wanted, found, allowance), like)
+            reasons |= {reason: None} if bool((left & ~unlike).any()) else {}
+            left = unlike
+        return () if bool(left.any()) else tuple(reasons)
 
     def _excused(
         self,

@@ -173,7 +173,7 @@ def _at(
     results: _Results,
     reference: bool,
 ) -> Finding:
-    if not _holds(exported.restrictions, case.sizes):
+    if not holds(exported.restrictions, case.sizes):
         return Finding("skipped", "outside its guards", case=index)
     try:
         expected = results.of(index)
@@ -323,7 +323,7 @@ def _largest(values: Tensors) -> float:
     return min(1e3, max((float(one.nan_to_num(0.0, 0.0, 0.0).max()) for one in floats), default=1.0))
 
 
-def _holds(conditions: Sequence[str], sizes: Mapping[str, int]) -> bool:
+def holds(conditions: Sequence[str], sizes: Mapping[str, int]) -> bool:
     """Whether the sizes are among those for which the file was exported with guards."""
     for condition in conditions:
         try:

@@ -37,6 +37,10 @@ _DECLARED_AS_NAN: tuple[tuple[str, str], ...] = (
     (r"(addmm|addmv|addbmm|baddbmm)\(.*alpha=", "eager multiplies terms of a product by alpha, and not their sum"),
 )
 """The same where eager has NaN; docs/upstream.md or docs/exporter.md says so."""
+_DECLARED_AS_INFINITE: tuple[tuple[str, str], ...] = (
+    (r"polygamma", "at a negative integer torch gives what sin(pi * x) rounds to"),
+)
+"""The same where the file has an infinity; docs/upstream.md says so."""
 _OF_NOTHING = re.compile(r" instead of \[([^\]]*\b0\b[^\]]*)\]")
 """At the end of a finding of another shape, where eager's has no elements."""
 _DECLARED_OF_NOTHING: tuple[tuple[str, str], ...] = (
@@ -57,7 +61,9 @@ def declared(detail: str, wrong: list[str] | None) -> str:
     """
     if wrong is None:
         return ""
-    special = (*_DECLARED, *(_DECLARED_AS_NAN if " instead of nan" in detail else ()))
+    as_nan = _DECLARED_AS_NAN if " instead of nan" in detail else ()
+    as_infinite = _DECLARED_AS_INFINITE if re.search(r": -?inf instead of", detail) else ()
+    special = (*_DECLARED, *as_nan, *as_infinite)
     table = special if SPECIAL_ON_THE_WAY in detail else _DECLARED_OF_NOTHING if _OF_NOTHING.search(detail) else ()
     if not wrong:
         return "every step is right at the file's own numbers"

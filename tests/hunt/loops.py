@@ -22,6 +22,7 @@ from exporting import Called
 
 from batch_export.errors import BatchExportError
 from batch_export.exporter import export
+from hunt.judge import holds
 
 Tensor = torch.Tensor
 Made = tuple[Tensor, ...]
@@ -250,11 +251,14 @@ def _verdict(program: Callable[[Tensor], Made], seed: int) -> tuple[str, str]:
             exported = export(Called(program), (inputs[0].clone(),), None, dynamic_shapes=({0: "b", 1: "t"},))
         except BatchExportError as error:
             return "refused", str(error)
+    assert exported.captured is not None
     for size, given in zip(SIZES, inputs, strict=True):
         try:
             expected = program(given.clone())
         except Exception:  # the model's own limit
             continue
+        if not holds([guard.condition for guard in exported.captured.restrictions], dict(zip("bt", size, strict=True))):
+            continue  # a limit that was warned of
         found = exported(given.clone())
         if len(found) != len(expected) or not all(map(_is_same, found, expected)):
             exported.release()

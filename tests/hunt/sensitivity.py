@@ -62,7 +62,7 @@ class _Moving(TorchDispatchMode):
         wide = _in_float64(func, args, kwargs)
         writes = func._schema.is_mutable
         rounded = None if wide is None else not _same(pytree.tree_leaves(wide), func, args, kwargs, writes)
-        if rounded is False:
+        if rounded is False and not _is_scaled(kwargs):
             return self._with_either_zero(func, kwargs, func(*args, **kwargs))
         if not writes:
             given, named = args, kwargs
@@ -79,8 +79,7 @@ class _Moving(TorchDispatchMode):
 
     def _with_either_zero(self, func: Any, kwargs: Any, result: Any) -> Any:
         """The larger of two zeros, or a sum of them in some order, may have either sign: all +, all -, or any."""
-        scaled = isinstance(kwargs, dict) and kwargs.get("alpha", 1) != 1  # with or without a fused multiplication
-        if scaled or func._schema.name.removeprefix("aten::") in _EITHER_ZERO:
+        if _is_scaled(kwargs) or func._schema.name.removeprefix("aten::") in _EITHER_ZERO:
             for one in pytree.tree_leaves(result):
                 if isinstance(one, torch.Tensor) and one.dtype in _FLOATS and not _is_overlapping(one):
                     turned = torch.where(torch.rand(one.shape, generator=self._random) < 0.5, -one, one)
@@ -119,6 +118,11 @@ class _Moving(TorchDispatchMode):
                 low = float(limits.min) - (1 if limits.max < 2**53 else 2**11)
                 fits = (wide > low) & (wide < float(limits.max) + (1 if limits.max < 2**53 else 0))
                 self.undefined |= not bool(fits.all())
+
+
+def _is_scaled(kwargs: Any) -> bool:
+    """Whether a term is multiplied by a number, which a fused multiplication does not round."""
+    return isinstance(kwargs, dict) and kwargs.get("alpha", 1) != 1
 
 
 def _is_tensor(one: Any) -> bool:
@@ -170,6 +174,8 @@ _EITHER_ZERO = {
         "nansum",
         "nanmedian",
         "logcumsumexp",
+        "_linalg_det",
+        "linalg_det",
     ),
 }
 

@@ -105,7 +105,7 @@ def _cause(
     subject, small = shrink.shrunk(program, made, finding, lambda one, what: name_of(one, what) in known, seconds)
     outcome = small.outcome
     cause = name_of(subject, small)
-    judged = (subject.program, subject.cases[0].values, subject.cases[-1].values)
+    judged = (subject.program, subject.cases[0].values, subject.cases[small.case].values)
     if outcome in ("silent", "warned", "zero sign") and declared(small.detail, steps.wrong_steps(*judged)):
         outcome = "declared"
         cause = f"{outcome} | {cause.split(' | ', 1)[1]}"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
-from batch_export.errors import CaptureError
+from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.other_inputs import Inputs, extreme_values, one_apart, other_digits, other_values
@@ -31,7 +31,7 @@ def refused(assumptions: Sequence[Assumption], attempts: Sequence[Attempt] = ())
     """The error for a program that nobody said may take something for granted."""
     first = assumptions[0]
     more = "".join(f"; also {one.text}" for one in assumptions[1:3])
-    why = next(filter(None, (_one_way_only(one.exception) for one in attempts)), None)
+    why = _first_reason(attempts)
     more += f"; it cannot be captured both ways: {why}" if why and not first.sizes else ""
     if first.sizes:
         return CaptureError(
@@ -50,6 +50,16 @@ def refused(assumptions: Sequence[Assumption], attempts: Sequence[Attempt] = ())
         next_step=f"{_ADVICE}, or pass guards='allow' (guards: allow in the model's config) to keep what the "
         "example inputs decide, in the model's metadata",
     )
+
+
+def why_one_way(error: CaptureError | DynamicShapeError) -> str:
+    """Why decisions were not captured both ways, where an error knows."""
+    tried = [one for one in getattr(error, "attempts", ()) if isinstance(one, Attempt)]
+    return _first_reason(tried) or _one_way_only(error)
+
+
+def _first_reason(attempts: Sequence[Attempt]) -> str:
+    return next(filter(None, (_one_way_only(one.exception) for one in attempts)), "")
 
 
 def _one_way_only(error: BaseException | None) -> str:

@@ -55,30 +55,30 @@ class Course:
         try:
             return self._looked_at_again(self._chosen(examples), examples)
         except CaptureError as error:
-            captured = self._by_rounds(error, examples)
-            if captured is None:
-                raise
-            return captured
+            return self._by_rounds(error, examples)
 
-    def _by_rounds(self, error: CaptureError, examples: Examples) -> Captured | None:
-        """The program with loops that end by data as operators; None where that is no program."""
+    def _by_rounds(self, first: CaptureError, examples: Examples) -> Captured:
+        """The program with loops that end by data as operators; the first error, and why, where that is no program."""
         places: set[str] = set()
+        error, reason = first, ""
         while (place := _place(error)) and place not in places and any_loop([place]):
             places.add(place)
-            with loops_as_operators(self.request.module, places):
+            with loops_as_operators(self.request.module, places) as why:
                 try:
                     captured = self._chosen(examples)
-                except CaptureError as another:
+                except (CaptureError, DynamicShapeError) as another:
+                    other = another.problem if another.problem != first.problem else ""
+                    reason = reason or (why[0] if why else assumptions.why_one_way(another) or other)
+                    if isinstance(another, DynamicShapeError):
+                        break
                     error = another
                     continue
-                except DynamicShapeError:
-                    return None
             args, kwargs = self.request.given
             sizes = assumptions.some_sizes(captured, args, kwargs)
             elsewhere = itertools.chain(of_other_reach(args, kwargs), sizes)
             assumptions.check_both_ways(captured.traced, self.request.module, args, kwargs, sorted(places), elsewhere)
             return captured
-        return None
+        raise first.saying_more(f"the loop there is no operator of the file: {reason}") if reason else first
 
     def _chosen(self, examples: Examples) -> Captured:
         try:

@@ -17,7 +17,15 @@ from typing import Any
 
 import torch
 
-from batch_export.exporter.capture import data_rounds, decided_lines, loop_soundness, size_answers, size_decisions
+from batch_export.exporter.capture import (
+    data_lists,
+    data_rounds,
+    decided_lines,
+    loop_soundness,
+    size_answers,
+    size_decisions,
+)
+from batch_export.exporter.capture.joined_sequences import joining
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
@@ -25,9 +33,9 @@ from batch_export.exporter.capture.rewritten_code import rewritten
 _ROUNDS, _CHOSEN, _KEPT = "__rounds_by_data__", "__chosen_by_an_end__", "__kept_before_an_end__"
 _TURNED, _AT, _NUMBER = "__turned_in_a_round__", "__at_a_step__", "__number_in_a_round__"
 _NUMBERS = ("float", "int")
-_LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.Try, ast.With)
 _CALLED: Mapping[str, Any] = {
     **size_answers.CALLED,
+    **data_lists.CALLED,
     _ROUNDS: data_rounds.rounds_by_data,
     _CHOSEN: data_rounds.chosen,
     _KEPT: data_rounds.kept,
@@ -43,15 +51,20 @@ def any_loop(places: Iterable[str]) -> bool:
 
 
 @contextlib.contextmanager
-def loops_as_operators(module: torch.nn.Module, places: Iterable[str]) -> Iterator[None]:
+def loops_as_operators(module: torch.nn.Module, places: Iterable[str]) -> Iterator[list[str]]:
     """Within, loops of a model's functions that go on or end at such lines are one operator each.
 
     Args:
         module: the model.
         places: the lines.
+
+    Yields:
+        Why loops are not.
     """
-    with rewritten(decided_lines.written_anew(module, places, _lines, _written_anew), _CALLED):
-        yield
+    why: list[str] = []
+    write = functools.partial(_written_anew, why=why)
+    with joining(), rewritten(decided_lines.written_anew(module, places, _lines, write), _CALLED):
+        yield why
 
 
 @functools.lru_cache(maxsize=64)
@@ -77,9 +90,9 @@ def _end(body: Sequence[ast.stmt]) -> ast.If | None:
     return None
 
 
-def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
-    """A function with its loops at some lines as calls; None where none can be."""
-    loops = _Loops(function, lines)
+def _written_anew(function: ast.FunctionDef, lines: set[int], why: list[str]) -> ast.FunctionDef | None:
+    """A function with its loops at some lines as calls; None where none can be, and why."""
+    loops = _Loops(function, lines, why)
     changed: ast.FunctionDef = loops.visit(function)
     return changed if loops.count else None
 
@@ -91,11 +104,13 @@ class _Loops(ast.NodeTransformer):
     Attributes:
         function: in which they stand.
         only: the lines at which they go on or end.
+        why: why loops stay as they are.
         count: how many were written.
     """
 
     function: ast.FunctionDef
     only: set[int]
+    why: list[str]
     count: int = 0
     _read: list[ast.Name] = field(default_factory=list)
 
@@ -118,34 +133,43 @@ class _Loops(ast.NodeTransformer):
         return [ast.fix_missing_locations(_at(one, node)) for one in made]
 
     def _made(self, node: ast.For | ast.While) -> list[ast.stmt] | None:
+        made = self._written(node)
+        if isinstance(made, str):
+            self.why.append(made)
+            return None
+        return made
+
+    def _written(self, node: ast.For | ast.While) -> list[ast.stmt] | str:
+        """The loop as a call, with what it needs round it; or why it stays."""
         over, step, test = _head(node)
         end = _end(node.body)
-        if node.orelse or not _can_be(node.body, end) or (over is None and test is None and end is None):
-            return None
-        if isinstance(node, ast.For) and (over is None or end is None):
-            return None
+        lists, end = data_lists.without_lists(self.function, node, over, end, self.count + 1)
+        node, over = copy.copy(node), lists.over
+        node.body = lists.body
+        if reason := loop_soundness.unfit(node, over, test, end):
+            return reason
         changed = names_given(node.body) | _written_to(node.body)
-        if not loop_soundness.is_sound(self.function, node, step, changed):
-            return None
+        if reason := loop_soundness.unsound(self.function, node, step, changed):
+            return reason
         before = {one.id for one in self._read if one.lineno < node.lineno and isinstance(one.ctx, ast.Store)}
-        before |= {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
+        before |= {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)} | lists.known
         behind = {
             one.id
             for one in self._read
             if one.lineno > (node.end_lineno or node.lineno) and isinstance(one.ctx, ast.Load)
         }
         if step in changed or (step in behind and isinstance(node, ast.While)):
-            return None
+            return f"its rounds change `{step}`"
         asked = _names(test) if test is not None else set()
-        if test is not None and (changed - before) & (behind | asked):
-            return None  # perhaps there is no round
+        if test is not None and (unknown := (changed - before) & (behind | asked)):  # perhaps there is no round
+            return f"`{min(unknown)}` is not there where no round is run"
         going = sorted(changed & (before | behind))
         number = self.count + 1
         name, ended = f"__round_by_data_{number}__", f"__ended_{number}__"
         taken = ast.arguments(
             posonlyargs=[], args=[ast.arg(one) for one in (step, *going)], kwonlyargs=[], kw_defaults=[], defaults=[]
         )
-        body = _round(node.body, end, ended, before | {*going}, changed)
+        body = _round(node.body, end, ended, before | {*going}, changed - lists.rows)
         values = ast.Tuple([ast.Name(one, ast.Load()) for one in going], ast.Load())
         result = ast.Tuple(
             [ast.Name(ended, ast.Load()) if end is not None else ast.Constant(False), values], ast.Load()
@@ -167,7 +191,7 @@ class _Loops(ast.NodeTransformer):
         )
         last = step if step in behind else "__last_step__"
         target = ast.Tuple([ast.Name(one, ast.Store()) for one in (last, *going)], ast.Store())
-        return [*made, ast.Assign([target], call)]
+        return [*lists.before, *made, ast.Assign([target], call), *lists.behind]
 
 
 def _head(node: ast.For | ast.While) -> tuple[ast.expr | None, str, ast.expr | None]:
@@ -180,22 +204,6 @@ def _head(node: ast.For | ast.While) -> tuple[ast.expr | None, str, ast.expr | N
         case ast.For(target=ast.Name(id=step), iter=ast.Call(func=ast.Name(id="range"), keywords=[]) as over):
             return over, step, None
     return None, "__step__", None
-
-
-def _can_be(body: Sequence[ast.stmt], end: ast.If | None) -> bool:
-    """Whether rounds leave the loop at one place at the most, and write to nothing but tensors with names."""
-    parts = [one for one in body if one is not end] + (end.body[:-1] if end is not None else [])
-    for one in (each for part in parts for each in ast.walk(part)):
-        if isinstance(one, (*_LEAVING, ast.Break, ast.Continue, ast.FunctionDef, ast.NamedExpr)):
-            return False
-        if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
-            return False
-        written = loop_soundness.target(one)
-        if written is not None and not isinstance(written, ast.Name):
-            return False
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("append", "extend"):
-            return False
-    return True
 
 
 def _written_to(body: Iterable[ast.stmt]) -> set[str]:

@@ -92,6 +92,14 @@ def _vander(x: torch.Tensor, count: Any, increasing: bool = False) -> torch.Tens
     return powers if increasing else powers.flip(1)
 
 
+def _narrowed(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor | None:
+    """Elements counted from the end of a free axis, which torch does not know to be there; None elsewhere."""
+    if not (isinstance(start, int) and start < 0 and _is_free(input, dim)):
+        return None
+    torch._check(input.shape[dim] >= -start)
+    return input.narrow(dim, input.shape[dim] + start, length)
+
+
 def _diff(tensor: torch.Tensor, times: int = 1, dim: int = -1) -> torch.Tensor:
     """Differences of neighbours along an axis of free size, of which none and one give nothing."""
     for _ in range(times):
@@ -131,6 +139,8 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
         tensor, dim = bound.get("self", bound.get("input")), bound.get("dim", 0)
         if isinstance(pieces, int) and pieces > 0 and isinstance(tensor, torch.Tensor) and _is_free(tensor, dim):
             return _tensor_split(tensor, pieces, dim)
+    if func in _NARROWS and (made := _narrowed(*args, **given)) is not None:
+        return made
     if func in _CHAINS and args and not given:
         factors = args[0] if func is torch.linalg.multi_dot else args
         if any(map(_is_symbol, (size for one in factors for size in one.shape))):
@@ -156,6 +166,7 @@ def _of_free_length(func: Any, args: tuple[Any, ...], given: Mapping[str, Any]) 
     return made if made is not None else free_forms.of_free_sizes(func, args, given)
 
 
+_NARROWS = (torch.narrow, torch.Tensor.narrow)
 _AS_TENSORS = (torch.as_tensor, torch.asarray)
 _CHAINS = (torch.linalg.multi_dot, torch.chain_matmul)
 _MEANS = (torch.mean, torch.Tensor.mean)

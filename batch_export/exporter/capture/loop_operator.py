@@ -193,7 +193,8 @@ class FreeLoop:
         none = torch.sym_max(1 - steps.length, 0)
         is_run = statically_known_true(steps.length > 0)
         firsts = [(one if is_run else loop_scans.lengthened(one, none)).select(0, 0) for one in rows]
-        step = torch.scalar_tensor(steps.first, dtype=torch.int64, device=device)
+        first = loop_scans.first_number(steps, 0 if is_run else none)
+        step = torch.scalar_tensor(first, dtype=torch.int64, device=device)
         now, made = body(tuple(self.carried), tuple(firsts), step, True)
         begun, form = pytree.tree_flatten(list(now))
         more = Run(steps.at(1), steps.step, steps.length - 1 + (0 if is_run else none))

@@ -26,6 +26,13 @@ def is_like(one: Tensor, other: Tensor) -> bool:
     return is_known and all(statically_known_true(a == b) for a, b in zip(one.shape, other.shape, strict=True))
 
 
+def _becomes(one: Tensor, other: Tensor) -> bool:
+    """Whether a tensor is surely of another's shape, or would be if its axes of one place were repeated."""
+    is_known = one.dtype == other.dtype and one.dim() == other.dim()
+    pairs = zip(one.shape, other.shape, strict=True)
+    return is_known and all(statically_known_true(a == 1) or statically_known_true(a == b) for a, b in pairs)
+
+
 def on_leaves(body: Callable[..., Any], form: pytree.TreeSpec) -> Callable[..., Any]:
     """A round of tensors one after the other, behind the first one.
 
@@ -72,7 +79,7 @@ def rounds(
 
     begun = [plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
     count = length if is_run else torch.sym_max(length, 1)
-    counted = _counted(steps, count, device)
+    counted = _counted(steps, count, device, 0 if is_run else count - length)
     parts = [plain(one) if is_run else lengthened(one, count - length) for one in rows]
     if is_traced:
         made = traced_rounds.traced(combine, begun, [counted, *parts], None if is_run else length)
@@ -84,11 +91,16 @@ def rounds(
     return (last, found) if is_run else of_real_rounds(last, found, carried, length, count - length)
 
 
-def _counted(steps: Run, count: Any, device: Any) -> Tensor:
+def _counted(steps: Run, count: Any, device: Any, more: Any) -> Tensor:
     """The first so many steps."""
     places = torch.arange(count, device=device)
     is_plain = isinstance(steps.first, int) and steps.first == 0 and steps.step == 1
-    return places if is_plain else steps.first + steps.step * places
+    return places if is_plain else first_number(steps, more) + steps.step * places
+
+
+def first_number(steps: Run, more: Any) -> Any:
+    """The first step; 0 in a round in place of none, where `more` is 1: what is read may have no later place."""
+    return steps.first if isinstance(more, int) and more == 0 else steps.first * (1 - more)
 
 
 def of_real_rounds(
@@ -106,7 +118,7 @@ def of_real_rounds(
     was_run = torch.scalar_tensor(more, dtype=torch.int64) == 0
     kept = [
         after
-        if before is None or (isinstance(before, Tensor) and not is_like(before, after))
+        if before is None or (isinstance(before, Tensor) and not _becomes(before, after))
         else torch.where(was_run, after, before)
         for after, before in zip(last, begun, strict=True)
     ]

@@ -8,7 +8,9 @@ what it does, or was made before the loop of a name that changes, is not what it
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from batch_export.exporter.capture import loop_reasons
 
 _FRESH = frozenset(
     f"{before}{kind}{behind}"
@@ -16,6 +18,7 @@ _FRESH = frozenset(
     for before, behind in (("", ""), ("new_", ""), ("", "_like"))
 ) | {"arange", "clone", "tensor"}
 """Calls whose result nothing else holds."""
+_LEAVING = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete, ast.Try, ast.With)
 _SIZES = frozenset({"shape", "size", "numel", "len", "ndim", "dim", "stride", "nelement"})
 _ORIGIN = (ast.Name, ast.Subscript, ast.Attribute, ast.Call, ast.Starred, ast.IfExp, ast.BoolOp)
 
@@ -30,8 +33,40 @@ def target(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def is_sound(function: ast.FunctionDef, loop: ast.For | ast.While, step: str, changed: set[str]) -> bool:
-    """Whether a round may be a function of the names that it changes.
+def unfit(node: ast.For | ast.While, over: ast.expr | None, test: ast.expr | None, end: ast.If | None) -> str:
+    """Why a loop can be no operator by how it is written; nothing where it can.
+
+    Its rounds leave it at one place at the most, and write to nothing but tensors with names.
+    """
+    if node.orelse:
+        return "it has an `else`"
+    if over is None and test is None and end is None:
+        return "no `if` of its rounds ends with `break`"
+    if isinstance(node, ast.For) and over is None:
+        return f"it goes over {loop_reasons.part(node.iter)}, which is no `range`"
+    if isinstance(node, ast.For) and end is None:
+        return "no `if` of its rounds, without an `else`, ends with `break`"
+    parts = [one for one in node.body if one is not end] + (end.body[:-1] if end is not None else [])
+    for one in (each for part in parts for each in ast.walk(part)):
+        if isinstance(one, (ast.Break, ast.Continue, ast.Return)):
+            return f"{loop_reasons.part(one)} leaves a round at a second place"
+        if isinstance(one, (*_LEAVING, ast.FunctionDef, ast.NamedExpr)):
+            return f"a round holds {loop_reasons.part(one)}"
+        if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
+            return f"a round writes to {loop_reasons.part(one)}"
+        written = target(one)
+        if written is not None and not isinstance(written, ast.Name):
+            return f"a round writes to {loop_reasons.part(written)}"
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("append", "extend"):
+            return (
+                f"{loop_reasons.part(one)} is no list of which the loop, over a range, reads the last element only and "
+                "which gets something in every round or behind the last"
+            )
+    return ""
+
+
+def unsound(function: ast.FunctionDef, loop: ast.For | ast.While, step: str, changed: set[str]) -> str:
+    """Why a round may be no function of the names that it changes; nothing where it may.
 
     Args:
         function: in which the loop stands.
@@ -41,13 +76,19 @@ def is_sound(function: ast.FunctionDef, loop: ast.For | ast.While, step: str, ch
     """
     parts: list[ast.AST] = [*loop.body, *([loop.test] if isinstance(loop, ast.While) else [])]
     inside = [one for part in parts for one in ast.walk(part)]
-    return not (
-        any(map(_asks_for_a_size, inside))
-        or any(map(_acts_otherwise, inside))
-        or any(_is_power(one, changed | {step}) for one in inside)
-        or _is_read_by_a_function(function, inside, changed)
-        or any(not _is_alone(function, loop, inside, name) for name in _in_place(inside))
+    rules: Sequence[tuple[str, Callable[[ast.AST], bool]]] = (
+        ("asks for a size", _asks_for_a_size),
+        ("calls something for what it does", _acts_otherwise),
+        ("has a power whose exponent changes", lambda one: _is_power(one, changed | {step})),
     )
+    for why, rule in rules:
+        for one in inside:
+            if rule(one):
+                return f"{loop_reasons.part(one)} {why}"
+    if _is_read_by_a_function(function, inside, changed):
+        return "a function that is made in the same one reads what the rounds change"
+    shared = next((name for name in sorted(_in_place(inside)) if not _is_alone(function, loop, inside, name)), None)
+    return "" if shared is None else f"`{shared}` is written to in place, and may have another name"
 
 
 def _asks_for_a_size(node: ast.AST) -> bool:

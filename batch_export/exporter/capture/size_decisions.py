@@ -160,7 +160,7 @@ class _Decisions(ast.NodeTransformer):
         return self._listed(node) if is_plain else super(_Decisions, self).visit(node)
 
     def _listed(self, node: Any) -> ast.AST | list[ast.stmt]:
-        is_answer = isinstance(node, (ast.Return, ast.Assign))
+        is_answer = isinstance(node, (ast.Return, ast.Assign)) and isinstance(node.value, (ast.BoolOp, ast.UnaryOp))
         if is_answer and any(test is node.value for test in _tests(node)):  # `return a and b`
             node.value = self._asked(node.value)
             return self.generic_visit(node)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import onnx_ir as ir
 import torch
 from torch._prims_common import is_contiguous_or_false, is_non_overlapping_and_dense_or_false
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
@@ -53,7 +54,7 @@ def in_memory_order(arguments: Sequence[Any], fake: torch.Tensor) -> list[Any]:
         value = _transposed(value, fake)
     numbers = [offset, start, *sizes, *strides, *fake.shape]
     if not all(isinstance(number, int) for number in numbers):
-        return [value, sizes, strides, offset if _is_zero(start) else _refuse()]
+        return [value, sizes, strides, offset if _is_zero(start) and _is_all_there_is(fake) else _refuse()]
     last = offset - start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     if 0 not in sizes and not 0 <= offset - start <= last < fake.numel():
         _refuse()
@@ -62,6 +63,12 @@ def in_memory_order(arguments: Sequence[Any], fake: torch.Tensor) -> list[Any]:
 
 def _is_zero(start: object) -> bool:
     return isinstance(start, int) and start == 0
+
+
+def _is_all_there_is(fake: torch.Tensor) -> bool:
+    """Whether the memory surely holds no more than the tensor's elements, as that of a part of another one does."""
+    held = fake.untyped_storage().nbytes()
+    return statically_known_true(held == fake.numel() * fake.element_size())
 
 
 def _transposed(value: ir.Value, fake: torch.Tensor) -> ir.Value:
