@@ -106,3 +106,26 @@ def test_a_registration_of_the_users_own_stays() -> None:
     pytree.register_pytree_node(Mine, flatten, lambda children, _: children, serialized_type_name="mine")
     caches.register()
     assert len(pytree.tree_leaves(_filled(Mine()))) == 1
+
+
+def test_inputs_by_name_may_be_given_in_any_order() -> None:
+    """`input_names` go by the call, beside a cache of several tensors too, and axes by the names."""
+
+    class Beside(torch.nn.Module):
+        def forward(self, ids: torch.Tensor, past: Any = None, mask: Any = None) -> tuple[torch.Tensor, ...]:
+            return ids * 2, past.layers[0].keys - past.layers[0].values, mask + 1
+
+    model, past = Beside(), library.DynamicCache([(KEYS, KEYS * 3)])
+    given = {"ids": torch.randn(2, 3), "mask": torch.randn(2, 7), "past": past}
+    axes = {"ids": {0: "b", 1: "s"}, "mask": {0: "b", 1: "t"}, "k": {0: "b", 2: "l"}, "v": {0: "b", 2: "l"}}
+    program = export(model, kwargs=given, input_names=["ids", "mask", "k", "v"], dynamic_axes=axes)
+    assert {one.name: list(map(str, one.shape)) for one in program.model.graph.inputs} == {
+        "ids": ["b", "s"],
+        "k": ["b", "2", "l", "4"],
+        "v": ["b", "2", "l", "4"],
+        "mask": ["b", "t"],
+    }
+    other = {"mask": torch.randn(1, 5), "past": library.DynamicCache([(KEYS[:1, :, :2], KEYS[1:, :, 1:])])}
+    other["ids"] = torch.randn(1, 2)
+    for one, expected in zip(program(**copy.deepcopy(other)), model(**other), strict=True):
+        torch.testing.assert_close(one, expected)

@@ -136,3 +136,10 @@ def _without_lazy(x: torch.Tensor) -> torch.Tensor:
 
 def test_nothing_is_asked_of_what_the_code_names_and_does_not_use() -> None:
     export(Stateful(_without_lazy), (torch.rand(3, 4),))
+
+
+def test_what_a_lazy_module_becomes_is_no_state_of_the_model() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = export(torch.nn.LazyLinear(3), (torch.randn(2, 4),))
+    assert program.model.graph.inputs[0].shape == (2, 4)

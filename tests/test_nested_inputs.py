@@ -114,3 +114,16 @@ def test_the_torchscript_exporter_goes_by_name_and_key_too() -> None:
     torch.testing.assert_close(program(**other)[0], Difference()(**other))
     with pytest.raises(ValueError, match=r"given has the keys z, a .* a is missing and k is not among them"):
         program(**{**other, "given": {"k": at(1), "z": at(1)}})
+
+
+def test_a_tuple_of_all_inputs_is_taken_apart() -> None:
+    """As torch's interpreters give them."""
+
+    class Two(nn.Module):
+        def forward(self, one: Tensor, other: Tensor) -> Tensor:
+            return one - 2 * other
+
+    program = export(Two(), (at(1), at(2)))
+    torch.testing.assert_close(program((at(3), at(4)))[0], at(3) - 2 * at(4))
+    with pytest.raises(ValueError, match="one is one value in the model, and a tuple was given"):
+        program((at(3),))

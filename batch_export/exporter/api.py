@@ -172,7 +172,7 @@ def export(
     )
     guard_mode = _guard_mode(guards, allow_guards)
     arguments, keywords = example_inputs(model, args, kwargs)
-    input_names = capturing.names_in_forward_order(model, arguments, keywords, input_names)
+    keywords, input_names = capturing.in_forward_order(model, arguments, keywords, input_names)
     target_opset = _opset(opset_version, registry)
     journal = Journal(model=type(model).__name__, opset_version=target_opset, verbose=bool(verbose))
     folder = Path(artifacts_dir)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from batch_export.exporter.capture import code_state
@@ -220,7 +221,8 @@ class _Before:
         self._of_kinds = {
             kind: {name: frozen(value) for name, value in found.items()} for kind, found in of_kinds.items()
         }
-        self._held = {path: _held_by(one, of_kinds[type(one)], frozen) for path, one in modules}
+        made = [(path, one) for path, one in modules if not isinstance(one, LazyModuleMixin)]  # others become another
+        self._held = {path: _held_by(one, of_kinds[type(one)], frozen) for path, one in made}
         self._places = code_state.places(functions)
         self._contents = code_state.contents(self._places)
 

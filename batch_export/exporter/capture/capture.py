@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -304,23 +304,31 @@ def _in_forward_order(module: torch.nn.Module, kwargs: dict[str, object]) -> dic
     return {name: kwargs[name] for name in [*parameters, *kwargs] if name in kwargs}
 
 
-def names_in_forward_order(
+def in_forward_order(
     model: object, args: tuple[object, ...], kwargs: dict[str, object], names: Sequence[str] | None
-) -> Sequence[str] | None:
-    """Names of inputs, given in the order of a call, in that of the file, which is forward's.
+) -> tuple[dict[str, object], Sequence[str] | None]:
+    """Inputs by keyword and names of inputs, given in the order of a call, in that of the file, which is forward's.
 
     Args:
         model: a module or a callable; any other takes its inputs by an order of its own.
         args, kwargs: example inputs.
         names: of tensors among them, in the order of `args`, then of `kwargs`; the last ones may be left out.
     """
-    if not names or isinstance(names, str) or isinstance(model, torch.export.ExportedProgram):
-        return names
-    if torchscript.is_scripted(model) or not callable(model) or len(names) <= len(pytree.tree_leaves(args)):
-        return names
+    caches.register()
+    dataclasses_of_tensors.register((args, kwargs))
+    is_program = isinstance(model, torch.export.ExportedProgram)
+    if is_program or torchscript.is_scripted(model) or not callable(model):
+        return kwargs, names
     ordered = _in_forward_order(as_module(model), kwargs)
-    if list(ordered) == list(kwargs):
-        return names
+    is_named = names and not isinstance(names, str) and len(names) > len(pytree.tree_leaves(args))
+    if not is_named or list(ordered) == list(kwargs):
+        return ordered, names
+    return ordered, _names_in_order(args, kwargs, ordered, names or ())
+
+
+def _names_in_order(
+    args: tuple[object, ...], kwargs: dict[str, object], ordered: Iterable[str], names: Sequence[str]
+) -> Sequence[str]:
     own = {name: _names_of(name, value) for name, value in kwargs.items()}
     left = list(names[len(_names_of("", args)) :])
     given = {}

@@ -45,7 +45,7 @@ class CallForm:
         positional, named = self.form.children()
         names = [*self.positional, *named.context]
         forms = dict(zip(names, [*positional.children(), *named.children()], strict=True))
-        given = _by_name(names, args, kwargs)
+        given = _by_name(names, _unpacked(positional, args, kwargs), kwargs)
         found: list[object] = []
         missing: list[str] = []
         for name, one in forms.items():
@@ -89,6 +89,14 @@ def form_of_call(parameters: Sequence[str], args: Sequence[object], kwargs: Mapp
 def _first(names: Sequence[str], count: int) -> tuple[str, ...]:
     """As many names; a number for what has none."""
     return tuple(names[place] if place < len(names) else f"#{place}" for place in range(count))
+
+
+def _unpacked(positional: pytree.TreeSpec, args: Sequence[object], kwargs: Mapping[str, object]) -> Sequence[object]:
+    """The inputs by position where a call gives all of them as one tuple, as torch's interpreters do."""
+    is_whole = len(args) == 1 and not kwargs and isinstance(args[0], (list, tuple)) and positional.num_children > 0
+    if is_whole and positional.child(0).is_leaf() and len(args[0]) == positional.num_children:  # type: ignore[arg-type]
+        return args[0]  # type: ignore[return-value]  # a list or a tuple
+    return args
 
 
 def _by_name(names: Sequence[str], args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
