@@ -265,7 +265,42 @@ def a_list_itself(x: Tensor) -> Any:
     return found
 
 
+def of_a_last_that_changes(x: Tensor) -> Any:
+    found = [x * 1]
+    for _ in range(12):
+        last = found[-1]
+        last += 1
+        found.append(last * 0.5)
+        if last.abs().max() < 3:
+            break
+    return torch.stack(found)
+
+
+def changed_behind(x: Tensor) -> Any:
+    found = []
+    for _ in range(12):
+        x = x * 0.5
+        found.append(x)
+        if x.abs().max() < 0.1:
+            break
+    x.mul_(3)
+    return torch.stack(found)
+
+
+def of_too_many(x: Tensor) -> Any:
+    found = []
+    for _ in range(10_000_000):
+        x = x * 0.5
+        found.append(x)
+        if x.abs().max() < 0.1:
+            break
+    return torch.stack(found)
+
+
 LISTS = [
+    (of_a_last_that_changes, "is no list of which the loop"),
+    (changed_behind, "is no list of which the loop"),
+    (of_too_many, "a list may get 10000000 tensors"),
     (in_some_rounds, "`found.append\\(x\\)` at line [0-9]+ is no list of which the loop"),
     (a_list_itself, "forward returns a list"),
     (of_one_list, "is no list of which the loop"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from batch_export.exporter.capture import loop_soundness
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.free_sequences import FreeRows
 
 _APPENDED, _LAST, _LISTED = "__appended_in_a_round__", "__last_in_a_round__", "__list_behind_rounds__"
 _SEVERAL = "a list that grows in a loop that ends by data holds tensors of several shapes or dtypes"
+_LARGEST = 2**24
+"""Elements that all tensors of such a list may have: the file keeps room for them, and copies it in each round."""
 _LOOPS = (ast.For, ast.While, ast.AsyncFor, ast.comprehension)
 
 
@@ -159,7 +163,29 @@ def _is_its_own(function: ast.FunctionDef, loop: ast.stmt, name: str, places: Se
     before = [one for one in named if one.lineno < loop.lineno]
     if not before or any(id(one) not in given | appending | read for one in before):
         return False
-    return all(any(begin in ast.walk(each) for begin in begun) for each in _loops_round(function, loop))
+    if not all(any(begin in ast.walk(each) for begin in begun) for each in _loops_round(function, loop)):
+        return False
+    written = {name for one in ast.walk(function) for name in _written_at(one) if one.lineno >= loop.lineno}  # type: ignore[attr-defined]  # what is written to has a line
+    return not written & _alike(function, name)
+
+
+def _written_at(node: ast.AST) -> set[str]:
+    """Names of what is written to in place, or of what that may be a view of."""
+    written = node.target if isinstance(node, ast.AugAssign) else loop_soundness.target(node)
+    return set() if written is None else {one.id for one in ast.walk(written) if isinstance(one, ast.Name)}
+
+
+def _alike(function: ast.FunctionDef, name: str) -> set[str]:
+    """Names that may stand for an element of a list: a write to one of them changes the list in Python."""
+    found: set[str] = set()
+    for one in ast.walk(function):
+        if _appends(one) == name and isinstance(one, ast.Call):
+            found |= {each.id for each in ast.walk(one.args[0]) if isinstance(each, ast.Name)}
+        if isinstance(one, ast.Assign) and any(_last_of(each) == name for each in ast.walk(one.value)):
+            found |= {each.id for target in one.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+        if isinstance(one, ast.Assign) and _begun(one, name) is not None:
+            found |= {each.id for each in ast.walk(one.value) if isinstance(each, ast.Name)}
+    return found - {name}
 
 
 def _begun(statement: ast.AST, name: str) -> ast.expr | None:
@@ -197,7 +223,10 @@ def appended(rows: Tensor | None, count: Any, one: Any, most: int) -> tuple[Tens
     """
     if not isinstance(one, Tensor):
         raise OneWayOnlyError(f"a list gets a {type(one).__name__} in a loop that ends by data")
-    rows = one.new_zeros((most, *one.shape)) if rows is None else rows
+    if rows is None:
+        if most * math.prod(size for size in one.shape if isinstance(size, int)) > _LARGEST:
+            raise OneWayOnlyError(f"a list may get {most} tensors of {tuple(one.shape)} in a loop that ends by data")
+        rows = one.new_zeros((most, *one.shape))
     place = count if isinstance(count, Tensor) else torch.full((), count, dtype=torch.int64, device=one.device)
     return rows.index_copy(0, place.reshape(1), one.unsqueeze(0)), count + 1
 
