@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -88,3 +89,23 @@ def test_fast_paths_are_on_again_afterwards() -> None:
     assert torch.backends.mha.get_fastpath_enabled()
     export(Padded().eval(), _padding(2, 3), verify=True)
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_what_only_the_fast_path_gives_is_a_warning(is_masked: bool) -> None:
+    class Mean(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            found = self.encoder(x, src_key_padding_mask=mask)
+            return (found.masked_fill(mask[..., None], 0.0) if is_masked else found).mean(1)
+
+    mask = torch.arange(5)[None] >= torch.tensor([5, 3])[:, None]
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        export(Mean().eval(), (torch.randn(2, 5, 8), mask))
+    told = [str(one.message) for one in found]
+    assert len(told) == (0 if is_masked else 1), told
+    assert all("fast path of TransformerEncoder gives something else" in one for one in told)

@@ -25,6 +25,7 @@ from batch_export.exporter.capture.arguments import (
 from batch_export.exporter.capture.block_expansion import expanded
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.fake_mode import context_of
+from batch_export.exporter.capture.fast_path_answers import warn_of_fast_paths
 from batch_export.exporter.capture.finished import GUARD_MODES, GuardMode
 from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.capture.traced_questions import refuse_other_answers
@@ -207,6 +208,7 @@ def export(
                 noted, elsewhere = captured.asked_if_captured, other_sizes(captured, arguments, keywords)
                 refuse_other_answers(noted, module, arguments, keywords, only_warns=allows, elsewhere=elsewhere)
         warn_of_layouts(captured, model, arguments, keywords)
+        warn_of_fast_paths(model, arguments, keywords)
         if opset_version is None and registry is None:
             nodes = captured.traced.graph.nodes
             target_opset = journal.opset_version = default_for(node.meta.get("val") for node in nodes)
