@@ -221,3 +221,66 @@ def test_a_round_in_place_of_none_reads_what_is_there() -> None:
     for size in ((2, 8), (3, 3), (1, 2), (2, 1)):
         x = torch.randn(*size, 4)
         torch.testing.assert_close(program(x)[0], looked_up(x))
+
+
+class _Tagger(torch.nn.Module):
+    """The score of a path and the best one, as conditional random fields compute them, writing behind the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin, self.end, self.steps = (torch.nn.Parameter(torch.randn(*size)) for size in ((4,), (4,), (4, 4)))
+
+    def forward(self, x: torch.Tensor) -> Made:
+        path = x.argmax(-1)
+        total = self.begin[path[:, 0]]
+        score, back, made = self.begin + x[:, 0], [], torch.zeros_like(x)
+        for i in range(1, x.shape[1]):
+            total += self.steps[path[:, i - 1], path[:, i]]
+            best, places = (score.unsqueeze(2) + self.steps + x[:, i].unsqueeze(1)).max(dim=1)
+            score = torch.where(x[:, i, :1] > 0, best, score)
+            back.append(places)
+            made[:, i] = score
+        total += self.end[path[:, -1]]
+        score += self.end
+        tag = score.max(1)[1]
+        tags = [tag]
+        for places in reversed(back):
+            tag = places.gather(1, tag.unsqueeze(1)).squeeze(1)
+            tags.insert(0, tag)
+        return total, torch.stack(tags, 1), score, made
+
+
+def test_a_result_that_is_written_to_behind_the_loop_keeps_the_length_free() -> None:
+    export_and_compare(_Tagger(), (torch.randn(2, 5, 4),), *_others((1, 9), (3, 2), (2, 1)), dynamic_shapes=SHAPES)
+
+
+def _in_a_list(x: torch.Tensor) -> Made:
+    h, found = x[:, 0] * 1, []
+    for t in range(1, x.shape[1]):
+        h = torch.tanh(h + x[:, t])
+        found.append(h)
+    h += 5
+    return torch.stack(found, 1), h
+
+
+def _by_another_name(x: torch.Tensor) -> Made:
+    h = new = x[:, 0] * 1
+    for t in range(1, x.shape[1]):
+        new = torch.tanh(h + x[:, t])
+        h = new.view(-1, 4)
+    h += 5
+    return new, h
+
+
+def _of_the_input(x: torch.Tensor) -> Made:
+    h = x[:, 0]
+    for t in range(1, x.shape[1]):
+        h = torch.tanh(h + x[:, t])
+    h += 5
+    return x.sum(1), h
+
+
+@pytest.mark.parametrize("function", [_in_a_list, _by_another_name, _of_the_input])
+def test_such_a_write_to_what_may_be_another_tensor_too_is_refused(function: Callable[..., Made]) -> None:
+    with pytest.raises(DynamicShapeError):
+        export(Called(function), (torch.randn(2, 6, 4),), dynamic_shapes=SHAPES)

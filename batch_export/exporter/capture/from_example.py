@@ -53,6 +53,7 @@ from batch_export.exporter.capture.strategies import (
 from batch_export.exporter.capture.taken_sizes import TakenSize, taken_size
 from batch_export.exporter.capture.texts import texts_noted
 from batch_export.exporter.capture.whole_numbers import is_followed, whole_numbers
+from batch_export.exporter.capture.whole_slices import sides_of_places
 from batch_export.exporter.capture.written_constants import written_constant
 from batch_export.words import class_and_line
 
@@ -213,12 +214,17 @@ def _by(
 ) -> tuple[torch.export.ExportedProgram, bool]:
     """One strategy's program, and whether torch took no side on sizes of 0 and 1."""
     try:
-        return _taking(name, strategy, request, inputs, seen)
+        with sides_of_places(are_taken=False) as any_asked:
+            return _taking(name, strategy, request, inputs, seen)
     except Exception as error:
-        if name not in (NON_STRICT, BOTH_WAYS) or not hangs_on_zero(error):
+        if name not in (NON_STRICT, BOTH_WAYS):
             raise
-        with contextlib.suppress(Exception):
-            return _taking(name, strategy, request, inputs, seen, may_be_zero=False)
+        if any_asked() and "data-dependent" in str(error):
+            with contextlib.suppress(Exception), sides_of_places(are_taken=True):
+                return _taking(name, strategy, request, inputs, seen)
+        if hangs_on_zero(error):
+            with contextlib.suppress(Exception):
+                return _taking(name, strategy, request, inputs, seen, may_be_zero=False)
         raise
 
 

@@ -13,7 +13,7 @@ import ast
 import copy
 import dis
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 
 from batch_export.exporter.capture import (
@@ -22,6 +22,7 @@ from batch_export.exporter.capture import (
     listed_loops,
     loop_bodies,
     loop_reasons,
+    loop_results,
     loop_statements,
 )
 from batch_export.exporter.capture.loop_forms import LoopForm
@@ -185,8 +186,11 @@ class _Loops:
         if body.unfollowed:
             raise _UnfollowedError(f"{body.unfollowed} is no part of one operator")
         read = {one.of for one in body.read if not one.is_own}
-        if self._is_written_later({*carried, *read, *body.lists}, names, loop):  # in a list may be the same tensor
-            raise _UnfollowedError("what it reads or gives is written to behind it")
+        later = self._written_later({*carried, *read, *body.lists}, names, loop)  # in a list may be the same tensor
+        apart = {one for one in later & carried - read if loop_results.stands_apart(self.function, loop, one)}
+        if joined := sorted(later - apart):
+            raise _UnfollowedError(f"`{joined[0]}`, which it reads or gives, is written to behind it")
+        form = replace(form, behind=[*form.behind, *loop_results.copies(sorted(apart), number)])
         written = {one.id for part in loop_statements.parts(loop.body) for one in _written_names(part, names)}
         if body.has_choice and (twice := sorted(written - body.summed - body.counted - filled.keys())):
             raise _UnfollowedError(f"`{twice[0]}`, which may be one of two tensors by the step, is written to")
@@ -215,11 +219,12 @@ class _Loops:
         self._generated = before
         return made
 
-    def _is_written_later(self, names: Collection[str], known: Collection[str], loop: ast.For) -> bool:
-        """Whether what one of some names stands for, or is part of, is written to behind the loop."""
+    def _written_later(self, names: Collection[str], known: Collection[str], loop: ast.For) -> set[str]:
+        """Those of some names of which what they stand for, or are part of, is written to behind the loop."""
         later = (one for one in ast.walk(self.function) if getattr(one, "lineno", 0) > (loop.end_lineno or 0))
         written = (part for one in later for part in loop_statements.written(one, known))
-        return any(isinstance(each, ast.Name) and each.id in names for one in written for each in ast.walk(one))
+        found = {each.id for one in written for each in ast.walk(one) if isinstance(each, ast.Name)}
+        return found & set(names)
 
 
 def _written_names(part: ast.AST, known: Collection[str]) -> Iterable[ast.Name]:

@@ -1,0 +1,126 @@
+"""Results of loops that are written to behind the loop (`score += self.end`): whether nothing else is that tensor.
+
+Arrives: a function, a loop in it and the name of what goes on. Leaves: whether a copy behind the loop may take its
+place. It may where no other name that is read behind the loop, and no list, may hold the same tensor, or part of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from batch_export.exporter.capture.begun_numbers import says_of_none
+
+_APART = "__apart_behind_a_loop__"
+_NEW = frozenset(
+    {
+        *("where", "max", "min", "amax", "amin", "argmax", "argmin", "sum", "mean", "prod", "logsumexp", "cumsum"),
+        *(
+            "exp",
+            "log",
+            "log1p",
+            "sqrt",
+            "tanh",
+            "sigmoid",
+            "relu",
+            "softmax",
+            "log_softmax",
+            "softplus",
+            "gelu",
+            "silu",
+        ),
+        *("matmul", "mm", "bmm", "einsum", "outer", "dot", "lerp", "addcmul", "maximum", "minimum", "logaddexp"),
+        *("cat", "concat", "stack", "gather", "index_select", "masked_fill", "abs", "neg", "sub", "add", "mul", "div"),
+        *("clamp", "clone", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like"),
+    }
+)
+"""Calls of torch's whose result is a tensor of its own."""
+
+
+def stands_apart(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
+    """Whether what a name stands for behind a loop is known by that name only.
+
+    Args:
+        function: in which the loop stands.
+        loop: the loop.
+        name: of what goes on from round to round.
+    """
+    inside = [each for part in loop.body for each in ast.walk(part)]
+    alike, size = {name}, 0
+    while len(alike) > size:
+        size = len(alike)
+        for targets, value in (pair for one in inside for pair in _given(one)):
+            held = _held(value)
+            if targets & alike or held & alike:
+                alike |= targets | held
+    end = loop.end_lineno or loop.lineno
+    names = [one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+    read_behind = {one.id for one in names if one.lineno > end}
+    kept = {
+        each for one in inside if isinstance(one, ast.Call) and _is_kept(one) for arg in one.args for each in _held(arg)
+    }
+    return not (alike - {name}) & read_behind and not alike & kept
+
+
+def _given(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:
+    """Names, and what they are given."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
+            yield from ((_names(one), other) for one, other in zip(targets, values, strict=True))
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+            yield from ((_names(one), value) for one in targets)
+        case ast.Assign(targets=targets, value=value):
+            yield {name for one in targets if not _is_copied_into(one) for name in _names(one)}, value
+        case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+            yield _names(target), value
+
+
+def _held(value: ast.expr) -> set[str]:
+    """Names of what a value may be, or be part of."""
+    match value:
+        case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant():
+            return set()
+        case ast.Call(func=ast.Attribute(attr=attr)) if attr in _NEW:
+            return set()
+        case ast.Call(func=ast.Attribute(value=of), args=args, keywords=keywords):
+            return {name for one in (of, *args, *(each.value for each in keywords)) for name in _held(one)}
+        case ast.Subscript(value=of) | ast.Attribute(value=of) | ast.Starred(value=of):
+            return _held(of)
+    return _names(value)
+
+
+def _is_kept(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "insert", "extend", "add", "update")
+
+
+def _is_copied_into(target: ast.expr) -> bool:
+    """Whether a target is a part of a tensor (`made[:, t] = h`), which gets a copy."""
+    place = target.slice if isinstance(target, ast.Subscript) else None
+    return any(isinstance(one, ast.Slice) for one in (place.elts if isinstance(place, ast.Tuple) else [place]))
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def copies(names: Iterable[str], number: int) -> list[ast.stmt]:
+    """The statements that put copies in the place of results.
+
+    Args:
+        names: the results'.
+        number: the loop's.
+    """
+    return [one for name in names for one in ast.parse(f"{name} = {_APART}({name}, __steps_{number}__)").body]
+
+
+def _apart(value: Any, steps: Any) -> Any:
+    """A copy; without rounds it is what was there before the loop: such sizes have to be tried."""
+    says_of_none(steps.free_length())
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+CALLED: Mapping[str, Any] = {_APART: _apart}
+"""What the written code calls."""
