@@ -44,7 +44,10 @@ def compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     outer_arguments = copy.deepcopy(nothing)
     outer_arguments.args = [ast.arg(arg=name) for name in code.co_freevars]
-    outer = ast.FunctionDef(name="__outer__", args=outer_arguments, body=[function], decorator_list=[])
+    own = (
+        [] if function.name in code.co_freevars else [ast.Global([function.name])]
+    )  # one of the file's, where it is read
+    outer = ast.FunctionDef(name="__outer__", args=outer_arguments, body=[*own, function], decorator_list=[])
     tree = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
     try:
         whole = compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
@@ -96,9 +99,12 @@ def _is_same(made: CodeType | None, code: CodeType) -> bool:
 
 
 def _steps(code: CodeType) -> Iterator[tuple[str, object]]:
-    """What a code does, without what goes by how its file imports a name that it calls functions of."""
+    """What a code does, without what goes by how its file imports a name that it calls functions of.
+
+    By that a code is longer or shorter, too, and jumps in it may need one more instruction for how far they go.
+    """
     for one in dis.get_instructions(code):
-        if one.opname not in ("PUSH_NULL", "PRECALL"):
+        if one.opname not in ("PUSH_NULL", "PRECALL", "EXTENDED_ARG"):
             name = "LOAD_ATTR" if one.opname == "LOAD_METHOD" else one.opname
             yield name, None if one.opcode in dis.hasjrel else one.argval
 
@@ -107,7 +113,12 @@ def _is_equal(one: tuple[str, object], other: tuple[str, object]) -> bool:
     left, right = one[1], other[1]
     if isinstance(left, CodeType) and isinstance(right, CodeType):
         return _is_same(left, right)
-    return one[0] == other[0] and type(left) is type(right) and repr(left) == repr(right)
+    return one[0] == other[0] and type(left) is type(right) and _written(left) == _written(right)
+
+
+def _written(constant: object) -> str:
+    """A constant as text, which tells 0.0 from -0.0; a set's elements have no order."""
+    return str(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
 
 
 def _is_mangled(function: ast.FunctionDef) -> bool:
