@@ -139,3 +139,22 @@ def test_a_loop_of_another_model_fixes_no_axis() -> None:
     for _ in range(2):
         export(Called(_summed), EXAMPLE, dynamic_shapes=({1: "t"},)).release()
         export_and_compare(Called(_summed), EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)
+
+
+class _Sized(torch.nn.Module):
+    """The length of pieces is an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 3
+
+    def forward(self, x: Tensor) -> Any:
+        made = torch.zeros_like(x)
+        for i in range(0, x.shape[1], self.size):
+            j = min(i + self.size, x.shape[1])
+            made[:, i:j] = x[:, i:j].softmax(1)
+        return torch.cat([one - one.mean(1, keepdim=True) for one in x.split(self.size, 1)], 1), made
+
+
+def test_a_length_may_be_an_attribute() -> None:
+    export_and_compare(_Sized(), EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)

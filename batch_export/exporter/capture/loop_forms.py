@@ -28,6 +28,7 @@ class LoopForm:
     Attributes:
         loop: the loop over its steps.
         plain: what is run where it is not followed.
+        counted: what stands in front of its steps, which go by it.
         begun: what stands in front of it.
         behind: what stands behind it.
         named: names that go on by what stands behind it.
@@ -38,6 +39,7 @@ class LoopForm:
 
     loop: ast.For
     plain: ast.For | ast.While
+    counted: Sequence[ast.stmt] = ()
     begun: Sequence[ast.stmt] = ()
     behind: Sequence[ast.stmt] = ()
     named: frozenset[str] = frozenset()
@@ -68,7 +70,9 @@ class LoopForm:
             number: tells the names apart.
         """
         tailed = TailedLoop.of(loop, number)
-        return cls(loop, loop) if tailed is None else cls(tailed.loop, loop, behind=[tailed.left], is_shorter=True)
+        if tailed is None:
+            return cls(loop, loop)
+        return cls(tailed.loop, loop, counted=tailed.begun, behind=[tailed.left], is_shorter=True)
 
     def followed(self, number: int) -> LoopForm:
         """The form without what no round does: counts, writes by a method, lists in dicts, tensors that grow.
@@ -77,7 +81,9 @@ class LoopForm:
             number: tells the names apart.
         """
         tailed = TailedLoop.of(self.loop, number)
-        form = self if tailed is None else replace(self, loop=tailed.loop, is_shorter=True)
+        form = self
+        if tailed is not None:
+            form = replace(self, loop=tailed.loop, counted=tailed.begun, is_shorter=True)
         made = _grown(_listed(_in_place(_without_counts(form, number)), number), number)
         return made if tailed is None else replace(made, behind=[*made.behind, tailed.left])
 

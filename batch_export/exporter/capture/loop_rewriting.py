@@ -306,7 +306,7 @@ class _Written:
         chosen = choice[-1]
         assert isinstance(chosen, ast.If)
         chosen.body += self.form.behind
-        first += self.form.begun
+        first = [*self.form.counted, *first, *self.form.begun]
         for one in (*first, *choice):
             _at(one, loop.lineno)
         _at(rounds.args, loop.lineno)

@@ -31,6 +31,11 @@ class TailedLoop:
     left: ast.If
     first: ast.Assign | None = None
 
+    @property
+    def begun(self) -> list[ast.stmt]:
+        """What stands in front of it."""
+        return [] if self.first is None else [self.first]
+
     @classmethod
     def of(cls, loop: ast.For, number: int) -> TailedLoop | None:
         """A loop as one over whole pieces; None of any other.
@@ -45,11 +50,9 @@ class TailedLoop:
         match made:
             case ast.For(
                 target=ast.Name(id=step),
-                iter=ast.Call(
-                    func=ast.Name(id="range"), args=[ast.Constant(value=0), end, ast.Constant() | ast.Name() as stride]
-                ),
+                iter=ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=0), end, stride]),
                 orelse=[],
-            ):
+            ) if _is_told(stride):
                 pass
             case _:
                 return None
@@ -118,7 +121,7 @@ def _split(loop: ast.For, number: int) -> ast.For | None:
     length = given[0] if given else next((told[name] for name in names if name in told), None)
     axis = given[1] if len(given) > 1 else told.get("dim", ast.Constant(0))
     axes = ast.unparse(axis)
-    if not isinstance(whole, ast.Name) or not isinstance(length, (ast.Constant, ast.Name)) or len(given) > 2:
+    if not isinstance(whole, ast.Name) or length is None or not _is_told(length) or len(given) > 2:
         return None
     if not axes.lstrip("-").isdigit() or told.keys() - {*names, "dim"} or whole.id in names_given(loop.body):
         return None
@@ -168,6 +171,13 @@ class _Windows(ast.NodeTransformer):
         plain = f"{self.step} + {self.stride}", f"{self.stride} + {self.step}"
         bounded = [f"min({one}, {two})" for each in plain for one, two in ((each, self.end), (self.end, each))]
         return ast.unparse(upper) in (*plain, *bounded)
+
+
+def _is_told(length: ast.expr) -> bool:
+    """Whether a length is a number, a name or an attribute (`self.size`), of which there is no more to be computed."""
+    while isinstance(length, ast.Attribute):
+        length = length.value
+    return isinstance(length, (ast.Constant, ast.Name))
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -173,7 +173,7 @@ class _Decisions(ast.NodeTransformer):
     def _apart(self, node: ast.For, tailed: TailedLoop) -> list[ast.stmt]:
         self.lines.update(_lines_of(node.iter))
         tailed.left.test = ast.copy_location(as_calls(tailed.left.test), node.iter)
-        made = (*([tailed.first] if tailed.first is not None else []), tailed.loop, tailed.left)
+        made = (*tailed.begun, tailed.loop, tailed.left)
         return [ast.fix_missing_locations(one) for one in made]
 
     def visit_Match(self, node: ast.Match) -> ast.AST | list[ast.stmt]:
