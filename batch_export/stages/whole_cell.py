@@ -112,7 +112,8 @@ def _take_steps(
     eager = step(reference.execute, bench)
     requested = requested_contract(model, cell.dynamic, cell.opset, eager.facts)
     if planned.exporter.target == CORE_EXPORTER_TARGET:
-        step(capture.execute, bench)
+        captured = step(capture.execute, bench)
+        record["extra"] = {"guards": captured.facts["guards"]}  # a size beyond them has another verdict
         written = step(translate.execute, bench, cell.opset)
     else:
         written = step(plugin.execute, bench, cell.opset)
