@@ -158,3 +158,25 @@ class _Sized(torch.nn.Module):
 
 def test_a_length_may_be_an_attribute() -> None:
     export_and_compare(_Sized(), EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)
+
+
+class _Counting(torch.nn.Module):
+    """What is split counts its calls; the loop may be one over pieces, or none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: torch.Tensor
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.cat([one.flip(1) for one in self._scaled(x).split(3, 1)], 1)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        return x * self.calls
+
+
+@pytest.mark.parametrize("shapes", [SHAPES, None], ids=["free", "static"])
+def test_what_is_split_is_computed_once(shapes: Any) -> None:
+    program = export(_Counting(), EXAMPLE, dynamic_shapes=shapes, mutations="drop")
+    torch.testing.assert_close(program(*EXAMPLE)[0], _Counting()(*EXAMPLE))

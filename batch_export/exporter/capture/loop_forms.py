@@ -72,7 +72,7 @@ class LoopForm:
         tailed = TailedLoop.of(loop, number)
         if tailed is None:
             return cls(loop, loop)
-        return cls(tailed.loop, loop, counted=tailed.begun, behind=[tailed.left], is_shorter=True)
+        return cls(tailed.loop, tailed.plain, counted=tailed.begun, behind=[tailed.left], is_shorter=True)
 
     def followed(self, number: int) -> LoopForm:
         """The form without what no round does: counts, writes by a method, lists in dicts, tensors that grow.
@@ -83,7 +83,8 @@ class LoopForm:
         tailed = TailedLoop.of(self.loop, number)
         form = self
         if tailed is not None:
-            form = replace(self, loop=tailed.loop, counted=tailed.begun, is_shorter=True)
+            plain = tailed.plain if tailed.begun else self.plain
+            form = replace(self, loop=tailed.loop, plain=plain, counted=tailed.begun, is_shorter=True)
         made = _grown(_listed(_in_place(_without_counts(form, number)), number), number)
         return made if tailed is None else replace(made, behind=[*made.behind, tailed.left])
 

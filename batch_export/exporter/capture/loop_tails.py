@@ -24,11 +24,13 @@ class TailedLoop:
     Attributes:
         loop: the loop.
         left: the round that may be left, if there is one.
+        plain: the same loop over all pieces, of that name.
         first: a name for what is split, where it has none.
     """
 
     loop: ast.For
     left: ast.If
+    plain: ast.For
     first: ast.Assign | None = None
 
     @property
@@ -75,7 +77,9 @@ class TailedLoop:
         left.body += copy.deepcopy(made.body)
         ast.copy_location(left, loop)
         over = ast.fix_missing_locations(ast.copy_location(over, loop))
-        return cls(over, ast.fix_missing_locations(left), first if split is not None else None)
+        is_named = split is not None and first is not None
+        plain = ast.fix_missing_locations(named) if is_named else loop  # what is split is computed once
+        return cls(over, ast.fix_missing_locations(left), plain, first if is_named else None)
 
 
 def _named(loop: ast.For, number: int) -> tuple[ast.For, ast.Assign | None]:
