@@ -139,12 +139,30 @@ def _without_modes() -> Iterator[None]:
 
 
 def _without_writes(tree: Tree) -> Tree:
-    if isinstance(tree, Choice):
-        return Choice(tree.decision, _without_writes(tree.if_true), _without_writes(tree.if_false))
-    graphs = [one for one in tree.program.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    """The ways without writes; where one writes to a buffer all have to be of one form, and are decomposed."""
+    graphs = [
+        one
+        for way in _ways_of(tree)
+        for one in way.program.graph_module.modules()
+        if isinstance(one, torch.fx.GraphModule)
+    ]
     for one in graphs:
         _pass_through(one)
-    return Way(effect_tokens.decomposed(tree.program, {}) if _write(graphs) else tree.program)
+    return _decomposed(tree) if _write(graphs) else tree
+
+
+def _ways_of(tree: Tree) -> Iterator[Way]:
+    if isinstance(tree, Choice):
+        yield from _ways_of(tree.if_true)
+        yield from _ways_of(tree.if_false)
+    else:
+        yield tree
+
+
+def _decomposed(tree: Tree) -> Tree:
+    if isinstance(tree, Choice):
+        return Choice(tree.decision, _decomposed(tree.if_true), _decomposed(tree.if_false))
+    return Way(effect_tokens.decomposed(tree.program, {}))
 
 
 def _pass_through(graph: torch.fx.GraphModule) -> None:
