@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from batch_export.exporter.capture import loop_soundness
+from batch_export.exporter.capture import loop_statements
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.free_sequences import FreeRows
 
@@ -165,14 +165,13 @@ def _is_its_own(function: ast.FunctionDef, loop: ast.stmt, name: str, places: Se
         return False
     if not all(any(begin in ast.walk(each) for begin in begun) for each in _loops_round(function, loop)):
         return False
-    written = {name for one in ast.walk(function) for name in _written_at(one) if one.lineno >= loop.lineno}  # type: ignore[attr-defined]  # what is written to has a line
-    return not written & _alike(function, name)
-
-
-def _written_at(node: ast.AST) -> set[str]:
-    """Names of what is written to in place, or of what that may be a view of."""
-    written = node.target if isinstance(node, ast.AugAssign) else loop_soundness.target(node)
-    return set() if written is None else {one.id for one in ast.walk(written) if isinstance(one, ast.Name)}
+    known = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+    known |= {one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    later = [one for one in ast.walk(function) if getattr(one, "lineno", 0) >= loop.lineno]
+    written = [part for one in later for part in loop_statements.written(one, known)]
+    return not _alike(function, name) & {
+        each.id for part in written for each in ast.walk(part) if isinstance(each, ast.Name)
+    }
 
 
 def _alike(function: ast.FunctionDef, name: str) -> set[str]:
