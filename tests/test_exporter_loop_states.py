@@ -280,7 +280,16 @@ def _of_the_input(x: torch.Tensor) -> Made:
     return x.sum(1), h
 
 
-@pytest.mark.parametrize("function", [_in_a_list, _by_another_name, _of_the_input])
+def _known_before(x: torch.Tensor) -> Made:
+    h = x[:, 0] * 1
+    same = h
+    for t in range(1, x.shape[1]):
+        h += x[:, t]
+    h += 5
+    return same, h
+
+
+@pytest.mark.parametrize("function", [_in_a_list, _by_another_name, _of_the_input, _known_before])
 def test_such_a_write_to_what_may_be_another_tensor_too_is_refused(function: Callable[..., Made]) -> None:
     with pytest.raises(DynamicShapeError):
         export(Called(function), (torch.randn(2, 6, 4),), dynamic_shapes=SHAPES)

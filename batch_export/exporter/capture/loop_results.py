@@ -52,8 +52,9 @@ def stands_apart(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
     alike, size = {name}, 0
     while len(alike) > size:
         size = len(alike)
-        for targets, value in (pair for one in inside for pair in _given(one)):
-            held = _held(value)
+        before = [one for one in ast.walk(function) if getattr(one, "lineno", loop.lineno) < loop.lineno]
+        for targets, value in (pair for one in (*before, *inside) for pair in _given(one)):
+            held = _held(value) - ({"self"} if isinstance(value, ast.Subscript) else set())  # one row of a parameter
             if targets & alike or held & alike:
                 alike |= targets | held
     end = loop.end_lineno or loop.lineno
