@@ -15,6 +15,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.chosen_numbers import any_choice
 from tests.exporting import assert_same, export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 def missing(size: int, window: int, step: int) -> int:
     """As TensorFlow pads ("same")."""

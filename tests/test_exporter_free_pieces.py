@@ -11,6 +11,8 @@ from batch_export.errors import DynamicShapeError, OnnxExporterError
 from batch_export.exporter import export
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Images(torch.nn.Module):
     """What is zero is no image; each element of the batch has some."""

@@ -13,6 +13,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.free_sequences import FreeNumbers, Run
 
+pytestmark = pytest.mark.sampled
+
 
 class Lengths(torch.nn.Module):
     """A weight for each sample, of which `len` says the number."""

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 OPERATORS: dict[str, Callable[[Tensor, Tensor | float], Tensor]] = {
     "mul": torch.mul,
     "multiply": torch.multiply,

@@ -11,6 +11,8 @@ from torch import nn
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.captured import Captured
 
+pytestmark = pytest.mark.sampled
+
 X = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
 DEPTH = 6
 

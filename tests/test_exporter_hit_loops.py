@@ -11,6 +11,8 @@ from batch_export.errors import CaptureError
 from batch_export.exporter import export
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Experts(torch.nn.Module):
     """A mixture of experts as it is often written: a round for each expert that some token has."""

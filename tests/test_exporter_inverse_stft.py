@@ -10,6 +10,8 @@ from torch import nn
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 
 class Resynthesis(nn.Module):
     """A sound through its spectrum and back; `more` is what the length is longer than the sound."""

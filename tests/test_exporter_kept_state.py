@@ -31,6 +31,8 @@ from batch_export.exporter.capture.traced_questions import refuse_other_answers
 from batch_export.exporter.capture.trial import outputs
 from batch_export.exporter.diagnostics.verify import verify_onnx_program
 
+pytestmark = pytest.mark.sampled
+
 X = torch.arange(6.0).reshape(2, 3)
 
 

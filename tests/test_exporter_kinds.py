@@ -19,6 +19,8 @@ from batch_export.errors import CaptureError
 from batch_export.exporter.capture.class_reads import as_written, with_reads
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 Forward = Callable[[torch.Tensor], torch.Tensor]
 
 

@@ -12,6 +12,8 @@ from batch_export.errors import NoFormError
 from batch_export.legalise.ranks import axes_of
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 LOW = range(7, 13)
 
 

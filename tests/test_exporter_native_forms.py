@@ -15,6 +15,8 @@ from batch_export import export
 from batch_export.errors import TranslationError
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Attention(torch.nn.Module):
     def __init__(self, **options: Any) -> None:

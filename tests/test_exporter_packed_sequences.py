@@ -14,6 +14,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.packed_sequences import packed_sequences
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 DYNAMIC = {"x": {0: "batch", 1: "seq"}, "lengths": {0: "batch"}}
 LENGTHS = ([6, 4, 1], [3, 3], [1])
 

@@ -14,6 +14,8 @@ from batch_export import export
 from batch_export.errors import ExportWarning
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 MODELS: dict[str, Callable[[Tensor], Tensor]] = {
     "maximum": lambda x: functional.max_pool2d(functional.pad(x, (1, 1, 1, 1)), 2),
     "one side": lambda x: functional.max_pool2d(functional.pad(x, (0, 1, 0, 1)), 3, 2),

@@ -16,6 +16,8 @@ from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import ONNXProgram, export
 from tests.exporting import assert_same, eager
 
+pytestmark = pytest.mark.sampled
+
 ROWS = ({0: "b", 1: "n"},)
 NAN = "ignore:.*degrees of freedom.*:UserWarning"
 

@@ -13,6 +13,8 @@ from torch.nn import functional
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 
 class Windows(torch.nn.Module):
     """A linear layer in windows of an image, which is padded to whole ones, as window attention has them."""

@@ -13,6 +13,8 @@ from torch.nn import functional as F  # noqa: N812
 from batch_export.errors import OnnxExporterError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 
 class Call(torch.nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:

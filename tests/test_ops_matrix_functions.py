@@ -11,6 +11,8 @@ from exporting import export_and_compare
 
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 
 class Call(torch.nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:

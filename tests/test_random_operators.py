@@ -13,6 +13,8 @@ import torch
 
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture(autouse=True)
 def _one_seed() -> None:
