@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
+import onnxscript
 import pytest
 import torch
 from onnxscript import opset20 as op
@@ -251,6 +252,35 @@ def test_a_custom_operator_uses_its_translation() -> None:
     assert one.operators["batch_export_tests::double"] == (1, "custom")
     for program in (one, several):
         torch.testing.assert_close(program(x)[0], x * 2 + 1)
+
+
+def test_of_several_translations_the_first_that_takes_the_types_is_used() -> None:
+    def of_halves(x: onnxscript.FLOAT16) -> onnxscript.FLOAT16:
+        return op.Mul(x, op.CastLike(op.Constant(value_float=2.0), x))
+
+    def of_any(x: Any) -> Any:
+        return op.Add(x, x)
+
+    table = {torch.ops.batch_export_tests.double.default: [of_halves, of_any]}
+    halves, floats = torch.ones(2, 3, dtype=torch.float16), torch.randn(2, 3)
+    by_halves = export(Custom(), (halves,), custom_translation_table=table)
+    by_any = export(Custom(), (floats,), custom_translation_table=table)
+
+    assert "Mul" in node_types(by_halves)
+    assert node_types(by_any) == ["Add", "Add"]
+    torch.testing.assert_close(by_any(floats)[0], floats * 2 + 1)
+    torch.testing.assert_close(by_halves(halves)[0], halves * 2 + 1)
+
+
+def test_where_none_of_several_takes_the_types_the_first_is_used() -> None:
+    def of_halves(x: onnxscript.FLOAT16) -> onnxscript.FLOAT16:
+        return op.Mul(x, op.CastLike(op.Constant(value_float=2.0), x))
+
+    def of_doubles(x: onnxscript.DOUBLE) -> onnxscript.DOUBLE:
+        return op.Add(x, x)
+
+    table = {torch.ops.batch_export_tests.double.default: [of_halves, of_doubles]}
+    assert node_types(export(Custom(), (torch.randn(2, 3),), custom_translation_table=table)) == ["Mul", "Add"]
 
 
 def test_a_plain_function_gets_numbers_and_lists_as_they_are() -> None:

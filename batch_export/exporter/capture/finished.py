@@ -19,6 +19,7 @@ from batch_export.exporter.capture.guard_judging import judge
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import Guard, collect, sides_taken, symbols_of, taken_as
+from batch_export.exporter.capture.models_limits import hold_to_models_limits
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.rank_limits import sizes_not_one
 from batch_export.exporter.capture.refusals import hold_against_given, narrower, other_rank
@@ -76,6 +77,7 @@ def finished(
             )
         trials = Trials(program, symbols, called.module, *called.inputs)
         judge(captured, trials)
+        hold_to_models_limits(program, captured.guards)
         keep_apart(program.graph, trials.not_shown)
         called.not_held.extend(trials.not_held())
         if mode != "allow" and captured.harmful:

@@ -168,7 +168,15 @@ def _judged(
     agreed = [point for point, trial in made if trial.outcome is Outcome.AGREES and 0 not in point.values()]
     if not united and trials.differ_widely(agreed):
         return guard
-    return replace(guard, restricts=False, narrows=(), fixes=(), unites=united, holds_beyond=bool(outcomes & AGREEING))
+    return replace(
+        guard,
+        restricts=False,
+        narrows=(),
+        fixes=(),
+        unites=united,
+        holds_beyond=bool(outcomes & AGREEING),
+        is_models=outcomes == {Outcome.REFUSED},
+    )
 
 
 def _limited(guard: Guard, points: Sequence[Point], symbols: Symbols) -> Guard:

@@ -92,6 +92,26 @@ def holds_where_filled(expression: object) -> bool:
         return False
 
 
+def least(expression: object) -> tuple[sympy.Symbol, int] | None:
+    """The one symbol of a condition, and the size from which on it holds, where it is false at all smaller sizes.
+
+    Returns:
+        None where it has several symbols, is false at larger sizes too, or cannot be evaluated.
+    """
+    code = python_code(expression)
+    symbols = expression.free_symbols if isinstance(expression, sympy.Basic) else set()
+    if code is None or len(symbols) != 1:
+        return None
+    (symbol,) = symbols
+    functions = dict(FUNCTIONS)
+    sizes = [size for (size,) in _candidates([(0, None)], [None], named(expression))]
+    try:
+        false = [size for size in sizes if not eval(code, functions, {str(symbol): size})]
+    except (ArithmeticError, NameError, ValueError):
+        return None
+    return (symbol, len(false)) if false and max(false) == len(false) - 1 else None
+
+
 def named(expression: object) -> list[int]:
     """Sizes that the numbers in a condition speak of: themselves, their sums, quotients, roots and divisors."""
     if not isinstance(expression, sympy.Basic):

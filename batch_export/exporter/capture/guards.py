@@ -68,6 +68,7 @@ class Guard:
             else than the model.
         unites: the axes of different names that it makes one.
         holds_beyond: whether the program was seen to be right at sizes at which it is false.
+        is_models: whether the model was seen to refuse sizes at which it is false, and to take none of them.
         fixes: axes (input and position) left to the exporter that it holds to a few sizes, such as the example's.
         narrows: axes left to the exporter that it takes some sizes from, all but some multiples among these.
         counts: whether Python made it by counting with a size (`range(n)`, `names[n]`), a number in every capture.
@@ -82,6 +83,7 @@ class Guard:
     is_limit: bool = False
     unites: tuple[str, ...] = ()
     holds_beyond: bool = False
+    is_models: bool = False
     fixes: tuple[tuple[str, int], ...] = ()
     narrows: tuple[tuple[str, int], ...] = ()
     counts: bool = False

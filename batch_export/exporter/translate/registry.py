@@ -21,6 +21,7 @@ from onnxscript import values
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.opsets import HIGHEST_OPSET, TORCHLIB_OPSET
 from batch_export.exporter.graph.recorder import PythonTranslation
+from batch_export.exporter.translate.fitting_types import first_fitting
 from batch_export.exporter.translate.targets import require_operator
 
 if TYPE_CHECKING:
@@ -216,7 +217,9 @@ class OnnxRegistry:
     def register_target(
         self, target: object, functions: Callable[..., object] | Sequence[Callable[..., object]]
     ) -> None:
-        """Registers translations of a target, e.g. `torch.ops.aten.stft.default`; the first of a list is used.
+        """Registers translations of a target, e.g. `torch.ops.aten.stft.default`.
+
+        Of a list the first one is used whose annotations allow the element types of a call.
 
         Raises:
             TypeError: the target is no operator, or a translation cannot be called.
@@ -261,14 +264,18 @@ class OnnxRegistry:
         """
         native = self.prefer_native != "never" if native is None else native
         name = qualified_name(target)
-        for entry in reversed(self._custom.get(name, ())):
-            if not is_complex or entry.is_complex or not self._has_real_variant(name):
-                return entry
+        if own := self._own(name, is_complex):
+            return own[0]
         for entry in standard_functions().get(name, ()):
             fits = entry.is_complex == is_complex and (native or not entry.native)
             if fits and not (is_refused and is_refused(entry)) and self._may_use(entry):
                 return entry
         return None
+
+    def _own(self, name: str, is_complex: bool) -> list[ONNXFunction]:
+        """The translations that a caller registered, in the order of preference."""
+        own = reversed(self._custom.get(name, ()))
+        return [entry for entry in own if not is_complex or entry.is_complex or not self._has_real_variant(name)]
 
     def lookup_for(
         self, target: object, args: Sequence[object], kwargs: Mapping[str, object], *, is_complex: bool = False
@@ -285,6 +292,9 @@ class OnnxRegistry:
             return entry.obstacle(*args, **kwargs) is not None
 
         found = self.lookup(target, is_complex=is_complex, is_refused=is_refused)
+        if found is not None and found.origin == "custom":
+            own = self._own(qualified_name(target), is_complex)
+            return first_fitting([(entry, entry.function) for entry in own], args, kwargs)
         if found is None or found.obstacle is None:
             if self.prefer_native == "always" and (found is None or found.origin != "custom"):
                 self._require_no_later(target)
