@@ -50,7 +50,8 @@ def begins_as_tensors(
     counted: Sequence[int] = (),
     numbers: Sequence[Any] | None = None,
 ) -> bool:
-    """Whether what goes on are tensors after the first round, of shapes and dtypes that the second one leaves.
+    """Whether what goes on are tensors after the first round, of shapes and dtypes that the second one leaves, and
+    whether what it appends and writes are tensors.
 
     Args:
         body: a round, which is run on tensors of any numbers, at the step as Python's number and as a tensor; nothing
@@ -72,6 +73,7 @@ def begins_as_tensors(
             begun, made = body(copied(carried), tuple(rows), step, True)
             again, _ = body(copied(begun), tuple(rows), step, False)
         is_alike = _are_alike(plainly, begun) and _are_alike(begun, again)
+        is_alike = is_alike and all(isinstance(one, Tensor) for one in made)  # pairs of places are no rows
         is_alike = is_alike and all(_are_alike([carried[at]], [begun[at]]) for at in counted)
         if numbers is not None:
             with trying():

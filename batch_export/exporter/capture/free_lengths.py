@@ -229,7 +229,7 @@ def free_lengths() -> Iterator[None]:
         def function(*args: object) -> object:
             return symbolic(*args) if args and isinstance(args[0], _SYMBOLIC) else plain(*args)
 
-        return function
+        return functools.wraps(plain)(function)
 
     for name, symbolic in _FUNCTIONS.items():
         setattr(math, name, either(kept[name], symbolic))

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import traced_rounds
 from batch_export.exporter.capture.free_sequences import Run
+from batch_export.exporter.capture.loop_pieces import SizeByDataError
 
 
 def is_like(one: Tensor, other: Tensor) -> bool:
@@ -75,6 +76,8 @@ def rounds(
 
     def combine(state: list[Tensor], elements: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]), elements[0])
+        if not all(isinstance(one, Tensor) for one in made):
+            raise SizeByDataError("a list that it fills gets something else than tensors")
         return [plain(one) for one in now or state], [plain(one) for one in made]
 
     begun = [plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something

@@ -38,6 +38,9 @@ from batch_export.exporter.capture import (
     loop_values,
     loop_windows,
     method_calls,
+    number_elements,
+    number_functions,
+    number_lists,
     scalar_indices,
     step_numbers,
 )
@@ -131,6 +134,8 @@ def whole_numbers(
     told.update(loop_results.CALLED)
     told.update({loop_choices.CHOSEN: loop_choices.chosen, loop_choices.NOT: loop_choices.does_not_hold})
     told[comprehension_rewriting.MAPPED] = free_pieces.mapped
+    told.update({number_lists.LISTED: number_elements.listed, number_lists.CALLED: number_functions.called})
+    told.update({number_lists.CHOSEN: number_functions.chosen, number_lists.TAKEN: number_elements.taken})
     if with_lengths:
         told[_CALLED["len"][0]] = _conversion(builtins.len, _length, made)
     plainly = {name: plain for name, plain, _ in _CALLED.values()}
@@ -179,12 +184,14 @@ def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool, over_
     numbered = frozenset(one for one in over_names if one[0] == code.co_filename and one[2] == NUMBERS)
     key = id(code), frozenset(name for name in _CALLED if name in own), are_free, looked_through | numbered
     if key not in _MADE:
-        mapped = comprehension_rewriting.with_maps(code) if are_free else code
-        is_looked_through = mapped is code and are_free and "range" not in own
+        is_listed = are_free and "range" not in own
+        listed = number_lists.with_numbers(code) if is_listed else code
+        mapped = comprehension_rewriting.with_maps(listed) if are_free else listed
+        is_looked_through = mapped is listed and is_listed
         rounds = mapped
         if is_looked_through:
             lines = frozenset(line for _, line, _ in numbered)
-            rounds = loop_rewriting.with_rounds(code, over_names=place_of(code) in over_names, numbered=lines)
+            rounds = loop_rewriting.with_rounds(mapped, over_names=place_of(code) in over_names, numbered=lines)
         _MADE[key] = code, _made(rounds, own, are_free, over_names)
     return _MADE[key][1]
 
