@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from torch.nn import functional
 
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import ONNXProgram, export
+from batch_export.exporter.capture import guard_trials
 from batch_export.exporter.capture.capture import STRATEGIES, capture
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.trial import Outcome
@@ -524,6 +526,20 @@ def test_sizes_that_the_model_refuses_leave_room_for_those_that_it_takes() -> No
     ran = [trial for trial in taken if trial is not None]
     assert {trial.outcome for trial in ran} == {Outcome.AGREES}
     assert 0 < len(ran) < len(taken)
+
+
+def test_a_trial_that_waits_is_not_one_of_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Waiting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            time.sleep(0.1)
+            return x + 1
+
+    captured = capture(Waiting(), rows(4), dynamic_shapes=({0: "n"},))
+    assert captured.symbols is not None
+    trials = Trials(captured.program, captured.symbols, Waiting(), rows(4), {})
+    monkeypatch.setattr(guard_trials, "_SECONDS", 0.09)
+    found = [trials.at({"n": size}) for size in (2, 3, 5, 6)]
+    assert [trial.outcome for trial in found if trial is not None] == [Outcome.AGREES] * 4
 
 
 def test_where_an_axis_is_empty_nothing_is_proven_and_little_is_lost() -> None:

@@ -26,7 +26,7 @@ from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach
 from batch_export.exporter.capture.refusals import one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
-from batch_export.exporter.capture.second_looks import otherwise_beyond
+from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
 from batch_export.exporter.capture.size_decisions import any_decision, decisions_as_data
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
@@ -126,19 +126,23 @@ class Course:
         ways = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
         if captured.strategy not in (NON_STRICT, BOTH_WAYS) or not ways:
             return []
-        return list(otherwise_beyond(captured, examples, examples.given, lambda inputs: self._beyond(inputs, ways)))
 
-    def _beyond(self, inputs: Inputs, ways: Strategies) -> Captured:
+        def capture(inputs: Inputs, untried: Untried) -> Captured:
+            return self._beyond(inputs, untried, ways)
+
+        return list(otherwise_beyond(captured, examples, examples.given, capture))
+
+    def _beyond(self, inputs: Inputs, untried: Untried, strategies: Strategies) -> Captured:
         """The program at other sizes; axes of one element are fixed there, as torch would take them for a constant."""
         asked, leaves = self.request.asked, pytree.tree_leaves(inputs)
         sizes = {axis: leaves[asked.positions[axis.where]].shape[axis.axis] for axis in asked.axes}
         single = [(axis.where, axis.axis) for axis, size in sizes.items() if size == 1]
         if not single:
-            return self._from(inputs, ways)
+            return by_strategies(replace(self.request, untried=untried), inputs, strategies)
         asked = copy.deepcopy(asked)
         asked.fix(single)
-        request = replace(self.request, given=inputs, asked=asked, not_held=[], refused=[], taken=[])
-        return by_strategies(request, inputs, ways)
+        request = replace(self.request, given=inputs, asked=asked, not_held=[], refused=[], taken=[], untried=untried)
+        return by_strategies(request, inputs, strategies)
 
     def _taken(self, examples: Examples) -> Iterator[Captured]:
         """The program that crops, pads and chooses numbers at every size, where that makes it hold for all."""

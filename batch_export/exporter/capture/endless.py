@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 MOST_STEPS = 10_000
 _CALLS, _SECONDS = 20_000, 20.0
-"""Calls of torch's functions and the time behind which a loop of the model's own code is taken for one without end."""
+"""Calls of torch's functions and the time of computing behind which a loop of Python's is taken for one without end."""
 MOST_ROUNDS = 4_000
 _KEY = torch._C.DispatchKey.CompositeExplicitAutograd
 
@@ -32,13 +32,13 @@ class _Ending(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls, self.begun = 0, time.monotonic()
+        self.calls, self.begun = 0, time.thread_time()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called by torch for every function of its own."""
         del types
         self.calls += 1
-        if self.calls % _CALLS == 0 and time.monotonic() - self.begun > _SECONDS:
+        if self.calls % _CALLS == 0 and time.thread_time() - self.begun > _SECONDS:
             raise EndlessError(f"the model's own code goes on after {self.calls} calls of torch's functions")
         return func(*args, **(kwargs or {}))
 

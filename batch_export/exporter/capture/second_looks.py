@@ -36,11 +36,19 @@ _UNSAID = frozenset(
 )
 
 
+Untried = Callable[[torch.export.ExportedProgram], None]
+"""What gets a program before its guards are tried."""
+
+
+class _OtherwiseError(Exception):
+    """The model calls other operators."""
+
+
 def otherwise_beyond(
     captured: Captured,
     examples: Examples,
     sizes: Mapping[str, int],
-    capture: Callable[[Inputs], Captured],
+    capture: Callable[[Inputs, Untried], Captured],
 ) -> Iterator[Guard]:
     """The guards beyond which the model does something else.
 
@@ -48,11 +56,11 @@ def otherwise_beyond(
         captured: the program.
         examples: other inputs.
         sizes: those of the example, by axis as messages call it.
-        capture: captures the model at some inputs by its first way.
+        capture: captures the model at some inputs by its first way; trials of guards may take far longer than that.
     """
     symbols = captured.symbols
     looked_at = [one for one in captured.guards if one.holds_beyond and _is_asked(one.source)]
-    calls = _calls(captured)
+    calls = _calls(captured.traced)
     for guard in looked_at[:_MOST] if symbols is not None else ():
         assert symbols is not None
         names = {name: symbols.text(name) for name in symbols.axes}
@@ -68,16 +76,21 @@ def otherwise_beyond(
         )
         if inputs is None:
             continue
+
+        def compared(program: torch.export.ExportedProgram, *, counts: bool = bool(several)) -> None:
+            if counts and _calls(program) != calls:
+                raise _OtherwiseError
+
         try:
-            other = capture(inputs)
-        except DynamicShapeError:
+            other = capture(inputs, compared)
+        except (DynamicShapeError, _OtherwiseError):
             yield guard
             continue
         except CaptureError:
             if several:
                 yield guard
             continue
-        if other.harmful or (several and _calls(other) != calls):
+        if other.harmful:
             yield guard
 
 
@@ -96,7 +109,7 @@ def _asking(file: str) -> frozenset[int]:
     return frozenset(line for one in (*asked, *tests) for line in range(one.lineno, (one.end_lineno or one.lineno) + 1))
 
 
-def _calls(captured: Captured) -> Sequence[str]:
+def _calls(program: torch.export.ExportedProgram) -> Sequence[str]:
     """The operators of a program in their order, without those that work sizes out."""
-    called = [one.target for one in captured.traced.graph.nodes if one.op == "call_function"]
+    called = [one.target for one in program.graph.nodes if one.op == "call_function"]
     return [str(one) for one in called if isinstance(one, torch._ops.OperatorBase) and one not in _UNSAID]
