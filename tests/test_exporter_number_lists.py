@@ -117,12 +117,35 @@ class Doubled(torch.nn.Module):
         return x * torch.tensor([2**i % 7 for i in range(x.shape[1])])
 
 
-@pytest.mark.parametrize("module", [WithState(), OfItself(), LastStep(), OfTwoKinds(), Doubled()])
+class Rounded(torch.nn.Module):
+    """Logarithms next to whole numbers, which a runtime may have on their other side."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([int(math.log2(i + 1)) for i in range(x.shape[1])])
+
+
+@pytest.mark.parametrize("module", [WithState(), OfItself(), LastStep(), OfTwoKinds(), Doubled(), Rounded()])
 def test_a_list_that_is_made_otherwise_is_of_one_length_only(module: torch.nn.Module) -> None:
     x = torch.randn(2, 5)
     torch.testing.assert_close(export(module, (x,))(x)[0], module(x))
     with pytest.raises(DynamicShapeError):
         export(module, (x,), dynamic_shapes=({0: "b", 1: "n"},))
+
+
+class Renamed(torch.nn.Module):
+    """What a name stands for changes behind the list."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = 2
+        weights = [i * scale for i in range(x.shape[1])]
+        scale = 5
+        return x * torch.tensor(weights) * scale
+
+
+def test_a_list_is_made_where_it_stands() -> None:
+    x = torch.randn(2, 5)
+    program = export(Renamed(), (x,), dynamic_shapes=({0: "b", 1: "n"},))
+    torch.testing.assert_close(program(x)[0], Renamed()(x))
 
 
 class Chunks(torch.nn.Module):

@@ -9,6 +9,7 @@ example's size.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,75 +20,65 @@ from batch_export.exporter.capture.number_functions import AT_ONCE, DOUBLE, Step
 
 
 class FreeElements(FreeSequence):
-    """A list of numbers by what makes one of them of its step.
+    """A list of numbers, or of such lists.
 
     Args:
-        element: that.
-        steps: a range.
+        numbers: them as float64, int64 or truth values, along the first axis.
     """
 
-    def __init__(self, element: Callable[[Any], Any], steps: FreeNumbers) -> None:
-        self._element = element
-        self._steps = steps
+    def __init__(self, numbers: Tensor) -> None:
+        self.numbers = numbers
 
     def free_length(self) -> Size:
         """The number of elements."""
-        return self._steps.free_length()
+        return self.numbers.shape[0]
 
     def _made_plain(self) -> list[Any]:
-        made = [self._element(step) for step in self._steps.plain()]
-        return [one.as_kind() if isinstance(one, FreeSequence) else one for one in made]
+        made: list[Any] = self.numbers.tolist()
+        return made
 
     def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice) and place == slice(None, None, -1) and not self.is_plain:
-            return FreeElements(self._element, self._steps[::-1])
-        return self.plain()[place]
+        is_turned = isinstance(place, slice) and place == slice(None, None, -1) and not self.is_plain
+        return FreeElements(self.numbers.flip(0)) if is_turned else self.plain()[place]
 
-    def as_tensor(self) -> Tensor | None:
-        """The list as a tensor of float64, int64 or truth values; None where elements are not followed."""
-        if self.is_plain:
-            return None
-        token = AT_ONCE.set(True)
-        try:
-            axes = _axes(self)
-            made = _filled(self, axes)
-            sizes = [self.free_length(), *made.shape[1:]]
-            return made.expand(sizes).clone()
-        except Exception:  # whatever an element does with what is no number of Python's
-            return None
-        finally:
-            AT_ONCE.reset(token)
 
-    def at(self, axes: int) -> Tensor:
-        """The elements along the first of so many axes."""
-        return _filled(self._element(self._of_steps(axes)), axes - 1)
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A list by what makes one of its elements of the step, within one of another list."""
+
+    element: Callable[[Any], Any]
+    steps: FreeNumbers
+
+    def filled(self, axes: int) -> Tensor:
+        """The list with so many axes, behind those of the steps that its elements go by besides."""
+        made = _filled(self.element(self._of_steps(axes)), axes - 1)
+        sizes = list(made.shape)
+        sizes[len(sizes) - axes] = self.steps.free_length()
+        return made.expand(sizes)
+
+    def axes(self) -> int:
+        """The number of its axes."""
+        return 1 + _axes(self.element(self._of_steps(1)))
 
     def _of_steps(self, axes: int) -> StepNumber:
-        if len(self._steps.runs) != 1:
+        if len(self.steps.runs) != 1:
             raise UnknownNumberError
-        (run,) = self._steps.runs
+        (run,) = self.steps.runs
         is_positive = all(type(one) is int and one >= 0 for one in (run.first, run.step))
         numbers: Tensor = run.first + run.step * torch.arange(run.length)
         return StepNumber(numbers.view(-1, *[1] * (axes - 1)), is_positive)
 
-    def depth(self) -> int:
-        """The number of its axes."""
-        return 1 + _axes(self._element(self._of_steps(1)))
-
 
 def _axes(one: Any) -> int:
-    if isinstance(one, FreeElements):
-        return one.depth()
+    if isinstance(one, _Rows):
+        return one.axes()
     return 1 + _axes(one[0]) if isinstance(one, (list, tuple)) and one else 0
 
 
 def _filled(one: Any, axes: int) -> Tensor:
     """An element with so many axes of its own, behind those of the steps that it goes by."""
-    if isinstance(one, FreeElements):
-        made = one.at(axes)
-        sizes = list(made.shape)
-        sizes[len(sizes) - axes] = one.free_length()
-        return made.expand(sizes)
+    if isinstance(one, _Rows):
+        return one.filled(axes)
     if isinstance(one, (list, tuple)):
         parts = [_filled(each, axes - 1) for each in one]
         if any(part.dtype is torch.bool for part in parts) and any(part.dtype is not torch.bool for part in parts):
@@ -102,9 +93,18 @@ def _filled(one: Any, axes: int) -> Tensor:
 
 
 def listed(element: Callable[[Any], Any], steps: Any) -> Any:
-    """A list of what a function gives of each step."""
+    """A list of what a function gives of each step, at once: what its names stand for may change."""
     if isinstance(steps, FreeNumbers) and not steps.is_plain:
-        return FreeElements(element, steps)
+        rows = _Rows(element, steps)
+        if AT_ONCE.get():
+            return rows
+        token = AT_ONCE.set(True)
+        try:
+            return FreeElements(rows.filled(rows.axes()).clone())
+        except Exception:  # whatever an element does with what is no number of Python's
+            pass
+        finally:
+            AT_ONCE.reset(token)
     return [element(step) for step in steps]
 
 
@@ -128,8 +128,8 @@ def taken(function: Callable[..., Any], numbers: Any, *args: Any, **given: Any) 
     """
     if not isinstance(numbers, FreeElements):
         return function(numbers, *args, **given)
-    made = numbers.as_tensor() if not args and given.keys() <= {*_NAMED} else None
-    if made is None:
+    made = numbers.numbers
+    if args or not given.keys() <= {*_NAMED}:
         return function(numbers.plain(), *args, **given)
     if function in _LEGACY:
         return made.to(_LEGACY[function] or torch.get_default_dtype())

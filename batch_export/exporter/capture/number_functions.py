@@ -7,6 +7,7 @@ values in the place of each number. What is no arithmetic and no function here i
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from batch_export.exporter.capture.free_sequences import length_of
 
@@ -31,13 +33,15 @@ class StepNumber:
     Args:
         numbers: them, as float64, int64 or bool.
         is_positive: whether none of them is below 0.
+        is_exact: whether every runtime has the same digits, so that they may be rounded and compared.
     """
 
     __array_ufunc__ = None  # NumPy computes with none of them
 
-    def __init__(self, numbers: Tensor, is_positive: bool = False) -> None:
+    def __init__(self, numbers: Tensor, is_positive: bool = False, is_exact: bool = True) -> None:
         self.numbers = numbers
         self.is_positive = is_positive
+        self.is_exact = is_exact
 
     def _refused(self, *_: object) -> Any:
         raise UnknownNumberError
@@ -46,9 +50,11 @@ class StepNumber:
     __hash__ = None  # type: ignore[assignment]
 
     def _whole(self, function: Callable[..., Tensor], other: Any, *, turned: bool = False) -> StepNumber:
-        sides = _alike(self, other)
-        are_positive = self.is_positive and _is_positive(other)
-        return StepNumber(function(*(sides[::-1] if turned else sides)), are_positive and function is not torch.sub)
+        sides, are_exact = _alike(self, other), _are_exact(self, other)
+        if function in (_floored, _left) and not are_exact:
+            raise UnknownNumberError
+        are_positive = self.is_positive and _is_positive(other) and function is not torch.sub
+        return StepNumber(function(*(sides[::-1] if turned else sides)), are_positive, are_exact)
 
     def __add__(self, other: Any) -> StepNumber:
         return self._whole(torch.add, other)
@@ -91,15 +97,17 @@ class StepNumber:
         return _power(other, self)
 
     def __neg__(self) -> StepNumber:
-        return StepNumber(-_counted(self))
+        return StepNumber(-_counted(self), is_exact=self.is_exact)
 
     def __pos__(self) -> StepNumber:
-        return StepNumber(_counted(self), self.is_positive)
+        return StepNumber(_counted(self), self.is_positive, self.is_exact)
 
     def __abs__(self) -> StepNumber:
-        return StepNumber(_counted(self).abs(), is_positive=True)
+        return StepNumber(_counted(self).abs(), is_positive=True, is_exact=self.is_exact)
 
     def _compared(self, function: Callable[..., Any], other: Any) -> Any:
+        if not _are_exact(self, other):
+            raise UnknownNumberError
         return StepNumber(function(*_alike(self, other)), is_positive=True)
 
     def __eq__(self, other: object) -> Any:
@@ -125,6 +133,12 @@ def _is_positive(one: Any) -> bool:
     if isinstance(one, StepNumber):
         return one.is_positive
     return type(one) in (int, float, bool) and one >= 0
+
+
+def _are_exact(*given: Any) -> bool:
+    """Whether numbers have the same digits everywhere, as those made by `+`, `/` and the like of whole ones have."""
+    of_steps = all(one.is_exact for one in given if isinstance(one, StepNumber))
+    return of_steps and not any(isinstance(one, torch.SymFloat) and free_unbacked_symbols(one) for one in given)
 
 
 def numbers_of(one: Any) -> Tensor:
@@ -179,17 +193,18 @@ def _power(base: Any, exponent: Any) -> StepNumber:
     if all(is_whole):
         if type(exponent) is not int or not 0 <= exponent <= 4:
             raise UnknownNumberError
-        return StepNumber(_counted(base).pow(exponent), _is_positive(base) or exponent % 2 == 0)
+        return StepNumber(_counted(base).pow(exponent), _is_positive(base) or exponent % 2 == 0, _are_exact(base))
     if not is_whole[1] and not _is_positive(base):
         raise UnknownNumberError
-    return StepNumber(torch.pow(_counted(base).to(DOUBLE), _counted(exponent).to(DOUBLE)), _is_positive(base))
+    made = torch.pow(_counted(base).to(DOUBLE), _counted(exponent).to(DOUBLE))
+    return StepNumber(made, _is_positive(base), is_exact=False)
 
 
 def _logarithm(number: Tensor, *base: Tensor) -> Tensor:
     return number.log() / base[0].log() if base else number.log()
 
 
-_OFDOUBLES: Mapping[Any, Callable[..., Tensor]] = {
+_OF_DOUBLES: Mapping[Any, Callable[..., Tensor]] = {
     **{getattr(math, name): getattr(torch, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "exp")},
     **{getattr(math, name): getattr(torch, name) for name in ("sqrt", "log2", "log10", "asin", "acos", "atan")},
     **{getattr(math, name): getattr(torch, name) for name in ("erf", "expm1", "log1p", "atan2")},
@@ -198,6 +213,8 @@ _OFDOUBLES: Mapping[Any, Callable[..., Tensor]] = {
     math.degrees: torch.rad2deg,
 }
 """Functions of Python's that give a fraction."""
+_EXACT = (math.sqrt, math.fabs)
+"""Those whose digits are the same everywhere."""
 _ROUNDING: Mapping[Any, Callable[[Tensor], Tensor]] = {
     math.floor: torch.floor,
     math.ceil: torch.ceil,
@@ -221,25 +238,34 @@ def called(function: Callable[..., Any], *args: Any) -> Any:
         if AT_ONCE.get() and not _is_pure(own):
             raise UnknownNumberError  # what has a state is called for each step
         return _of_sizes(own, args) if len(args) == 1 else function(*args)
-    if own in _OFDOUBLES:
-        return StepNumber(_OFDOUBLES[own](*(_counted(one).to(DOUBLE) for one in args)))
+    numbers = [_counted(one) for one in args]
+    are_exact, are_positive = _are_exact(*args), all(map(_is_positive, args))
+    if own in _OF_DOUBLES:
+        made = _OF_DOUBLES[own](*(one.to(DOUBLE) for one in numbers))
+        return StepNumber(made, are_positive and own in _EXACT, are_exact and own in _EXACT)
     if own is _LOG:
-        return StepNumber(_logarithm(*(_counted(one).to(DOUBLE) for one in args)))
-    if own in (math.pow, builtins.pow) and len(args) == 2:
+        return StepNumber(_logarithm(*(one.to(DOUBLE) for one in numbers)), is_exact=False)
+    if own is math.pow:
         return _power(
-            *([StepNumber(_counted(one).to(DOUBLE), _is_positive(one)) for one in args] if own is math.pow else args)
+            *(StepNumber(one.to(DOUBLE), _is_positive(given)) for one, given in zip(numbers, args, strict=True))
         )
-    if own in _ROUNDING and len(args) == 1:
-        numbers = _counted(args[0])
-        return StepNumber(numbers if numbers.dtype is WHOLE else _ROUNDING[own](numbers).to(WHOLE), args[0].is_positive)
-    if own is builtins.float and len(args) == 1:
-        return StepNumber(_counted(args[0]).to(DOUBLE), args[0].is_positive)
-    if own is builtins.bool and len(args) == 1:
-        return StepNumber(_counted(args[0]) != 0, is_positive=True)
-    if own is builtins.abs and len(args) == 1:
-        return abs(args[0])
     if own in (builtins.min, builtins.max) and len(args) > 1:
-        return _extreme(torch.minimum if own is builtins.min else torch.maximum, args)
+        return StepNumber(
+            _extreme(torch.minimum if own is builtins.min else torch.maximum, numbers), are_positive, are_exact
+        )
+    (number,) = numbers if len(numbers) == 1 else (None,)
+    if number is None or not isinstance(args[0], StepNumber):
+        raise UnknownNumberError
+    if own is builtins.abs:
+        return abs(args[0])
+    if own is builtins.float:
+        return StepNumber(number.to(DOUBLE), are_positive, are_exact)
+    if not are_exact:
+        raise UnknownNumberError  # where it is next to a whole number a runtime may be on its other side
+    if own in _ROUNDING:
+        return StepNumber(number if number.dtype is WHOLE else _ROUNDING[own](number).to(WHOLE), are_positive)
+    if own is builtins.bool:
+        return StepNumber(number != 0, is_positive=True)
     raise UnknownNumberError
 
 
@@ -256,20 +282,17 @@ def _of_sizes(function: Any, args: tuple[Any]) -> Any:
 
 def _is_pure(function: Any) -> bool:
     """Whether a function does nothing but give a number of what it is called with."""
-    if getattr(function, "__name__", "") in _OF_SIZES or getattr(function, "__module__", "") == "math":
+    is_of_tensor = isinstance(getattr(function, "__self__", None), Tensor)
+    if (is_of_tensor and function.__name__ in _OF_SIZES) or getattr(function, "__module__", "") == "math":
         return True
     return function in (*_PURE, builtins.min, builtins.max, math.pow)  # torch replaces three of them meanwhile
 
 
-def _extreme(function: Callable[[Tensor, Tensor], Tensor], args: Sequence[Any]) -> StepNumber:
+def _extreme(function: Callable[[Tensor, Tensor], Tensor], numbers: Sequence[Tensor]) -> Tensor:
     """The least or the largest number, where all are whole or none is: Python gives one of them as it is."""
-    numbers = [_counted(one) for one in args]
     if len({one.dtype for one in numbers}) > 1:
         raise UnknownNumberError
-    made = numbers[0]
-    for one in numbers[1:]:
-        made = function(made, one)
-    return StepNumber(made, all(map(_is_positive, args)))
+    return functools.reduce(function, numbers)
 
 
 def chosen(test: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
@@ -280,4 +303,5 @@ def chosen(test: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any
     numbers = [numbers_of(one) for one in sides]
     if len({one.dtype for one in numbers}) > 1:
         raise UnknownNumberError  # the kind of the list goes by which of them are in it
-    return StepNumber(torch.where(_counted(test) != 0, numbers[0], numbers[1]), all(map(_is_positive, sides)))
+    made = torch.where(_counted(test) != 0, numbers[0], numbers[1])
+    return StepNumber(made, all(map(_is_positive, sides)), _are_exact(*sides))
