@@ -14,7 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
+from batch_export.exporter.capture.every_size import sizes as sizes_of
 from batch_export.exporter.capture.guard_symbols import FUNCTIONS, Symbols, python_code, symbol_names
 
 Point = dict[str, int]
@@ -31,6 +33,8 @@ _LARGEST_NAMED = 2**24
 """The largest size that is tried because a condition names it: torch writes limits of its own into conditions."""
 _NUMBERS = 8
 """How many of a condition's numbers are looked at, and how many divisors a number may have."""
+_EVERY = 4000
+"""How many sizes of one axis are tried at most because a condition is known from them."""
 _PAIRED = 32
 """How many of the sizes that a condition names are tried where it has two axes."""
 _FAR = (2, 5)
@@ -113,14 +117,21 @@ def least(expression: object) -> tuple[sympy.Symbol, int] | None:
 
 
 def named(expression: object) -> list[int]:
-    """Sizes that the numbers in a condition speak of: themselves, their sums, quotients, roots and divisors."""
+    """Sizes that the numbers in a condition speak of: themselves, their sums, products, quotients, roots, divisors.
+
+    Of whole quotients and remainders of one size it is all that are different, where these are not too many.
+    """
     if not isinstance(expression, sympy.Basic):
         return []
+    every = sizes_of([expression]) if expression.has(FloorDiv, Mod, PythonMod) else None
+    if every is not None and len(every) <= _EVERY:
+        return [size for size in every if size > max(_FINE[:301])]
     numbers = sorted({abs(int(one)) for one in expression.atoms(sympy.Integer)} - {0, 1})
     numbers = [one for one in numbers if one <= _LARGEST_NAMED][-_NUMBERS:]
     found = set(numbers)
     for one, other in itertools.permutations(numbers, 2):
         found |= {one + other, abs(one - other), one // other}
+        found |= {one * (other + step) for step in (-1, 0, 1)}  # `n // 160 > 5` from 960 on
     for one in numbers:
         divisors = sympy.divisors(one)
         found |= {math.isqrt(one), *(divisors if len(divisors) <= _NUMBERS else ())}

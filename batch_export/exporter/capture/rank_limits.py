@@ -14,6 +14,7 @@ from typing import Any
 import sympy
 import torch
 
+from batch_export.exporter.capture import every_size
 from batch_export.exporter.capture.guard_symbols import AskedAxis
 from batch_export.exporter.capture.guards import Guard, axes_of_symbols, environment_of
 from batch_export.exporter.graph.metadata import source_location
@@ -26,7 +27,10 @@ _SQUEEZES = frozenset(
     for overload in ("default", "dim", "dims")
 )
 _TRIED = range(1, 65)
-"""Sizes of one axis at which an expression of it may be 1; of several axes, the first few of each."""
+"""Sizes of one axis at which an expression of it may be 1, if it is not known which of them are different; of several
+axes, the first few of each.
+"""
+_COMBINED = 40_000
 
 
 def sizes_not_one(
@@ -65,9 +69,14 @@ def _may_be_one(size: Any, axes: Mapping[str, AskedAxis], least: int) -> bool:
     for symbol in symbols:
         axis = axes.get(str(symbol))
         lowest = max(least, axis.lowest) if axis is not None else least
-        tried = _TRIED if len(symbols) == 1 else _TRIED[:8]
-        ranges.append([lowest + one - 1 for one in tried])
-    combinations = itertools.islice(itertools.product(*ranges), 4096)
+        every = every_size.sizes([size])
+        tried = [*(_TRIED if len(symbols) == 1 else _TRIED[:8]), *(every or ())]
+        if every is None:
+            tried += [
+                int(abs(one)) * times + step for one in size.atoms(sympy.Integer) for times in (1, 2) for step in (0, 1)
+            ]
+        ranges.append([one for one in dict.fromkeys([lowest, *tried]) if one >= lowest])
+    combinations = itertools.islice(itertools.product(*ranges), _COMBINED)
     return any(size.xreplace(dict(zip(symbols, values, strict=True))) == 1 for values in combinations)
 
 

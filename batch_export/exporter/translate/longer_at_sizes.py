@@ -13,6 +13,7 @@ from typing import Any
 import sympy
 import torch
 
+from batch_export.exporter.capture import every_size
 from batch_export.exporter.capture.taken_pads import IN_ORDER, TAKEN
 from batch_export.exporter.graph.sizes import expression
 
@@ -90,9 +91,10 @@ def _amount(given: Any) -> sympy.Expr:
 
 
 def _tried(symbols: list[sympy.Symbol], amounts: list[sympy.Expr]) -> Iterator[Mapping[sympy.Symbol, int]]:
-    """Small sizes and those that amounts name, alike for all axes, then for one beside others of 1 or 2."""
+    """Small sizes and those that amounts go by, alike for all axes, then for one beside others of 1 or 2."""
     named = {abs(int(one)) + more for each in amounts for one in each.atoms(sympy.Integer) for more in (-1, 0, 1)}
     sizes = [*_SMALL, *sorted(one for one in named if _SMALL[-1] < one <= _LARGEST)]
+    sizes += every_size.sizes(amounts) or ()
     yield from (dict.fromkeys(symbols, size) for size in sizes)
     for other in (1, 2):
         for symbol in symbols:
