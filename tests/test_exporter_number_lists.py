@@ -65,7 +65,15 @@ class Appended(torch.nn.Module):
         return x * weights, x[:, order], x[:, list(range(0, x.shape[1], 2))]
 
 
-@pytest.mark.parametrize("module", [Numbers(), Matrices(), Appended()], ids=lambda one: type(one).__name__)
+class Lengths(torch.nn.Module):
+    """Sizes that a type takes in a list, as losses of sequences are given them."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        b, n = x.shape
+        return torch.IntTensor([n]), torch.LongTensor([n] * b), torch.FloatTensor([n, 0.5]), torch.LongTensor([1, 2])
+
+
+@pytest.mark.parametrize("module", [Numbers(), Matrices(), Appended(), Lengths()], ids=lambda one: type(one).__name__)
 def test_numbers_by_a_free_size_are_those_of_every_size(module: torch.nn.Module) -> None:
     program = export(module, (torch.randn(2, 7),), dynamic_shapes=({0: "b", 1: "n"},))
     for n in (1, 2, 5, 16, 33):

@@ -8,7 +8,7 @@ as much again in every period; before, their parts overtake one another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
-from batch_export.exporter.capture.guard_symbols import FUNCTIONS, python_code
+from batch_export.exporter.capture.guard_symbols import evaluated, python_code
 
 _MOST = 30_000
 """Sizes that are tried at most."""
@@ -91,10 +91,9 @@ def code_of(expressions: Sequence[sympy.Basic]) -> Callable[[int], list[Any]] | 
     if any(one is None for one in codes) or len(names) > 1:
         return None
     known: list[CodeType] = [one for one in codes if one is not None]
-    functions: Mapping[str, object] = FUNCTIONS
 
     def values(size: int) -> list[Any]:
-        return [eval(one, dict(functions), dict.fromkeys(names, size)) for one in known]
+        return [evaluated(one, dict.fromkeys(names, size)) for one in known]
 
     return values
 

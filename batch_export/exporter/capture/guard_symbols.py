@@ -221,6 +221,16 @@ class Symbols:
         return named and [one.name for one in self.axes.values()].count(axis.name) == 1
 
 
+def evaluated(code: CodeType, sizes: Mapping[str, int]) -> Any:
+    """What an expression is at some sizes.
+
+    Args:
+        code: the expression's, by `python_code`.
+        sizes: symbol -> its size.
+    """
+    return eval(code, dict(FUNCTIONS), dict(sizes))
+
+
 def python_code(expression: object) -> CodeType | None:
     try:
         return compile(PythonPrinter().doprint(expression), "<guard>", "eval")

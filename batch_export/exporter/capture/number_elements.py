@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeSequence, Size
 from batch_export.exporter.capture.number_functions import AT_ONCE, DOUBLE, StepNumber, UnknownNumberError, numbers_of
@@ -127,14 +128,14 @@ def taken(function: Callable[..., Any], numbers: Any, *args: Any, **given: Any) 
         args, given: what it is called with besides.
     """
     if not isinstance(numbers, FreeElements):
-        return function(numbers, *args, **given)
+        return _of_sizes(function, numbers) if function in _LEGACY else function(numbers, *args, **given)
     made = numbers.numbers
     if args or not given.keys() <= {*_NAMED}:
         return function(numbers.plain(), *args, **given)
-    if function in _LEGACY:
-        return made.to(_LEGACY[function] or torch.get_default_dtype())
     if made.dim() > 1 and not numbers.free_length() > 0:  # a guard: of nothing it has one axis
         return function([], *args, **given)
+    if function in _LEGACY:
+        return made.to(_LEGACY[function] or torch.get_default_dtype())
     dtype = given.get("dtype")
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Tensor):  # new_tensor
@@ -142,3 +143,13 @@ def taken(function: Callable[..., Any], numbers: Any, *args: Any, **given: Any) 
     if dtype is None and (made.dtype is DOUBLE or not numbers.free_length() > 0):  # a guard: of nothing it is float32
         dtype = torch.get_default_dtype()
     return made.to(given.get("device") or made.device, dtype or made.dtype)
+
+
+def _of_sizes(kind: Any, numbers: Any) -> Any:
+    """A tensor of an older kind of a list, of which sizes stay free."""
+    dtype = _LEGACY[kind] or torch.get_default_dtype()
+    if isinstance(numbers, FreeNumbers) and not numbers.is_plain:
+        return numbers.as_tensor(dtype)
+    leaves = pytree.tree_leaves(numbers) if type(numbers) is list else []
+    is_free = any(isinstance(one, (torch.SymInt, torch.SymFloat)) for one in leaves)
+    return torch.tensor(numbers, dtype=dtype) if is_free else kind(numbers)

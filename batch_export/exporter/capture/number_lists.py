@@ -17,9 +17,8 @@ from batch_export.exporter.capture import function_sources
 
 LISTED, CALLED, CHOSEN, TAKEN = "__numbers_of_a_size__", "__of_numbers__", "__chosen_number__", "__tensor_of_numbers__"
 """What the new code calls: a list by its elements, a function in one, a choice, what makes a tensor of a list."""
-_TAKING = frozenset(
-    ("tensor", "as_tensor", "asarray", "new_tensor", "LongTensor", "FloatTensor", "IntTensor", "DoubleTensor", "Tensor")
-)
+_LEGACY = frozenset(("LongTensor", "FloatTensor", "IntTensor", "DoubleTensor", "Tensor"))
+_TAKING = _LEGACY | {"tensor", "as_tensor", "asarray", "new_tensor"}
 _ELEMENTS = (
     *(ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.UnaryOp, ast.Compare),
     *(ast.IfExp, ast.Call, ast.ListComp, ast.comprehension, ast.keyword, ast.operator, ast.unaryop, ast.cmpop),
@@ -29,7 +28,9 @@ _ELEMENTS = (
 
 def with_numbers(code: CodeType) -> CodeType:
     """The same function, with such lists as calls; the code itself where it has none."""
-    if not _TAKING.intersection(code.co_names) or "range" not in _names(code) or code.co_name.startswith("<"):
+    if not _TAKING.intersection(code.co_names) or code.co_name.startswith("<"):
+        return code
+    if "range" not in _names(code) and not _LEGACY.intersection(code.co_names):
         return code
     made = function_sources.tree_of(code)
     if made is None:
@@ -176,6 +177,7 @@ class _Taking(ast.NodeTransformer):
         }
         direct = [_argument(call) for call in _calls(function)]
         lists = sum(_is_of_numbers(one) for one in direct if one is not None) + len(named)
+        lists += sum(map(_is_legacy, _calls(function)))
         return cls(frozenset(named), lists)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -192,9 +194,9 @@ class _Taking(ast.NodeTransformer):
         given = _argument(node) if _is_taking(node) else None
         whole = _whole(given)
         is_named = isinstance(whole, ast.Name) and whole.id in self.named
-        if given is None or not (is_named or _is_of_numbers(given)):
+        if given is None or not (is_named or _is_legacy(node) or _is_of_numbers(given)):
             return node
-        made = given if is_named else _listed(given)
+        made = _listed(given) if not is_named and _is_of_numbers(given) else given
         call = ast.Call(ast.Name(TAKEN, ast.Load()), [node.func, made, *node.args[1:]], node.keywords)
         return ast.fix_missing_locations(ast.copy_location(call, node))
 
@@ -205,6 +207,14 @@ def _calls(function: ast.AST) -> Iterator[ast.Call]:
 
 def _is_taking(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr in _TAKING and bool(call.args)
+
+
+def _is_legacy(call: ast.Call) -> bool:
+    """Whether a list of sizes may be taken by a type, which would make numbers of them: `torch.IntTensor([n] * b)`."""
+    assert isinstance(call.func, ast.Attribute)
+    given = call.args[0]
+    of = given.left if isinstance(given, ast.BinOp) else given
+    return call.func.attr in _LEGACY and isinstance(of, ast.List) and len(call.args) == 1
 
 
 def _argument(call: ast.Call) -> ast.expr | None:
