@@ -113,6 +113,9 @@ def test_as_many_sizes_are_tried_as_are_different() -> None:
     assert max(found) > 960
     assert not holds_at_every([frames], lambda value: value <= 5, among=[frames > 5])
     assert holds_at_every([Mod(FloorDiv(n, 4), 16), n], lambda left, size: left == size // 4 % 16)
+    late = FloorDiv(n, 20) * FloorDiv(n, 20) > n  # from 400 on, and again behind
+    assert (found := sizes([late])) is None or max(found) > 440
+    assert not holds_at_every([late], lambda holds: not holds)
     assert sizes([n + m]) is None
     assert sizes([FloorDiv(n, m + 1)]) is None
     assert sizes([FloorDiv(n, 160) > 100_000]) is None

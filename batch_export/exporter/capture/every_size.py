@@ -31,10 +31,12 @@ class _Course:
     Attributes:
         period: after how many steps of the size it has grown by as much again.
         beside: how far it is at most from what grows evenly.
+        is_square: whether it has a product of what grows in it, which overtakes others far later.
     """
 
     period: int
     beside: sympy.Rational
+    is_square: bool = False
 
 
 def sizes(expressions: Iterable[sympy.Basic]) -> range | None:
@@ -48,7 +50,7 @@ def sizes(expressions: Iterable[sympy.Basic]) -> range | None:
     known = [one for one in courses if one is not None]
     period = math.lcm(*(one.period for one in known))
     settled = int(sum((one.beside for one in known), sympy.Integer(1))) + 1  # each overtakes another by 1 in a period
-    count = (2 * settled + 2) * period
+    count = (2 * settled + 2) * period * (period if any(one.is_square for one in known) else 1)
     return range(count) if count <= _MOST else None
 
 
@@ -64,13 +66,14 @@ def _course(node: sympy.Basic) -> _Course | None:
         return None
     known = [one for one in parts if one is not None]
     period, beside = math.lcm(*(one.period for one in known)), sum((one.beside for one in known), sympy.Integer(0))
+    is_square = any(one.is_square for one in known)
     if isinstance(node, (FloorDiv, Mod, PythonMod)):
         number = node.args[1]
         if not number.is_Integer or number <= 0:
             return None
         of = known[0]
         if isinstance(node, FloorDiv):
-            return _Course(of.period * int(number), of.beside / number + 1)
+            return _Course(of.period * int(number), of.beside / number + 1, is_square)
         return _Course(of.period * int(number), sympy.Integer(number))
     if isinstance(node, sympy.Mul):
         numbers = [one for one in node.args if one.is_number]
@@ -79,9 +82,11 @@ def _course(node: sympy.Basic) -> _Course | None:
             return None
         times = abs(math.prod(map(int, numbers)))
         wide = others[0].beside if len(others) == 1 else math.prod(one.beside + 1 for one in others)
-        return _Course(period, wide * times)
+        if len(others) > 1 and is_square:
+            return None
+        return _Course(period, wide * times, is_square or len(others) > 1)
     is_followed = isinstance(node, (sympy.Add, Max, Min, sympy.And, sympy.Or, sympy.Not, *_RELATIONS))
-    return _Course(period, beside) if is_followed else None
+    return _Course(period, beside, is_square) if is_followed else None
 
 
 def code_of(expressions: Sequence[sympy.Basic]) -> Callable[[int], list[Any]] | None:

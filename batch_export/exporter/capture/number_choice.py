@@ -32,10 +32,10 @@ def chosen(then: Number, otherwise: Number, asked: Sequence[Question]) -> Number
         ZeroDivisionError: a file would work out both, and at some sizes one of them is no number.
     """
     first, second = _expression(then), _expression(otherwise)
-    if any(_may_be_none(one) for one in (first, second)):
-        raise ZeroDivisionError
     if first == second:
         return otherwise
+    if any(_may_be_none(one) for one in (first, second)):
+        raise ZeroDivisionError
     condition = _condition(asked)
     simpler = _of_what_is_compared(then, otherwise, asked)
     if simpler is not None:

@@ -65,11 +65,10 @@ def sizes_not_one(
 def _may_be_one(size: Any, axes: Mapping[str, AskedAxis], least: int) -> bool:
     """Whether a size is 1 where its axes are of some sizes from the least one on."""
     symbols = sorted(size.free_symbols, key=str)
-    ranges = []
+    ranges, every = [], every_size.sizes([size])
     for symbol in symbols:
         axis = axes.get(str(symbol))
         lowest = max(least, axis.lowest) if axis is not None else least
-        every = every_size.sizes([size])
         tried = [*(_TRIED if len(symbols) == 1 else _TRIED[:8]), *(every or ())]
         if every is None:
             tried += [
