@@ -63,7 +63,23 @@ class Windowed(torch.nn.Module):
         return (x[:, first:] + self.positions[:length]) * level - other
 
 
-@pytest.mark.parametrize("module", [Padded(), Windowed()])
+class Named(torch.nn.Module):
+    """Numbers that have their names where they are asked for."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not (rest := x.shape[1] % 3):
+            count = 2
+        elif (half := x.shape[1] // 2) > 4:
+            count = half
+        else:
+            count = rest
+        more = 1
+        if (parts := x.shape[1] // 4) >= 2:
+            more = parts * 2
+        return x * count + more - parts
+
+
+@pytest.mark.parametrize("module", [Padded(), Windowed(), Named()])
 @pytest.mark.parametrize("size", first(1, [5, 8]))
 def test_numbers_are_right_at_sizes_that_decide_otherwise_than_the_example(module: torch.nn.Module, size: int) -> None:
     program = export(module, (torch.rand(2, size),), dynamic_shapes={"x": {1: "n"}})
@@ -124,6 +140,10 @@ def test_a_number_that_some_sizes_do_not_have_is_worked_out_where_they_do() -> N
         ("if (n > 3 or h > 3) and not w: y = n", False),
         ("if not (n > 3 or h > 3) and w: y = n", True),
         ("if is_odd(n): y = n", False),
+        ("if (k := is_odd(n)) > 3: y = k", True),
+        ("if not (k := n % 3): y = h", True),
+        ("if h > (k := n % 3): y = k", False),
+        ("if h and (k := n % 3): y = k", False),
         ("y = x[:3] if n > 3 else x", True),
     ],
 )

@@ -73,7 +73,19 @@ class Lengths(torch.nn.Module):
         return torch.IntTensor([n]), torch.LongTensor([n] * b), torch.FloatTensor([n, 0.5]), torch.LongTensor([1, 2])
 
 
-@pytest.mark.parametrize("module", [Numbers(), Matrices(), Appended(), Lengths()], ids=lambda one: type(one).__name__)
+class Ranges(torch.nn.Module):
+    """Ranges as indices of what is read and written."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.shape[1]
+        y = x.clone()
+        y[:, range(0, n, 2)] = 0.5
+        return x[:, range(n - 1, -1, -1)], x.t()[range(n)], x.expand(n, *x.shape)[range(n), :, range(n)], y
+
+
+@pytest.mark.parametrize(
+    "module", [Numbers(), Matrices(), Appended(), Lengths(), Ranges()], ids=lambda one: type(one).__name__
+)
 def test_numbers_by_a_free_size_are_those_of_every_size(module: torch.nn.Module) -> None:
     program = export(module, (torch.randn(2, 7),), dynamic_shapes=({0: "b", 1: "n"},))
     for n in (1, 2, 5, 16, 33):

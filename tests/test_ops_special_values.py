@@ -248,6 +248,15 @@ def test_logsigmoid_far_above_zero_is_no_negative_zero() -> None:
     program.release()
 
 
+def test_the_logarithm_of_a_sigmoid_is_finite_far_below_zero() -> None:
+    """onnxruntime's Sigmoid is 0 there."""
+    functions: dict[str, Function] = {
+        "itself": lambda x: torch.log(torch.sigmoid(x)),
+        "of a loss": lambda x: -(0.25 * x.sigmoid().log() + 0.75 * (1 - x.sigmoid()).log()),
+    }
+    check(functions, (torch.tensor([-80.0, -40.0, -18.5, -17.5, -3.0, 0.0, 4.0]),))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_what_is_kept_where_a_mask_is_false_keeps_the_sign_of_its_zeros(dtype: torch.dtype) -> None:
     """onnxruntime turns a Where by a Not round, and then loses it."""

@@ -21,7 +21,7 @@ from batch_export.exporter.capture import choice_calls, chosen_pads, chosen_part
 from batch_export.exporter.capture.own_names import may_reach
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
-from batch_export.exporter.capture.size_questions import NOT, any_of, asked_of, is_arithmetic
+from batch_export.exporter.capture.size_questions import NOT, any_of, asked_of, is_arithmetic, without_names
 
 _ASKED = "__asked_of_sizes_"
 """How what it asks is named, with the line behind it."""
@@ -98,6 +98,10 @@ class _Choices(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if question: name = a`, and `else: name = b` where it has that."""
+        if (named := _named_first(node.test)) is not None:
+            asks = ast.copy_location(ast.If(without_names(node.test), node.body, node.orelse), node)
+            made = self.visit_If(asks)
+            return [named, *(made if isinstance(made, list) else [made])]
         self._ask_as_well(node)
         is_chain = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
         self.generic_visit(node)
@@ -265,6 +269,18 @@ def _is_chosen(made: ast.expr) -> bool:
     """Whether it is the call for a tensor, or for a number that something is added to."""
     is_named = isinstance(made, ast.Call) and isinstance(made.func, ast.Name)
     return chosen_parts.is_call(made) or (is_named and made.func.id in (chosen_pads.NAME, choice_calls.ADDED))  # type: ignore[attr-defined]
+
+
+def _named_first(test: ast.expr) -> ast.Assign | None:
+    """What an `if` gives to a name before anything else (`(missing := n - m) > 0`), as a statement before it."""
+    match test:
+        case ast.NamedExpr(target=target, value=value):
+            return ast.copy_location(ast.Assign([copy.deepcopy(target)], value), test)
+        case ast.Compare(left=first, ops=[_], comparators=[other]) if without_names(other) is other:
+            return _named_first(first)
+        case ast.UnaryOp(op=ast.Not(), operand=first):
+            return _named_first(first)
+    return None
 
 
 def _lines_of(test: ast.expr) -> range:

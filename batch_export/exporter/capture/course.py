@@ -110,12 +110,12 @@ class Course:
     def _looked_at_again(self, captured: Captured, examples: Examples) -> Captured:
         """The program, or one of both ways where the model does something else beyond what trials found harmless.
 
-        Where nothing captures both ways such a guard is a limit.
+        Where nothing captures both ways, or what they have in common, such a guard is a limit.
         """
         beyond = [] if captured.harmful or captured.has_both_sides else self._otherwise_beyond(captured, examples)
         if not beyond:
             return captured
-        for other in self._both_ways(examples):
+        for other in itertools.chain(self._taken(examples), self._both_ways(examples)):
             if not {one.condition for one in beyond} & {one.condition for one in other.guards}:
                 return other
         limits = [replace(one, restricts=True, is_limit=True, holds_beyond=False) for one in beyond]

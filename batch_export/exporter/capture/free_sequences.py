@@ -224,6 +224,14 @@ class FreeNumbers(FreeSequence):
         return super().__radd__(other) if joined is None else self._like([*joined, *self.runs])
 
 
+def as_index(one: Any) -> Any:
+    """An index with lists and ranges of whole numbers as tensors."""
+    if type(one) is builtins.tuple:
+        return tuple(map(as_index, one))
+    is_list = isinstance(one, FreeNumbers) and not one.is_plain and one.kind in (builtins.list, builtins.range)
+    return one.as_tensor(torch.int64) if is_list else one
+
+
 class FreeRows(FreeSequence):
     """The slices of a tensor along its first axis, and perhaps something of another size behind them."""
 

@@ -95,20 +95,10 @@ def by_tensors(function: Any, args: Sequence[Any], given: Mapping[str, Any]) -> 
         return True, first.as_tensor(**given)
     if function is Tensor.new_tensor and not given and len(args) == 2 and isinstance(args[1], FreeNumbers):
         return True, args[1].as_tensor(args[0].dtype)
-    if function is Tensor.__getitem__ and len(args) == 2:
-        return True, function(args[0], _with_lists(_as_index(args[1])))
     return True, function(*map(_with_lists, args), **{name: _with_lists(one) for name, one in given.items()})
 
 
 _KINDS = frozenset({"dtype", "device"})
-
-
-def _as_index(one: Any) -> Any:
-    """An index with lists of whole numbers as tensors."""
-    if type(one) is builtins.tuple:
-        return tuple(map(_as_index, one))
-    is_list = isinstance(one, FreeNumbers) and not one.is_plain and one.kind is builtins.list
-    return one.as_tensor(torch.int64) if is_list else one
 
 
 def _is_inside(one: Any) -> bool:

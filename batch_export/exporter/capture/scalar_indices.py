@@ -4,7 +4,8 @@ Nothing arrives. Leaves: a context in which `t[mask] = value` with one truth val
 `t[:, position] = value` with one integer as a write at an index that the program computes. torch makes the first a
 write to no or one row of the tensor, and asks the second for its number, so that a capture would have to know the data;
 where such an index is read it does so only beside other tensors: `t[position, places]`. Where a mask stands beside
-other tensors (`t[mask, places]`), the places that it names are found by an operator of their own.
+other tensors (`t[mask, places]`), the places that it names are found by an operator of their own. Lists and ranges of
+free length are tensors as an index, before torch asks for their length.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from batch_export.exporter.capture.free_sequences import as_index
+
 _INDICES = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -28,6 +31,7 @@ def scalar_indices() -> Iterator[None]:
 
     @functools.wraps(write)  # modes of torch get this function, and go by its name
     def written(self: Tensor, index: Any, value: Any) -> None:
+        index = as_index(index)
         if _is_one(index, (torch.bool,)) and not (isinstance(value, Tensor) and value.dim() > self.dim()):
             new = torch.as_tensor(value, dtype=self.dtype, device=self.device)
             self.copy_(torch.where(index, new, self))
@@ -40,6 +44,7 @@ def scalar_indices() -> Iterator[None]:
 
     @functools.wraps(read)
     def taken(self: Tensor, index: Any) -> Any:
+        index = as_index(index)
         if not isinstance(index, tuple):
             return read(self, index)
         named = _named(index)

@@ -91,6 +91,22 @@ def asked_of(test: ast.expr) -> tuple[ast.expr, ...]:
     return asked if all(map(_is_question, asked)) else ()
 
 
+def without_names(test: ast.expr) -> ast.expr:
+    """What is asked behind names that are given there (`(missing := n - m) > 0`), once they are: `missing > 0`.
+
+    A name that may be given or not (`n > 2 and (missing := n - m)`) stays as it is.
+    """
+    match test:
+        case ast.NamedExpr(target=ast.Name(id=name)):
+            return ast.copy_location(ast.Name(name, ast.Load()), test)
+        case ast.Compare(left=left, ops=[_], comparators=[right]):
+            sides = without_names(left), without_names(right)
+            return ast.copy_location(ast.Compare(sides[0], test.ops, [sides[1]]), test)
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return ast.copy_location(ast.UnaryOp(ast.Not(), without_names(inner)), test)
+    return test
+
+
 def any_of(test: ast.expr) -> tuple[tuple[ast.expr, ...], bool]:
     """What an `if` asks as several comparisons or numbers, and whether it is so where any of them holds, or where none.
 

@@ -26,7 +26,7 @@ from batch_export.exporter.capture.number_choice import chosen
 from batch_export.exporter.capture.own_names import may_reach
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.read_values import value_of
-from batch_export.exporter.capture.size_questions import Question, asked_of, is_arithmetic
+from batch_export.exporter.capture.size_questions import Question, asked_of, is_arithmetic, without_names
 
 TAKEN = "longer_at_every_size"
 """Marks such a padding among what torch notes of a node (`custom`): the place of what may be left as it is."""
@@ -44,6 +44,7 @@ class _Pad:
         end: the last line of the padding.
         asked: what is asked; any of it is enough.
         called: what pads, which is torch's own or something else of that name.
+        same: two names each that have to be of one tensor where it is asked: of what is padded, and of what is not.
     """
 
     first: int
@@ -51,6 +52,7 @@ class _Pad:
     end: int
     asked: tuple[ast.expr, ...]
     called: tuple[ast.expr, ...]
+    same: tuple[tuple[ast.expr, ast.expr], ...]
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ def pads_taken() -> Iterator[None]:
         frame = users_frame()
         pad = None if frame is None else _pad_at(frame.f_code.co_filename, frame.f_lineno)
         if frame is not None and pad is not None and frame.f_lineno <= pad.last:
-            asked = _questions(pad, frame) if all(_is_torchs(value_of(one, frame)) for one in pad.called) else []
+            asked = _questions(pad, frame) if _does_nothing_else(pad, frame) else []
             if any(one.holds.node.expr == self.expr for one in asked):  # type: ignore[union-attr]
                 visits[frame.f_code.co_filename, pad.first] = _Visit(frame, asked)
                 return True
@@ -112,6 +114,13 @@ def pads_taken() -> Iterator[None]:
 
     with patch.object(SymNode, "guard_bool", guard_bool), patch.object(torch._C._nn, "pad", pad_by):
         yield
+
+
+def _does_nothing_else(pad: _Pad, frame: FrameType) -> bool:
+    """Whether torch's own functions pad there, and what has the padded tensor's name has it already."""
+    are_torchs = all(_is_torchs(value_of(one, frame)) for one in pad.called)
+    named = ([value_of(one, frame) for one in two] for two in pad.same)
+    return are_torchs and all(isinstance(one, torch.Tensor) and one is other for one, other in named)
 
 
 def _is_torchs(called: Any) -> bool:
@@ -157,18 +166,21 @@ def _pads(file: str) -> tuple[_Pad, ...]:
 
 def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
     """The padding that an `if` of a function stands for."""
-    asked = asked_of(node.test)
+    asked = asked_of(without_names(node.test))
     if node.orelse or not asked:
         return None
     padded, named = set[str](), set[str]()
     called: list[ast.expr] = []
+    same: list[tuple[ast.expr, ast.expr]] = []
     for one in node.body:
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if target is None:
             return None
         if _pads_alone(target, one.value):  # type: ignore[attr-defined]
-            padded.add(ast.unparse(target))
+            source = one.value.args[0]  # type: ignore[attr-defined]
+            padded |= {ast.unparse(target), ast.unparse(source)}
             called.append(one.value.func)  # type: ignore[attr-defined]
+            same += [(target, source)] if ast.unparse(target) != ast.unparse(source) else []
         elif is_arithmetic(one.value) and is_arithmetic(target):  # type: ignore[attr-defined]
             named |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
         else:
@@ -179,16 +191,27 @@ def _pad(function: ast.FunctionDef | ast.Module, node: ast.If) -> _Pad | None:
         return None
     if any(_writes_to(one, padded) for one in others):
         return None
-    return _Pad(node.lineno, node.test.end_lineno or node.lineno, end, asked, tuple(called))
+    if not all(any(_gives(one, *two) for one in others) for two in same):
+        return None
+    return _Pad(node.lineno, node.test.end_lineno or node.lineno, end, asked, tuple(called), tuple(same))
 
 
 def _pads_alone(target: ast.expr, value: ast.expr) -> bool:
-    """Whether a tensor is replaced by itself, padded by constants."""
-    if not isinstance(value, ast.Call) or not value.args or not isinstance(target, (ast.Name, ast.Attribute)):
+    """Whether a tensor is replaced by itself, or by what has its name then, padded by constants."""
+    if not isinstance(value, ast.Call) or not value.args:
+        return False
+    if not all(isinstance(one, (ast.Name, ast.Attribute)) for one in (target, value.args[0])):
         return False
     name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
     rest = [*value.args[1:], *(one.value for one in value.keywords)]
-    return name == "pad" and ast.unparse(value.args[0]) == ast.unparse(target) and all(map(is_arithmetic, rest))
+    return name == "pad" and all(map(is_arithmetic, rest))
+
+
+def _gives(node: ast.AST, target: ast.expr, value: ast.expr) -> bool:
+    """Whether a statement gives something to a name as it is."""
+    is_alone = isinstance(node, ast.Assign) and len(node.targets) == 1
+    sides = (node.targets[0], node.value) if is_alone else ()  # type: ignore[attr-defined]
+    return [*map(ast.unparse, sides)] == [ast.unparse(target), ast.unparse(value)]
 
 
 def _writes_to(node: ast.AST, names: set[str]) -> bool:

@@ -76,6 +76,17 @@ def log_sigmoid(self: ir.Value) -> RecordedValue:
     return op.Sub(axes.like(0.0, data), softplus_of(op.Neg(data)))
 
 
+@lowering("aten::log", "prims::log")
+def log(self: ir.Value) -> RecordedValue:
+    """The logarithm; that of a sigmoid as `log_sigmoid`, as onnxruntime's Sigmoid is 0 below -18."""
+    node = self.producer()
+    if node is not None and node.op_type == "Sigmoid" and self.dtype == ir.DataType.FLOAT:
+        (x,) = node.inputs
+        assert x is not None
+        return log_sigmoid(x)
+    return op.Log(self if axes.is_float(self) else widened(self))
+
+
 def softplus_of(x: ir.Value) -> RecordedValue:
     """log(1 + exp(x)); onnxruntime has no Softplus for float64."""
     if x.dtype != ir.DataType.DOUBLE:
