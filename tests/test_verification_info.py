@@ -138,3 +138,9 @@ def test_model_explorer_writes_the_same_form(program: ONNXProgram, tmp_path: Pat
     )
     written = json.loads(theirs.to_json_string())
     assert {name: {key: graph[key] for key in ours[name]} for name, graph in written.items()} == ours
+
+
+def test_a_number_has_the_shape_of_what_it_is_compared_with() -> None:
+    assert VerificationInfo.from_tensors("n", torch.tensor([3]), 3).max_abs_diff == 0.0
+    assert VerificationInfo.from_tensors("n", 2.5, torch.tensor([2.0, 2.5])).max_abs_diff == 0.5
+    assert VerificationInfo.from_tensors("n", torch.tensor([3]), torch.tensor(3)).max_abs_diff == math.inf

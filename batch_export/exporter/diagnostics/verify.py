@@ -78,8 +78,12 @@ class VerificationInfo:
     def from_tensors(
         cls, name: str, expected: torch.Tensor | float | int | bool, actual: torch.Tensor | float | int | bool
     ) -> VerificationInfo:
-        """Compares two tensors (or numbers)."""
+        """Compares two tensors, or numbers; a number has the other one's shape."""
         one, other = torch.as_tensor(expected).detach().cpu(), torch.as_tensor(actual).detach().cpu()
+        if isinstance(expected, (int, float)):
+            one = one.expand(other.shape)
+        elif isinstance(actual, (int, float)):
+            other = other.expand(one.shape)
         facts = compare(name, to_value(one), to_value(other))
         absolute, relative = _differences(one, other)
         edges = torch.tensor(_BINS)
