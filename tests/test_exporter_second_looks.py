@@ -132,6 +132,26 @@ def test_what_would_take_too_much_memory_is_a_limit() -> None:
         export(Called(asked_attention), (torch.randn(2, 5),), dynamic_shapes=SHAPES).release()
 
 
+def test_such_a_limit_is_an_error_where_guards_are() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while `t <= 100000` \(at .*second_looks\.py:\d+"):
+        export(Called(asked_attention), (torch.randn(2, 5),), dynamic_shapes=SHAPES, guards="error")
+
+
+class Labelled(torch.nn.Module):
+    """More questions than model and program are run at sizes, of which none decides anything."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        labels = []
+        for k in range(5, 17):
+            labels.append("many" if x.shape[1] // k > 1 else "few")
+            labels.append("wide" if x.shape[2] % k == 1 else "narrow")
+        return x * len(labels)
+
+
+def test_each_of_many_questions_is_tried() -> None:
+    export(Labelled(), (torch.randn(2, 20, 40),), dynamic_shapes={"x": {1: "n", 2: "m"}}, guards="error").release()
+
+
 def test_or_both_ways_are_in_the_file() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ExportWarning)

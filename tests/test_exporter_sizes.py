@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import ONNXProgram, export
-from batch_export.exporter.capture import guard_trials
+from batch_export.exporter.capture import trial_costs
 from batch_export.exporter.capture.capture import STRATEGIES, capture
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.trial import Outcome
@@ -537,7 +537,7 @@ def test_a_trial_that_waits_is_not_one_of_much_work(monkeypatch: pytest.MonkeyPa
     captured = capture(Waiting(), rows(4), dynamic_shapes=({0: "n"},))
     assert captured.symbols is not None
     trials = Trials(captured.program, captured.symbols, Waiting(), rows(4), {})
-    monkeypatch.setattr(guard_trials, "_SECONDS", 0.09)
+    monkeypatch.setattr(trial_costs, "_SECONDS", 0.09)
     found = [trials.at({"n": size}) for size in (2, 3, 5, 6)]
     assert [trial.outcome for trial in found if trial is not None] == [Outcome.AGREES] * 4
 

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch.utils import _pytree as pytree
 
@@ -24,7 +24,7 @@ from batch_export.exporter.capture.from_example import Request, Strategies, by_s
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach
-from batch_export.exporter.capture.refusals import one_only
+from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
 from batch_export.exporter.capture.size_decisions import any_decision, decisions_as_data
@@ -40,10 +40,15 @@ _TURNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One capture: what was asked for, and the strategies for it."""
+    """One capture: what was asked for, and the strategies for it.
+
+    Attributes:
+        vain: lines that were captured so that nothing is decided there, which gave no program for all sizes.
+    """
 
     request: Request
     strategies: Strategies
+    vain: set[str] = field(default_factory=set)
 
     def from_examples(self) -> Captured:
         """The program captured from the given example, or from another one where that says more.
@@ -120,6 +125,8 @@ class Course:
                 return other
         limits = [replace(one, restricts=True, is_limit=True, holds_beyond=False) for one in beyond]
         captured.guards = [limits[beyond.index(one)] if one in beyond else one for one in captured.guards]
+        if self.request.guards == "error":
+            raise narrower(limits, self.request.asked)
         return captured
 
     def _otherwise_beyond(self, captured: Captured, examples: Examples) -> list[Guard]:
@@ -146,6 +153,8 @@ class Course:
 
     def _taken(self, examples: Examples) -> Iterator[Captured]:
         """The program that crops, pads and chooses numbers at every size, where that makes it hold for all."""
+        if not _any_taken(self.request.decided_at - self.vain):
+            return
         inputs = examples.lifted(examples.small(required=True)) if _any_taken(self.request.decided_at) else None
         captured: Captured | None = None
         seen: set[str] = set()
@@ -159,6 +168,7 @@ class Course:
         if captured is not None and self._holds_everywhere(captured):
             captured.has_both_sides = True
             yield captured
+        self.vain.update(seen)
 
     def _both_ways(self, examples: Examples) -> Iterator[Captured]:
         """The program with both ways of what sizes decide, where that makes it hold for all.

@@ -29,11 +29,14 @@ from batch_export.exporter.capture.perturbed_weights import perturbed_weights
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import is_free_of_sizes, other_shapes
 from batch_export.exporter.capture.trial import Outcome, Trial, accepts, apart, is_fake, tried
+from batch_export.exporter.capture.trial_costs import TrialCosts
 
 _TRIED = 8
 """Sizes at which one guard is tried."""
-_RUNS = 32
-"""Sizes at which model and program are run at all; a guard that would need more counts as one that restricts."""
+_RUNS, _LEAST = 32, 5
+"""Sizes at which model and program are run at all, and for each guard even where others took them all: one that nobody
+tries counts as one that restricts.
+"""
 _BESIDE = 16
 """Further sizes for guards that took nothing away, with other axes than their own at other sizes, too."""
 _TRIALS = 256
@@ -50,8 +53,6 @@ _WIDE, _WIDE_POINTS = 2, 8
 """For how many sizes of one guard, and for how many at all, numbers far from the example's are tried."""
 _OTHERS = 3
 """Further values at sizes at which no number is finite."""
-_SECONDS = 2.5
-"""For how long a trial may compute without those of more elements being left alone."""
 _LARGER = 16
 """How many times the example's elements an input has that is first tried without numbers, and how many times as long an
 axis is that is left alone once the program has failed at less."""
@@ -85,11 +86,12 @@ class Trials:
         self._known: dict[tuple[tuple[str, int], ...], Trial] = {}
         self._ran = 0
         self._allowed = _RUNS
+        self._is_beside = False
         self._takes: dict[bool, bool] = {}
         self._apart: float | None = None
         self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
         self._usual: dict[int, bool] = {}
-        self._slow = math.inf
+        self._costs = TrialCosts()
         self._undone: tuple[RunsUndone, RunsUndone] | None = None
 
     def at(self, point: Point) -> Trial | None:
@@ -99,7 +101,7 @@ class Trials:
         if key not in self._known:
             if not self.can_run or self._ran >= self._allowed or len(self._known) >= _TRIALS:
                 return None
-            if self.resizing.elements(sizes) > self._slow:
+            if self._costs.are_left_alone(self.resizing.elements(sizes)):
                 return None
             spread = self.resizing.is_uniform and self._takes_other_values(spread=True)
             inputs = self.resizing.at(sizes, spread=spread)
@@ -123,6 +125,10 @@ class Trials:
             self._ran += trial.outcome not in (Outcome.REFUSED, Outcome.UNTRIED)
             self._known[key] = trial
         return self._known[key] if self._known[key].outcome is not Outcome.UNTRIED else None
+
+    def begin(self) -> None:
+        """Another guard is tried, for which there are runs left."""
+        self._allowed = max(self._allowed, self._ran + _LEAST)
 
     def _takes_other_values(self, *, spread: bool) -> bool:
         """Whether the model takes made-up values at the example's sizes; if not, refusals may be because of these."""
@@ -278,9 +284,10 @@ class Trials:
         """One trial; inputs of more elements than one that took long are left alone, what it takes may grow fast."""
         begun = time.thread_time()  # what else the machine does is no measure of it
         trial = self._tried(args, kwargs, is_large=is_large)
-        if time.thread_time() - begun > _SECONDS:
-            tensors = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-            self._slow = min(self._slow, sum(one.numel() for one in tensors))
+        seconds = time.thread_time() - begun
+        tensors = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+        has_ended = trial.outcome in (Outcome.AGREES, Outcome.DIFFERS)
+        self._costs.note(sum(one.numel() for one in tensors), seconds, has_ended=has_ended)
         return trial
 
     def _tried(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
@@ -345,7 +352,8 @@ class Trials:
             for point in few[:1]
         ]
         shorter = [{**{axis: max(1, size // 3) for axis, size in example.items()}, **point} for point in few[:1]]
-        self._allowed = max(self._allowed, _RUNS + _BESIDE)
+        if not self._is_beside:
+            self._is_beside, self._allowed = True, max(_RUNS, self._ran) + _BESIDE
         found = [
             (point, self.at(point)) for point in (*alike, *longer, *shorter) if not self._is_large({**example, **point})
         ]

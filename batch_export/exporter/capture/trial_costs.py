@@ -1,0 +1,51 @@
+"""How long runs of a model at other sizes take, and which of them are left alone for that.
+
+Arrives: the elements of each run's inputs, and the seconds that it computed. Leaves: whether inputs of more elements
+may be run. The clock has no say: what else the machine does is no measure of a model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+_SECONDS = 2.5
+"""For how long a run may compute without those of more elements being left alone."""
+_LONG = 5.0
+"""For how long a run may be likely to compute, by how long others did, for it to be tried."""
+_TELLING, _TIMES = 0.3, 1.5
+"""How long the larger one of two runs has to compute, and with how many times the elements, to tell of others."""
+_STEEPEST = 2.0
+"""The power of the elements with which what a run takes may grow."""
+
+
+@dataclass(slots=True)
+class TrialCosts:
+    """What runs took so far.
+
+    Attributes:
+        slow: the fewest elements of a run that took long.
+        seconds: by the number of elements, of runs that came to their end.
+    """
+
+    slow: float = math.inf
+    seconds: dict[int, float] = field(default_factory=dict)
+
+    def note(self, elements: int, seconds: float, *, has_ended: bool) -> None:
+        """What a run took."""
+        if has_ended:
+            self.seconds[elements] = min(seconds, self.seconds.get(elements, math.inf))
+        if seconds > _SECONDS:
+            self.slow = min(self.slow, elements)
+
+    def are_left_alone(self, elements: int) -> bool:
+        """Whether inputs of so many elements take too long."""
+        return elements > self.slow or self._likely(elements) > _LONG
+
+    def _likely(self, elements: int) -> float:
+        """What a run of more elements than those before takes if it goes on growing as between the last two."""
+        fewer, most = (0, 0, *sorted(self.seconds))[-2:]
+        if not fewer or elements <= most or most < _TIMES * fewer or self.seconds[most] < _TELLING:
+            return 0.0
+        grows = math.log(self.seconds[most] / max(self.seconds[fewer], 1e-9)) / math.log(most / fewer)
+        return self.seconds[most] * float((elements / most) ** min(grows, _STEEPEST))

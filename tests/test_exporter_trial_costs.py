@@ -1,0 +1,36 @@
+"""Which sizes of a model are left alone, since running them would take long."""
+
+from __future__ import annotations
+
+from batch_export.exporter.capture.trial_costs import TrialCosts
+
+
+def costs(*runs: tuple[int, float]) -> TrialCosts:
+    made = TrialCosts()
+    for elements, seconds in runs:
+        made.note(elements, seconds, has_ended=True)
+    return made
+
+
+def test_more_elements_than_those_of_a_run_that_took_long_are_left_alone() -> None:
+    found = costs((100, 0.1), (1000, 2.6))
+    assert not found.are_left_alone(1000)
+    assert found.are_left_alone(1001)
+
+
+def test_what_grows_with_the_elements_is_left_alone_before_it_takes_long() -> None:
+    found = costs((1024, 0.24), (2048, 0.52), (4096, 1.36))
+    assert not found.are_left_alone(8192)  # 3.6 s
+    assert found.are_left_alone(16384)
+
+
+def test_what_little_more_elements_took_tells_nothing_of_many_more() -> None:
+    assert not costs((4, 0.001), (6, 0.004)).are_left_alone(320_000)
+    assert not costs((1000, 0.2), (1001, 0.4)).are_left_alone(320_000)
+    assert not costs((4, 1.5)).are_left_alone(320_000)
+
+
+def test_a_run_that_the_model_refused_tells_nothing_of_others() -> None:
+    found = costs((1024, 0.24))
+    found.note(2048, 0.9, has_ended=False)
+    assert not found.are_left_alone(320_000)
