@@ -9,8 +9,10 @@ go without a size (`x[:, :1] * x`, whose one column is none where x has none).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import sympy
 import torch
@@ -26,6 +28,10 @@ _CASTS = ("_to_copy", "to.dtype", "to.dtype_layout")
 _MADE_BY = frozenset(f"aten::{name}" for name in (*_VIEWS, *_CASTS))
 _TAKEN_BY = _MADE_BY | {"aten::cat", "aten::_assert_tensor_metadata"}
 """Operators beside those on single elements that are translated by no size of what they are given."""
+
+
+_ROUNDS = 3
+"""Of a loop, so many rounds are watched."""
 
 
 @dataclass(slots=True)
@@ -61,6 +67,27 @@ class _Watching(torch.fx.Interpreter):
                 if words := self._differ(*pair):
                     self._note(n, words, *pair)
         return result
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called by torch for each operator; the branches and rounds of some are graphs of their own."""
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            args = tuple(self._watched(one) if isinstance(one, torch.fx.GraphModule) else one for one in args)
+        return super().call_function(target, args, kwargs)
+
+    def _watched(self, graph: torch.fx.GraphModule) -> Callable[..., object]:
+        """A branch or a round, of which the first few runs are watched. Sizes of nothing are not known there."""
+        runs = itertools.count()
+
+        def run(*given: object) -> object:
+            if next(runs) >= _ROUNDS:
+                return graph(*given)
+            inner = _Watching(graph, self._value)
+            result: object = inner.run(*given, enable_io_processing=False)
+            if inner.found.beside:
+                self.found.first, self.found.beside = self.found.first or inner.found.first, True
+            return result
+
+        return run
 
     def _note(self, node: torch.fx.Node, words: str, shown: object, made: object) -> None:
         self.found.first = self.found.first or f"{node.name}: {words}"
