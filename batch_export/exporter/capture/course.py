@@ -44,11 +44,13 @@ class Course:
 
     Attributes:
         vain: lines that were captured so that nothing is decided there, which gave no program for all sizes.
+        reasons: why what sizes decide could not be captured both ways.
     """
 
     request: Request
     strategies: Strategies
     vain: set[str] = field(default_factory=set)
+    reasons: list[str] = field(default_factory=list)
 
     def from_examples(self) -> Captured:
         """The program captured from the given example, or from another one where that says more.
@@ -94,7 +96,9 @@ class Course:
             others = self._taken(examples), self._from_others(examples), self._both_ways(examples)
             for captured in itertools.chain(*others):
                 return captured
-            raise error
+            if self.reasons:
+                error.saying_more(f"both ways are not one file: {self.reasons[0]}")
+            raise
         if captured.strategy in ASSUMING:
             return captured
         if captured.harmful:
@@ -195,8 +199,11 @@ class Course:
             if not any_decision(self.request.decided_at - places):
                 break
             places = set(self.request.decided_at)
-            with contextlib.suppress(CaptureError, DynamicShapeError), decisions_as_data(self.request.module, places):
-                found = self._from(inputs, strategies)
+            try:
+                with decisions_as_data(self.request.module, places):
+                    found = self._from(inputs, strategies)
+            except (CaptureError, DynamicShapeError) as error:
+                self.reasons.extend(filter(None, [assumptions.why_one_way(error)]))
         if found is not None:
             found.has_both_sides = not any_decision(self.request.decided_at - places)
         return found

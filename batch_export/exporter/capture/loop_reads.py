@@ -25,6 +25,13 @@ def _as_call(index: ast.expr) -> ast.expr:
     return ast.Call(ast.Name("slice", ast.Load()), ends, [])
 
 
+def _may_be_of_tensors(index: ast.expr) -> bool:
+    """Whether an index has a name in it, and beside names only what an index of tensors may have."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    names = [one for one in parts if isinstance(one, ast.Name)]
+    return bool(names) and all(isinstance(one, (ast.Name, ast.Slice, ast.Constant)) for one in parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
     """A tensor that is read at the step's place along one of its axes, or so many places behind it.
@@ -76,6 +83,7 @@ class RoundReads(StepValues, ast.NodeTransformer):
         written: tensors that are written at the step's place, or beside it: the name of what is written, where, and
             whether it is added to what is there.
         before: what the last round gave besides, where this one reads it.
+        has_elements: whether what is read by a name may be a copy, where the name is that of a tensor of one number.
     """
 
     filled: dict[str, StepIndex | None] = field(default_factory=dict)
@@ -85,6 +93,7 @@ class RoundReads(StepValues, ast.NodeTransformer):
     lists: dict[str, list[str]] = field(default_factory=dict)
     written: dict[str, tuple[str, StepIndex, bool]] = field(default_factory=dict)
     before: dict[str, Before] = field(default_factory=dict)
+    has_elements: bool = False
     _writing: str = ""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -140,6 +149,10 @@ class RoundReads(StepValues, ast.NodeTransformer):
     def _element_of(self, node: ast.Subscript) -> ast.AST:
         """An element of whatever is there."""
         index = self._by_tensors(node.slice)
+        if index is None and self.has_elements and _may_be_of_tensors(node.slice):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            made = [_as_call(one) for one in parts]
+            index = ast.Tuple(made, ast.Load()) if isinstance(node.slice, ast.Tuple) else made[0]
         if index is None:
             return self.generic_visit(node)
         of = self.visit(node.value)

@@ -181,6 +181,7 @@ class _Loops:
         body.summed = loop_statements.summed(loop, carried)
         body.counted = loop_statements.changed_and_read(loop, carried)
         body.numbers += form.numbers
+        body.has_elements = loop_statements.keeps_parts(loop.body, names)
         body.read += [Slice(f"__rows_{number}__[{place}]", 0, 0, name) for place, name in enumerate(way.elements)]
         statements = body.statements([copy.deepcopy(one) for one in loop.body])
         if body.unfollowed:

@@ -40,6 +40,36 @@ def written(one: ast.AST, known: Collection[str]) -> Iterator[ast.AST]:
         yield from one.args if of is None or is_of_library else (of,)
 
 
+def keeps_parts(statements: Sequence[ast.stmt], known: Collection[str]) -> bool:
+    """Whether a round writes to nothing that may be a part of what it reads (`row = x[far]`, then `row += 1`).
+
+    Args:
+        statements: the round's.
+        known: the names of the function.
+    """
+    given = [
+        (one.targets[0].id, one.value)
+        for one in parts(statements)
+        if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name)
+    ]
+    named: set[str] = set()
+    begun = -1
+    while begun != len(named):
+        begun = len(named)
+        named |= {name for name, value in given if _has_part(value, named)}
+    wrote = [what for one in parts(statements) for what in written(one, known)]
+    return not any(_has_part(one, named) for one in wrote)
+
+
+def _has_part(value: ast.AST, named: Collection[str]) -> bool:
+    """Whether a part of something is read in an expression, or one of some names."""
+    return any(
+        (isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load))
+        or (isinstance(one, ast.Name) and one.id in named)
+        for one in ast.walk(value)
+    )
+
+
 def is_straight(statement: ast.stmt) -> bool:
     """Whether a statement of a round is no way out of it; in an `if` names are given values, and no more.
 

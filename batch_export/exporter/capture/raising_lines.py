@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from batch_export.exporter.capture.guard_sources import is_users
 from batch_export.exporter.capture.parsed_files import parsed
 
+_OF_PYTHON = (StopIteration, ZeroDivisionError)
+"""What Python raises of numbers and lists that no tensor and no free size is in: those raise within torch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passing:
@@ -48,10 +51,12 @@ def passing(file: str, line: int) -> Passing | None:
 
 
 def raised_at(error: BaseException, file: str, line: int) -> bool:
-    """Whether an error is the model's own `raise` or `assert` behind what a line asks."""
+    """Whether an error is the model's own `raise` or `assert` behind what a line asks, or one of plain Python there."""
     frames = list(traceback.walk_tb(error.__traceback__))
     if not frames or not is_users(file) or frames[-1][0].f_code.co_filename != file:
         return False
+    if isinstance(error, _OF_PYTHON):
+        return True
     return any(_covers(one.asked, line) and frames[-1][1] in one.lines for one in _statements(file))
 
 

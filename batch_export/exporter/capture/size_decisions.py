@@ -90,8 +90,10 @@ def _tests(node: ast.AST) -> Iterator[ast.expr | ast.pattern]:
             yield over
         case ast.Assign() | ast.AugAssign() | ast.Return() | ast.Expr() if _tail_of(node) is not None:
             yield node.value  # type: ignore[misc]
+        case ast.comprehension(ifs=tests):
+            yield from tests
         case ast.BinOp(left=left, right=right):
-            yield from (one for one in (left, right) if isinstance(one, ast.Compare))
+            yield from (one for one in (left, right) if _is_truth(one))
 
 
 def _tail_of(node: ast.stmt) -> tuple[ListedLoop, TailedLoop] | None:
@@ -99,6 +101,11 @@ def _tail_of(node: ast.stmt) -> tuple[ListedLoop, TailedLoop] | None:
     listed = as_loop(node, node.lineno)
     tailed = TailedLoop.of(listed.loop, node.lineno) if listed is not None else None
     return None if listed is None or tailed is None else (listed, tailed)
+
+
+def _is_truth(value: ast.expr) -> bool:
+    """Whether something is a truth value by its form, which arithmetic takes for 1 or 0."""
+    return isinstance(value, ast.Compare) or (isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not))
 
 
 def _is_of_numbers(cases: Iterable[ast.match_case]) -> bool:
@@ -141,6 +148,12 @@ class _Decisions(ast.NodeTransformer):
         """`a if test else b`."""
         self.generic_visit(node)
         node.test = self._asked_once(node.test)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        """`if test` of a comprehension or a generator."""
+        self.generic_visit(node)
+        node.ifs = [self._asked_once(test) for test in node.ifs]
         return node
 
     def _asked_once(self, test: ast.expr) -> ast.expr:
@@ -204,11 +217,9 @@ class _Decisions(ast.NodeTransformer):
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """`(n > 2) + (n > 4)`."""
+        """`(n > 2) + (not n % 3)`."""
         self.generic_visit(node)
-        node.left, node.right = (
-            self._counted(one) if isinstance(one, ast.Compare) else one for one in (node.left, node.right)
-        )
+        node.left, node.right = (self._counted(one) if _is_truth(one) else one for one in (node.left, node.right))
         return node
 
     def _counted(self, test: ast.expr) -> ast.expr:
