@@ -82,6 +82,14 @@ def final_count(steps: Any, first: Any, stride: Any) -> Any:
     return first + stride * steps.free_length()
 
 
+def last_step(steps: Any) -> Any:
+    """The step of the last round, which there is where there are rounds."""
+    length = steps.free_length()
+    says_of_none(length)
+    (run,) = steps.runs
+    return run.first + run.step * (length - 1)
+
+
 def as_slice(given: Any, before: Any) -> Any:
     """What is written to a slice of a tensor, as it is read there; `before` is what the last round wrote."""
     if not isinstance(before, Tensor):

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from batch_export.exporter.capture.loop_breaks import over_fewer
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.loop_places import degree
 from batch_export.exporter.capture.loop_simple_forms import simplified
@@ -57,8 +58,12 @@ class LoopForm:
         """
         if isinstance(statement, ast.While):
             form = _counted(statement, number)
+        elif isinstance(statement, ast.For):
+            simple = simplified(statement)
+            fewer = over_fewer(simple)
+            form = cls(fewer or simple, statement, is_shorter=fewer is not None)
         else:
-            form = cls(simplified(statement), statement) if isinstance(statement, ast.For) else None
+            form = None
         return None if form is None else form.followed(number)
 
     @classmethod

@@ -21,6 +21,7 @@ from batch_export.exporter.capture import (
     function_sources,
     listed_loops,
     loop_bodies,
+    loop_choices,
     loop_reasons,
     loop_results,
     loop_statements,
@@ -33,9 +34,9 @@ from batch_export.exporter.capture.loop_values import COUNT, FIRST, HIGHEST, LOW
 from batch_export.exporter.capture.loop_ways import WALKED, LoopWay
 
 STEPS, FREE, BEFORE = "__steps_of_a_free_loop__", "__free_loop__", "__before_a_free_loop__"
-LATER, LIMITS = "__later_in_a_free_loop__", "__limits_in_a_free_loop__"
+LATER, LIMITS, LAST = "__later_in_a_free_loop__", "__limits_in_a_free_loop__", "__last_of_a_free_loop__"
 """What the new code calls: a loop's steps, the loop as one operator, what a tensor or a list holds before it, a
-place that the first round does not come to, and the lowest and the highest step."""
+place that the first round does not come to, the lowest and the highest step, and the last round's."""
 BODY, TRACED_BODY = "__round_of_a_loop__", "__traced_round_of_a_loop__"
 """What rounds are called; those that dynamo does not read have sizes that stay free like any other function."""
 
@@ -158,6 +159,9 @@ class _Loops:
         if foreign := loop_statements.foreign_attribute(loop):
             raise _UnfollowedError(f"{loop_reasons.part(foreign)} changes more than names of its function")
         carried = (carried - form.named) | form.written
+        if way.step in carried and not form.is_shorter and way.step not in loop_choices.names_given(loop.body):
+            last = ast.parse(f"{way.step} = {LAST}(__steps_{number}__)").body
+            carried, form = carried - {way.step}, replace(form, behind=[*form.behind, *last])
         if kept := sorted(carried & {way.step, *way.elements}):
             raise _UnfollowedError(f"`{kept[0]}` is read behind it")
         stored, changed = loop_statements.stored(loop), loop_statements.changed(loop)

@@ -131,6 +131,7 @@ def whole_numbers(
     told[loop_reads.ELEMENT] = scalar_indices.element_of
     told[loop_rewriting.LATER] = loop_windows.Later
     told.update({loop_forms.JOINED: loop_calls.joined, loop_forms.FINAL: loop_calls.final_count})
+    told[loop_rewriting.LAST] = loop_calls.last_step
     told.update(loop_results.CALLED)
     told.update({loop_choices.CHOSEN: loop_choices.chosen, loop_choices.NOT: loop_choices.does_not_hold})
     told[comprehension_rewriting.MAPPED] = free_pieces.mapped

@@ -1,0 +1,89 @@
+"""Loops over a free size of which the end matters: those that end at a step, and steps that are read behind them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from exporting import Called, export_and_compare
+from rarer import first
+
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter import export
+
+Tensor = torch.Tensor
+SHAPES = ({0: "b", 1: "t"},)
+OTHERS = [(torch.randn(3, size, 3),) for size in (1, 2, 3, 5, 8, 13)]
+
+
+def up_to_five(x: Tensor) -> Tensor:
+    h = x.new_zeros(x.shape[0], x.shape[2])
+    for t in range(x.shape[1]):
+        if t >= 5:
+            break
+        h = torch.tanh(h + x[:, t])
+    return h
+
+
+def at_most_four(x: Tensor, most: int = 3) -> Tensor:
+    found = []
+    for t in range(x.shape[1]):
+        if most < t:
+            break
+        found.append(x[:, t] * 2)
+    return torch.stack(found, 1)
+
+
+def divided_by_the_last(x: Tensor) -> Tensor:
+    h = x[:, 0] * 0
+    for t in range(x.shape[1]):
+        h = h * 0.5 + x[:, t]
+    return h / (t + 1) + x[:, t]
+
+
+def and_back(x: Tensor) -> Tensor:
+    h = x[:, 0] * 0
+    for t in range(x.shape[1]):
+        h = torch.tanh(h + x[:, t])
+    for t in range(t, -1, -1):  # noqa: B020
+        h = torch.tanh(h - x[:, t])
+    return h * t
+
+
+def in_enumerate(x: Tensor) -> Tensor:
+    found = []
+    for i, row in enumerate(x.unbind(1)):
+        found.append(row * (i + 1))
+    return torch.stack(found, 1) / (i + 1)
+
+
+@pytest.mark.parametrize("function", first(2, [up_to_five, divided_by_the_last, at_most_four, and_back, in_enumerate]))
+def test_the_end_goes_by_the_size(function: object) -> None:
+    export_and_compare(Called(function), (torch.randn(2, 6, 3),), *OTHERS, dynamic_shapes=SHAPES)
+
+
+def with_a_step_before(x: Tensor) -> Tensor:
+    t = 7
+    h = x[:, 0] * 0
+    for t in range(1, x.shape[1], 2):
+        h = torch.tanh(h + x[:, t])
+    return h + t
+
+
+def test_a_step_that_is_there_without_a_round_is_refused_where_it_matters() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while `\(t // 2\) != 0`"):
+        export(Called(with_a_step_before), (torch.randn(2, 6, 3),), dynamic_shapes=SHAPES)
+
+
+def further_each_round(x: Tensor) -> Tensor:
+    h, most = x[:, 0] * 0, 3
+    for t in range(x.shape[1]):
+        if t >= most:
+            break
+        h = h + x[:, t]
+        most = most + 1
+    return h
+
+
+def test_an_end_that_moves_is_refused_with_the_reason() -> None:
+    with pytest.raises(DynamicShapeError, match=r"`if t >= most: break` at line .* is no part of one operator"):
+        export(Called(further_each_round), (torch.randn(2, 6, 3),), dynamic_shapes=SHAPES)
