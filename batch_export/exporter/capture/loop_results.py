@@ -7,6 +7,7 @@ place. It may where no other name that is read behind the loop, and no list, may
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -35,6 +36,7 @@ _NEW = frozenset(
         *("matmul", "mm", "bmm", "einsum", "outer", "dot", "lerp", "addcmul", "maximum", "minimum", "logaddexp"),
         *("cat", "concat", "stack", "gather", "index_select", "masked_fill", "abs", "neg", "sub", "add", "mul", "div"),
         *("clamp", "clone", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like"),
+        *("new_zeros", "new_ones", "new_full"),
     }
 )
 """Calls of torch's whose result is a tensor of its own."""
@@ -49,21 +51,73 @@ def stands_apart(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
         name: of what goes on from round to round.
     """
     inside = [each for part in loop.body for each in ast.walk(part)]
-    alike, size = {name}, 0
-    while len(alike) > size:
-        size = len(alike)
-        before = [one for one in ast.walk(function) if getattr(one, "lineno", loop.lineno) < loop.lineno]
-        for targets, value in (pair for one in (*before, *inside) for pair in _given(one)):
-            held = _held(value) - ({"self"} if isinstance(value, ast.Subscript) else set())  # one row of a parameter
-            if targets & alike or held & alike:
-                alike |= targets | held
+    alike = _alike(function, loop, name, inside)
     end = loop.end_lineno or loop.lineno
     names = [one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
     read_behind = {one.id for one in names if one.lineno > end}
-    kept = {
-        each for one in inside if isinstance(one, ast.Call) and _is_kept(one) for arg in one.args for each in _held(arg)
-    }
-    return not (alike - {name}) & read_behind and not alike & kept
+    return not (alike - {name}) & read_behind and not alike & _kept(inside)
+
+
+def written_anew(function: ast.FunctionDef, loop: ast.For, among: Iterable[str]) -> ast.For:
+    """A loop in which `h = h * a` stands for `h *= a`, where `h` is a tensor that is known by that name only.
+
+    Args:
+        function: in which the loop stands.
+        loop: the loop, which stays as it is.
+        among: names that rounds write to so.
+    """
+    alone = {name for name in among if _is_alone(function, loop, name)}
+    return _Anew(alone).visit(copy.deepcopy(loop)) if alone else loop
+
+
+def _is_alone(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
+    """Whether a name is given a new tensor in front of a loop, which nothing else holds or is part of."""
+    first = [value for one in _before(function, loop) for names, value in _given(one) if name in names]
+    is_new = bool(first) and all(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in _NEW for one in first
+    )
+    around = [
+        one
+        for one in ast.walk(function)
+        if isinstance(one, (ast.For, ast.While)) and one.lineno < loop.lineno <= (one.end_lineno or one.lineno)
+    ]
+    held = [each for one in (*around, loop) for part in one.body for each in ast.walk(part)]
+    return is_new and _alike(function, loop, name, held) == {name} and name not in _kept(held)
+
+
+class _Anew(ast.NodeTransformer):
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        """`h *= a`."""
+        if not isinstance(node.target, ast.Name) or node.target.id not in self.names:
+            return node
+        made = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
+        return ast.fix_missing_locations(ast.copy_location(ast.Assign([node.target], made), node))
+
+
+def _alike(function: ast.FunctionDef, loop: ast.For, name: str, inside: Iterable[ast.AST]) -> set[str]:
+    """The names of what may be the same tensor as one, or part of it, in front of a loop and in what rounds do."""
+    inside = list(inside)
+    alike, size = {name}, 0
+    while len(alike) > size:
+        size = len(alike)
+        for targets, value in (pair for one in (*_before(function, loop), *inside) for pair in _given(one)):
+            held = _held(value) - ({"self"} if isinstance(value, ast.Subscript) else set())  # one row of a parameter
+            if targets & alike or held & alike:
+                alike |= targets | held
+    return alike
+
+
+def _before(function: ast.FunctionDef, loop: ast.For) -> list[ast.AST]:
+    return [one for one in ast.walk(function) if getattr(one, "lineno", loop.lineno) < loop.lineno]
+
+
+def _kept(inside: Iterable[ast.AST]) -> set[str]:
+    """The names of what rounds put into lists."""
+    calls = (one for one in inside if isinstance(one, ast.Call) and _is_kept(one))
+    return {each for one in calls for arg in one.args for each in _held(arg)}
 
 
 def _given(node: ast.AST) -> Iterator[tuple[set[str], ast.expr]]:

@@ -147,6 +147,8 @@ class _Loops:
             return None
 
     def _loop(self, form: LoopForm, way: LoopWay, carried: frozenset[str] | None) -> list[ast.stmt]:
+        read_besides = loop_statements.changed_and_read(form.loop, loop_statements.changed(form.loop))
+        form = replace(form, loop=loop_results.written_anew(self.function, form.loop, read_besides))
         loop = form.loop
         self.count += 1
         number = self.count
