@@ -127,8 +127,9 @@ class Trials:
         return self._known[key] if self._known[key].outcome is not Outcome.UNTRIED else None
 
     def begin(self) -> None:
-        """Another guard is tried, for which there are runs left."""
-        self._allowed = max(self._allowed, self._ran + _LEAST)
+        """Another guard is tried, for which there are runs left, unless those before it have taken long."""
+        if self._costs.leave_time:
+            self._allowed = max(self._allowed, self._ran + _LEAST)
 
     def _takes_other_values(self, *, spread: bool) -> bool:
         """Whether the model takes made-up values at the example's sizes; if not, refusals may be because of these."""

@@ -13,6 +13,8 @@ _SECONDS = 2.5
 """For how long a run may compute without those of more elements being left alone."""
 _LONG = 5.0
 """For how long a run may be likely to compute, by how long others did, for it to be tried."""
+_ENOUGH = 20.0
+"""For how long runs may compute together without those that are not due to all being left out."""
 _TELLING, _TIMES = 0.3, 1.5
 """How long the larger one of two runs has to compute, and with how many times the elements, to tell of others."""
 _STEEPEST = 2.0
@@ -26,13 +28,21 @@ class TrialCosts:
     Attributes:
         slow: the fewest elements of a run that took long.
         seconds: by the number of elements, of runs that came to their end.
+        total: the seconds of all runs.
     """
 
     slow: float = math.inf
     seconds: dict[int, float] = field(default_factory=dict)
+    total: float = 0.0
+
+    @property
+    def leave_time(self) -> bool:
+        """Whether all runs together have not taken long."""
+        return self.total < _ENOUGH
 
     def note(self, elements: int, seconds: float, *, has_ended: bool) -> None:
         """What a run took."""
+        self.total += seconds
         if has_ended:
             self.seconds[elements] = min(seconds, self.seconds.get(elements, math.inf))
         if seconds > _SECONDS:
