@@ -121,7 +121,7 @@ def test_cells_of_layers_and_no_seeds_of_their_own() -> None:
 def _left(x: torch.Tensor) -> torch.Tensor:
     h = torch.zeros(x.shape[0], 3)
     for t in range(x.shape[1]):
-        if t > 2:
+        if t * t > 4:
             break
         h = h + x[:, t]
     return h

@@ -87,3 +87,17 @@ def further_each_round(x: Tensor) -> Tensor:
 def test_an_end_that_moves_is_refused_with_the_reason() -> None:
     with pytest.raises(DynamicShapeError, match=r"`if t >= most: break` at line .* is no part of one operator"):
         export(Called(further_each_round), (torch.randn(2, 6, 3),), dynamic_shapes=SHAPES)
+
+
+def asked_of_each_piece(x: Tensor) -> Tensor:
+    h = x.new_zeros(x.shape[0], x.shape[2])
+    for t in range(x.shape[1]):
+        piece = x[:, t:]
+        h = h + (piece[:, :3] * 2 if piece.shape[1] > 3 else piece).mean(1)
+    return h
+
+
+def test_an_answer_that_not_all_rounds_have_is_refused() -> None:
+    """torch asserts within a round that the answer is the example's; a file asserts nothing."""
+    with pytest.raises(DynamicShapeError, match="holds only while `t <= 3`"):
+        export(Called(asked_of_each_piece), (torch.randn(2, 3, 3),), dynamic_shapes=SHAPES)

@@ -400,10 +400,10 @@ def without_assertions(program: torch.nn.Module) -> torch.nn.Module:
     torch's bounds of a size by data (`u0 >= 2`) may be those of a size of the example that it was compared with. A
     bound that matters shows in what the program gives.
     """
-    graph = getattr(program, "graph", None)
-    if isinstance(graph, torch.fx.Graph) and isinstance(program, torch.fx.GraphModule):
-        for node in reversed(list(graph.nodes)):
-            if node.target is torch.ops.aten._assert_scalar.default and not node.users:
-                graph.erase_node(node)
-        program.recompile()
+    for part in program.modules():  # branches and rounds among them
+        if isinstance(part, torch.fx.GraphModule):
+            for node in reversed(list(part.graph.nodes)):
+                if node.target is torch.ops.aten._assert_scalar.default and not node.users:
+                    part.graph.erase_node(node)
+            part.recompile()
     return program
