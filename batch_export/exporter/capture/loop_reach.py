@@ -110,10 +110,10 @@ class Reach:
         return rows.flip(0) if self.is_backwards else rows
 
     def row(self, one: Tensor, axis: int, beside: Place) -> Tensor:
-        """A tensor of any numbers like what a round reads."""
+        """A tensor like what a round reads, of zeros: as an index, these are within what has elements."""
         places = None if self._is_simple(beside) else self.places(one, axis, beside)
         others = [size for place, size in enumerate(one.shape) if place != axis % one.dim()]
-        return one.new_empty(others if places is None else places.shape(one, axis))
+        return one.new_zeros(others if places is None else places.shape(one, axis))
 
     def rows(self, one: Tensor, axis: int, beside: Place = 0) -> Tensor:
         """What a loop reads of a tensor, so many places behind the steps, along the first axis, in the loop's order."""

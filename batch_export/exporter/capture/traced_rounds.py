@@ -130,7 +130,7 @@ def traced(
     Raises:
         SizeByDataError: a round changes what is no tensor, or a tensor from outside of the loop.
     """
-    state, elements = [one.clone() for one in begun], [one.new_empty(one.shape[1:]) for one in rows]
+    state, elements = [one.clone() for one in begun], [one.new_zeros(one.shape[1:]) for one in rows]
     runs = [_Outside([*state, *elements]) for _ in range(2)]
     made: Sequence[Tensor] = ()
     for outside in runs:
