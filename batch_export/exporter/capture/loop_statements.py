@@ -43,10 +43,14 @@ def written(one: ast.AST, known: Collection[str]) -> Iterator[ast.AST]:
 def keeps_parts(statements: Sequence[ast.stmt], known: Collection[str]) -> bool:
     """Whether a round writes to nothing that may be a part of what it reads (`row = x[far]`, then `row += 1`).
 
+    A round with a loop of its own is looked at with that one's step.
+
     Args:
         statements: the round's.
         known: the names of the function.
     """
+    if any(isinstance(one, (ast.For, ast.While, ast.comprehension)) for one in parts(statements)):
+        return False
     given = [
         (one.targets[0].id, one.value)
         for one in parts(statements)
