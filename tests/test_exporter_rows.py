@@ -282,10 +282,10 @@ def decided(x: Tensor) -> Tensor:
 
 LOOPS = [
     *(appended, listed, carried, branched, padded, backwards, summed, counted, multiplied, asked_for_its_kind),
-    *(of_halves, from_the_end, filled_from_the_end, turned_round, numbered, halved),
+    *(of_halves, from_the_end, filled_from_the_end, turned_round, numbered, halved, counted_beside_a_write),
 ]
 OTHER_LOOPS = [
-    *(written_rows, written_names, written_first, alike, remembered, counted_beside_a_write),
+    *(written_rows, written_names, written_first, alike, remembered),
     written_outside,
 ]
 
