@@ -61,7 +61,25 @@ class Written(torch.nn.Module):
         return torch.stack(found), points
 
 
-def test_a_write_to_what_was_read_is_not_lost() -> None:
-    export_and_compare(Written(), (torch.randn(5, 3),), (torch.randn(5, 3),))
+class InPlace(torch.nn.Module):
+    """A layer writes to what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = torch.nn.ReLU(inplace=True)
+
+    def forward(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        points = points.clone()
+        at = points[:, 0].argmin()
+        found = []
+        for _ in range(points.shape[0]):
+            found.append(self.relu(points[at]).sum())
+            at = points[:, 0].argmin()
+        return torch.stack(found), points
+
+
+@pytest.mark.parametrize("module", [Written(), InPlace()])
+def test_a_write_to_what_was_read_is_not_lost(module: torch.nn.Module) -> None:
+    export_and_compare(module, (torch.randn(5, 3),), (torch.randn(5, 3),))
     with pytest.raises(DynamicShapeError):
-        export(Written(), (torch.randn(5, 3),), dynamic_shapes=({0: "n"},))
+        export(module, (torch.randn(5, 3),), dynamic_shapes=({0: "n"},))

@@ -89,6 +89,25 @@ def test_an_end_that_moves_is_refused_with_the_reason() -> None:
         export(Called(further_each_round), (torch.randn(2, 6, 3),), dynamic_shapes=SHAPES)
 
 
+class Further(torch.nn.Module):
+    """The end is an attribute, which each round moves."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.most = 2
+        h = x[:, 0] * 0
+        for t in range(x.shape[1]):
+            if t >= self.most:
+                break
+            h = h + x[:, t]
+            self.most = self.most + 1
+        return h
+
+
+def test_an_attribute_that_moves_is_no_end() -> None:
+    with pytest.raises(DynamicShapeError):
+        export(Further(), (torch.randn(2, 6, 3),), dynamic_shapes=SHAPES)
+
+
 def asked_of_each_piece(x: Tensor) -> Tensor:
     h = x.new_zeros(x.shape[0], x.shape[2])
     for t in range(x.shape[1]):

@@ -38,7 +38,7 @@ def test_a_run_that_the_model_refused_tells_nothing_of_others() -> None:
 
 def test_there_is_time_left_until_all_runs_together_have_taken_long() -> None:
     found = costs(*((10, 0.5) for _ in range(30)))
-    assert found.leave_time
+    assert found.has_time_left
     for _ in range(10):
         found.note(10, 0.5, has_ended=False)
-    assert not found.leave_time
+    assert not found.has_time_left

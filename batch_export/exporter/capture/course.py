@@ -159,7 +159,7 @@ class Course:
         """The program that crops, pads and chooses numbers at every size, where that makes it hold for all."""
         if not _any_taken(self.request.decided_at - self.vain):
             return
-        inputs = examples.lifted(examples.small(required=True)) if _any_taken(self.request.decided_at) else None
+        inputs = examples.lifted(examples.small(required=True))
         captured: Captured | None = None
         seen: set[str] = set()
         while inputs is not None and _any_taken(self.request.decided_at - seen):

@@ -1,4 +1,4 @@
-"""torch's decompositions of a captured program, without the tokens by which torch keeps checks of data in their order.
+"""torch's decompositions of a captured program, without guards, and without the tokens that keep checks in their order.
 
 Arrives: a captured program and which operators to decompose. Leaves: a program in which what only checks (as
 `torch.linalg.inv` does, below torch's dispatcher) is a plain operator that nothing reads.
@@ -6,7 +6,6 @@ Arrives: a captured program and which operators to decompose. Leaves: a program 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from unittest.mock import patch
 
@@ -26,7 +25,7 @@ def decomposed(
         program: what was captured.
         table: how operators are decomposed; others stay.
     """
-    with patch.object(importlib.import_module("torch.export._unlift"), "_ok_to_generate_guards_fn", lambda: False):
+    with patch("torch.export._unlift._ok_to_generate_guards_fn", lambda: False):
         made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
     if not any(spec.kind is InputKind.TOKEN for spec in made.graph_signature.input_specs):
         return made

@@ -51,7 +51,7 @@ def judge(captured: Captured, trials: Trials) -> None:
         if _is_pending(guard):
             others = [one for one in pending if one is not guard.expression]
             limits = [one.expression for one in judged if one.restricts and one.is_limit]
-            trials.begin()
+            trials.leave_runs()
             guard = _judged(guard, trials, symbols, others, limits, _united(guard, symbols, kept))
         judged.append(guard)
         if guard.unites:

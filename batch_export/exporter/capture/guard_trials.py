@@ -126,9 +126,9 @@ class Trials:
             self._known[key] = trial
         return self._known[key] if self._known[key].outcome is not Outcome.UNTRIED else None
 
-    def begin(self) -> None:
+    def leave_runs(self) -> None:
         """Another guard is tried, for which there are runs left, unless those before it have taken long."""
-        if self._costs.leave_time:
+        if self._costs.has_time_left:
             self._allowed = max(self._allowed, self._ran + _LEAST)
 
     def _takes_other_values(self, *, spread: bool) -> bool:

@@ -31,7 +31,8 @@ def over_fewer(loop: ast.For) -> ast.For | None:
     if end is None or not is_arithmetic(end):
         return None
     read = {one.id for one in ast.walk(end) if isinstance(one, ast.Name)}
-    if read & {step, *names_given(loop.body)}:
+    parts = [one for each in loop.body for one in ast.walk(each)]
+    if read & {step, *names_given(loop.body)} or (_has_parts(end) and any(map(_is_given, parts))):
         return None
     fewer = ast.Call(ast.Name("min", ast.Load()), [copy.deepcopy(limits[-1]), end], [])
     over = ast.Call(ast.Name("range", ast.Load()), [*copy.deepcopy(limits[:-1]), fewer], [])
@@ -39,6 +40,15 @@ def over_fewer(loop: ast.For) -> ast.For | None:
     for one in ast.walk(over):
         ast.copy_location(one, loop.iter)
     return ast.fix_missing_locations(ast.copy_location(made, loop))
+
+
+def _has_parts(end: ast.expr) -> bool:
+    return any(isinstance(one, (ast.Attribute, ast.Subscript)) for one in ast.walk(end))
+
+
+def _is_given(part: ast.AST) -> bool:
+    """Whether an attribute or an element is given a value."""
+    return isinstance(part, (ast.Attribute, ast.Subscript)) and not isinstance(part.ctx, ast.Load)
 
 
 def _end(test: ast.Compare, step: str) -> ast.expr | None:

@@ -1,14 +1,14 @@
-"""Results of loops that are written to behind the loop (`score += self.end`): whether nothing else is that tensor.
+"""What goes on in a loop and is written to, in rounds or behind it (`score += self.end`): whether it is known once.
 
-Arrives: a function, a loop in it and the name of what goes on. Leaves: whether a copy behind the loop may take its
-place. It may where no other name that is read behind the loop, and no list, may hold the same tensor, or part of it.
+Arrives: a function, a loop in it and the name of what goes on. Leaves: whether a copy may take its place. It may where
+no other name that is read behind the loop, and no list, may hold the same tensor, or part of it.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -40,6 +40,10 @@ _NEW = frozenset(
     }
 )
 """Calls of torch's whose result is a tensor of its own."""
+_FILLED = frozenset(
+    ("zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+)
+"""Those that no layer of that name (`self.relu`, which may work in place) can stand for."""
 
 
 def stands_apart(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
@@ -74,7 +78,7 @@ def _is_alone(function: ast.FunctionDef, loop: ast.For, name: str) -> bool:
     """Whether a name is given a new tensor in front of a loop, which nothing else holds or is part of."""
     first = [value for one in _before(function, loop) for names, value in _given(one) if name in names]
     is_new = bool(first) and all(
-        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in _NEW for one in first
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in _FILLED for one in first
     )
     around = [
         one
@@ -97,9 +101,8 @@ class _Anew(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(ast.Assign([node.target], made), node))
 
 
-def _alike(function: ast.FunctionDef, loop: ast.For, name: str, inside: Iterable[ast.AST]) -> set[str]:
+def _alike(function: ast.FunctionDef, loop: ast.For, name: str, inside: Sequence[ast.AST]) -> set[str]:
     """The names of what may be the same tensor as one, or part of it, in front of a loop and in what rounds do."""
-    inside = list(inside)
     alike, size = {name}, 0
     while len(alike) > size:
         size = len(alike)

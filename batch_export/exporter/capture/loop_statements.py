@@ -51,6 +51,8 @@ def keeps_parts(statements: Sequence[ast.stmt], known: Collection[str]) -> bool:
     """
     if any(isinstance(one, (ast.For, ast.While, ast.comprehension)) for one in parts(statements)):
         return False
+    if any(isinstance(one, ast.Call) and _takes_part(one, known) for one in parts(statements)):
+        return False
     given = [
         (one.targets[0].id, one.value)
         for one in parts(statements)
@@ -63,6 +65,15 @@ def keeps_parts(statements: Sequence[ast.stmt], known: Collection[str]) -> bool:
         named |= {name for name, value in given if _has_part(value, named)}
     wrote = [what for one in parts(statements) for what in written(one, known)]
     return not any(_has_part(one, named) for one in wrote)
+
+
+def _takes_part(call: ast.Call, known: Collection[str]) -> bool:
+    """Whether a layer or a function of the model's own, which may work in place, is given a part of something."""
+    root = call.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    is_own = isinstance(root, ast.Name) and (root.id == "self" or (root is call.func and root.id in known))
+    return is_own and any(isinstance(one, ast.Subscript) for one in call.args)
 
 
 def _has_part(value: ast.AST, named: Collection[str]) -> bool:

@@ -36,7 +36,7 @@ class TrialCosts:
     total: float = 0.0
 
     @property
-    def leave_time(self) -> bool:
+    def has_time_left(self) -> bool:
         """Whether all runs together have not taken long."""
         return self.total < _ENOUGH
 
