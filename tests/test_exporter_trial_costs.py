@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+import torch
+
+from batch_export.exporter import export
+from batch_export.exporter.capture import guard_trials
 from batch_export.exporter.capture.trial_costs import TrialCosts
 
 
@@ -42,3 +49,25 @@ def test_there_is_time_left_until_all_runs_together_have_taken_long() -> None:
     for _ in range(10):
         found.note(10, 0.5, has_ended=False)
     assert not found.has_time_left
+
+
+class SquareThatIsRefused(torch.nn.Module):
+    """Makes a square of a size, which is refused from some size on whatever the numbers are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.eye(x.shape[0]).quantile(0.5)
+
+
+def test_what_is_refused_by_its_size_is_not_made_with_other_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A square of 65537 is 17 GB, which ended the process before the model could refuse it."""
+    made: list[int] = []
+    tried = guard_trials.tried
+
+    def noted(program: Any, module: Any, args: Any, *others: Any) -> Any:
+        made.append(args[0].shape[0])
+        return tried(program, module, args, *others)
+
+    monkeypatch.setattr(guard_trials, "tried", noted)
+    export(SquareThatIsRefused(), (torch.randint(9, (5, 3)),), dynamic_shapes=({0: "n"},))
+    assert made
+    assert max(made) < 20_000

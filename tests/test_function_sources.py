@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from batch_export.exporter.capture.function_sources import compiled, tree_of
+from batch_export.exporter.capture.function_sources import compiled, is_current, tree_of
 
 HEAD = "import torch\nfrom torch import nn\n"
 
@@ -57,8 +57,12 @@ def test_a_function_has_a_tree_and_a_code_of_it_does_the_same(name: str, tmp_pat
     assert function(*given) == expected
 
 
-def test_a_file_that_says_something_else_by_now_gives_none(tmp_path: Path) -> None:
+def test_a_file_that_says_something_else_by_now_gives_no_code(tmp_path: Path) -> None:
     path = tmp_path / "changed_since.py"
-    function = _module(path, "def own(x):\n    return x * 2\n").own
+    code = _module(path, "def own(x):\n    return x * 2\n").own.__code__
+    assert is_current(code)
     path.write_text(HEAD + "def own(x):\n    return x * 3\n", encoding="utf-8")
-    assert tree_of(function.__code__) is None
+    assert not is_current(code)
+    tree = tree_of(code)
+    assert tree is not None
+    assert compiled(tree, code) is None

@@ -6,6 +6,7 @@ after in onnxruntime, unoptimised, and in onnx's reference evaluator; that the r
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -98,14 +99,45 @@ def bounds(expression: str, kinds: str = "float double int64 int32") -> Callable
     return make
 
 
+Shape = tuple[int, ...]
+
+
+def _shapes_of(elements: int, ranks: tuple[int, ...] = (2, 3)) -> list[Shape]:
+    sizes = [one for one in range(1, elements + 1) if elements % one == 0]
+    return [one for rank in ranks for one in itertools.product(sizes, repeat=rank) if math.prod(one) == elements]
+
+
+def _product(one: Shape, other: Shape) -> Shape | None:
+    """The shape of a MatMul; None where there is none."""
+    if one[-1] != other[-2]:
+        return None
+    try:
+        return (*np.broadcast_shapes(one[:-2], other[:-2]), one[-2], other[-1])
+    except ValueError:
+        return None
+
+
+@functools.cache
+def _products() -> list[tuple[Shape, Shape, Shape, Shape, Shape]]:
+    """Two tensors, two others of the same elements, and the shape of either product, which have as many elements."""
+    found = []
+    for left, right in itertools.product((2, 4, 8), repeat=2):
+        wholes = [(a, b, c) for a in _shapes_of(left) for b in _shapes_of(right) if (c := _product(a, b)) is not None]
+        found += [
+            (a, b, x, y, c)
+            for (a, b, c), (x, y, z) in itertools.product(wholes, repeat=2)
+            if math.prod(c) == math.prod(z) and (a, b) != (x, y)
+        ]
+    return found
+
+
 def reshapes_around_matmul(both: bool) -> Callable[[Draw], Graph]:
     def make(draw: Draw) -> Graph:
-        batch, rows, inner, columns = (draw(st.integers(1, 3)) for _ in range(4))
-        a, b = (batch, rows, inner), (batch, inner, columns)
+        a, b, grouped_a, grouped_b, c = draw(st.sampled_from([one for one in _products() if both or one[1] == one[3]]))
         other = "rb = Reshape(b, sb)" if both else "rb = Identity(b)"
         body = f"ra = Reshape(x, sa) {other} m = MatMul(ra, {'rb' if both else 'b'}) y = Reshape(m, sc)"
-        constants = f"int64[3] sa = {{{batch},{rows},{inner}}}, int64[3] sb = {{{batch},{inner},{columns}}}, "
-        constants += f"int64[3] sc = {{{batch},{rows},{columns}}}"
+        shapes = {"sa": grouped_a, "sb": grouped_b, "sc": c}
+        constants = ", ".join(f"int64[{len(s)}] {name} = {{{','.join(map(str, s))}}}" for name, s in shapes.items())
         return Graph({"x": ("float", a), "b": ("float", b)}, body, constants, exact=False)
 
     return make
@@ -298,6 +330,24 @@ def values(draw: Draw, kind: str, shape: tuple[int, ...], exact: bool) -> np.nda
     turned = itertools.islice(itertools.cycle([*special[start:], *special[:start]]), math.prod(shape))
     with np.errstate(all="ignore"):
         return np.array(list(turned), dtype=NUMPY[kind]).reshape(shape)
+
+
+def test_what_two_rules_make_of_one_value_has_two_names() -> None:
+    bounds = "float low = {1}, float high = {2}, float lower = {-3}, float higher = {5}"
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+    g (float[4] x) => (float[4] y, float[4] z) <{bounds}>
+    {{ a = Clip(x, low, high) y = Relu(a) b = Clip(x, lower, higher) z = Relu(b) }}"""
+    for rule in (one for name, one in RULES.items() if "Clip" in name or "Relu" in name):
+        before, after, count = applied(rule, text)
+        if count > 1:
+            break
+    else:
+        pytest.fail("no rule puts a Relu into a Clip")
+    feeds = {"x": np.array([-7, 0, 1.5, 9], dtype="float32")}
+    expected, actual = run_both(before, feeds), run_both(after, feeds)
+    for runtime, results in expected.items():
+        for one, other in zip(results, actual[runtime], strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_every_rule_has_a_graph_here() -> None:

@@ -239,6 +239,8 @@ MATRICES = [
     "F.linear({f}, {new 3 dl})",
     "F.linear({f}, {new 3 dl}, {new 3})",
     "F.bilinear({f2}, {0}, {new 2 d1 d1})",
+    "{f}.sum() + torch.arange(16.0).view(4, 4);({r}.view(4, 2, 2) @ {r}.view(4, 2, 2).mT).view(4, 4)",
+    "{f}.sum() + torch.arange(16.0).view(2, 8);({r}.view(2, 2, 4) @ {r}.view(2, 4, 2)).view(2, 4)",
     'torch.einsum("ij,kj->ik", {f2}, {0})',
     'torch.einsum("ij->ji", {t2})',
     'torch.einsum("ij,ij->i", {t2}, {0})',

@@ -53,6 +53,6 @@ def _written(code: CodeType, lines: set[tuple[str, int]], lines_of: LinesOf, wri
         return None
     if not own.intersection(line for *_, line in code.co_lines() if line is not None):
         return None
-    function = function_sources.tree_of(code)
+    function = function_sources.tree_of(code) if function_sources.is_current(code) else None
     changed = None if function is None else write(function, own)
     return None if changed is None else function_sources.compiled(changed, code)

@@ -18,26 +18,43 @@ _FUTURE = 0x1FF0000
 
 
 def tree_of(code: CodeType) -> ast.FunctionDef | None:
-    """A function as it is written, with the lines that it has in its file.
+    """A function as its file has it, with the lines that it has there; `compiled` asks whether that is still the code.
 
-    None where the file says something else by now, is not there, or has names of a class's own (`__name`). Of a code
-    that was made here it is the tree that it was made of.
+    None where the file is not there, or the function has names of a class's own (`__name`). Of a code that was made
+    here it is the tree that it was made of.
     """
     if id(code) in _MADE:
         return copy.deepcopy(_MADE[id(code)][1])
     made = _source(code)
-    if made is None or _is_mangled(made) or not _is_same(compiled(copy.deepcopy(made), code), code):
-        return None
-    return made
+    return None if made is None or _is_mangled(made) else made
+
+
+def is_current(code: CodeType) -> bool:
+    """Whether a function's file still says what its code does: it may have changed since it was imported."""
+    if id(code) in _MADE:
+        return True
+    made = _source(code)
+    return made is not None and _is_same(_compiled(made, code), code)
 
 
 def compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
-    """The code of a changed function that can stand in the place of its own; None where there is none.
+    """The code of a changed function that can stand in the place of its own.
+
+    None where there is none, or the file says something else by now.
 
     Args:
         function: its tree, which is changed.
         code: its own.
     """
+    made = _compiled(function, code) if is_current(code) else None
+    if made is not None:
+        if len(_MADE) >= _MOST:
+            _MADE.clear()
+        _MADE[id(made)] = made, function
+    return made
+
+
+def _compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
     function.decorator_list, function.returns = [], None
     for one in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs):
         one.annotation = None
@@ -55,11 +72,7 @@ def compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
         return None
     for part in _codes(whole):
         if part.co_name == code.co_name and part.co_freevars == code.co_freevars:
-            made = part.replace(co_qualname=code.co_qualname)
-            if len(_MADE) >= _MOST:
-                _MADE.clear()
-            _MADE[id(made)] = made, function
-            return made
+            return part.replace(co_qualname=code.co_qualname)
     return None
 
 
@@ -91,7 +104,7 @@ def _source(code: CodeType) -> ast.FunctionDef | None:
 
 
 def _is_same(made: CodeType | None, code: CodeType) -> bool:
-    """Whether a code does what another one does: a file may have changed since it was imported."""
+    """Whether a code does what another one does."""
     if made is None or made.co_varnames != code.co_varnames:
         return False
     steps, others = list(_steps(made)), list(_steps(code))

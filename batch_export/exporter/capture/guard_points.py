@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from batch_export.exporter.capture.every_size import sizes as sizes_of
-from batch_export.exporter.capture.guard_symbols import FUNCTIONS, Symbols, python_code, symbol_names
+from batch_export.exporter.capture.guard_symbols import FUNCTIONS, Symbols, python_code, python_function, symbol_names
 
 Point = dict[str, int]
 
@@ -60,20 +61,19 @@ def against(expression: object, symbols: Symbols, example: Mapping[str, int]) ->
         The sizes, those of one axis in rising order; None where the condition cannot be evaluated.
     """
     names = symbol_names(expression)
-    code = python_code(expression)
-    if code is None:
+    holds = python_function(expression, names)
+    if holds is None:
         return None
     variables = sorted({variable for name in names for variable in symbols.variables(name)})
-    found: list[Point] = []
-    functions = dict(FUNCTIONS)
     near = [example.get(variable) for variable in variables]
+    sizes_at = _sizes_at(names, variables, symbols)
+    least = [max(0, symbols.lowest(name)) for name in names]
+    found: list[Point] = []
     for values in _candidates([symbols.bounds(variable) for variable in variables], near, named(expression)):
-        point = dict(zip(variables, values, strict=True))
         try:
-            sizes = {name: symbols.value(name, point) for name in names}
-            lowest = min((size - max(0, symbols.lowest(name)) for name, size in sizes.items()), default=0)
-            if lowest >= 0 and not eval(code, functions, sizes):
-                found.append(point)
+            sizes = sizes_at(values)
+            if all(map(operator.ge, sizes, least)) and not holds(*sizes):
+                found.append(dict(zip(variables, values, strict=True)))
         except NameError:
             return None
         except (ArithmeticError, KeyError, ValueError):
@@ -81,15 +81,26 @@ def against(expression: object, symbols: Symbols, example: Mapping[str, int]) ->
     return found
 
 
+def _sizes_at(
+    names: Sequence[str], variables: Sequence[str], symbols: Symbols
+) -> Callable[[tuple[int, ...]], Sequence[int]]:
+    """What symbols are when axes have given sizes: most are one of the axes each, others are computed."""
+    own = [symbols.variable(name) for name in names]
+    if all(one is not None for one in own):
+        places = [variables.index(one) for one in own if one is not None]
+        return lambda values: [values[place] for place in places]
+    return lambda values: [symbols.value(name, dict(zip(variables, values, strict=True))) for name in names]
+
+
 def holds_where_filled(expression: object) -> bool:
     """Whether a condition is true wherever no axis is empty, as far as it is evaluated; False where it cannot be."""
-    names, code = sorted(symbol_names(expression)), python_code(expression)
-    if code is None:
+    names = symbol_names(expression)
+    holds = python_function(expression, names)
+    if holds is None:
         return False
-    functions = dict(FUNCTIONS)
     try:
         return all(
-            bool(eval(code, functions, dict(zip(names, values, strict=True))))
+            bool(holds(*values))
             for values in _candidates([(1, None)] * len(names), [None] * len(names), named(expression))
         )
     except (ArithmeticError, NameError, ValueError):

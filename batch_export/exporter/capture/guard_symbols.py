@@ -8,9 +8,10 @@ name is a word, whatever it looks like.
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, SimpleNamespace
 from typing import Any
@@ -231,11 +232,35 @@ def evaluated(code: CodeType, sizes: Mapping[str, int]) -> Any:
     return eval(code, dict(FUNCTIONS), dict(sizes))
 
 
+def python_function(expression: object, names: Sequence[str]) -> Callable[..., Any] | None:
+    """A condition as a function of the sizes of its symbols; None where it has no Python form.
+
+    Args:
+        expression: the condition.
+        names: its symbols, in the order of the arguments.
+    """
+    body = _printed(expression)
+    try:
+        made: Callable[..., Any] = eval(f"lambda {', '.join(names)}: {body}", dict(FUNCTIONS))
+    except SyntaxError:
+        return None
+    return made
+
+
 def python_code(expression: object) -> CodeType | None:
     try:
-        return compile(PythonPrinter().doprint(expression), "<guard>", "eval")
-    except Exception:  # the printer refuses what has no Python form
+        return compile(_printed(expression), "<guard>", "eval")
+    except SyntaxError:
         return None
+
+
+@functools.lru_cache(maxsize=4096, typed=True)
+def _printed(expression: object) -> str:
+    """An expression in Python's words; empty where the printer refuses it."""
+    try:
+        return str(PythonPrinter().doprint(expression))
+    except Exception:  # of whatever kind: it has no Python form
+        return ""
 
 
 def symbol_names(expression: Any) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,9 +119,10 @@ class Trials:
             if trial.outcome in (Outcome.AGREES, Outcome.NOTHING) and not trial.problem and inputs is not None:
                 shown = self._shown(sizes, inputs)
                 trial = shown if shown is not None and trial.outcome is Outcome.AGREES else trial
-            if trial.outcome in (Outcome.REFUSED, Outcome.UNSOLVED) and inputs is not None and self._counts(sizes):
+            may_take_others = not trial.is_of_sizes and self._counts(sizes)
+            if trial.outcome in (Outcome.REFUSED, Outcome.UNSOLVED) and inputs is not None and may_take_others:
                 trial = self._of_other_numbers(sizes, trial)
-            if trial.outcome is Outcome.REFUSED and self._counts(sizes) and not self._takes_other_values(spread=spread):
+            if trial.outcome is Outcome.REFUSED and may_take_others and not self._takes_other_values(spread=spread):
                 trial = self._of_own_elements(sizes) or Trial(Outcome.NOTHING, trial.problem)
             self._ran += trial.outcome not in (Outcome.REFUSED, Outcome.UNTRIED)
             self._known[key] = trial
@@ -258,12 +260,21 @@ class Trials:
 
         For sizes that are too large to be made, and for models that made-up numbers do not suit.
         """
+        return self._refusal_unmade(sizes) if self._runs_unmade else ""
+
+    @functools.cached_property
+    def _runs_unmade(self) -> bool:
+        """Whether the model takes the example without numbers; if not, no refusal without them is because of sizes."""
+        return not self._refusal_unmade(self.resizing.example)
+
+    def _refusal_unmade(self, sizes: Point) -> str:
+        inputs = self.resizing.without_numbers(sizes, self._unmade)
+        return "" if inputs is None else refusal(self._module, *inputs, self._unmade)
+
+    @functools.cached_property
+    def _unmade(self) -> FakeTensorMode:
         symbols = ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
-        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=symbols)  # an index by data is some index
-        inputs, example = (self.resizing.without_numbers(at, mode) for at in (sizes, self.resizing.example))
-        if inputs is None or example is None or refusal(self._module, *example, mode):
-            return ""  # what it refuses without numbers at the example's sizes too is not because of sizes
-        return refusal(self._module, *inputs, mode)
+        return FakeTensorMode(allow_non_fake_inputs=True, shape_env=symbols)  # an index by data is some index
 
     def _counts(self, sizes: Point) -> bool:
         """Whether inputs have numbers at all, for which a model may refuse them."""
@@ -293,8 +304,8 @@ class Trials:
 
     def _tried(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
         run = fake_run(self._module, args, kwargs) if is_large else None
-        if run is not None and run.refused:
-            return Trial(Outcome.REFUSED, run.refused)
+        if run is not None and run.refused and (self._runs_unmade or not run.is_too_large):
+            return Trial(Outcome.REFUSED, run.refused, is_of_sizes=self._runs_unmade)
         if run is not None and run.is_too_large:
             return Trial(Outcome.UNTRIED)
         if self._program is None:

@@ -83,7 +83,7 @@ def _is_not_left(instructions: Sequence[dis.Instruction], loop: dis.Instruction)
 
 def _is_counting(code: CodeType) -> bool:
     """Whether there may be a loop that ends by a test."""
-    if not any("BACKWARD" in dis.opname[one] for one in {*code.co_code[::2]}):
+    if _BACKWARD.isdisjoint(code.co_code[::2]):
         return False
     instructions = list(dis.get_instructions(code))
     steps = {one.offset for one in instructions if one.opcode == _NEXT}
@@ -93,6 +93,7 @@ def _is_counting(code: CodeType) -> bool:
 
 
 _NEXT = dis.opmap["FOR_ITER"]
+_BACKWARD = frozenset(number for name, number in dis.opmap.items() if "BACKWARD" in name)
 
 
 @dataclass(slots=True)

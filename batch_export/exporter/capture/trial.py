@@ -52,10 +52,17 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An outcome, and how program and model differ or why the model refused, in words."""
+    """An outcome.
+
+    Attributes:
+        outcome: what came of it.
+        problem: how program and model differ or why the model refused, in words.
+        is_of_sizes: whether the model refuses these sizes whatever the numbers are.
+    """
 
     outcome: Outcome
     problem: str = ""
+    is_of_sizes: bool = False
 
 
 def uncompiled() -> contextlib.AbstractContextManager[object]:

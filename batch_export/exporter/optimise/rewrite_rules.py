@@ -5,13 +5,15 @@ Left out or replaced (onnxscript 0.7.2): its rules for `x + 0` and `x * 1` also 
 Clip after Clip fails, and combines bounds that do not overlap; bounds of one element changed the rank of a scalar;
 Flatten became a Reshape to -1, which runtimes refuse for an empty batch; `x + 0.` was dropped, which turns -0.0 into
 0.0; a ScatterND that adds to every row was taken for one that overwrites; casts of float64 by way of float32 rounded
-once instead of twice; and two Slices of an odd axis became a Split whose pieces have other sizes.
+once instead of twice; two Slices of an odd axis became a Split whose pieces have other sizes; and products between
+Reshapes lost these wherever the last shape was right, although rows had become matrices.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,10 +147,57 @@ def _known_shapes() -> RewriteRule:
     return type("KnownShape", (unlimited,), {"check": without_zero}).rule()  # type: ignore[attr-defined, no-any-return]
 
 
+def _products() -> list[RewriteRule]:
+    """A MatMul of reshaped tensors whose result is reshaped, where Reshapes do nothing to matrices but group them."""
+    from onnxscript.rewriter.rules.common import _broadcast_to_matmul  # lazy: onnxscript's rules are slow to load
+
+    def keeps_matrices(context: Any, input_a: ir.Value, input_b: ir.Value, shape_c: ir.Value, **_: Any) -> bool:
+        product = context.root.inputs[0].producer()
+        whole = [_matrices(value) for value in (input_a, input_b, *product.inputs)]
+        if any(shape is None for shape in whole):
+            return False
+        (batch_a, *matrix_a), (batch_b, *matrix_b), (group_a, *grouped_a), (group_b, *grouped_b) = filter(None, whole)
+        if matrix_b != grouped_b or not _are_paired(group_a, group_b) or not _are_paired(batch_a, batch_b):
+            return False
+        has_one = math.prod(batch_b) == math.prod(group_b) == 1
+        if matrix_a != grouped_a and not (
+            has_one and matrix_a[-1] == grouped_a[-1]
+        ):  # rows of several matrices are one
+            return False
+        return _broadcast_to_matmul.check_if_not_need_reshape(context, input_a, input_b, shape_c)
+
+    return [
+        RewriteRule(pattern, _broadcast_to_matmul._matmul, keeps_matrices)
+        for pattern in (
+            _broadcast_to_matmul._two_reshapes_matmul_reshape_pattern,
+            _broadcast_to_matmul._one_reshape_matmul_reshape_pattern,
+        )
+    ]
+
+
+def _are_paired(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether matrices of two groups meet in their order, or one of the groups has a single matrix."""
+    return list(one) == list(other) or 1 in (math.prod(one), math.prod(other))
+
+
+def _matrices(value: ir.Value) -> tuple[list[int], int, int] | None:
+    """The shape of a group of matrices, their rows and columns; None where these are not known, or there are none."""
+    shape = None if value.shape is None else list(value.shape)
+    if shape is None or len(shape) < _MATRIX or not all(isinstance(size, int) for size in shape):
+        return None
+    sizes = [int(size) for size in shape if isinstance(size, int)]
+    group = sizes[:-_MATRIX]
+    while group[:1] == [1]:
+        group = group[1:]
+    return group, sizes[-2], sizes[-1]
+
+
+_MATRIX = 2
+
+
 def _all_rules() -> list[RewriteRule]:
     from onnxscript.rewriter.rules.common import (  # lazy: onnxscript's rules are slow to load
         _basic_rules,
-        _broadcast_to_matmul,
         _cast_constant_of_shape,
         _collapse_slices,
         _fuse_pad_into_conv,
@@ -158,7 +207,7 @@ def _all_rules() -> list[RewriteRule]:
     left_out = (_basic_rules.flatten_to_reshape_rule, _basic_rules.cast_cast_rule, _basic_rules.slice_split_rule)
     return [
         *_neutral_elements(),
-        *_broadcast_to_matmul.rules,
+        *_products(),
         *_cast_constant_of_shape.rules,
         *_collapse_slices.rules,
         _known_shapes(),

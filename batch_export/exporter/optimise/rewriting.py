@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx_ir as ir
@@ -89,8 +90,7 @@ def _rewrite_graph(
             if replacement is None:
                 continue
             for initializer in replacement.new_initializers:
-                assert initializer.name is not None
-                graph.initializers[initializer.name] = initializer
+                _register(graph, initializer)
             matched = list(replacement.match.nodes)
             for made in replacement.new_nodes:
                 for origin in (node, *matched):
@@ -112,6 +112,14 @@ def _rewrite_graph(
         for body in bodies_of(node):
             count += _rewrite_graph(model, body, index, near)
     return count
+
+
+def _register(graph: ir.Graph, initializer: ir.Value) -> None:
+    """Adds what a rule made; two of the same value have one name by that rule (`x_min`), and are two all the same."""
+    assert initializer.name is not None
+    names = itertools.chain([initializer.name], (f"{initializer.name}_{count}" for count in itertools.count(1)))
+    initializer.name = next(name for name in names if name not in graph.initializers)
+    graph.initializers[initializer.name] = initializer
 
 
 @contextlib.contextmanager
