@@ -609,3 +609,22 @@ def test_axes_that_are_attributes(opset: int) -> None:
     module, x = Spread(), torch.arange(8.0).reshape(2, 4)
     program = export(module, (x,), opset_version=opset)
     torch.testing.assert_close(torch.as_tensor(program(x)[0]), module(x))
+
+
+class Places(nn.Module):
+    """Where the largest of a weight are, counted within each plane."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("w", torch.randn(2, 4, 6, 7))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        _, places = nn.functional.max_pool2d(self.get_buffer("w"), 2, return_indices=True)
+        return places + x
+
+
+def test_places_of_a_weight_are_those_of_the_runtime(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.zeros(1, dtype=torch.int64)
+    model = Places()
+    assert_same(run(written(export(model, (x,)), tmp_path), x), eager(model, x))

@@ -19,21 +19,26 @@ from onnx.reference import ReferenceEvaluator
 from onnx_ir import tensor_adapters
 from torch import Tensor
 
-from batch_export.exporter.optimise.edits import RANDOM
 from batch_export.exporter.optimise.resized_tables import resized
 from batch_export.numbers.values import raw_dtype
 
 _REFERENCE_ELEMENTS = 1 << 20
 """onnx's reference implementation is slow: it gets no more elements than these."""
-_NOT_COMPUTED = frozenset(
+_BY_REFERENCE = frozenset(
     [
-        *RANDOM,
-        *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
-        *("Upsample", "EyeLike", "Optional", "OptionalGetElement", "OptionalHasElement"),
-        *("If", "Loop", "Scan", "SequenceMap"),
+        *("And", "Or", "Not", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsNaN", "IsInf"),
+        *("BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"),
+        *("Ceil", "Floor", "Round", "Sign", "Mod", "Clip", "Max", "Min", "Mean", "Sum", "Gemm", "Det", "Einsum"),
+        *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"),
+        *("ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "ArgMax", "ArgMin", "CumSum", "TopK"),
+        *("Range", "ConstantOfShape", "Shape", "Size", "Pad", "Trilu", "OneHot", "NonZero", "Compress", "Unique"),
+        *("GatherElements", "GatherND", "ScatterElements", "ScatterND", "ReverseSequence", "DepthToSpace"),
+        *("SpaceToDepth", "Softmax", "LogSoftmax", "Softplus", "Softsign", "LeakyRelu", "Elu", "Selu", "Celu"),
+        *("Gelu", "HardSigmoid", "HardSwish", "Mish", "PRelu", "ThresholdedRelu", "LayerNormalization"),
     ]
 )
-"""Random operators; quantisation, which runtimes look for; those that are slow here; those with bodies."""
+"""What onnx's reference implementation computes as runtimes do. Places that its MaxPool gives are others, for one; what
+slides over its input, goes through time or resamples is left to runtimes."""
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool)
 
 
@@ -45,10 +50,11 @@ def compute(node: ir.Node, inputs: Sequence[Tensor | None], opset: int) -> list[
         inputs: its inputs in order; None for an absent one.
         opset: of the model.
     """
-    if node.domain or node.op_type in _NOT_COMPUTED or not inputs or inputs[0] is None:
+    function = _TABLE.get(node.op_type)
+    is_known = function is not None or node.op_type == "Split" or node.op_type in _BY_REFERENCE
+    if node.domain or not is_known or not inputs or inputs[0] is None:
         return None
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-    function = _TABLE.get(node.op_type)
     found: Any = None
     try:
         with torch.no_grad(), warnings.catch_warnings():
