@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,8 @@ def _preload_library(name: str) -> None:
     declare_operators()
     with contextlib.suppress(Exception):  # whatever a library raises as it is imported
         importlib.import_module(name)
+    if (exporting := sys.modules.get("batch_export.exporter.capture.whole_numbers")) is not None:
+        exporting.prepare()
 
 
 def torch_alone() -> None:

@@ -18,6 +18,7 @@ from batch_export.calling.users_line import users_level
 from batch_export.errors import ExportWarning
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import run_undone
+from batch_export.exporter.capture.same_numbers import seed_all
 from batch_export.exporter.capture.trial import difference, is_fake
 
 _LAYERS = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
@@ -61,6 +62,6 @@ def _results(model: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[s
     """What the model gives, without any mode, of which each would switch the fast path off."""
     given, keywords = copy.deepcopy((args, dict(kwargs)))
     with run_undone(model), settings_kept():
-        torch.manual_seed(0)
+        seed_all()
         found = pytree.tree_leaves(model(*given, **keywords))
         return [one.detach().clone() for one in found if isinstance(one, torch.Tensor)]

@@ -50,6 +50,10 @@ _GRAVEST = (
 )
 """Which of several outcomes at one point counts."""
 _SAYING = frozenset({Outcome.AGREES, Outcome.NOTHING})
+_TAKEN = frozenset({Outcome.AGREES, Outcome.DIFFERS, Outcome.FAILS})
+"""The model takes the inputs."""
+_SMALL = 8
+"""Up to which size an axis is small."""
 _WIDE, _WIDE_POINTS = 2, 8
 """For how many sizes of one guard, and for how many at all, numbers far from the example's are tried."""
 _OTHERS = 3
@@ -89,6 +93,7 @@ class Trials:
         self._allowed = _RUNS
         self._is_beside = False
         self._takes: dict[bool, bool] = {}
+        self._runs_unmade: bool | None = None
         self._apart: float | None = None
         self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
         self._usual: dict[int, bool] = {}
@@ -114,6 +119,8 @@ class Trials:
                 return self._known.get(key)
             trials = [self._run(*one, is_large=self._is_large(sizes)) for one in instead]
             trial = min(trials, key=lambda one: _GRAVEST.index(one.outcome))
+            if inputs is not None and trial.outcome in _TAKEN:  # values like these are taken, here as at the example
+                self._takes[spread] = True
             if trial == Trial(Outcome.NOTHING) and inputs is not None and 0 not in sizes.values():
                 trial = self._of_the_sizes(inputs) or trial
             if trial.outcome in (Outcome.AGREES, Outcome.NOTHING) and not trial.problem and inputs is not None:
@@ -134,10 +141,16 @@ class Trials:
             self._allowed = max(self._allowed, self._ran + _LEAST)
 
     def _takes_other_values(self, *, spread: bool) -> bool:
-        """Whether the model takes made-up values at the example's sizes; if not, refusals may be because of these."""
+        """Whether the model takes made-up values at the example's sizes; if not, refusals may be because of these.
+
+        What it takes at smaller sizes it takes there, too, and takes less time.
+        """
         if spread not in self._takes:
-            inputs = self.resizing.at({}, anew=True, spread=spread)
-            self._takes[spread] = inputs is not None and accepts(self._module, *inputs)
+            example = self.resizing.example
+            smaller = {axis: min(size, _SMALL) for axis, size in example.items()}
+            several = (smaller, example) if smaller != example else (example,)
+            made = (self.resizing.at(sizes, anew=True, spread=spread) for sizes in several)
+            self._takes[spread] = any(one is not None and accepts(self._module, *one) for one in made)
         return self._takes[spread]
 
     def _of_other_numbers(self, sizes: Point, refused: Trial) -> Trial:
@@ -260,12 +273,13 @@ class Trials:
 
         For sizes that are too large to be made, and for models that made-up numbers do not suit.
         """
-        return self._refusal_unmade(sizes) if self._runs_unmade else ""
+        return self._refusal_unmade(sizes) if self._is_run_unmade() else ""
 
-    @functools.cached_property
-    def _runs_unmade(self) -> bool:
+    def _is_run_unmade(self) -> bool:
         """Whether the model takes the example without numbers; if not, no refusal without them is because of sizes."""
-        return not self._refusal_unmade(self.resizing.example)
+        if self._runs_unmade is None:
+            self._runs_unmade = not self._refusal_unmade(self.resizing.example)
+        return self._runs_unmade
 
     def _refusal_unmade(self, sizes: Point) -> str:
         inputs = self.resizing.without_numbers(sizes, self._unmade)
@@ -304,8 +318,10 @@ class Trials:
 
     def _tried(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
         run = fake_run(self._module, args, kwargs) if is_large else None
-        if run is not None and run.refused and (self._runs_unmade or not run.is_too_large):
-            return Trial(Outcome.REFUSED, run.refused, is_of_sizes=self._runs_unmade)
+        if run is not None and not run.refused:
+            self._runs_unmade = True
+        if run is not None and run.refused and (self._is_run_unmade() or not run.is_too_large):
+            return Trial(Outcome.REFUSED, run.refused, is_of_sizes=self._is_run_unmade())
         if run is not None and run.is_too_large:
             return Trial(Outcome.UNTRIED)
         if self._program is None:

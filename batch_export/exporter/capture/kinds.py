@@ -11,7 +11,7 @@ import contextlib
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -29,11 +29,24 @@ def reached(module: torch.nn.Module) -> Iterator[FunctionType]:
     Those of its classes and of what its modules hold, and of what these see as globals and in closures: functions, and
     of files that are not installed also classes and modules.
     """
-    pending: list[object] = []
     modules = modules_of(module)
-    for _, owner in modules:
-        pending += vars(owner).values()
-    for kind in dict.fromkeys(base for _, owner in modules for base in type(owner).__mro__):
+    held = [one for _, owner in modules for one in vars(owner).values()]
+    return _reached(held, (type(owner) for _, owner in modules))
+
+
+def reached_by_loaded_classes() -> Iterator[FunctionType]:
+    """The functions that the code of any class of modules loaded so far may come to."""
+    found, pending = dict[type, None](), [torch.nn.Module]
+    while pending:
+        kind = pending.pop()
+        if kind not in found:
+            found[kind] = None
+            pending += kind.__subclasses__()
+    return _reached([], found)
+
+
+def _reached(pending: list[object], kinds: Iterable[type]) -> Iterator[FunctionType]:
+    for kind in dict.fromkeys(base for one in kinds for base in one.__mro__):
         pending += vars(kind).values()
     seen: set[int] = set()
     lead_nowhere: set[type] = set()
@@ -73,6 +86,14 @@ def _cells(function: FunctionType) -> list[object]:
         with contextlib.suppress(ValueError):  # nothing is in it yet
             found.append(cell.cell_contents)
     return found
+
+
+def knows_torch(names: Mapping[str, object]) -> bool:
+    """Whether a file's names have torch among them, or anything of torch's."""
+    homes = (
+        one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", None) for one in names.values()
+    )
+    return any(isinstance(home, str) and home.partition(".")[0] == "torch" for home in homes)
 
 
 def _is_own(name: str) -> bool:

@@ -104,16 +104,12 @@ class Resizing:
 
     def at_other_numbers(self, sizes: Mapping[str, int]) -> Iterator[Inputs]:
         """Inputs at other sizes whose whole numbers are 0, and such as are made of the example's own elements."""
-        made = [self.at(sizes), self.like_example(sizes)]
-        for inputs in (*made, made[1]):
-            if inputs is None:
-                continue
-            if inputs is made[1] and not self._has_numbers:
-                yield inputs
-                return
-            yield pytree.tree_map_only(torch.Tensor, _whole_as_zero, inputs)
-        if made[1] is not None:
-            yield made[1]
+        alike = self.like_example(sizes)
+        for inputs in (self.at(sizes), alike) if self._has_numbers else ():
+            if inputs is not None:
+                yield pytree.tree_map_only(torch.Tensor, _whole_as_zero, inputs)
+        if alike is not None:
+            yield alike
 
     @property
     def _has_numbers(self) -> bool:

@@ -21,6 +21,7 @@ from batch_export.exporter.capture.grad_modes import recording
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import RunsUndone
 from batch_export.exporter.capture.other_inputs import Inputs, other_values
+from batch_export.exporter.capture.same_numbers import seed_all
 from batch_export.exporter.capture.trial import is_fake, uncompiled
 from batch_export.exporter.capture.written_first import written_first
 
@@ -90,7 +91,7 @@ def _held(names: Sequence[str], module: torch.nn.Module) -> object:
 
 def _called(module: torch.nn.Module, inputs: Inputs) -> object:
     args, kwargs = copy.deepcopy(inputs)
-    torch.manual_seed(0)
+    seed_all()
     return _content(pytree.tree_leaves(module(*args, **kwargs)))
 
 

@@ -25,6 +25,7 @@ from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import RunsUndone, run_undone
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rewritten_code import as_written
+from batch_export.exporter.capture.same_numbers import seed_all
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
 from batch_export.numbers.compare import compare
@@ -180,7 +181,7 @@ def _run(
     own = as_written()
     with own, back, settings_kept(), recording(module), loops_bounded(), uncompiled(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at sizes that nobody gave
-        torch.manual_seed(0)
+        seed_all()
         result = call(*given, **keywords)
         found = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, (torch.Tensor, int, float))]
         if state:

@@ -45,7 +45,7 @@ from batch_export.exporter.capture import (
     step_numbers,
 )
 from batch_export.exporter.capture.kept_rows import rows_watched
-from batch_export.exporter.capture.kinds import left_to_dynamo, reached
+from batch_export.exporter.capture.kinds import knows_torch, left_to_dynamo, reached, reached_by_loaded_classes
 from batch_export.exporter.capture.named_loops import NUMBERS, Place, place_of, places_in
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -185,7 +185,7 @@ def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool, over_
     numbered = frozenset(one for one in over_names if one[0] == code.co_filename and one[2] == NUMBERS)
     key = id(code), frozenset(name for name in _CALLED if name in own), are_free, looked_through | numbered
     if key not in _MADE:
-        is_listed = are_free and "range" not in own
+        is_listed = are_free and "range" not in own and _may_be_of_tensors(code, own)
         listed = number_lists.with_numbers(code) if is_listed else code
         mapped = comprehension_rewriting.with_maps(listed) if are_free else listed
         is_looked_through = mapped is listed and is_listed
@@ -195,6 +195,25 @@ def _with_calls(code: CodeType, own: Mapping[str, object], are_free: bool, over_
             rounds = loop_rewriting.with_rounds(mapped, over_names=place_of(code) in over_names, numbered=lines)
         _MADE[key] = code, _made(rounds, own, are_free, over_names)
     return _MADE[key][1]
+
+
+_KNOWING: dict[int, tuple[Mapping[str, object], bool]] = {}
+"""By the identity of a file's names those names, which have to live on, and whether torch is among them."""
+
+
+def _may_be_of_tensors(code: CodeType, own: Mapping[str, object]) -> bool:
+    """Whether a function may go over tensors: of installed files only those that know torch, which few do."""
+    if "site-packages" not in code.co_filename:
+        return True
+    if id(own) not in _KNOWING:
+        _KNOWING[id(own)] = own, knows_torch(own)
+    return _KNOWING[id(own)][1]
+
+
+def prepare() -> None:
+    """Reads ahead what models of the loaded classes may come to, with free sizes: it takes half a second at first."""
+    for one in reached_by_loaded_classes():
+        _as_told(one.__code__, one.__globals__, True, ())
 
 
 def _made(code: CodeType, own: Mapping[str, object], are_free: bool, over_names: Collection[Place]) -> CodeType:

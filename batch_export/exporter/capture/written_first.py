@@ -17,6 +17,7 @@ import torch
 from batch_export.exporter.capture.guard_sources import is_users
 from batch_export.exporter.capture.kept_state import RunsUndone
 from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.same_numbers import seed_all
 
 
 def written_first(names: Sequence[str], module: torch.nn.Module, runs: Sequence[Inputs]) -> list[str]:
@@ -33,7 +34,7 @@ def written_first(names: Sequence[str], module: torch.nn.Module, runs: Sequence[
             given, keywords = copy.deepcopy((args, kwargs))
             written, read = set[str](), set[str]()
             with _noted(names, module, written, read):
-                torch.manual_seed(0)
+                seed_all()
                 module(*given, **keywords)
             candidates = [name for name in candidates if name not in read and (place or name in written)]
     return candidates
