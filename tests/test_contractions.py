@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import onnx
 import pytest
@@ -163,6 +164,24 @@ def test_fixed_sizes_leave_it_one_operator(equation: str) -> None:
     module, given = Product(equation).eval(), tensors(equation, 3, 5)
     program = export(module, given)
     assert [node.op_type for node in program.model.graph] == ["Einsum"]
+    assert_same(program(*given), eager(module, given))
+    program.release()
+
+
+REPEATED = {
+    "bij,bjk->bik": ((1, 2, 3), (2, 3, 4)),
+    "bjk,bij->bik": ((2, 3, 4), (1, 2, 3)),
+    "ij,jk->ik": ((2, 1), (3, 4)),
+    "...ij,...jk->...ik": ((1, 2, 3), (2, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("equation", REPEATED)
+def test_a_name_that_is_1_in_one_factor_is_repeated_for_the_other(equation: str, tmp_path: Path) -> None:
+    module, given = Product(equation).eval(), tuple(map(torch.randn, REPEATED[equation]))
+    program = export(module, given)
+    program.save(tmp_path / "product.onnx")
+    onnx.checker.check_model(tmp_path / "product.onnx", full_check=True)
     assert_same(program(*given), eager(module, given))
     program.release()
 

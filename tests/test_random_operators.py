@@ -306,3 +306,29 @@ def test_no_numbers_are_drawn_for_a_later_axis_of_none(opset: int) -> None:
     x = torch.zeros(1, 0, 3)
     program = export(Drawing(lambda x: torch.nn.functional.rrelu(x, training=True)), (x,), None, opset_version=opset)
     assert program(x)[0].shape == x.shape
+
+
+class Thinned(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = torch.nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dropped(x)
+
+
+class SeveralTimes(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.thinned = Thinned()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([self.thinned(x) for _ in range(4)])
+
+
+@pytest.mark.parametrize("functions", [False, True])
+def test_what_is_dropped_of_one_tensor_several_times_differs(functions: bool) -> None:
+    program = export(SeveralTimes().train(), (torch.ones(2, 64),), modules_as_functions=functions)
+    samples = program(torch.ones(2, 64))[0]
+    program.release()
+    assert len({tuple(one.flatten().tolist()) for one in samples}) == 4

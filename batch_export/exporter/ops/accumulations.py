@@ -180,7 +180,7 @@ def _moments(
         return op.Add(op.Mul(self, zero), nan), axes.from_zero(self)
     keep = mean_over(self, wanted, keepdims=True)
     about = op.Sub(self, keep)
-    centred = op.Sub(about, mean_over(about, wanted, keepdims=True))
+    centred = op.Sub(about, op.ReduceMean(about, wanted, keepdims=1))  # of nothing there is nothing to take away
     total = op.ReduceSum(op.Mul(centred, centred), wanted, keepdims=int(keepdim))
     sizes = [axes.size(self, position) for position in wanted]
     elements = op.ReduceProd(op.Concat(*sizes, axis=0) if len(sizes) > 1 else sizes[0], keepdims=0)

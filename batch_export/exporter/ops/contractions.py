@@ -120,11 +120,20 @@ def may_stay(tensors: Sequence[object]) -> bool:
 
 
 def is_unlike(equation: object, shapes: Sequence[Sequence[object]]) -> bool:
-    """Whether `...` stands for other axes in one factor than in another, which torch repeats.
+    """Whether `...` stands for other axes in one factor than in another, or a name for 1 and then for more.
 
-    NOTE: onnxruntime (1.31) refuses such a file, or ends the process where the first factor has fewer of them.
+    torch repeats either.
+
+    NOTE: onnxruntime (1.31) refuses such a file, or ends the process where the first factor has fewer of them; onnx's
+    checker takes the first factor's size for that of a name.
     """
     terms = str(equation).replace(" ", "").partition("->")[0].split(",")
+    sizes: dict[str, object] = {}
+    for term, shape in zip(terms, shapes, strict=False):
+        before, _, behind = term.partition("...")
+        named = [*zip(before, shape, strict=False), *zip(reversed(behind), reversed(shape), strict=False)]
+        if any(sizes.setdefault(name, size) == 1 and size != 1 for name, size in named):
+            return True
     unnamed = [
         tuple(shape)[term.index(".") : len(shape) - len(term) + term.index(".") + len("...")]
         for term, shape in zip(terms, shapes, strict=False)

@@ -5,13 +5,14 @@ Arrives: a model. Leaves: the same one, changed in place, and how much was merge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.graph import weights
+from batch_export.exporter.optimise.edits import RANDOM
 from batch_export.legalise.nested import graphs_of
 
 _MERGED_ELEMENTS = 1024
@@ -63,8 +64,38 @@ def _merge(model: ir.Model, key_of: Callable[[ir.Value], Hashable | None]) -> in
 
 
 def merge_subexpressions(model: ir.Model) -> int:
-    """Nodes with the same operator, inputs and attributes become one."""
-    return int(common_passes.CommonSubexpressionEliminationPass()(model).modified)
+    """Nodes with the same operator, inputs and attributes become one, but for those that draw random numbers."""
+    drawing = _drawing(model)
+    for place, node in enumerate(drawing):  # onnx_ir's pass knows some of the operators, and no functions
+        node.attributes[_APART] = ir.AttrInt64(_APART, place)
+    try:
+        return int(common_passes.CommonSubexpressionEliminationPass()(model).modified)
+    finally:
+        for node in drawing:
+            del node.attributes[_APART]
+
+
+_APART = "stands_apart"
+
+
+def _drawing(model: ir.Model) -> list[ir.Node]:
+    """The nodes that draw random numbers, by themselves or in what they call."""
+    calls = {name: list(_nodes(function.graph)) for name, function in model.functions.items()}
+    drawing: set[ir.OperatorIdentifier] = set()
+
+    def draws(node: ir.Node) -> bool:
+        return (node.domain == "" and node.op_type in RANDOM) or node.op_identifier() in drawing
+
+    count = -1
+    while count < len(drawing):
+        count = len(drawing)
+        drawing |= {name for name, nodes in calls.items() if any(map(draws, nodes))}
+    every = [*_nodes(model.graph), *(node for nodes in calls.values() for node in nodes)]
+    return [node for node in every if draws(node)]
+
+
+def _nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    return (node for one in graphs_of(graph) for node in one)
 
 
 def merge_equal_nodes(model: ir.Model) -> None:
