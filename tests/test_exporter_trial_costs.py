@@ -9,6 +9,7 @@ import torch
 
 from batch_export.exporter import export
 from batch_export.exporter.capture import guard_trials
+from batch_export.exporter.capture.fake_runs import fake_run, refusal
 from batch_export.exporter.capture.trial_costs import TrialCosts
 
 
@@ -71,3 +72,19 @@ def test_what_is_refused_by_its_size_is_not_made_with_other_numbers(monkeypatch:
     export(SquareThatIsRefused(), (torch.randint(9, (5, 3)),), dynamic_shapes=({0: "n"},))
     assert made
     assert max(made) < 20_000
+
+
+class RowsOfASquare(torch.nn.Module):
+    """Goes over rows one by one, and takes no more than 2**24 elements."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.stack([one * 2 for one in x]).cumsum(0), x.quantile(0.5)
+
+
+def test_rows_of_a_size_that_nobody_could_make_are_not_gone_over() -> None:
+    """Without numbers 2**24 rows can be asked for, and each takes its time all the same."""
+    run = fake_run(RowsOfASquare(), (torch.empty(2**24 + 1, 2, device="meta"),), {})
+    assert run.is_too_large
+    assert not run.refused
+    assert not refusal(RowsOfASquare(), (torch.empty(2**24 + 1, 2, device="meta"),), {})
+    assert not fake_run(RowsOfASquare(), (torch.empty(100, 2, device="meta"),), {}).is_too_large

@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from batch_export.exporter.capture.dropped_caches import caches_dropped
+from batch_export.exporter.capture.endless import EndlessError
 from batch_export.exporter.capture.grad_modes import recording
 from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.quiet import quiet
@@ -44,6 +45,8 @@ _UNDECIDED = (
 """What a run without numbers cannot tell, and a run with them can."""
 _ELEMENTS = 2**26
 """The largest tensor that a run may make without being called too large."""
+_CALLS = 20_000
+"""The calls of torch's functions after which nothing is known of the rest."""
 _OPERATIONS = 10**11
 """The floating point operations that a run may take, half a minute of one core or less."""
 
@@ -56,25 +59,40 @@ class FakeRun:
         refused: why the model does not take the inputs; empty where it takes them.
         elements: those of the largest tensor.
         operations: floating point operations of products and convolutions.
+        is_long: whether it did not come to its end for the number of its calls.
     """
 
     refused: str
     elements: int = 0
     operations: int = 0
+    is_long: bool = False
 
     @property
     def is_too_large(self) -> bool:
         """Whether nobody should run it with numbers beside other work."""
-        return self.elements > _ELEMENTS or self.operations > _OPERATIONS
+        return self.is_long or self.elements > _ELEMENTS or self.operations > _OPERATIONS
 
 
 class _AnyIndex(TorchFunctionMode):
-    """Within, one integer that the data say stands for any index: each gives the same shape."""
+    """Within, one integer that the data say stands for any index: each gives the same shape.
+
+    A loop of Python's over a size that nobody could make ends after some calls.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if getattr(func, "__name__", "") in ("__getitem__", "__setitem__") and len(args) > 1:
+        self.calls += 1
+        name = getattr(func, "__name__", "")
+        if name in ("unbind", "__iter__") and args and isinstance(args[0], torch.Tensor):
+            self.calls += max((size for size in args[0].shape if isinstance(size, int)), default=0)
+        if self.calls > _CALLS:
+            raise EndlessError(f"the model's own code goes on after {_CALLS} calls of torch's functions")
+        if name in ("__getitem__", "__setitem__") and len(args) > 1:
             of, index, *rest = args
             index = tuple(map(_any_index, index)) if isinstance(index, tuple) else _any_index(index)
             args = (of, index, *rest)
@@ -110,7 +128,7 @@ def refusal(
 ) -> str:
     """Why the model does not take some inputs, found without computing numbers; empty where it takes them.
 
-    What depends on numbers, such as an index beyond a table, is not seen.
+    Empty, too, where that took too many calls. What depends on numbers, such as an index beyond a table, is not seen.
 
     Args:
         module: the model.
@@ -118,7 +136,10 @@ def refusal(
         kwargs: keyword inputs.
         mode: that of inputs which are fake, beside weights that are not.
     """
-    return _run(module, args, kwargs, mode, contextlib.nullcontext())
+    try:
+        return _run(module, args, kwargs, mode, contextlib.nullcontext())
+    except EndlessError:
+        return ""
 
 
 def fake_run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> FakeRun:
@@ -130,7 +151,10 @@ def fake_run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str
         kwargs: keyword inputs.
     """
     costs = _Costs()
-    refused = _run(module, args, kwargs, None, costs)
+    try:
+        refused = _run(module, args, kwargs, None, costs)
+    except EndlessError:
+        return FakeRun("", costs.elements, costs.operations, is_long=True)
     return FakeRun(refused, costs.elements, costs.operations)
 
 
@@ -152,6 +176,8 @@ def _run(
                 given, keywords = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (given, keywords))
             with mode, beside, _AnyIndex():
                 module(*given, **keywords)
+    except EndlessError:
+        raise
     except _UNDECIDED:
         return ""
     except Exception as error:

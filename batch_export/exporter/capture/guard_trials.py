@@ -56,6 +56,8 @@ _SMALL = 8
 """Up to which size an axis is small."""
 _WIDE, _WIDE_POINTS = 2, 8
 """For how many sizes of one guard, and for how many at all, numbers far from the example's are tried."""
+_LONG = 1.0
+"""How long a run without numbers may compute for others of more elements to be tried."""
 _OTHERS = 3
 """Further values at sizes at which no number is finite."""
 _LARGER = 16
@@ -94,6 +96,7 @@ class Trials:
         self._is_beside = False
         self._takes: dict[bool, bool] = {}
         self._runs_unmade: bool | None = None
+        self._long_unmade = math.inf
         self._apart: float | None = None
         self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
         self._usual: dict[int, bool] = {}
@@ -282,8 +285,15 @@ class Trials:
         return self._runs_unmade
 
     def _refusal_unmade(self, sizes: Point) -> str:
-        inputs = self.resizing.without_numbers(sizes, self._unmade)
-        return "" if inputs is None else refusal(self._module, *inputs, self._unmade)
+        elements = self.resizing.elements(sizes)
+        inputs = self.resizing.without_numbers(sizes, self._unmade) if elements < self._long_unmade else None
+        if inputs is None:
+            return ""
+        begun = time.thread_time()
+        refused = refusal(self._module, *inputs, self._unmade)
+        if not refused and time.thread_time() - begun > _LONG:
+            self._long_unmade = elements
+        return refused
 
     @functools.cached_property
     def _unmade(self) -> FakeTensorMode:
