@@ -243,14 +243,19 @@ def test_what_is_deprecated_says_so_where_it_is_written() -> None:
         export(Scaled(), (X,), operator_export_type=torch.onnx.OperatorExportTypes.ONNX, **defaults)
 
 
-def test_an_export_prints_nothing() -> None:
+def test_an_export_prints_nothing(tmp_path: Path) -> None:
     code = (
         "import torch\nfrom batch_export import export\n"
         "p = export(torch.nn.GRU(4, 3, batch_first=True).eval(), (torch.ones(2, 5, 4),), verify=True)\n"
         "try: export(torch.nn.Linear(4, 3), (torch.ones(2, 5),))\n"
         "except Exception as error: pass\n"
+        "class Deviation(torch.nn.Module):\n"
+        "    def forward(self, x):\n        if x.shape[0] > 4: x = x * 2\n        return x - x.std(0)\n"
+        "export(Deviation(), (torch.randn(5, 3),), dynamic_shapes=({0: 'n'},))\n"
     )
-    run = subprocess.run([sys.executable, "-W", "default", "-c", code], capture_output=True, text=True, check=True)
+    (tmp_path / "printing.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-W", "default", str(tmp_path / "printing.py")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert run.stdout + run.stderr == ""
 
 

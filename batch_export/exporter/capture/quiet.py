@@ -7,11 +7,15 @@ torch for its logs (`TORCH_LOGS`) gets them.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import importlib
 import logging
 import os
 import warnings
 from collections.abc import Iterator
+
+import torch
 
 _PRINTING = ("torch.export._trace", "torch.export._draft_export")
 """Modules of torch that call `print`."""
@@ -28,6 +32,37 @@ def _handlers() -> list[logging.Handler]:
     return list(dict.fromkeys(found))
 
 
+_ERRORS = 2
+"""The level at which torch's C++ says errors alone."""
+
+
+@functools.cache
+def _level_of_cpp() -> ctypes.c_int | None:
+    """From which level on torch's C++ writes to stderr what it warns of in operators that no Python function called.
+
+    NOTE: it is what `TORCH_CPP_LOG_LEVEL` sets as torch is loaded, and has no name in Python.
+    """
+    try:
+        library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
+        return ctypes.c_int.in_dll(library, "FLAGS_caffe2_log_level")
+    except (OSError, ValueError):  # of another system, or another torch
+        return None
+
+
+@contextlib.contextmanager
+def _cpp_quiet() -> Iterator[None]:
+    level = None if os.environ.get("TORCH_CPP_LOG_LEVEL") else _level_of_cpp()
+    if level is None:
+        yield
+        return
+    before = level.value
+    level.value = max(before, _ERRORS)
+    try:
+        yield
+    finally:
+        level.value = before
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """While open, torch writes no logs, prints no graphs and gives no warnings."""
@@ -40,7 +75,7 @@ def quiet() -> Iterator[None]:
     for module in modules:
         vars(module)["print"] = _nothing
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), contextlib.nullcontext() if asked else _cpp_quiet():
             warnings.simplefilter("ignore")
             yield
     finally:
