@@ -25,14 +25,15 @@ def rewritten(changed: Sequence[tuple[Any, CodeType]], called: Mapping[str, Any]
         called: what new code calls, by names that are globals of the functions meanwhile.
     """
     before = [(one, one.__code__, one.__globals__) for one, _ in changed]
-    for one, code in changed:
-        one.__code__ = code
-        one.__globals__.update(called)
-    earlier = _CHANGED.set([(one, code) for one, code, _ in before])
-    try:
+    earlier = _CHANGED.get()
+    try:  # from here on: an interrupt may come at any line
+        for one, code in changed:
+            one.__code__ = code
+            one.__globals__.update(called)
+        _CHANGED.set([(one, code) for one, code, _ in before])
         yield
     finally:
-        _CHANGED.reset(earlier)
+        _CHANGED.set(earlier)
         for one, code, names in before:
             one.__code__ = code
             for name in called:
@@ -43,9 +44,9 @@ def rewritten(changed: Sequence[tuple[Any, CodeType]], called: Mapping[str, Any]
 def as_written() -> Iterator[None]:
     """Within, these functions have their own code again."""
     changed = [(one, one.__code__, code) for one, code in _CHANGED.get()]
-    for one, _, code in changed:
-        one.__code__ = code
     try:
+        for one, _, code in changed:
+            one.__code__ = code
         yield
     finally:
         for one, made, _ in changed:

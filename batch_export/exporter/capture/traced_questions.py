@@ -201,9 +201,9 @@ def _is_exporting() -> bool:
 def _answered_here() -> Iterator[None]:
     functions = (_IS_COMPILING, _IS_EXPORTING)
     before = [one.__code__ for one in functions]
-    for function, code in zip(functions, (_is_compiling.__code__, _is_exporting.__code__), strict=True):
-        function.__code__ = code
     try:
+        for function, code in zip(functions, (_is_compiling.__code__, _is_exporting.__code__), strict=True):
+            function.__code__ = code
         yield
     finally:
         for function, code in zip(functions, before, strict=True):

@@ -144,17 +144,16 @@ def whole_numbers(
     before = [(one, one.__code__, one.__globals__) for one in reached(module)]
     codes = [(one, code, names, _as_told(code, names, are_free, over_names)) for one, code, names in before]
     changed = [(one, code, names) for one, code, names, other in codes if other is not code]
-    for one, code, names, other in codes:
-        if other is code:
-            continue
-        one.__code__ = other
-        names.update(told)
 
     def tell(answers: Mapping[str, Callable[..., Any]]) -> None:
         for _, _, names in changed:
             names.update(answers)
 
-    try:
+    try:  # from here on: an interrupt may come at any line
+        for one, code, names, other in codes:
+            if other is not code:
+                one.__code__ = other
+                names.update(told)
         parts = free_parts.parts_of_free_axes(made) if are_free else contextlib.nullcontext()
         lists = free_pieces.lists_of_data(made) if are_free or with_lengths else contextlib.nullcontext()
         known = left_to_dynamo(lambda: tell(plainly), lambda: tell(told))
