@@ -627,4 +627,25 @@ def test_places_of_a_weight_are_those_of_the_runtime(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = torch.zeros(1, dtype=torch.int64)
     model = Places()
-    assert_same(run(written(export(model, (x,)), tmp_path), x), eager(model, x))
+    assert_same(run(written(export(model, (x,)), tmp_path), x), eager(model, (x,)))
+
+
+class Summed(nn.Module):
+    """A product with a summand of its own shape, normalised per column."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.summand = nn.Parameter(torch.randn(shape))
+        self.weight = nn.Parameter(torch.randn(3, 4))
+        self.norm = norm(nn.BatchNorm1d, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(torch.addmm(self.summand, x, self.weight))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4,), (1, 4), (4, 4), (1, 1), ()])
+def test_a_norm_goes_into_a_summand_of_one_number_for_each_column_alone(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """There are as many rows as columns, so that a number for each row looks like one for each column."""
+    torch.manual_seed(0)
+    model, x = Summed(*shape).eval(), torch.randn(4, 3)
+    assert_same(run(written(export(model, (x,)), tmp_path), x), eager(model, (x,)))

@@ -130,8 +130,8 @@ def new_weights(node: ir.Node, affine: Affine) -> tuple[Tensor, Tensor] | None:
     if node.op_type == "Gemm":
         axis = 0 if integer(node, "transB", 0) else 1
         held = None if bias is None else bias.double() * node.attributes.get_float("beta", 1.0)
-        if held is not None and held.numel() not in (1, channels):
-            return None
+        if held is not None and (held.numel() not in (1, channels) or held.shape[:-1].numel() != 1):
+            return None  # one number for each row, or for each element
         exact = along(weight.double(), axis, affine.factor)
     elif node.op_type == "Conv":
         held = None if bias is None else bias.double()
