@@ -24,6 +24,7 @@ from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.kept_state import RunsUndone
 from batch_export.exporter.capture.missing_pieces import pieces_as_slices
+from batch_export.exporter.capture.one_thread import one_thread_if_small
 from batch_export.exporter.capture.other_inputs import Inputs, one_apart, other_values
 from batch_export.exporter.capture.other_sizes import Resizing
 from batch_export.exporter.capture.perturbed_weights import perturbed_weights
@@ -262,7 +263,12 @@ class Trials:
         """What to say where a value of the program has another shape than it shows, and a translation may go by it."""
         assert self._program is not None
         given, keywords = copy.deepcopy(inputs)
-        with quiet(), contextlib.suppress(Exception):  # what cannot be run node by node is not known to be wrong
+        threads = one_thread_if_small(self._module, inputs)
+        with (
+            threads,
+            quiet(),
+            contextlib.suppress(Exception),
+        ):  # what cannot be run node by node is not known to be wrong
             found = other_shapes(self._program, given, keywords, lambda name: self._symbols.value(name, sizes))
             if not found.beside and is_free_of_sizes(self._exported.graph, found.axes):
                 for name, axes in found.axes.items():

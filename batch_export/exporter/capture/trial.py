@@ -23,6 +23,7 @@ from batch_export.exporter.capture.endless import EndlessError, loops_bounded
 from batch_export.exporter.capture.grad_modes import recording
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import RunsUndone, run_undone
+from batch_export.exporter.capture.one_thread import one_thread_if_small
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rewritten_code import as_written
 from batch_export.exporter.capture.same_numbers import seed_all
@@ -178,8 +179,17 @@ def _run(
     given, keywords = copy.deepcopy((args, dict(kwargs)))
     back = run_undone(module) if undone is None else undone.run()
     buffers = dict(module.named_buffers()) if state else {}
-    own = as_written()
-    with own, back, settings_kept(), recording(module), loops_bounded(), uncompiled(), warnings.catch_warnings():
+    own, threads = as_written(), one_thread_if_small(module, (args, kwargs))
+    with (
+        threads,
+        own,
+        back,
+        settings_kept(),
+        recording(module),
+        loops_bounded(),
+        uncompiled(),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # at sizes that nobody gave
         seed_all()
         result = call(*given, **keywords)
