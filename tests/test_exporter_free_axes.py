@@ -258,6 +258,30 @@ def test_as_strided_of_an_input_that_is_laid_out_otherwise() -> None:
     torch.testing.assert_close(read, turned.as_strided((2, 3), (4, 1), 2))
 
 
+def chunked(x: torch.Tensor) -> torch.Tensor:
+    """Chunks of four rows, each half of the one before, of a sequence that is padded to whole ones."""
+    rows = torch.nn.functional.pad(x, (0, 0, 0, (4 - x.shape[1] % 4) % 4)) * 2
+    chunks = rows.view(rows.shape[0], rows.shape[1] // 4, 4, rows.shape[2])
+    size, stride = list(chunks.size()), list(chunks.stride())
+    size[1], stride[1] = size[1] * 2 - 1, stride[1] // 2
+    return chunks.as_strided(size, stride)
+
+
+def test_as_strided_over_free_sizes_stays_within_the_tensor() -> None:
+    axes = ({0: "batch", 1: "length"},)
+    program = export(chunked, (torch.randn(2, 8, 3),), dynamic_shapes=axes)
+    for batch, length in ((2, 8), (1, 3), (3, 4), (2, 13)):
+        x = torch.randn(batch, length, 3)
+        torch.testing.assert_close(program(x)[0], chunked(x))
+    program.release()
+    with pytest.raises(OnnxExporterError, match="as_strided reads memory"):
+        export(
+            lambda x: (x * 2)[:, :4].as_strided((x.shape[0], 2), (5, 1)),
+            (torch.randn(5, 6),),
+            dynamic_shapes=({0: "n"},),
+        )
+
+
 LAST: dict[str, Callable[..., Any]] = {
     "times": lambda x, k: (x[:, -1:] * k).sum(-1),
     "beside": lambda x, k: torch.cat([x[:, -1:], k], 1) + x[:, -1:].mean(2, keepdim=True),

@@ -41,8 +41,13 @@ def require_order(fake: torch.Tensor, name: str) -> None:
         )
 
 
-def in_memory_order(arguments: Sequence[Any], fake: torch.Tensor) -> list[Any]:
+def in_memory_order(arguments: Sequence[Any], fake: torch.Tensor, made: object = None) -> list[Any]:
     """The arguments of `as_strided` for a file: the value in the order of memory, and the offset from its start.
+
+    Args:
+        arguments: those of the operator.
+        fake: the tensor whose memory is read.
+        made: the view of it.
 
     Raises:
         TranslationError: where the memory is not that of the value alone.
@@ -54,7 +59,8 @@ def in_memory_order(arguments: Sequence[Any], fake: torch.Tensor) -> list[Any]:
         value = _transposed(value, fake)
     numbers = [offset, start, *sizes, *strides, *fake.shape]
     if not all(isinstance(number, int) for number in numbers):
-        return [value, sizes, strides, offset if _is_zero(start) and _is_all_there_is(fake) else _refuse()]
+        is_own = _is_zero(start) and (_is_all_there_is(fake) or _is_within(made, fake))
+        return [value, sizes, strides, offset if is_own else _refuse()]
     last = offset - start + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     if 0 not in sizes and not 0 <= offset - start <= last < fake.numel():
         _refuse()
@@ -69,6 +75,16 @@ def _is_all_there_is(fake: torch.Tensor) -> bool:
     """Whether the memory surely holds no more than the tensor's elements, as that of a part of another one does."""
     held = fake.untyped_storage().nbytes()
     return statically_known_true(held == fake.numel() * fake.element_size())
+
+
+def _is_within(made: object, fake: torch.Tensor) -> bool:
+    """Whether a view surely reads no element behind those of a tensor, which begins where its memory does."""
+    if not isinstance(made, torch.Tensor):
+        return False
+    strides, first = made.stride(), made.storage_offset()
+    last = first + sum((size - 1) * stride for size, stride in zip(made.shape, strides, strict=True))
+    is_forward = all(statically_known_true(one >= 0) for one in (*strides, first))
+    return is_forward and statically_known_true(fake.numel() - last >= 1)
 
 
 def _transposed(value: ir.Value, fake: torch.Tensor) -> ir.Value:

@@ -215,7 +215,8 @@ class OperatorTranslator:
         if not is_complex and function.origin != "custom":
             arguments = promote.promote(qualified, arguments, call.result_dtype)
         if base in memory_layout.READS_MEMORY and call.given and isinstance(call.given[0], torch.Tensor):
-            arguments = memory_layout.in_memory_order([*arguments, *kwargs.values()], call.given[0])
+            made = fake if base == "as_strided" else None  # a copy has strides of its own
+            arguments = memory_layout.in_memory_order([*arguments, *kwargs.values()], call.given[0], made)
             kwargs = {}
         if base in memory_layout.IN_ORDER_ONLY and call.given and isinstance(call.given[0], torch.Tensor):
             memory_layout.require_order(call.given[0], base)
