@@ -92,17 +92,20 @@ def rounded_decisions() -> Iterator[list[RoundedDecision]]:
 
         def _compute_exactly(self: SymNode, *others: Any) -> Any:
             made = original(self, *others)
+            if not isinstance(made, SymNode):
+                return made
             given = (self, *others)
-            if isinstance(made, SymNode) and shorten(made) and _is_quotient(_written(self, steps)):
+            is_shorter = shorten(made)
+            is_of_fractions = any(isinstance(one, SymNode) and one.pytype is float for one in given)
+            if not (is_shorter or is_of_fractions or steps or exact or made.pytype is float):
+                return made  # as most are, of which there are very many
+            if is_shorter and _is_quotient(_written(self, steps)):
                 exact.add(made)
             if made in exact:  # also where torch asks once more, to record it
                 return made
-            if isinstance(made, SymNode) and (
-                made.pytype is float or (steps and any(isinstance(one, SymNode) and one in steps for one in given))
-            ):
+            if made.pytype is float or (steps and any(isinstance(one, SymNode) and one in steps for one in given)):
                 steps[made] = (compute, *(_written(one, steps) for one in given))
-            is_of_fractions = any(isinstance(one, SymNode) and one.pytype is float for one in given)
-            if is_of_fractions and isinstance(made, SymNode):  # among sizes alone there are none of the data
+            if is_of_fractions:  # among sizes alone there are none of the data
                 fractions = _of_data(*(_written(one, steps) for one in given))
                 of_data.update(fractions)
                 if fractions - made.expr.free_symbols:
