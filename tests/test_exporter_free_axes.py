@@ -16,7 +16,7 @@ from batch_export.exporter import export
 from batch_export.exporter.capture import dynamic_shapes, size_oblivious
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.diagnostics.verify import verify_other_size
-from tests.exporting import export_and_compare
+from tests.exporting import Called, export_and_compare
 
 pytestmark = pytest.mark.sampled
 
@@ -386,4 +386,4 @@ def _largest(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_branch_for_nothing_is_in_the_file() -> None:
     others = ((torch.randn(rows, 3),) for rows in (0, 1, 2, 9))
-    export_and_compare(_Calls(_largest), (torch.randn(5, 3),), *others, dynamic_shapes=({0: "rows"},))
+    export_and_compare(Called(_largest), (torch.randn(5, 3),), *others, dynamic_shapes=({0: "rows"},))
