@@ -186,6 +186,27 @@ def test_a_name_that_is_1_in_one_factor_is_repeated_for_the_other(equation: str,
     program.release()
 
 
+class Gated(torch.nn.Module):
+    """Mixes the steps of a sequence by part of a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        length = x.shape[1]
+        return torch.einsum("bnd,mn->bmd", x, self.table[:length, :length])
+
+
+def test_part_of_a_table_is_as_long_as_the_sequence() -> None:
+    module = Gated().eval()
+    program = export(module, (torch.randn(2, 5, 3),), dynamic_shapes=({0: "batch", 1: "length"},))
+    for batch, length in ((2, 5), (1, 1), (3, 2), (2, 8)):
+        x = torch.randn(batch, length, 3)
+        assert_same(program(x), eager(module, (x,)))
+    program.release()
+
+
 class Function(torch.nn.Module):
     """Calls a function."""
 

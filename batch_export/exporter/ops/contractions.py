@@ -8,6 +8,7 @@ is left to torch's decomposition.
 from __future__ import annotations
 
 import math
+import re
 import string
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -157,9 +158,24 @@ def _planned(equation: object, tensors: Sequence[object]) -> tuple[tuple[str, st
         if len(axes) != len(shape):
             return names, None
         for name, size in zip(axes, shape, strict=True):
-            if (not isinstance(size, int) and size.value is None) or sizes.setdefault(name, size) != size:
+            if (not isinstance(size, int) and size.value is None) or not _is_one(sizes.setdefault(name, size), size):
                 return names, None
     return names, _plan(*names, {name for name, size in sizes.items() if not isinstance(size, int)})
+
+
+_AT_MOST = re.compile(r"Min\((\d+), (.+)\)|Min\((.+), (\d+)\)", re.IGNORECASE)
+
+
+def _is_one(size: Dim, other: Dim) -> bool:
+    """Whether two sizes under a name are one wherever eager takes them: part of a table (`w[:n]`) has `Min(32, n)`."""
+    if size == other:
+        return True
+    names = [one.value for one in (size, other) if isinstance(one, ir.SymbolicDim)]
+    for one, another in (names, names[::-1]) if len(names) == 2 else ():
+        matched = _AT_MOST.fullmatch(str(one))
+        if matched is not None and int(matched[1] or matched[4]) > 1 and another == (matched[2] or matched[3]):
+            return True  # of 1 torch would repeat it
+    return False
 
 
 def _names(equation: str) -> tuple[str, str, str] | None:
