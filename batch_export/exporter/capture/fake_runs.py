@@ -136,10 +136,17 @@ def refusal(
         kwargs: keyword inputs.
         mode: that of inputs which are fake, beside weights that are not.
     """
+    return refused_run(module, args, kwargs, mode).refused
+
+
+def refused_run(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: FakeTensorMode | None = None
+) -> FakeRun:
+    """The same, and whether it took too many calls; costs are not counted."""
     try:
-        return _run(module, args, kwargs, mode, contextlib.nullcontext())
+        return FakeRun(_run(module, args, kwargs, mode, contextlib.nullcontext()))
     except EndlessError:
-        return ""
+        return FakeRun("", is_long=True)
 
 
 def fake_run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> FakeRun:

@@ -19,7 +19,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import guard_points
-from batch_export.exporter.capture.fake_runs import fake_run, refusal
+from batch_export.exporter.capture.fake_runs import fake_run, refused_run
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.kept_state import RunsUndone
@@ -57,8 +57,6 @@ _SMALL = 8
 """Up to which size an axis is small."""
 _WIDE, _WIDE_POINTS = 2, 8
 """For how many sizes of one guard, and for how many at all, numbers far from the example's are tried."""
-_LONG = 1.0
-"""How long a run without numbers may compute for others of more elements to be tried."""
 _OTHERS = 3
 """Further values at sizes at which no number is finite."""
 _LARGER = 16
@@ -263,12 +261,8 @@ class Trials:
         """What to say where a value of the program has another shape than it shows, and a translation may go by it."""
         assert self._program is not None
         given, keywords = copy.deepcopy(inputs)
-        threads = one_thread_if_small(self._module, inputs)
-        with (
-            threads,
-            quiet(),
-            contextlib.suppress(Exception),
-        ):  # what cannot be run node by node is not known to be wrong
+        threads, unknown = one_thread_if_small(self._module, inputs), contextlib.suppress(Exception)
+        with threads, quiet(), unknown:  # what cannot be run node by node is not known to be wrong
             found = other_shapes(self._program, given, keywords, lambda name: self._symbols.value(name, sizes))
             if not found.beside and is_free_of_sizes(self._exported.graph, found.axes):
                 for name, axes in found.axes.items():
@@ -295,11 +289,10 @@ class Trials:
         inputs = self.resizing.without_numbers(sizes, self._unmade) if elements < self._long_unmade else None
         if inputs is None:
             return ""
-        begun = time.thread_time()
-        refused = refusal(self._module, *inputs, self._unmade)
-        if not refused and time.thread_time() - begun > _LONG:
+        run = refused_run(self._module, *inputs, self._unmade)
+        if run.is_long:  # a loop over rows: of more there is nothing to be learned either
             self._long_unmade = elements
-        return refused
+        return run.refused
 
     @functools.cached_property
     def _unmade(self) -> FakeTensorMode:

@@ -90,10 +90,16 @@ def _cells(function: FunctionType) -> list[object]:
 
 def knows_torch(names: Mapping[str, object]) -> bool:
     """Whether a file's names have torch among them, or anything of torch's."""
-    homes = (
-        one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", None) for one in names.values()
-    )
-    return any(isinstance(home, str) and home.partition(".")[0] == "torch" for home in homes)
+    return any(_home(one).partition(".")[0] == "torch" for one in list(names.values()))
+
+
+def _home(one: object) -> str:
+    """The module that something is, or comes from; empty where it does not say so."""
+    try:
+        home = one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", None)
+    except Exception:  # what stands for something that is not there yet may raise anything
+        return ""
+    return home if isinstance(home, str) else ""
 
 
 def _is_own(name: str) -> bool:

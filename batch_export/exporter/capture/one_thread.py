@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 _WEIGHTS, _INPUTS = 2**24, 2**20
@@ -28,7 +29,8 @@ def one_thread_if_small(module: torch.nn.Module, inputs: object) -> Iterator[Non
     threads = torch.get_num_threads()
     tensors = (one for one in pytree.tree_leaves(inputs) if isinstance(one, torch.Tensor))
     is_small = threads > 1 and sum(one.numel() for one in tensors) <= _INPUTS
-    if not is_small or sum(one.numel() for one in module.parameters()) > _WEIGHTS:
+    weights = (one.numel() for one in module.parameters() if not is_lazy(one))
+    if not is_small or sum(weights) > _WEIGHTS:
         yield
         return
     torch.set_num_threads(1)
