@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch.nn import functional
+from torch.utils._sympy.functions import Mod
 
 from batch_export.errors import NoFormError, TranslationError
 from batch_export.exporter import export
+from batch_export.exporter.translate.shared_at_sizes import _is_in_order_at
 from tests.exporting import export_and_compare
 
 pytestmark = pytest.mark.sampled
@@ -404,3 +407,10 @@ def test_what_is_shuffled_is_a_copy_also_of_a_buffer_that_is_a_view() -> None:
             return self.part * x + shuffled
 
     export_and_compare(Shuffled(), (torch.ones(1),))
+
+
+def test_a_size_at_which_there_is_no_such_tensor_is_no_reason() -> None:
+    """torch's remainders hold that what they are of is not below 0, as segments of a length that is too short are."""
+    length = sympy.Symbol("length", integer=True)
+    sizes = [2, Mod(length - 8, 4)]
+    assert not _is_in_order_at(sizes, [length, 1], {length: 1}, spaced=False)

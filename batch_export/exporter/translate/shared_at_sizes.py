@@ -169,8 +169,8 @@ def _is_in_order_at(
 ) -> bool:
     try:
         return _is_in_order([_at(size, values) for size in sizes], [_at(stride, values) for stride in strides], spaced)
-    except ZeroDivisionError:  # no tensor has these sizes there: one of them was left to be worked out of no elements
-        return False
+    except (ArithmeticError, AssertionError, ValueError):
+        return False  # no tensor has these sizes there: one is below 0, or was left to be worked out of no elements
 
 
 def _expressions(numbers: Sequence[Any]) -> list[Any]:
