@@ -69,8 +69,9 @@ def _preload_library(name: str) -> None:
     declare_operators()
     with contextlib.suppress(Exception):  # whatever a library raises as it is imported
         importlib.import_module(name)
-    if (exporting := sys.modules.get("batch_export.exporter.capture.whole_numbers")) is not None:
-        exporting.prepare()
+        exporting = sys.modules.get("batch_export.exporter.capture.whole_numbers")
+        if exporting is not None and "." in name:  # behind the last of the library's modules, and only to save time
+            exporting.prepare()
 
 
 def torch_alone() -> None:

@@ -159,10 +159,8 @@ def _products() -> list[RewriteRule]:
         (batch_a, *matrix_a), (batch_b, *matrix_b), (group_a, *grouped_a), (group_b, *grouped_b) = filter(None, whole)
         if matrix_b != grouped_b or not _are_paired(group_a, group_b) or not _are_paired(batch_a, batch_b):
             return False
-        has_one = math.prod(batch_b) == math.prod(group_b) == 1
-        if matrix_a != grouped_a and not (
-            has_one and matrix_a[-1] == grouped_a[-1]
-        ):  # rows of several matrices are one
+        is_by_one = math.prod(batch_b) == math.prod(group_b) == 1 and matrix_a[-1] == grouped_a[-1]
+        if matrix_a != grouped_a and not is_by_one:  # rows of whatever matrices are multiplied by one alike
             return False
         return _broadcast_to_matmul.check_if_not_need_reshape(context, input_a, input_b, shape_c)
 
