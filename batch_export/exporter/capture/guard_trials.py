@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import guard_points
-from batch_export.exporter.capture.fake_runs import fake_run, refused_run
+from batch_export.exporter.capture.fake_runs import fake_run
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.kept_state import RunsUndone
@@ -32,6 +29,7 @@ from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import is_free_of_sizes, other_shapes
 from batch_export.exporter.capture.trial import Outcome, Trial, accepts, apart, is_fake, tried
 from batch_export.exporter.capture.trial_costs import TrialCosts
+from batch_export.exporter.capture.unmade_runs import UnmadeRuns
 
 _TRIED = 8
 """Sizes at which one guard is tried."""
@@ -94,8 +92,7 @@ class Trials:
         self._allowed = _RUNS
         self._is_beside = False
         self._takes: dict[bool, bool] = {}
-        self._runs_unmade: bool | None = None
-        self._long_unmade = math.inf
+        self._unmade = UnmadeRuns(module, self.resizing)
         self._apart: float | None = None
         self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
         self._usual: dict[int, bool] = {}
@@ -115,7 +112,7 @@ class Trials:
             inputs = self.resizing.at(sizes, spread=spread)
             instead = self.resizing.in_place_of_less(sizes) if inputs is None else [inputs]
             if not instead:
-                refused = self._refused_unmade(sizes)
+                refused = self._unmade.refused(sizes)
                 if refused:
                     self._known[key] = Trial(Outcome.REFUSED, refused)
                 return self._known.get(key)
@@ -219,7 +216,7 @@ class Trials:
         Its inputs are parts of the example. A refusal is because of the sizes where it shows without numbers, or where
         the model takes the same parts once axes that are alike in the example are so here; None where neither is so.
         """
-        refused = self._refused_unmade(sizes)
+        refused = self._unmade.refused(sizes)
         if refused:
             return Trial(Outcome.REFUSED, refused)
         alike = self._alike(sizes)
@@ -271,34 +268,6 @@ class Trials:
             return Trial(Outcome.SHAPES, found.first)
         return None
 
-    def _refused_unmade(self, sizes: Point) -> str:
-        """Why the model does not take sizes, found without numbers; empty where it may take them.
-
-        For sizes that are too large to be made, and for models that made-up numbers do not suit.
-        """
-        return self._refusal_unmade(sizes) if self._is_run_unmade() else ""
-
-    def _is_run_unmade(self) -> bool:
-        """Whether the model takes the example without numbers; if not, no refusal without them is because of sizes."""
-        if self._runs_unmade is None:
-            self._runs_unmade = not self._refusal_unmade(self.resizing.example)
-        return self._runs_unmade
-
-    def _refusal_unmade(self, sizes: Point) -> str:
-        elements = self.resizing.elements(sizes)
-        inputs = self.resizing.without_numbers(sizes, self._unmade) if elements < self._long_unmade else None
-        if inputs is None:
-            return ""
-        run = refused_run(self._module, *inputs, self._unmade)
-        if run.is_long:  # a loop over rows: of more there is nothing to be learned either
-            self._long_unmade = elements
-        return run.refused
-
-    @functools.cached_property
-    def _unmade(self) -> FakeTensorMode:
-        symbols = ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
-        return FakeTensorMode(allow_non_fake_inputs=True, shape_env=symbols)  # an index by data is some index
-
     def _counts(self, sizes: Point) -> bool:
         """Whether inputs have numbers at all, for which a model may refuse them."""
         return self.resizing.elements(sizes) > 0
@@ -328,9 +297,9 @@ class Trials:
     def _tried(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
         run = fake_run(self._module, args, kwargs) if is_large else None
         if run is not None and not run.refused:
-            self._runs_unmade = True
-        if run is not None and run.refused and (self._is_run_unmade() or not run.is_too_large):
-            return Trial(Outcome.REFUSED, run.refused, is_of_sizes=self._is_run_unmade())
+            self._unmade.note_possible()
+        if run is not None and run.refused and (self._unmade.are_possible() or not run.is_too_large):
+            return Trial(Outcome.REFUSED, run.refused, is_of_sizes=self._unmade.are_possible())
         if run is not None and run.is_too_large:
             return Trial(Outcome.UNTRIED)
         if self._program is None:
