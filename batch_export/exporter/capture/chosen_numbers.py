@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from batch_export.exporter.capture import choice_calls, chosen_pads, chosen_parts, decided_lines
+from batch_export.exporter.capture import choice_calls, chosen_pads, chosen_parts, decided_lines, named_questions
 from batch_export.exporter.capture.own_names import may_reach
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
@@ -49,7 +49,8 @@ def numbers_chosen(module: torch.nn.Module, places: Iterable[str]) -> Iterator[N
 
 def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
     """A function that chooses numbers by arithmetic at some lines; None where there is nothing of that."""
-    choices = _Choices(lines)
+    choices, function = _Choices(lines), copy.deepcopy(function)
+    named_questions.put_in_place(function)
     changed: ast.FunctionDef = choices.visit(function)
     return changed if choices.lines else None
 
@@ -59,7 +60,9 @@ def _lines(file: str) -> frozenset[int]:
     tree = parsed(file)
     choices = _Choices()
     if tree is not None:
-        choices.visit(copy.deepcopy(tree))
+        tree = copy.deepcopy(tree)
+        named_questions.put_in_place(tree)
+        choices.visit(tree)
     return frozenset(choices.lines)
 
 
@@ -128,9 +131,9 @@ class _Choices(ast.NodeTransformer):
 
     def _ask_as_well(self, node: ast.If) -> None:
         """What an `elif` asks is looked at with what the `if` before it does."""
-        if self.only is not None and not self.only.isdisjoint(_lines_of(node.test)):
+        if self.only is not None and not self.only.isdisjoint(_lines_of(node)):
             for one in node.orelse if len(node.orelse) == 1 else ():
-                self.only.update(_lines_of(one.test) if isinstance(one, ast.If) else ())
+                self.only.update(_lines_of(one) if isinstance(one, ast.If) else ())
 
     def _parts(
         self, node: ast.If, asked: Sequence[ast.expr], answer: bool, *, is_chain: bool
@@ -165,7 +168,7 @@ class _Choices(ast.NodeTransformer):
             return node
         if not any(isinstance(one, ast.Assign) and _is_chosen(one.value) for one in (*made, *behind)):
             return node
-        self.lines.update(_lines_of(node.test))
+        self.lines.update(_lines_of(node))
         return [*first, *made, *behind]
 
     def _made_of(
@@ -223,12 +226,12 @@ class _Choices(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(made, node.test))
 
     def _made(self, node: ast.If | ast.IfExp, call: ast.expr) -> ast.expr:
-        self.lines.update(_lines_of(node.test))
+        self.lines.update(_lines_of(node))
         return ast.fix_missing_locations(ast.copy_location(call, node.test))
 
     def _asked(self, node: ast.If | ast.IfExp) -> tuple[Sequence[ast.expr], bool]:
         """What is asked, and whether it is so where any of it holds, or where none of it does."""
-        lines = _lines_of(node.test)
+        lines = _lines_of(node)
         return any_of(node.test) if self.only is None or not self.only.isdisjoint(lines) else ((), True)
 
     def _call(self, node: ast.If | ast.IfExp, asked: Sequence[ast.expr], then: ast.expr, other: ast.expr) -> ast.expr:
@@ -283,8 +286,10 @@ def _named_first(test: ast.expr) -> ast.Assign | None:
     return None
 
 
-def _lines_of(test: ast.expr) -> range:
-    return range(test.lineno, (test.end_lineno or test.lineno) + 1)
+def _lines_of(node: ast.If | ast.IfExp) -> set[int]:
+    """The lines at which it is asked, and those of the question: one with a name is answered there, or in part."""
+    end = node.orelse.lineno if isinstance(node, ast.IfExp) else node.lineno
+    return {*range(node.lineno, end + 1), *range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)}
 
 
 def _other_questions(other: Sequence[ast.stmt], changed: set[str]) -> tuple[list[ast.stmt], list[ast.expr]] | None:

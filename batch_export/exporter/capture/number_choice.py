@@ -40,6 +40,8 @@ def chosen(then: Number, otherwise: Number, asked: Sequence[Question]) -> Number
     simpler = _of_what_is_compared(then, otherwise, asked)
     if simpler is not None:
         return simpler
+    if any(_alone(first, second, one) for one in asked):
+        return then
     for one in itertools.chain(_candidates(then, otherwise, condition, asked), _along(first, second, asked)):
         expressions = _in_one_symbol([_expression(one), first, second, condition])
         if holds_at_every(expressions, lambda made, yes, no, holds: made == (yes if holds else no)):
@@ -104,6 +106,12 @@ def _of_what_is_compared(then: Number, otherwise: Number, asked: Sequence[Questi
     is_larger = (question.kind in (ast.Gt, ast.GtE)) == bool(times > 0)
     made: Number = torch.sym_max(then, otherwise) if is_larger else torch.sym_min(then, otherwise)
     return made
+
+
+def _alone(first: sympy.Expr, second: sympy.Expr, question: Question) -> bool:
+    """Whether two numbers are the same wherever a question is answered by no, so that no other one matters."""
+    expressions = _in_one_symbol([first, second, _condition([question])])
+    return holds_at_every(expressions, lambda yes, no, holds: bool(holds) or yes == no)
 
 
 def _in_one_symbol(expressions: Sequence[sympy.Basic]) -> list[sympy.Basic]:
