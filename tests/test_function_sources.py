@@ -57,6 +57,20 @@ def test_a_function_has_a_tree_and_a_code_of_it_does_the_same(name: str, tmp_pat
     assert function(*given) == expected
 
 
+def test_an_assert_that_pytest_has_rewritten_is_still_what_the_file_says() -> None:
+    def asserting(x: int) -> int:
+        assert x > 0, f"{x} is too small"
+        return x * 2
+
+    assert "@pytest_ar" in asserting.__code__.co_names
+    tree = tree_of(asserting.__code__)
+    assert tree is not None
+    code = compiled(tree, asserting.__code__)
+    assert code is not None
+    asserting.__code__ = code
+    assert asserting(3) == 6
+
+
 def test_a_file_that_says_something_else_by_now_gives_no_code(tmp_path: Path) -> None:
     path = tmp_path / "changed_since.py"
     code = _module(path, "def own(x):\n    return x * 2\n").own.__code__

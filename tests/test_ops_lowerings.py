@@ -259,6 +259,13 @@ def test_linear_algebra_over_a_free_batch(name: str, count: int) -> None:
     assert ("Loop" in {node.op_type for node in program.model.graph}) == (count == 12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_logarithm_of_a_determinant_that_is_too_large(dtype: torch.dtype) -> None:
+    """It is a sum of logarithms; onnxruntime's Det has no kernel for float64."""
+    x = torch.diag(torch.tensor([1e20, 3e25, 2.0], dtype=dtype)) + 0.5
+    export_and_compare(Call(torch.logdet), (x,), (-x,))
+
+
 @pytest.mark.parametrize("sizes", [(2, 8, 6), (1, 5, 9), (3, 1, 2), (1, 2, 1)])
 def test_adaptive_maxima_over_free_axes_with_their_places(sizes: tuple[int, int, int]) -> None:
     def both(x: torch.Tensor) -> object:

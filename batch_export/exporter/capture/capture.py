@@ -55,6 +55,7 @@ from batch_export.exporter.capture.traced_questions import traced_questions
 from batch_export.exporter.capture.turns import in_turn
 from batch_export.exporter.capture.unfit_outputs import outputs_refused
 from batch_export.exporter.capture.written_constants import written_tensors
+from batch_export.exporter.capture.written_powers import powers_in_brackets
 from batch_export.exporter.graph.collector import young_only
 
 
@@ -154,7 +155,7 @@ def capture(
     """
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
-    with settings_kept(), state_kept(model, args, kwargs), without_fast_paths():
+    with settings_kept(), state_kept(model, args, kwargs), without_fast_paths(), powers_in_brackets():
         return _capture(model, args, kwargs, dynamic_shapes, guards, allow_assumptions, capture_blocks, strategies)
 
 

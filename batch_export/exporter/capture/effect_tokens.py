@@ -12,6 +12,8 @@ from unittest.mock import patch
 import torch
 from torch.export.graph_signature import InputKind
 
+from batch_export.exporter.capture.written_powers import powers_in_brackets
+
 
 def decomposed(
     program: torch.export.ExportedProgram, table: Mapping[torch._ops.OpOverload, Callable[..., object]]
@@ -25,7 +27,7 @@ def decomposed(
         program: what was captured.
         table: how operators are decomposed; others stay.
     """
-    with patch("torch.export._unlift._ok_to_generate_guards_fn", lambda: False):
+    with patch("torch.export._unlift._ok_to_generate_guards_fn", lambda: False), powers_in_brackets():
         made: torch.export.ExportedProgram = program.run_decompositions(decomp_table=dict(table))
     if not any(spec.kind is InputKind.TOKEN for spec in made.graph_signature.input_specs):
         return made

@@ -16,7 +16,7 @@ from torch._prims_common import is_contiguous_or_false
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import free_groups, free_windows
+from batch_export.exporter.capture import free_groups, free_scales, free_windows
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -246,6 +246,12 @@ def _unfold(bound: Mapping[str, Any]) -> torch.Tensor | None:
     return free_windows.unfolded(bound["self"], bound["dimension"], bound["size"], bound["step"])
 
 
+def _resized(bound: Mapping[str, Any]) -> torch.Tensor | None:
+    """Resizing by areas, or by scales that are made of sizes."""
+    made = free_windows.areas(bound)
+    return free_scales.scaled(bound) if made is None else made
+
+
 def _resize(bound: Mapping[str, Any]) -> torch.Tensor | None:
     """A tensor that is given the sizes it has, which is no change; torch asks what the free ones are."""
     tensor, sizes = bound["self"], bound.get("sizes")
@@ -264,6 +270,7 @@ def _is_known_equal(one: Any, other: Any) -> bool:
 
 _POOLED = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
 _SIZED = ("window_length", "periodic")
+_RESIZED = ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
 _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]] = {
     **free_groups.FORMS,
     torch.Tensor.new_tensor: (("self", "data"), _new_tensor),
@@ -286,7 +293,7 @@ _FORMS: Mapping[Any, tuple[Sequence[str], Callable[[Mapping[str, Any]], object]]
     torch.ops.aten.max_pool1d.default: (_POOLED, _max_pool1d),
     torch.nn.functional.max_pool1d: ((*_POOLED, "return_indices"), _max_pool1d),
     torch.adaptive_avg_pool1d: (("input", "output_size"), free_windows.adaptive_average),
-    torch.nn.functional.interpolate: (("input", "size", "scale_factor", "mode"), free_windows.areas),
+    torch.nn.functional.interpolate: (_RESIZED, _resized),
     torch.affine_grid_generator: (("theta", "size", "align_corners"), _grid),
     torch.nn.functional.affine_grid: (("theta", "size", "align_corners"), _grid),
     torch.hann_window: (_SIZED, _window(0.5, 0.5)),

@@ -10,7 +10,8 @@ import ast
 import copy
 import dis
 import inspect
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from types import CodeType
 
 _FUTURE = 0x1FF0000
@@ -34,7 +35,7 @@ def is_current(code: CodeType) -> bool:
     if id(code) in _MADE:
         return True
     made = _source(code)
-    return made is not None and _is_same(_compiled(made, code), code)
+    return made is not None and _is_same(_compiled(made, code, _asserts_of_pytest(code)), code)
 
 
 def compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
@@ -54,7 +55,17 @@ def compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
     return made
 
 
-def _compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
+def _asserts_of_pytest(code: CodeType) -> Callable[[ast.Module], object] | None:
+    """What pytest has made of the asserts of a test's file, where a code is of such a file; what was loaded with it."""
+    rewriting = sys.modules.get("_pytest.assertion.rewrite")
+    if rewriting is None or not any(name.startswith("@py") for name in code.co_names):
+        return None
+    return lambda tree: rewriting.rewrite_asserts(tree, b"")
+
+
+def _compiled(
+    function: ast.FunctionDef, code: CodeType, changed: Callable[[ast.Module], object] | None = None
+) -> CodeType | None:
     function.decorator_list, function.returns = [], None
     for one in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs):
         one.annotation = None
@@ -66,6 +77,8 @@ def _compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
     )  # one of the file's, where it is read
     outer = ast.FunctionDef(name="__outer__", args=outer_arguments, body=[*own, function], decorator_list=[])
     tree = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
+    if changed is not None:
+        changed(tree)
     try:
         whole = compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
     except (SyntaxError, ValueError):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 PREFERENCES = ("auto", "always", "never")
 """What `prefer_native` may be."""
 
-# Torchlib's versions of these need ONNX features that get in the way (SequenceMap bodies, truth of tensors);
-# torch's own decompositions say the same with plain operators.
+# Torchlib's versions of these need ONNX features that get in the way (SequenceMap bodies, truth of tensors), or lose
+# what torch keeps (the logarithm of a determinant that overflows); torch's own decompositions say the same with others.
 _SHADOWED = frozenset(
     {
         "aten::atleast_1d.Sequence",
@@ -44,6 +44,7 @@ _SHADOWED = frozenset(
         "aten::unbind.int",
         "aten::amax",
         "aten::amin",
+        "aten::logdet",
     }
 )
 
