@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sweeping import STAGES, by_name, cells, model, sweep
 
+from batch_export.sources.closure import is_installed
 from batch_export.sources.recorded import changes
 from batch_export.spec import ModelSpec
 from batch_export.store import open_store, read_entry
@@ -61,6 +62,11 @@ SOURCES = {
     "mine/bytecode.py": "from compiled import part\ndef build(): return part.NUMBER\n",
     "mine/space.py": "from spaced.deep import part\ndef build(): return part.NUMBER\n",
     "mine/library.py": "import libhub\ndef build(): return open(libhub.folder() + '/w.bin').read()\n",
+    "mine/shadow.py": "import libouter\ndef build(): return libouter.NUMBER\n",
+    "mine/resources.py": (
+        "from importlib import resources\n"
+        "def build(): return sorted(one.name for one in resources.files('kept_data').iterdir())\n"
+    ),
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
@@ -69,13 +75,15 @@ EVERY = {"every", "program", "by_c", "text_of_all", "of_process", "forked", "ane
 EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
 DATA |= {"w\udcff.bin": "1", "odd/\udcff": "1", "spaced/deep/part.py": "NUMBER = 1\n"}
-DATA |= {"shelf/w.bin": "9"}
+DATA |= {"shelf/w.bin": "9", "kept_data/1": ""}
 PACKAGES = {
     "libfoo/__init__.py": "def make(): return 1\n",
     "libbar/__init__.py": "",
     "libbar/inner.py": "import os\nMODE = os.environ.get('LIBBAR_MODE')\ndef make(): return MODE\n",
     "libbare/__init__.py": "NUMBER = 1\n",
     "libnone.py": "",
+    "libouter.py": "from libinner import NUMBER\n",
+    "libinner.py": "NUMBER = 1\n",
     "libsub/__init__.py": "",
     "libone.py": "",
     "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n",
@@ -126,7 +134,7 @@ class Project:
         """What has changed since results were stored."""
         store = open_store(self.root / "runs/store")
         entries = (read_entry(path) for path in store.actions.glob("*/*.json"))
-        roots = (self.root, *(Path(entry) for entry in sys.path if entry))
+        roots = (self.root, *(Path(entry) for entry in sys.path if entry and not is_installed(Path(entry))))
         return sorted({text for entry in entries if entry for text in changes(entry.result, roots, store.root)})
 
 
@@ -221,6 +229,16 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
     "asked": ({"asked"}, "maybe.w: absent -> file 4", lambda p: p.write("maybe.w", "here")),
     "plugin": ({"plugin"}, "plug_in.py: absent -> file 0", lambda p: p.write("plug_in.py", "")),
     "listing": ({"listing"}, "folder shards/ has changed", lambda p: p.write("shards/2", "")),
+    "listing by a library": (
+        {"resources"},
+        "folder kept_data/ has changed",
+        lambda p: p.write("kept_data/2", ""),
+    ),
+    "in place of a package": (
+        {"shadow"},
+        "libinner.py: absent -> file",
+        lambda p: p.write("libinner.py", "NUMBER = 2\n"),
+    ),
     "folder": ({"folder"}, "", lambda p: p.write("folder/a/c.w", "new")),
     "weights": ({"weights"}, "file weights.bin has changed", lambda p: p.write("weights.bin", "2")),
     "package": ({"package", "plugins"}, "package libfoo: 1.0 -> 2.0", lambda p: install(p.packages, "libfoo", "2.0")),

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from batch_export.runner.recorded_names import Names
 from batch_export.sources.asked import state_now
+from batch_export.sources.recorded import first_of
 
 CODE = """
 import json, sys
@@ -81,6 +83,13 @@ def test_our_own_files_which_no_result_names_are_not_read() -> None:
     done = subprocess.run([sys.executable, "-c", OWN], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
+
+GETDENTS = """
+import ctypes, os
+handle = ctypes.CDLL(None).open(b"full", os.O_RDONLY)
+ctypes.CDLL(None).syscall(217 if os.uname().machine == "x86_64" else 61, handle, ctypes.create_string_buffer(999), 999)
+"""
+"""A listing by the system's own call, of a folder that was opened as any file is."""
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux' kernel tells")
 
@@ -158,6 +167,8 @@ def seen_and_asked(root: Path, code: str, how: str = "", deed: str = "") -> tupl
     return sources, changed, unseen, asked
 
 
+READ = {"weights.bin"}
+TRY = "import contextlib\nwith contextlib.suppress(OSError):"
 SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
 
 
@@ -207,13 +218,43 @@ SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
             id="in a folder of its own",
         ),
         pytest.param("os.open('outputs/..', os.O_TMPFILE | os.O_RDWR)", set(), id="a file without a name"),
+        pytest.param("open('weights.bin', 'ab').close(); open('weights.bin').read()", READ, id="opened to append"),
+        pytest.param(
+            SHELL.format("echo >> weights.bin; cat weights.bin > /dev/null"), READ, id="appended to by a subprocess"
+        ),
+        pytest.param(f"{TRY} open('weights.bin', 'x')\nopen('weights.bin').read()", READ, id="made in vain"),
+        pytest.param(
+            f"open('w', 'w').close()\n{TRY} os.link('w', 'weights.bin')\nopen('weights.bin').read()",
+            READ,
+            id="named in vain",
+        ),
+        pytest.param(
+            f"{TRY} os.symlink('nowhere', 'weights.bin')\nopen('weights.bin').read()", READ, id="linked in vain"
+        ),
+        pytest.param(
+            f"{TRY} os.replace('weights.part', 'weights.bin')\nopen('weights.bin').read()", READ, id="moved in vain"
+        ),
+        pytest.param(
+            "os.mkdir('d.part'); open('d.part/w.txt', 'w').close()\n"
+            f"{TRY} os.rename('d.part', 'full')\nopen('full/w.txt').read()",
+            {"full/w.txt"},
+            id="a folder that is there already",
+        ),
+        pytest.param(
+            f"{TRY} os.rename('d.part', 'full')\nopen('full/w.txt').read()", {"full/w.txt"}, id="a folder in vain"
+        ),
+        pytest.param("open('outputs/../weights.bin').read()", READ, id="up from what is ignored"),
+        pytest.param("open(f'/etc/..{root}/weights.bin').read()", READ, id="up from what is the system's"),
+        pytest.param("open('weights.bin').read(); os.utime('weights.bin')", READ, id="given another time"),
     ],
 )
 @linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
 def test_what_is_read_counts_and_what_is_made_does_not(root: Path, code: str, recorded: set[str], how: str) -> None:
-    if how == "refused" and "subprocess" in code:
+    if how == "refused" and ("subprocess" in code or "utime" in code):
         pytest.skip("Python does not hear of it")
+    (root / "full").mkdir()
+    (root / "full" / "w.txt").write_text("1")
     sources, changed, unseen = seen(root, code, how)
     assert {name for name in sources if not name.endswith(".py")} == recorded
     assert changed == []
@@ -327,3 +368,54 @@ def test_a_link_that_chose_what_was_used_counts_wherever_it_lies(
     sources, _, _, asked = seen_and_asked(root, code.format(home / "current"))
     linked = asked.get(name) == "link v1" or f"{name}/" in sources
     assert linked is (counts or place == "inside")
+
+
+@linux_only
+@pytest.mark.parametrize(
+    ("code", "deed"),
+    [
+        ("os.listdir('full')", "(root / 'full' / '.hidden').write_text('')"),
+        (
+            "[one.is_dir() for one in os.scandir('full')]",
+            "(root / 'full' / 'a').rmdir(); (root / 'full' / 'a').write_text('')",
+        ),
+        (
+            "[one.is_symlink() for one in os.scandir('full')]",
+            "(root / 'full' / 'a').rmdir(); (root / 'full' / 'a').symlink_to('b')",
+        ),
+        (f"subprocess.run([sys.executable, '-c', {GETDENTS!r}])", "(root / 'full' / 'b').write_text('')"),
+    ],
+    ids=["hidden", "folder", "link", "by its descriptor"],
+)
+def test_what_a_listing_tells(root: Path, code: str, deed: str) -> None:
+    (root / "full" / "a").mkdir(parents=True)
+    code = f"import subprocess\n{code}"
+    before, _, _ = seen(root, code)
+    exec(deed, {"root": root})
+    after, _, _ = seen(root, code)
+    assert before["full/"] != after["full/"]
+
+
+@linux_only
+def test_what_an_editor_leaves_in_a_folder_is_in_no_listing(root: Path) -> None:
+    (root / "full").mkdir()
+    before, _, _ = seen(root, "os.listdir('full')")
+    for name in (".git", ".pytest_cache", ".nfs000", ".DS_Store"):
+        (root / "full" / name).mkdir()
+    assert seen(root, "os.listdir('full')")[0] == before
+
+
+@linux_only
+def test_a_file_of_a_later_root_is_not_taken_for_one_of_its_name(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    for name in ("data.txt", "module.py"):
+        (second / name).write_text("1")
+    names = Names((first, second), ())
+    assert names.of(second / "module.py") == "module.py"
+    name = names.of(second / "data.txt")
+    (first / "data.txt").write_text("1")
+    (second / "data.txt").write_text("2")
+    assert name is not None
+    assert first_of(name, (first, second)) == second / "data.txt"

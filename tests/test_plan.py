@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from sweeping import CORE, CPU, PLUGIN, cells, model
 from batch_export.action import Action, ActionResult, ModelArtifact
 from batch_export.contract import Contract, TensorContract
 from batch_export.errors import ModelError
+from batch_export.exact_json import MARKS, from_exact, to_exact
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.plan import keys
@@ -330,3 +332,38 @@ def test_an_exporter_that_wrote_nothing_ends_the_way_with_a_failure() -> None:
     chain = plan.resolve(CELL, TOOLS, SETTINGS, lambda step: replace(results(step), model=None))
     assert chain.ending.failure is not None
     assert chain.ending.failure.message == "exporter 'core' wrote no ONNX file"
+
+
+SAYINGS = (
+    *(None, math.nan, math.inf, -math.inf, 0, 0.0, -0.0, 1, 1.0, True, False, "", "1", "null", "inf", "NaN"),
+    *(b"hi", "aGk=", "6869", [], {}, [[]], {"a": 1, "b": 2}, {"b": 2, "a": 1}, {"1": 5}, {1: 5}, {True: 5}, {1.5: 5}),
+    *({"a": None}, {"a": math.inf}, {"!float": "inf"}, {"!dict": []}, {"!bytes": "6869"}, [math.inf], [None]),
+)
+
+
+_PLAIN = {repr(one) for one in (*SAYINGS[4:10], *SAYINGS[10:16], *SAYINGS[17:25], None, {"a": None}, [None])}
+"""What JSON says as it is."""
+
+
+def test_arguments_that_a_builder_tells_apart_have_keys_of_their_own() -> None:
+    def key(said: object) -> str:
+        return keys.reference_action(planned(replace(MODEL, arguments={"said": said})), TOOLS).key
+
+    def key_of_input(said: object) -> str:
+        inputs = (InputSpec(("x",), "float32", ("batch", 4)), InputSpec(("said",), constant=said))
+        return keys.reference_action(planned(replace(MODEL, inputs=inputs)), TOOLS).key
+
+    assert len({key(one) for one in SAYINGS}) == len(SAYINGS)
+    plain = [one for one in SAYINGS if not isinstance(one, dict)]
+    assert len({key_of_input(one) for one in plain}) == len(plain)
+    swapped = [{"a": {"x": 1}, "b": 2}, {"b": 2, "a": {"x": 1}}]
+    assert len({keys.reference_action(planned(replace(MODEL, arguments=one)), TOOLS).key for one in swapped}) == 1
+
+
+@pytest.mark.parametrize("said", SAYINGS, ids=repr)
+def test_json_that_loses_nothing(said: object) -> None:
+    text = msgspec.json.encode(to_exact({"said": said}))
+    back = from_exact(msgspec.json.decode(text))["said"]
+
+    assert repr(back) == repr(said)
+    assert repr(said) in _PLAIN or any(mark in text for mark in MARKS)

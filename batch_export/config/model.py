@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from batch_export.axes import WORDS, input_names, size_of, terms
 from batch_export.environments.request import request
 from batch_export.errors import UsageError
+from batch_export.exact_json import beyond_64_bits
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.spec import GUARD_WORDS, AxisSpec, CacheSpec, InputSpec, ModelSpec
 from batch_export.words import did_you_mean
@@ -103,6 +104,11 @@ class _Reader:
             likely = [key for key in arguments if did_you_mean(key, ["inputs"])]
             hint = f"; is {likely[0]!r} mistyped?" if likely else ""
             self._fail(f"has no 'inputs'; name every argument of forward with its dtype and shape{hint}")
+        large = beyond_64_bits(dict(config))
+        if large is not None:
+            self._fail(
+                f"the whole number {large} has more than 64 bits; write it as a text, and let the builder read it"
+            )
         axes = self._axes(config.get("axes") or {})
         inputs = tuple(self._inputs(config["inputs"], arguments))
         spec = ModelSpec(
@@ -315,8 +321,8 @@ class _Reader:
             self._known(where, value, _TOLERANCE_KEYS)
             numbers = [value.get(key) for key in _TOLERANCE_KEYS]
             for key, number in zip(_TOLERANCE_KEYS, numbers, strict=True):
-                if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
-                    self._fail(f"'{where}.{key}' must be a number of at least 0, not {number!r}")
+                if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
+                    self._fail(f"'{where}.{key}' must be a finite number of at least 0, not {number!r}")
             read[str(dtype)] = Tolerance(*map(float, numbers))  # type: ignore[arg-type]
         return read
 

@@ -24,6 +24,7 @@ from batch_export.config.schema import Config
 from batch_export.config.sentences import unknown_key
 from batch_export.environments.request import replaced, request
 from batch_export.errors import UsageError
+from batch_export.exact_json import beyond_64_bits
 from batch_export.judge import oracle_need
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.record import Stage
@@ -152,6 +153,8 @@ def exporter_spec(name: str, config: Mapping[str, Any]) -> ExporterSpec:
         UsageError: `_target_` is missing or not a dotted name, `opsets` is no range, or `env` names no packages.
     """
     arguments = dict(config)
+    if (large := beyond_64_bits(arguments)) is not None:
+        raise UsageError(f"exporter/{name}: the whole number {large} has more than 64 bits; write it as a text")
     target = arguments.pop("_target_", None)
     if not isinstance(target, str) or "." not in target:
         raise UsageError(

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from batch_export import axes
 from batch_export.action import Action, ModelArtifact
 from batch_export.contract import Contract
 from batch_export.digest import Digest, canonical_json, digest_value
+from batch_export.exact_json import to_exact
 from batch_export.plan.matrix import PlannedCell
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import WARM_UP, ProviderSpec
@@ -22,6 +25,7 @@ from batch_export.sources.toolchain import Toolchain, environment_name
 from batch_export.spec import ExporterSpec
 from batch_export.steps import STEPS
 
+_KEPT = (bytes, bytearray)
 _EXPORT_LIBRARIES = ("onnx", "onnxscript", "onnx-ir", "numpy")
 
 
@@ -171,7 +175,7 @@ def _model_entries(cell: PlannedCell, toolchain: Toolchain) -> dict[str, str]:
     return {
         "model.target": model.target,
         "model.source": toolchain.targets[model.target],
-        "model.arguments": _text(model.arguments),
+        "model.arguments": _arguments(model.arguments),
         "model.inputs": _text(model.inputs),
         "model.seed": str(model.seed),
         **({"model.seed_given": "true"} if model.seed_given and not model.seed else {}),
@@ -189,7 +193,7 @@ def _setting_entries(cell: PlannedCell, toolchain: Toolchain) -> dict[str, str]:
 
 
 def _exporter_entries(exporter: ExporterSpec, toolchain: Toolchain) -> dict[str, str]:
-    entries = {"exporter.arguments": _text(exporter.arguments)}
+    entries = {"exporter.arguments": _arguments(exporter.arguments)}
     return entries | _named_entries("exporter.files", exporter.arguments, toolchain)
 
 
@@ -239,4 +243,13 @@ def _versions(toolchain: Toolchain, *names: str) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    return canonical_json(value).decode()
+    return canonical_json(to_exact(msgspec.to_builtins(value, builtin_types=_KEPT))).decode()
+
+
+def _arguments(arguments: dict[str, Any]) -> str:
+    """Keyword arguments, sorted by name; dicts in them are in their own order, which whoever is called sees."""
+    exact = to_exact({name: arguments[name] for name in sorted(arguments)})
+    try:
+        return msgspec.json.encode(exact).decode()
+    except UnicodeEncodeError:  # a name that is no text in UTF-8
+        return canonical_json(exact).decode()

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from batch_export.errors import RunError, UsageError
+from batch_export.exact_json import MARKS, from_exact, to_exact
 from batch_export.files import whole_file
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import SCHEMA_VERSION, Cell, Record
@@ -70,7 +71,8 @@ class _Versioned(msgspec.Struct):
 def write_run(folder: Path, spec: RunSpec, cells: Sequence[PlannedCell], command: str) -> None:
     """Writes run.json."""
     planned = tuple(Planned(item.cell, item.skip) for item in cells)
-    write_whole(folder / RUN_FILE, msgspec.json.encode(StoredRun(spec, planned, command)))
+    exact = to_exact(msgspec.to_builtins(StoredRun(spec, planned, command), builtin_types=(bytes, bytearray)))
+    write_whole(folder / RUN_FILE, msgspec.json.encode(exact))
 
 
 def read_run(folder: Path) -> StoredRun:
@@ -94,6 +96,8 @@ def read_run(folder: Path) -> StoredRun:
                 f"The run {folder} has schema version {version}, this program reads up to {SCHEMA_VERSION}. "
                 "Next step: update batch_export"
             )
+        if any(mark in text for mark in MARKS):
+            return msgspec.convert(from_exact(msgspec.json.decode(text)), type=StoredRun)
         return msgspec.json.decode(text, type=StoredRun)
     except msgspec.DecodeError as error:
         raise UsageError(

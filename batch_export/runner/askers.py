@@ -25,6 +25,8 @@ _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _BACKPORTS = frozenset({"importlib_metadata"})
 """Installed packages that are a later version of a module of the standard library."""
 _LOOKING_FOR_MODULES = frozenset({"importlib", "_frozen_importlib", "_frozen_importlib_external", "inspect"})
+_OF_RESOURCES = ("importlib.resources", "importlib.readers", "importlib.simple")
+"""Modules in which a package's data are looked for, and no modules."""
 _OWN, _ZOO = str(PACKAGE) + os.sep, str(models_dir()) + os.sep
 
 
@@ -65,7 +67,8 @@ class Askers:
             file, top = frame.f_code.co_filename, _top(frame)
             if not _is_standard(frame):
                 return file.startswith(_ZOO) or (not file.startswith(_OWN) and top not in self._toolchain)
-            if top in _LOOKING_FOR_MODULES and not importing:
+            is_of_resources = frame.f_globals.get("__name__", "").startswith(_OF_RESOURCES)
+            if top in _LOOKING_FOR_MODULES and not importing and not is_of_resources:
                 return False
             frame = frame.f_back
         return False

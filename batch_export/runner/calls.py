@@ -9,9 +9,10 @@ from typing import Literal
 
 import msgspec
 
-Does = Literal["opens", "enters", "makes", "kind", "status", "link", "attributes"]
-"""`makes` is said of what a call leaves behind, `enters` of one that makes a folder the current one; `kind`,
-`status`, `link` and `attributes` are what somebody asks, see `asked.How`.
+Does = Literal["opens", "enters", "makes", "moves", "empties", "touches", "kind", "status", "link", "attributes"]
+"""`makes` is said of what a call leaves behind where nothing is, `moves` of one that replaces what is there, `empties`
+of creat(2), `touches` of one that gives a file another time; `enters` of one that makes a folder the current one;
+`kind`, `status`, `link` and `attributes` are what somebody asks, see `asked.How`.
 """
 
 
@@ -55,7 +56,11 @@ _STATX = Call("status", 0, 1, 2, by_descriptor=True)
 _ACCESSAT, _READLINKAT = Call("kind", 0, 1), Call("link", 0, 1)
 _ATTRIBUTES = Call("attributes", -1, 0)
 _MADE_AT, _LINKED_AT = Call("makes", 0, 1), Call("makes", 1, 2)
-_MOVED, _MOVED_AT = Call("makes", -1, 1, source=0), Call("makes", 2, 3, source=1, source_folder=0)
+_MOVED, _MOVED_AT = Call("moves", -1, 1, source=0), Call("moves", 2, 3, source=1, source_folder=0)
+_NAMED, _NAMED_AT = Call("makes", -1, 1, source=0), Call("makes", 2, 3, source=1, source_folder=0)
+_TOUCHED, _TOUCHED_AT = Call("touches", -1, 0), Call("touches", 0, 1)
+_HANDLE_AT = Call("opens", 0, 1)
+"""name_to_handle_at: a file may be opened by its handle."""
 
 MACHINES = {
     "x86_64": Machine(
@@ -77,20 +82,25 @@ MACHINES = {
             269: _ACCESSAT,
             439: _ACCESSAT,
             267: _READLINKAT,
-            85: Call("makes", -1, 0),  # creat
+            85: Call("empties", -1, 0),  # creat
             83: Call("makes", -1, 0),  # mkdir
             258: _MADE_AT,
             82: _MOVED,
             264: _MOVED_AT,
             316: _MOVED_AT,
-            86: _MOVED,  # link: the older name stays
-            265: _MOVED_AT,
+            86: _NAMED,  # link: the older name stays
+            265: _NAMED_AT,
             88: Call("makes", -1, 1),  # symlink
             266: _LINKED_AT,
             191: _ATTRIBUTES,
             192: _ATTRIBUTES,
             194: _ATTRIBUTES,
             195: _ATTRIBUTES,
+            132: _TOUCHED,  # utime
+            235: _TOUCHED,
+            261: _TOUCHED_AT,
+            280: _TOUCHED_AT,
+            303: _HANDLE_AT,
         },
     ),
     "aarch64": Machine(
@@ -110,12 +120,14 @@ MACHINES = {
             34: _MADE_AT,
             38: _MOVED_AT,
             276: _MOVED_AT,
-            37: _MOVED_AT,
+            37: _NAMED_AT,  # link
             36: _LINKED_AT,
             8: _ATTRIBUTES,
             9: _ATTRIBUTES,
             11: _ATTRIBUTES,
             12: _ATTRIBUTES,
+            88: _TOUCHED_AT,
+            264: _HANDLE_AT,
         },
     ),
 }

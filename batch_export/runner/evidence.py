@@ -19,9 +19,9 @@ from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages
 from batch_export.sources import distributions, search_path, start_up
-from batch_export.sources.asked import ABSENT
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.name_texts import text_of
+from batch_export.sources.recorded import kind_of
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.store import imports_memo
 
@@ -81,8 +81,11 @@ class Evidence:
         )
         started = {name: distributions.state(name) for name in start_up.NAMES}
         packages = tuple(sorted({**dict(packages), **self._distributions.states(), **started}.items()))
-        local = (f"{name}{rest}" for name in start_up.MODULES for rest in (".py", "/__init__.py"))
-        asked += tuple((name, ABSENT) for name in local if name not in dict(sources))
+        tops = (*start_up.MODULES, *sorted(self._packages.tops(self._files.modules())))
+        local = (
+            f"{name}{rest}" for name in tops for rest in (".py", "/__init__.py")
+        )  # which would be imported instead
+        asked += tuple((name, kind_of(name, self._roots)) for name in local if name not in dict(sources))
         if self._layer:
             packages = distributions.outside(packages, self._layer)
         variables = self._variables.variables(self._files.used(), self._roots, self._files.opened())

@@ -136,8 +136,8 @@ def _in_child(request: Request) -> Answer:
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     settings["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED") or "0"  # as in the children of a run
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
-        asked, answered, log = (Path(folder) / name for name in ("request.json", "answer.json", "child.log"))
-        asked.write_bytes(msgspec.json.encode(request))
+        asked, answered, log = (Path(folder) / name for name in ("request.msgpack", "answer.json", "child.log"))
+        asked.write_bytes(msgspec.msgpack.encode(request))
         with log.open("wb") as stream:
             done = subprocess.run(
                 [_python(request.planned), "-m", _ROOM, str(asked), str(answered)],

@@ -103,7 +103,7 @@ class LoadedFiles:
             if self._channel is None:
                 self._note_made(event, arguments)
         elif event == "open":
-            path, _, flags = arguments
+            path, mode, flags = arguments
             if not isinstance(path, str | bytes | os.PathLike):
                 return
             if (flags or 0) & _NAMELESS == _NAMELESS != 0:
@@ -112,13 +112,15 @@ class LoadedFiles:
                 self._listings_by_python[_absolute(path)] += 1
             elif self._channel is None:
                 self._notes.add(_absolute(path), flags or 0)
+            elif mode is None and os.path.isdir(path):
+                self._listings_by_python[_absolute(path)] += 1
 
     def _note_made(self, event: str, arguments: tuple[Any, ...]) -> None:
         *paths, folder = [one for one in arguments if isinstance(one, str | bytes | os.PathLike)] or [""]
         if any(isinstance(one, int) and one >= 0 for one in arguments[2:]):
             return  # relative to folders that are open
         source = _absolute(paths[0]) if event in ("os.rename", "os.link") and paths else ""
-        self._notes.make(_absolute(folder), source)
+        self._notes.make(_absolute(folder), source, replaces=event == "os.rename")
 
     def modules(self) -> dict[str, str]:
         """Returns the local modules: name -> file."""
@@ -258,7 +260,7 @@ class LoadedFiles:
             status = None
         if note is None:
             return "" if status is None else content_digest(path)
-        if note.output or (note.before is None and status is not None and note.wrote):
+        if note.is_of_model(None if status is None else stamp_of(status)):
             return ""
         if status is None:
             return ABSENT if note.before is None else "" if note.wrote else self._changed(path)

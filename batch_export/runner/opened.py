@@ -25,7 +25,8 @@ _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
 
 _UPWARDS = f"{os.sep}{os.pardir}{os.sep}"
 """Where it leads depends on the link before it, if that is one."""
-_WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_ONLY_NEW = os.O_CREAT | os.O_EXCL
 
 Stamp = tuple[int, int, int]
 """Time of the last change in ns, size and inode: what shows that a file is not the one that it was."""
@@ -36,13 +37,25 @@ class Opened(msgspec.Struct, array_like=True):
 
     Attributes:
         before: the file as it was when it was opened first; None: there was none.
-        output: whether it was made or emptied by that, so that nothing of it was read before.
+        output: whether that was to make or to empty it, so that nothing of it was read before. It may have failed.
         wrote: whether it was ever opened for writing.
+        read: whether it was ever opened for reading.
     """
 
     before: Stamp | None
     output: bool
     wrote: bool
+    read: bool
+
+    def is_of_model(self, now: Stamp | None) -> bool:
+        """Returns whether there is nothing in it that was there before the model wrote it, or nobody read that.
+
+        Args:
+            now: the file as it is.
+        """
+        if self.before is None:
+            return self.output or (self.wrote and now is not None)
+        return self.wrote and (not self.read or (self.output and now != tuple(self.before)))
 
 
 class Notes:
@@ -63,19 +76,27 @@ class Notes:
         self._ignored = ignored
         self._made = Made()
 
-    def add(self, path: str, flags: int) -> None:
-        """Notes a call before it is carried out; `path` is absolute, `flags` are those of open(2)."""
-        if self._ignored(path):
-            return
-        writes = flags & (os.O_WRONLY | os.O_RDWR) != 0
+    def add(self, path: str, flags: int) -> bool:
+        """Notes a call before it is carried out; `path` is absolute, `flags` are those of open(2).
+
+        Returns:
+            Whether it is a folder, which somebody may list.
+        """
+        if self._is_ignored(path):
+            return False
+        writes, reads = flags & (os.O_WRONLY | os.O_RDWR) != 0, not flags & os.O_WRONLY
         origin = self._made.origin(path)
         known = self.files.get(origin or path)
+        if flags & _ONLY_NEW == _ONLY_NEW and origin is not None and os.path.lexists(path):
+            self.ask(path, "kind")  # it will fail
+            return False
         if known is not None:
             known.wrote |= writes
-            return
+            known.read |= reads
+            return False
         if origin is None:
-            self.files[path] = Opened(None, output=True, wrote=True)
-            return
+            self.files[path] = Opened(None, output=True, wrote=True, read=reads)
+            return False
         if _UPWARDS in path:
             self.ask_links(path.rpartition(_UPWARDS)[0])
         try:
@@ -86,22 +107,41 @@ class Notes:
             if stat.S_ISDIR(found.st_mode):
                 self.ask_links(path)
             if not stat.S_ISREG(found.st_mode):
-                return
+                return stat.S_ISDIR(found.st_mode)
             before = stamp_of(found)
-        made = bool(flags & os.O_TRUNC) or before is None
-        output = writes and (made or not flags & os.O_RDWR)
-        self.files[origin] = Opened(before, output, writes)
+        output = writes and (bool(flags & os.O_TRUNC) or before is None)
+        self.files[origin] = Opened(before, output, writes, reads)
+        return False
 
-    def make(self, path: str, source: str = "") -> None:
-        """Notes that a call is about to make something at `path`: something new, or another name of `source`."""
-        if self._ignored(path):
+    def make(self, path: str, source: str = "", *, replaces: bool = False) -> None:
+        """Notes that a call is about to make something at `path`: something new, or another name of `source`.
+
+        Args:
+            path: where.
+            source: what gets that name; it has to be there.
+            replaces: whether what is at `path` already would go; if not, the call fails where something is.
+        """
+        if self._is_ignored(path):
             return
-        self.add(path, _WRITTEN_ANEW)
+        if source and not os.path.lexists(source):
+            self.ask(source, "kind")
+            return
+        if not replaces and os.path.lexists(path):
+            if not os.path.isdir(path):
+                self.ask(path, "kind")
+            return
+        self.add(path, WRITTEN_ANEW)
         self._made.make(path, source)
+
+    def touch(self, path: str) -> None:
+        """Notes that a file is about to get another time, by which nobody else has changed it."""
+        known = self.files.get(self._made.origin(path) or path)
+        if known is not None:
+            known.wrote = True
 
     def ask(self, path: str, how: How) -> None:
         """Notes that somebody asks about a path, and how exactly."""
-        if self._ignored(path) or (_PACKAGES in path and is_installed(path)) or (path, how) in self.asked:
+        if self._is_ignored(path) or (_PACKAGES in path and is_installed(path)) or (path, how) in self.asked:
             return
         if self._made.origin(path) != path:
             return  # it answers about its own doing
@@ -115,9 +155,12 @@ class Notes:
 
     def list(self, path: str, process: int) -> None:
         """Notes that a process opens a folder to list it."""
-        if not self._ignored(path):
+        if not self._is_ignored(path):
             counts = self.listed.setdefault(path, {})
             counts[process] = counts.get(process, 0) + 1
+
+    def _is_ignored(self, path: str) -> bool:
+        return self._ignored(without_ways_up(path))
 
     def add_of_package(self, path: str) -> None:
         """Notes that a process which the child started opens a file of an installed package."""
@@ -149,6 +192,11 @@ def is_of_package(path: str) -> bool:
         and not path.endswith(".pth")
         and not any(folder in path for folder in _METADATA)
     )
+
+
+def without_ways_up(path: str) -> str:
+    """Returns where a path leads that goes up again (`/etc/../home/x`): its beginning says nothing about it."""
+    return os.path.realpath(path) if os.pardir in path.split(os.sep) else path
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

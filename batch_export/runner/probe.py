@@ -32,8 +32,8 @@ def probe(request: ProbeRequest, timeout_s: float) -> Probed:
     path = os.pathsep.join(dict.fromkeys([*map(str, local_roots()), *filter(None, inherited)]))
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
-        asked, answered, log = (Path(folder) / name for name in ("request.json", "answer.json", "child.log"))
-        asked.write_bytes(msgspec.json.encode(request))
+        asked, answered, log = (Path(folder) / name for name in ("request.msgpack", "answer.json", "child.log"))
+        asked.write_bytes(msgspec.msgpack.encode(request))
         with log.open("wb") as stream:
             try:
                 done = subprocess.run(

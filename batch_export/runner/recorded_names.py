@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
+from batch_export.runner.opened import without_ways_up
 from batch_export.runner.system_folders import is_systems_own
 from batch_export.sources.closure import PACKAGE, is_installed, relative_name
 from batch_export.sources.file_digests import DERIVED_SUFFIXES, is_side_file
 from batch_export.sources.places import models_dir
 from batch_export.sources.recorded import first_of, is_first
 
+_OF_MODULES = frozenset({*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES, ".so"})
 _OWN = str(PACKAGE) + os.sep
 _RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
 """Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
@@ -48,6 +51,8 @@ class Names:
         return path.startswith(self._ignored)
 
     def may_count(self, name: str) -> bool:
+        """Whether a path is that of something which is recorded."""
+        name = without_ways_up(name)
         if _is_derived(name) or name.startswith(self._ignored) or _RUNTIME_STATE in name or is_side_file(name):
             return False
         return name.startswith(self.prefixes) or not _is_foreign(name)
@@ -93,6 +98,9 @@ class Names:
     def of(self, path: Path, ending: str = "") -> str | None:
         """The name to record: relative if that leads back to the file, absolute if not; None where versions count.
 
+        What is no module leads back from the first root alone: it is found by its place, and a file of that name in an
+        earlier root, which may come to be there, is another one.
+
         Args:
             path: of a file or a folder.
             ending: a separator for a folder.
@@ -101,7 +109,16 @@ class Names:
         if relative is None:
             foreign = _is_foreign(str(path)) or is_installed(path)
             return None if foreign else str(path)
-        return relative if first_of(f"{relative}{ending}", self._roots) in (path, None) else str(path)
+        if first_of(f"{relative}{ending}", self._roots) not in (path, None):
+            return str(path)
+        home = _home(path, self._roots)
+        is_found_by_name = home in (None, self._roots[0]) or path.suffix in _OF_MODULES
+        return relative if is_found_by_name else str(path)
+
+
+def _home(path: Path, roots: Sequence[Path]) -> Path | None:
+    """The innermost root that a path is in."""
+    return max((one for one in roots if path.is_relative_to(one)), key=lambda one: len(one.parts), default=None)
 
 
 def _is_foreign(name: str) -> bool:

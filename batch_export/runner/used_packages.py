@@ -72,6 +72,14 @@ class UsedPackages:
         states |= {distributions.WITHOUT_METADATA + top: distributions.ABSENT for top in named if _is_absent(top)}
         return tuple(sorted(states.items()))
 
+    def tops(self, local: Collection[str]) -> set[str]:
+        """Returns the top-level modules and packages that were imported for the model; after `packages`.
+
+        Args:
+            local: names of local modules, which are left out.
+        """
+        return {name.partition(".")[0] for name in self._counted} - {name.partition(".")[0] for name in (*local, _OURS)}
+
     def _preloaded_for(self, tops: set[str]) -> set[str]:
         """The owners of what was preloaded for models that use `tops`, or packages that ask for them."""
         found: set[str] = set()

@@ -23,7 +23,14 @@ import msgspec
 
 from batch_export.runner.calls import MACHINES, Call
 from batch_export.runner.kernel_filter import LISTEN
-from batch_export.runner.opened import Notes, Opened, in_one_spelling, is_of_package, through_links_of_processes
+from batch_export.runner.opened import (
+    WRITTEN_ANEW,
+    Notes,
+    Opened,
+    in_one_spelling,
+    is_of_package,
+    through_links_of_processes,
+)
 from batch_export.sources.asked import How
 from batch_export.sources.name_texts import name_of, text_of
 
@@ -201,25 +208,35 @@ class Witness:
         self._enter(task, call, path, flags, source)
 
     def _enter(self, task: int, call: Call, path: str, flags: int, source: str) -> None:
-        if call.does == "makes":
-            self._notes.make(path, source)
+        if call.does == "makes" or call.does == "moves":  # which narrows what it may be below
+            self._notes.make(path, source, replaces=call.does == "moves")
+        elif call.does == "empties":
+            self._notes.add(path, WRITTEN_ANEW)
+        elif call.does == "touches":
+            self._notes.touch(path)
         elif call.does == "enters":
             self._notes.ask_links(path)
+        elif call.does == "status":
+            self._notes.ask(path, "link" if flags & _AT_SYMLINK_NOFOLLOW else "status")
         elif call.does != "opens":
-            self._notes.ask(path, "link" if flags & _AT_SYMLINK_NOFOLLOW and call.does == "status" else call.does)
+            self._notes.ask(path, call.does)
         elif flags & _OPEN_FLAGS_OF_A_NAMELESS_FILE == _OPEN_FLAGS_OF_A_NAMELESS_FILE != 0:
             return
         elif flags & _OPEN_FLAGS_OF_A_LISTING:
-            process = _process_of(task)
-            self._notes.list(path, process)
+            self._list(path, task)
             self._notes.ask_links(path)
-            if os.path.basename(os.readlink(f"/proc/{process}/exe")).startswith(("python", "pypy")):
-                self._interpreters.add(process)
         else:
-            self._notes.add(path, flags)
+            if self._notes.add(path, flags):  # whoever opens a folder so may list it all the same
+                self._list(path, task)
             # What the child itself imports, it tells better: it knows for whose sake.
             if is_of_package(path) and task != self._child and _process_of(task) != self._child:
                 self._notes.add_of_package(path)
+
+    def _list(self, path: str, task: int) -> None:
+        process = _process_of(task)
+        self._notes.list(path, process)
+        if os.path.basename(os.readlink(f"/proc/{process}/exe")).startswith(("python", "pypy")):
+            self._interpreters.add(process)
 
 
 def _text(memory: int, address: int) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from batch_export.action import ActionResult
 from batch_export.digest import Digest, digest_value
 from batch_export.sources import distributions, start_up
-from batch_export.sources.asked import ABSENT, state_now
+from batch_export.sources.asked import ABSENT, state_now, state_of
 from batch_export.sources.file_digests import DERIVED_SUFFIXES, content_digest, is_side_file
 from batch_export.sources.name_texts import name_of
 from batch_export.sources.places import ZOO_PACKAGE, models_dir
@@ -30,6 +30,13 @@ ALL_VARIABLES = "*"
 """The name under which the whole environment is recorded, for a model that went through all of it."""
 CURRENT_FOLDER = "="
 """The name, which no variable can have, under which the current folder is recorded, for a model that asked for it."""
+_TOOLS = """
+__pycache__ .git .hg .svn .gitignore .gitattributes .DS_Store .directory .cache .pytest_cache .mypy_cache .ruff_cache
+.hypothesis .nox .tox .venv .idea .vscode .ipynb_checkpoints .coverage .python-version .envrc .hydra
+"""
+_OF_TOOLS = frozenset(_TOOLS.split())
+"""What editors, shells, tests and version control leave in a folder, none of it for a model."""
+_BEGIN_OF_TOOLS = (".nfs", ".~", ".#", ".coverage.", ".fuse_hidden", ".goutputstream-")
 _SESSION = """
 PATH PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR TEMP TMP LANG LANGUAGE LC_ALL LC_CTYPE
 LC_MESSAGES HOSTNAME SSH_AUTH_SOCK SSH_CLIENT SSH_CONNECTION SSH_TTY TMUX TMUX_PANE STY WINDOWID DISPLAY
@@ -145,6 +152,11 @@ def _place(name: str, roots: Sequence[Path]) -> str:
     return place
 
 
+def kind_of(name: str, roots: Sequence[Path]) -> str:
+    """Returns what is there under a name, as `asked.py` has it: a file, a folder, or nothing."""
+    return state_of(_place(name, roots), "kind")
+
+
 def is_first(name: str, path: str, roots: Sequence[Path]) -> bool:
     """Whether the name leads to that path, or nowhere."""
     place = _place(name, roots)
@@ -159,12 +171,21 @@ def _mode(path: Path) -> int:
 
 
 def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
-    """Returns the digest of the names in a folder, but for caches, logs and what leads to one of `avoided`."""
+    """Returns the digest of what a folder's listing tells: names, and which are folders or links.
+
+    Caches, logs, what tools leave behind and what leads to one of `avoided` do not count.
+    """
     real = Path(os.path.realpath(folder))
     aside = {one.relative_to(real).parts[:1] for one in map(Path.resolve, avoided) if one.is_relative_to(real)}
-    names = (name for name in os.listdir(folder) if name != "__pycache__" and not name.endswith(DERIVED_SUFFIXES))
-    names = (name for name in names if not name.startswith(".") and (name,) not in aside)
-    return digest_value(sorted(name for name in names if not is_side_file(os.path.join(folder, name))))
+    found: list[tuple[str, bool, bool]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(DERIVED_SUFFIXES):
+                continue
+            if (name,) not in aside and not is_side_file(entry.path):
+                found.append((name, entry.is_dir(), entry.is_symlink()))
+    return digest_value(sorted(found))
 
 
 def metadata_digest(folder: Path) -> Digest:

@@ -323,7 +323,7 @@ class _FollowUp:
 
 def main(request_path: Path, answer_path: Path) -> None:
     """Answers the request in a file; where that cannot be done, the sentence why is in a file beside the answer's."""
-    request = msgspec.json.decode(request_path.read_bytes(), type=Request)
+    request = msgspec.msgpack.decode(request_path.read_bytes(), type=Request)
     try:
         with tempfile.TemporaryDirectory(prefix="batch_export_") as scratch:
             answer_path.write_bytes(msgspec.json.encode(answer(request, Path(scratch))))

@@ -152,7 +152,7 @@ def _shown(leaves: Sequence[InputSpec]) -> str:
 
 def main(request_path: Path, answer_path: Path) -> None:
     """Answers the request in a file."""
-    request = msgspec.json.decode(request_path.read_bytes(), type=ProbeRequest)
+    request = msgspec.msgpack.decode(request_path.read_bytes(), type=ProbeRequest)
     try:
         answer = probed(request)
     except BatchExportError as error:
