@@ -37,6 +37,9 @@ SOURCES = {
     "mine/optional.py": "def build():\n    try: import libnew\n    except ImportError: return 0\n    return 1\n",
     "mine/variable.py": f"import os\ndef build(): return os.getenv('{VARIABLE}')\n",
     "mine/every.py": "import os\ndef build(): return sorted(k for k in os.environ if k.startswith('HERMETIC_ALL'))\n",
+    "mine/counted.py": "import os\ndef build(): return len(os.environ)\n",
+    "mine/shown.py": "import os\ndef build(): return 'HERMETIC_ALL_1' in repr(os.environ)\n",
+    "mine/kept.py": "import os\ndef build(): return b'HERMETIC_ALL_1' in os.environ._data\n",
     "mine/program.py": f"import subprocess\ndef build(): return subprocess.getoutput('echo ${VARIABLE}')\n",
     "mine/by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).getenv(b'HERMETIC_C') != 0\n",
     "mine/text_of_all.py": "import posix\ndef build(): return b'HERMETIC_ALL_1' in posix.environ\n",
@@ -64,7 +67,7 @@ SOURCES = {
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
-EVERY = {"every", "program", "by_c", "text_of_all", "of_process", "forked", "anew"}
+EVERY = {"every", "counted", "shown", "kept", "program", "by_c", "text_of_all", "of_process", "forked", "anew"}
 """Models that went through all variables, or may have."""
 EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
