@@ -309,6 +309,21 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.monkeypatch.setenv("LIBHUB_CACHE", str(p.root.parent / "outside")),
     ),
     "folder's name": ({"where", "here"}, "the current folder, whose name was asked for, is another one", _moved),
+    "hashing": (
+        EVERY_MODEL,
+        "environment variable PYTHONHASHSEED has another value",
+        lambda p: p.monkeypatch.setenv("PYTHONHASHSEED", "7"),
+    ),
+    "no more asserts": (
+        EVERY_MODEL,
+        "environment variable PYTHONOPTIMIZE has another value",
+        lambda p: p.monkeypatch.setenv("PYTHONOPTIMIZE", "1"),
+    ),
+    "asserts again": (
+        EVERY_MODEL,
+        "environment variable PYTHONOPTIMIZE has another value",
+        lambda p: p.monkeypatch.setenv("PYTHONOPTIMIZE", ""),
+    ),
     "config": ({"config"}, "", _config),
 }
 
