@@ -341,3 +341,19 @@ def test_no_value_of_a_variable_is_stored(project: Project) -> None:
     entries = list((project.root / "runs/store/actions").rglob("*.json"))
     assert any(VARIABLE in path.read_text() for path in entries)
     assert not any("secret" in path.read_text() for path in entries)
+
+
+def test_what_was_made_of_what_came_through_a_pipe_is_not_used_again(project: Project) -> None:
+    for folder in {project.root, Path.cwd()}:
+        (folder / "mine/pipe.py").write_text(
+            "import os\ndef build(): return os.read(os.open('pipe', os.O_RDONLY), 1)\n"
+        )
+    os.mkfifo("pipe")
+    handle = os.open("pipe", os.O_RDWR)
+    os.write(handle, b"12")
+    project.models["pipe"] = replace(project.models["data"], name="pipe", target="mine.pipe.build")
+    assert "pipe" in project.ran()
+    assert "file pipe is a pipe or a device, of which nobody can read again what was read" in project.reasons()
+    assert project.ran() == {"pipe"}
+    del project.models["pipe"]
+    os.close(handle)

@@ -7,10 +7,12 @@ listener (`witness.py`) or Python's audit hook.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -25,6 +27,9 @@ _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
 
 _UPWARDS = f"{os.sep}{os.pardir}{os.sep}"
 """Where it leads depends on the link before it, if that is one."""
+_WITHOUT_NEWS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""Devices of which one may stand anywhere in a file's place; what they give tells nothing."""
+_PLACE_ONLY = getattr(os, "O_PATH", 0)
 _WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 Stamp = tuple[int, int, int]
@@ -38,11 +43,13 @@ class Opened(msgspec.Struct, array_like=True):
         before: the file as it was when it was opened first; None: there was none.
         output: whether it was made or emptied by that, so that nothing of it was read before.
         wrote: whether it was ever opened for writing.
+        passing: whether it is a pipe or a device that was there: what was read of it nobody can read again.
     """
 
     before: Stamp | None
     output: bool
     wrote: bool
+    passing: bool = False
 
 
 class Notes:
@@ -86,6 +93,8 @@ class Notes:
             if stat.S_ISDIR(found.st_mode):
                 self.ask_links(path)
             if not stat.S_ISREG(found.st_mode):
+                if _reads(flags) and is_passing(found) and not self._ignored(os.path.realpath(path)):
+                    self.files[origin] = Opened(stamp_of(found), output=False, wrote=writes, passing=True)
                 return
             before = stamp_of(found)
         made = bool(flags & os.O_TRUNC) or before is None
@@ -149,6 +158,26 @@ def is_of_package(path: str) -> bool:
         and not path.endswith(".pth")
         and not any(folder in path for folder in _METADATA)
     )
+
+
+def is_passing(status: os.stat_result) -> bool:
+    """Returns whether what is read there is gone or another one next time: of a pipe, or of most devices."""
+    if stat.S_ISCHR(status.st_mode):
+        return status.st_rdev not in _devices_without_news()
+    return stat.S_ISFIFO(status.st_mode) or stat.S_ISBLK(status.st_mode)
+
+
+@cache
+def _devices_without_news() -> frozenset[int]:
+    found = set()
+    for name in _WITHOUT_NEWS:
+        with contextlib.suppress(OSError):
+            found.add(os.stat(name).st_rdev)
+    return frozenset(found)
+
+
+def _reads(flags: int) -> bool:
+    return not flags & (os.O_WRONLY | _PLACE_ONLY)
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

@@ -23,6 +23,8 @@ from batch_export.sources.places import ZOO_PACKAGE, models_dir
 UNREADABLE = "unreadable"
 CHANGED = "changed while it was read"
 """In place of the digest of a file of which nobody can say what was read: no later state equals it."""
+PASSING = "is a pipe or a device, of which nobody can read again what was read"
+"""Likewise, in place of the digest of what is no file."""
 METADATA_OF = f"*.dist-info{os.sep}"
 """Ends the name of a folder, after its separator, of which only the distributions count whose metadata is there."""
 
@@ -92,7 +94,7 @@ def _called(package: str) -> str:
 
 
 def _told(before: str, now: str) -> str:
-    if before == CHANGED:
+    if before in (CHANGED, PASSING):
         return before
     if ABSENT in (before, now):
         return "is new" if before == ABSENT else "is gone"
