@@ -228,6 +228,43 @@ def test_a_store_that_is_refused_leaves_no_run_behind(
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        (".", "error: store.path: the current folder "),
+        ("..", "error: store.path: the current folder "),
+        ("mine", "error: store.path: the config folder "),
+        ("lib", "error: store.path: the source of model tiny "),
+        ("lib/linked", "error: store.path: the source of model tiny "),
+        ("data", "is no store, and there is 'w.bin' in it"),
+        ("outputs", "is no store, and there is "),
+    ],
+)
+def test_a_store_that_is_somebody_elses_folder_is_2_and_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], store: str, said: str
+) -> None:
+    calls = stand_in(monkeypatch)
+    for name in ("mine/model", "lib", "data"):
+        Path(name).mkdir(parents=True)
+    Path("lib/tiny_models.py").write_text("def build(): ...\n")
+    Path("lib/linked").symlink_to(".")
+    Path("data/w.bin").write_text("1")
+    Path("mine/model/tiny.yaml").write_text(
+        "_target_: tiny_models.build\ninputs: {x: {dtype: float32, shape: [batch, 8]}}\naxes: {batch: {example: 2}}\n"
+    )
+    monkeypatch.syspath_prepend("lib")
+    words = ("matrix.models=[tiny]", "--config-dir", "mine")
+    assert command(*words) == 0
+    before = sorted(Path().rglob("*"))
+    for verb in ((), ("plan",)):
+        assert command(*verb, *words, f"store.path={store}") == 2
+        err = capsys.readouterr().err
+        assert said in err
+        assert "Next step: name a" in err
+    assert [path for path in sorted(Path().rglob("*")) if path not in before and "outputs" not in path.parts] == []
+    assert len(calls) == 1
+
+
 def test_a_runs_folder_may_lie_where_no_outputs_are(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
     command(*SMALL, "hydra.run.dir=elsewhere/run", "output.path=none_yet")

@@ -88,6 +88,41 @@ def test_export_puts_data_inside_and_names_what_the_manifest_dropped(
     assert not (dest / entry["path"]).exists()
 
 
+def _flip_a_bit(path: Path) -> None:
+    """As a disk does: time and size stay."""
+    status = path.stat()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize("flags", [(), ("--single-file",)])
+def test_a_damaged_file_of_the_store_is_made_again_and_never_handed_out(
+    workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(workshop)
+    words = ("export", "bert_tiny", "--quiet", "matrix.opsets=[18]")
+    assert command(*words, "--dest", "beside") == 0
+    (beside,) = json.loads((workshop / "beside/manifest.json").read_text())["files"]
+    name = max(beside["external"], key=lambda name: (workshop / "beside" / name).stat().st_size)
+    assert command(*words, *flags, "--dest", "sound") == 0
+    sound = (workshop / "sound/manifest.json").read_text()
+    for stored, digest in ((f"{beside['sha256']}.onnx", beside["sha256"]), (Path(name).name, beside["external"][name])):
+        (damaged,) = (workshop / "outputs/store/models").glob(f"*/{stored}")
+        _flip_a_bit(damaged)
+        shutil.rmtree("copy", ignore_errors=True)
+        capsys.readouterr()
+        assert command(*words, *flags, "--dest", "copy") == 0
+        assert f"the stored file {damaged} is damaged" in capsys.readouterr().err
+        assert (workshop / "copy/manifest.json").read_text() == sound
+        for entry in json.loads(sound)["files"]:
+            for path, expected in {entry["path"]: entry["sha256"], **entry["external"]}.items():
+                assert digest_file(workshop / "copy" / path) == expected
+        assert digest_file(damaged) == digest
+
+
 def test_a_manifest_that_names_files_elsewhere_removes_none_of_them(tmp_path: Path) -> None:
     outside = tmp_path / "precious"
     outside.write_text("mine")

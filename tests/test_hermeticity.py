@@ -38,6 +38,9 @@ SOURCES = {
     "mine/optional.py": "def build():\n    try: import libnew\n    except ImportError: return 0\n    return 1\n",
     "mine/variable.py": f"import os\ndef build(): return os.getenv('{VARIABLE}')\n",
     "mine/every.py": "import os\ndef build(): return sorted(k for k in os.environ if k.startswith('HERMETIC_ALL'))\n",
+    "mine/counted.py": "import os\ndef build(): return len(os.environ)\n",
+    "mine/shown.py": "import os\ndef build(): return 'HERMETIC_ALL_1' in repr(os.environ)\n",
+    "mine/kept.py": "import os\ndef build(): return b'HERMETIC_ALL_1' in os.environ._data\n",
     "mine/program.py": f"import subprocess\ndef build(): return subprocess.getoutput('echo ${VARIABLE}')\n",
     "mine/by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).getenv(b'HERMETIC_C') != 0\n",
     "mine/text_of_all.py": "import posix\ndef build(): return b'HERMETIC_ALL_1' in posix.environ\n",
@@ -70,7 +73,7 @@ SOURCES = {
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
-EVERY = {"every", "program", "by_c", "text_of_all", "of_process", "forked", "anew"}
+EVERY = {"every", "counted", "shown", "kept", "program", "by_c", "text_of_all", "of_process", "forked", "anew"}
 """Models that went through all variables, or may have."""
 EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
@@ -324,6 +327,21 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.monkeypatch.setenv("LIBHUB_CACHE", str(p.root.parent / "outside")),
     ),
     "folder's name": ({"where", "here"}, "the current folder, whose name was asked for, is another one", _moved),
+    "hashing": (
+        EVERY_MODEL,
+        "environment variable PYTHONHASHSEED has another value",
+        lambda p: p.monkeypatch.setenv("PYTHONHASHSEED", "7"),
+    ),
+    "no more asserts": (
+        EVERY_MODEL,
+        "environment variable PYTHONOPTIMIZE has another value",
+        lambda p: p.monkeypatch.setenv("PYTHONOPTIMIZE", "1"),
+    ),
+    "asserts again": (
+        EVERY_MODEL,
+        "environment variable PYTHONOPTIMIZE has another value",
+        lambda p: p.monkeypatch.setenv("PYTHONOPTIMIZE", ""),
+    ),
     "config": ({"config"}, "", _config),
 }
 
@@ -341,3 +359,19 @@ def test_no_value_of_a_variable_is_stored(project: Project) -> None:
     entries = list((project.root / "runs/store/actions").rglob("*.json"))
     assert any(VARIABLE in path.read_text() for path in entries)
     assert not any("secret" in path.read_text() for path in entries)
+
+
+def test_what_was_made_of_what_came_through_a_pipe_is_not_used_again(project: Project) -> None:
+    for folder in {project.root, Path.cwd()}:
+        (folder / "mine/pipe.py").write_text(
+            "import os\ndef build(): return os.read(os.open('pipe', os.O_RDONLY), 1)\n"
+        )
+    os.mkfifo("pipe")
+    handle = os.open("pipe", os.O_RDWR)
+    os.write(handle, b"12")
+    project.models["pipe"] = replace(project.models["data"], name="pipe", target="mine.pipe.build")
+    assert "pipe" in project.ran()
+    assert "file pipe is a pipe or a device, of which nobody can read again what was read" in project.reasons()
+    assert project.ran() == {"pipe"}
+    del project.models["pipe"]
+    os.close(handle)

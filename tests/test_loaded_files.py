@@ -15,7 +15,7 @@ import pytest
 
 from batch_export.runner.recorded_names import Names
 from batch_export.sources.asked import state_now
-from batch_export.sources.recorded import first_of
+from batch_export.sources.recorded import PASSING, current_digest, first_of
 
 CODE = """
 import json, sys
@@ -318,6 +318,34 @@ def test_a_file_that_nobody_can_read_or_find_is_recorded_as_such(root: Path) -> 
     )
     sources, _, _ = seen(root, code)
     assert (sources["gone.bin"], len(sources["weights.bin"])) == ("absent", 64)
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+@pytest.mark.parametrize(
+    ("code", "counts"),
+    [
+        pytest.param("os.open('pipe', os.O_RDWR)", True, id="read"),
+        pytest.param("os.path.exists('pipe'); os.open('pipe', os.O_RDONLY | os.O_NONBLOCK)", True, id="asked about"),
+        pytest.param("os.symlink('pipe', 'link'); os.open('link', os.O_RDWR)", True, id="through a link"),
+        pytest.param("os.open('pipe', os.O_PATH)", False, id="not opened"),
+        pytest.param("os.unlink('pipe'); os.mkfifo('pipe'); os.open('pipe', os.O_RDWR)", False, id="made"),
+        pytest.param(
+            "import contextlib\nwith contextlib.suppress(OSError): os.open('pipe', 2049)", False, id="written"
+        ),
+        pytest.param("open('nothing').read()", False, id="nothing in a file's place"),
+    ],
+)
+def test_what_comes_through_a_pipe_is_never_taken_for_what_was_read(
+    root: Path, code: str, counts: bool, how: str
+) -> None:
+    os.mkfifo(root / "pipe")
+    (root / "nothing").symlink_to("/dev/null")
+    sources, _, _ = seen(root, code, how)
+    state = sources.get("pipe", "")
+    assert (state == PASSING) is counts
+    assert not counts or current_digest("pipe", [root], root / "outputs") != state
+    assert "nothing" not in sources
 
 
 @linux_only

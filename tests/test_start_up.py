@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from batch_export.sources import distributions, start_up
+from batch_export.action import ActionResult
+from batch_export.sources import distributions, pythons_variables, recorded, start_up
 
 SETUPTOOLS = "import os; enabled = os.environ.get('LOCAL'); enabled and __import__('_distutils_hack')\n"
 
@@ -55,3 +56,20 @@ def test_what_lies_in_a_layer_is_left_to_its_content(packages: Path) -> None:
     distributions.look_again()
     outside = dict(distributions.outside(((name, "content") for name in start_up.NAMES), str(packages.parent)))
     assert outside == dict.fromkeys(start_up.NAMES, "absent")
+
+
+def test_results_that_say_nothing_of_pythons_variables_hold_while_nothing_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(name: str, package: str) -> list[str]:
+        result = ActionResult(name, "key", packages=((package, distributions.state(package)),))
+        return list(recorded.changes(result, [], tmp_path))
+
+    for name in pythons_variables.NAMES:
+        monkeypatch.delenv(name, raising=False)
+    distributions.look_again()
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    assert said("Reference", start_up.NAMES[0]) == []
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert said("Reference", start_up.NAMES[0]) == ["environment variable PYTHONHASHSEED has another value"]
+    assert said("Translate", "numpy") == []  # no code of the model's has run

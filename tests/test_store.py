@@ -19,7 +19,7 @@ import pytest
 
 from batch_export.action import Action, ActionResult
 from batch_export.digest import digest_bytes
-from batch_export.errors import StoreError
+from batch_export.errors import StoreError, UsageError
 from batch_export.record import UNCACHED_STAGES, Failure
 from batch_export.store import Store, files, open_store
 from batch_export.store.bundle import export_tar
@@ -213,6 +213,30 @@ def test_a_store_that_cannot_be_written_or_has_another_format_is_an_error(tmp_pa
     (store.root / "version").write_text("99\n")
     with pytest.raises(StoreError, match="has format '99'; this program reads and writes 2"):
         open_store(store.root)
+
+
+def test_a_store_that_has_lost_its_version_opens_and_no_other_folder_does(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store")
+    put_result(store, "a", tmp_path)
+    (store.root / "version").unlink()
+    assert open_store(store.root).lookup(action("a").key) is not None
+    (tmp_path / "begun" / "blobs").mkdir(parents=True)
+    open_store(tmp_path / "begun")
+    open_store(tmp_path / "begun").root.joinpath("note.txt").write_text("a store all the same")
+    open_store(tmp_path / "begun")
+    for name, found in (
+        ("models/bert.onnx", "models/bert.onnx"),
+        ("w.bin", "w.bin"),
+        ("blobs/images/1", "blobs/images"),
+    ):
+        folder = tmp_path / found.replace("/", "_")
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("mine")
+        with pytest.raises(
+            UsageError, match=rf"is no store, and there is '{found}' in it.*Next step: name a new folder"
+        ):
+            open_store(folder)
+        assert [path for path in folder.rglob("*") if path.is_file()] == [folder / name]
 
 
 def _write_many(root: str, worker: int, rounds: int) -> None:

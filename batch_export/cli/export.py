@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +20,19 @@ from rich.console import Console
 from batch_export.cli.arguments import VerbParser, add_config_dirs, config_words
 from batch_export.cli.cache import parse_size
 from batch_export.cli.completion import models
-from batch_export.cli.exported_files import MOST_IN_ONE, ExportedFile, in_one, listed, tell_dropped, write
+from batch_export.cli.exported_files import (
+    MOST_IN_ONE,
+    ExportedFile,
+    damaged,
+    in_one,
+    listed,
+    outdated,
+    tell_dropped,
+    write,
+)
 from batch_export.config.compose import Composed, compose_and_call
 from batch_export.config.groups import ConfigGroups
+from batch_export.digest import Digest
 from batch_export.errors import RunError, UsageError
 from batch_export.nouns import counted
 from batch_export.record import Cell, Record
@@ -77,27 +87,35 @@ def _export(composed: Composed, asked: argparse.Namespace) -> int:
     files.require_writable(dest, "--dest")
     for sentence in composed.hidden(spec):
         print(sentence, file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="batch_export-") as folder:
-        reporter = reporter_for(Console(stderr=True, quiet=asked.quiet))
-        result = run_sweep(
-            replace(spec, output_path=folder), cells, reporter=reporter, run_folder=Path(folder), command="export"
-        )
-        records = [without_runs(record) for record in result.records]  # they go with the folder
-    store = open_store(Path(spec.store_path), tuple(map(Path, local_roots())))
-    done: dict[str, ExportedFile] = {}
-    bad = 0
-    for record in records:
-        if record.verdict in ("pass", "xpass") and record.onnx is not None:
-            made = _placed(record, store, dest)
-            done[made.path] = made
-        else:
-            bad += 1
-            why = one_line(record.message)
-            print(f"{record.cell.name}: {record.verdict} {record.stage} {record.error_class}: {why}")
+    store = open_store(Path(spec.store_path), tuple(map(Path, local_roots())), replace(spec.store, remote=""))
+
+    def swept() -> list[Record]:
+        with tempfile.TemporaryDirectory(prefix="batch_export-") as folder:
+            reporter = reporter_for(Console(stderr=True, quiet=asked.quiet))
+            result = run_sweep(
+                replace(spec, output_path=folder), cells, reporter=reporter, run_folder=Path(folder), command="export"
+            )
+            return [without_runs(record) for record in result.records]  # they go with the folder
+
+    records = swept()
+    done = _placed(records, store)
+    wanted = _wanted(done.values(), dest, all_parts=asked.single_file)
+    if said := damaged(store, wanted.values()):
+        print("\n".join(said), file=sys.stderr)
+        records = swept()
+        done = _placed(records, store)
+        wanted = _wanted(done.values(), dest, all_parts=asked.single_file)
+    failed = [record for record in records if not _passes(record)]
+    bad = len(failed)
+    for record in failed:
+        why = one_line(record.message)
+        print(f"{record.cell.name}: {record.verdict} {record.stage} {record.error_class}: {why}")
     before = listed(dest / MANIFEST)
     if asked.single_file:
         done = {made.path: in_one(made, store, dest, limit) for made in done.values()}
-    changed = sum(made.written for made in done.values()) + write(store, dest, done.values())
+        wanted = outdated(done.values(), dest)
+    write(store, dest, wanted)
+    changed = sum(made.written for made in done.values()) + len(wanted)
     if asked.depfile is not None:
         _write_depfile(asked.depfile, dest / MANIFEST, _dependencies(records, spec, store, composed.groups))
     if bad or not done:
@@ -119,8 +137,24 @@ def _manifest(done: Iterable[ExportedFile]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content)) + b"\n"
 
 
-def _placed(record: Record, store: Store, dest: Path) -> ExportedFile:
-    assert record.onnx is not None
+def _passes(record: Record) -> bool:
+    return record.verdict in ("pass", "xpass") and record.onnx is not None
+
+
+def _placed(records: Iterable[Record], store: Store) -> dict[str, ExportedFile]:
+    """The files of the cells that pass, by their places at the destination."""
+    made = (_file_of(record, store) for record in records if _passes(record))
+    return {one.path: one for one in made}
+
+
+def _wanted(made: Collection[ExportedFile], dest: Path, *, all_parts: bool) -> dict[str, tuple[Path, Digest]]:
+    """The stored files that are about to be read: to be put into one file, all are."""
+    if all_parts:
+        return {name: (one.stored[name], digest) for one in made for name, digest in one.parts.items()}
+    return outdated(made, dest)
+
+
+def _file_of(record: Record, store: Store) -> ExportedFile:
     cell = record.cell
     key = next(action.key for action in record.actions if action.mnemonic == "Translate")
     entry = read_entry(store.entry_path(key))
@@ -128,11 +162,13 @@ def _placed(record: Record, store: Store, dest: Path) -> ExportedFile:
     if model is None:
         raise RunError(f"The store has lost the file of {cell.name}. Next step: run the same command again")
     folder = _folder(cell)
+    path, stored = f"{folder}/opset{cell.opset}.onnx", store.model_path(model)
     return ExportedFile(
         cell=cell,
-        path=f"{folder}/opset{cell.opset}.onnx",
+        path=path,
         sha256=model.onnx,
         external={f"{folder}/{name}": digest for name, digest in model.external},
+        stored={path: stored, **{f"{folder}/{name}": stored.parent / name for name, _ in model.external}},
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import msgspec
 
 from batch_export.cli.cache import size_text
 from batch_export.digest import Digest, digest_file
-from batch_export.errors import RunError
+from batch_export.errors import ArtifactError, RunError
 from batch_export.record import Cell
 from batch_export.store import Store
 from batch_export.store.files import copy_out, handing_out
@@ -31,15 +31,22 @@ MOST_IN_ONE = (2 << 30) - (1 << 20)
 class ExportedFile:
     """One cell's files, relative to the destination, with their digests; `external` are its data files.
 
-    `whole` says that the data are inside and the file is in place already, `written` that it was not there before.
+    `stored` says where each lies in the store. `whole` says that the data are inside and the file is in place already,
+    `written` that it was not there before.
     """
 
     cell: Cell
     path: str
     sha256: Digest
     external: dict[str, Digest] = field(default_factory=dict)
+    stored: dict[str, Path] = field(default_factory=dict)
     whole: bool = False
     written: bool = False
+
+    @property
+    def parts(self) -> dict[str, Digest]:
+        """The digests of all its files."""
+        return {self.path: self.sha256, **self.external}
 
     def entry(self) -> dict[str, Any]:
         """What the manifest says of it: the value on each axis that a file depends on, then the rest."""
@@ -83,8 +90,7 @@ def tell_dropped(dest: Path, dropped: Collection[str], prune: bool) -> None:
 
 def in_one(made: ExportedFile, store: Store, dest: Path, limit: int) -> ExportedFile:
     """Writes a file with its data inside, where that is no larger than the limit; otherwise nothing changes."""
-    parts = {made.path: made.sha256, **made.external}
-    sources = {name: _stored(store, digest) for name, digest in parts.items()}
+    sources = {name: store.content.checked(made.stored[name], digest) for name, digest in made.parts.items()}
     size = sum(source.stat().st_size for source in sources.values())
     if not made.external:
         return made
@@ -104,33 +110,53 @@ def in_one(made: ExportedFile, store: Store, dest: Path, limit: int) -> Exported
         whole = Path(scratch, "whole.onnx")
         onnx.save_model(onnx.load(Path(scratch, path.name)), whole)
         digest = digest_file(whole)
-        written = not path.is_file() or digest_file(path) != digest
+        written = not _has(path, digest)
         if written:
             os.replace(whole, path)
     return replace(made, sha256=digest, external={}, written=written, whole=True)
 
 
-def write(store: Store, dest: Path, made: Iterable[ExportedFile]) -> int:
-    """Brings the files into the destination; returns how many had to be written."""
-    wanted: dict[str, Digest] = {}
+def outdated(made: Iterable[ExportedFile], dest: Path) -> dict[str, tuple[Path, Digest]]:
+    """Returns the files that the destination does not have as they should be: where they lie in the store, and digests.
+
+    Raises:
+        RunError: two of them have one name.
+    """
+    wanted: dict[str, tuple[Path, Digest]] = {}
     for item in made:
         if item.whole:
             continue
-        for name, digest in {item.path: item.sha256, **item.external}.items():
-            if wanted.setdefault(name, digest) != digest:
+        for name, digest in item.parts.items():
+            if wanted.setdefault(name, (item.stored[name], digest))[1] != digest:
                 raise RunError(
                     f"{name} would be two different files (the exporter writes data per opset). "
                     "Next step: export one opset per destination"
                 )
-    changed = 0
-    for name, digest in sorted(wanted.items()):
-        path = dest / name
-        if path.is_file() and digest_file(path) == digest:
-            continue
-        copy_out(_stored(store, digest), path)
-        changed += 1
-    return changed
+    there = {name for name, (_, digest) in wanted.items() if _has(dest / name, digest)}
+    return {name: wanted[name] for name in sorted(wanted.keys() - there)}
 
 
-def _stored(store: Store, digest: Digest) -> Path:
-    return store.content.find(digest) or next(store.content.models.glob(f"*/{digest}.onnx"))
+def damaged(store: Store, wanted: Iterable[tuple[Path, Digest]]) -> list[str]:
+    """Returns a sentence for each stored file that cannot be handed out; the store has let go of it (see `checked`)."""
+    found = []
+    for path, digest in dict.fromkeys(wanted):
+        try:
+            store.content.checked(path, digest)
+        except ArtifactError as error:
+            found.append(str(error))
+    return found
+
+
+def write(store: Store, dest: Path, wanted: Mapping[str, tuple[Path, Digest]]) -> None:
+    """Brings files into the destination, as `outdated` returned them.
+
+    Raises:
+        ArtifactError: a stored file is damaged or gone.
+        StoreError: the destination cannot be written.
+    """
+    for name, (path, digest) in wanted.items():
+        copy_out(store.content.checked(path, digest), dest / name)
+
+
+def _has(path: Path, digest: Digest) -> bool:
+    return path.is_file() and digest_file(path) == digest

@@ -20,10 +20,12 @@ from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.report.runs import all_runs, resolve_run
 from batch_export.report.terminal import folder_text
+from batch_export.runner.config_folders import folders_of_run
 from batch_export.spec import RunnerSpec
 from batch_export.sweeps import conclude
 from batch_export.sweeps.course import carry_out
 from batch_export.sweeps.job import Job
+from batch_export.sweeps.store_place import require_place_of_its_own
 
 
 def run(arguments: list[str]) -> int:
@@ -58,6 +60,7 @@ def _finish(composed: Composed, folder: Path, engine: str | None = None, address
     files.require_writable(folder, "output.path")
     outputs = folder.parent.parent
     enter(folder)
+    require_place_of_its_own(spec, folders_of_run(folder))
     base = conclude.baseline_for(stored.spec, outputs, cells)
     known = frozenset([*composed.groups.names("model"), *(model.name for model in stored.spec.matrix.models)])
     job = Job(folder, outputs, spec, cells, stored.command, base, known)

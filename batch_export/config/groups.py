@@ -71,6 +71,10 @@ class ConfigGroups:
         """Names of those that lie in the user's folders, sorted."""
         return [name for name in self.names(group) if self._owner(group, name) is not None]
 
+    def own_folders(self) -> list[Path]:
+        """The user's config folders on the disk."""
+        return [Path(place.path) for place in self._own if is_folder(place)]
+
     def files(self, group: str, name: str) -> list[Path]:
         """The files that a config was read from, its own first; what lies in a package has none."""
         found = []

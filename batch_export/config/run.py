@@ -75,7 +75,8 @@ def run_spec(config: DictConfig, groups: ConfigGroups, *, output_path: Path, ove
     _refuse_unknown(plain, Config)
     for group in ("output", "store"):
         if not plain[group]["path"].strip():
-            raise UsageError(f"{group}.path is empty. Next step: name a folder; `.` is the current one")
+            step = "`.` is the current one" if group == "output" else "it holds nothing but the store"
+            raise UsageError(f"{group}.path is empty. Next step: name a folder; {step}")
     return RunSpec(
         matrix=_verified(_matrix(plain["matrix"], groups, plain["runner"]["shard"]), plain["verify"]),
         runner=_runner(plain["runner"]),

@@ -84,6 +84,8 @@ MACHINES = {
             267: _READLINKAT,
             85: Call("empties", -1, 0),  # creat
             83: Call("makes", -1, 0),  # mkdir
+            133: Call("makes", -1, 0),  # mknod, of pipes too
+            259: _MADE_AT,
             258: _MADE_AT,
             82: _MOVED,
             264: _MOVED_AT,
@@ -117,6 +119,7 @@ MACHINES = {
             439: _ACCESSAT,
             78: _READLINKAT,
             49: Call("enters", -1, 0),  # chdir
+            33: _MADE_AT,  # mknod
             34: _MADE_AT,
             38: _MOVED_AT,
             276: _MOVED_AT,

@@ -103,7 +103,13 @@ class Evidence:
             "Next step: run again once it is at rest"
             for name in self._files.changed
         ]
+        told += [
+            f"{text_of(name)} is a pipe or a device: nobody can read again what a model reads there, so what was made "
+            "of it is not used again. Next step: let the model read a file"
+            for name in self._files.passing
+        ]
         self._files.changed.clear()
+        self._files.passing.clear()
         if self._files.unseen:
             told.append(
                 f"the kernel cannot tell which files models open ({self._files.unseen}): of files that neither Python "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import AnyStr
@@ -34,6 +35,26 @@ def watch_reads(note: Callable[[str], None]) -> None:
         def __iter__(self) -> Iterator[AnyStr]:
             note(ALL_VARIABLES)
             return super().__iter__()
+
+        def __len__(self) -> int:
+            note(ALL_VARIABLES)
+            return super().__len__()
+
+        def __repr__(self) -> str:
+            note(ALL_VARIABLES)
+            return super().__repr__()
+
+        @property
+        def _data(self) -> dict[bytes, bytes]:
+            """The dict behind it, which Python's own methods take one variable from."""
+            if sys._getframe(1).f_globals is not vars(os):
+                note(ALL_VARIABLES)
+            kept: dict[bytes, bytes] = vars(self)["_data"]
+            return kept
+
+        @_data.setter
+        def _data(self, data: dict[bytes, bytes]) -> None:
+            vars(self)["_data"] = data
 
     os.environ.__class__ = Watched
     if os.supports_bytes_environ:

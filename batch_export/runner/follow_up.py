@@ -22,6 +22,7 @@ from batch_export.record import Record
 from batch_export.runner.launcher import log_tail
 from batch_export.runner.supervisor import limits_for
 from batch_export.sources.closure import local_roots
+from batch_export.sources.pythons_variables import HASHING, value
 from batch_export.spec import RunSpec
 from batch_export.stages.follow_up_request import Answer, Question, Request, refusal_file
 from batch_export.words import did_you_mean, nearest
@@ -134,7 +135,7 @@ def _in_child(request: Request) -> Answer:
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(dict.fromkeys([*map(str, local_roots()), *filter(None, inherited)]))
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    settings["PYTHONHASHSEED"] = os.environ.get("PYTHONHASHSEED") or "0"  # as in the children of a run
+    settings[HASHING] = value(HASHING, os.environ)  # as in the children of a run
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
         asked, answered, log = (Path(folder) / name for name in ("request.msgpack", "answer.json", "child.log"))
         asked.write_bytes(msgspec.msgpack.encode(request))

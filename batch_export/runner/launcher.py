@@ -22,6 +22,7 @@ from batch_export.runner import lifeline
 from batch_export.runner.greeting import READY, TIED
 from batch_export.runner.order import Order, encode_order
 from batch_export.runner.predecessors import mark
+from batch_export.sources.pythons_variables import HASHING, value
 from batch_export.sources.toolchain import Toolchain
 from batch_export.store.files import storing
 
@@ -320,7 +321,6 @@ def environment_of_children(roots: Sequence[str]) -> dict[str, str]:
     inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(dict.fromkeys([*roots, *filter(None, inherited)]))
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    # A builder that goes through a set of texts makes the same model in every child.
-    hashing = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED") or "0"}
+    hashing = {HASHING: value(HASHING, os.environ)}
     quiet = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
     return {**os.environ, **one_thread, **hashing, **quiet, "PYTHONPATH": path}

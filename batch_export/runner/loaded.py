@@ -8,11 +8,12 @@ they are those of Python's audit hook and of the files mapped into memory.
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,12 @@ from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
 from batch_export.sources.file_digests import content_digest
-from batch_export.sources.recorded import CHANGED, METADATA_OF, UNREADABLE, listing_digest, metadata_digest
+from batch_export.sources.recorded import CHANGED, METADATA_OF, PASSING, UNREADABLE, listing_digest, metadata_digest
 
 _LISTINGS = ("os.listdir", "os.scandir")
 _MADE = ("os.mkdir", "os.rename", "os.link", "os.symlink")
+_MADE_UNHEARD = ("mkfifo", "mknod")
+"""Functions of `os` that make something and raise no event."""
 _NO_NAMES = ("", os.curdir, os.pardir)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 
@@ -78,6 +81,8 @@ class LoadedFiles:
         """Why files may be missed that Python does not open itself; empty when none is."""
         self.changed: list[str] = []
         """Files found to have changed since they were read, each once."""
+        self.passing: list[str] = []
+        """Pipes and devices that were read, each once."""
 
     def watch(self, channel: socket.socket | None = None) -> None:
         """Starts watching; there is no way to stop.
@@ -88,6 +93,10 @@ class LoadedFiles:
         self.unseen = be_watched(channel) if channel is not None else "children are not forked here"
         self._channel = None if self.unseen else channel
         listen((*_LISTINGS, *_MADE, "open"), self._hear)
+        if self._channel is None:
+            for name in _MADE_UNHEARD:
+                if hasattr(os, name):
+                    setattr(os, name, self._noting(getattr(os, name)))
         sys.meta_path.append(self.missing)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -114,6 +123,15 @@ class LoadedFiles:
                 self._notes.add(_absolute(path), flags or 0)
             elif mode is None and os.path.isdir(path):
                 self._listings_by_python[_absolute(path)] += 1
+
+    def _noting(self, make: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(make)
+        def noted(path: str | bytes | os.PathLike[str], *rest: int, dir_fd: int | None = None, **named: int) -> None:
+            if dir_fd is None:
+                self._notes.make(_absolute(path))
+            make(path, *rest, dir_fd=dir_fd, **named)
+
+        return noted
 
     def _note_made(self, event: str, arguments: tuple[Any, ...]) -> None:
         *paths, folder = [one for one in arguments if isinstance(one, str | bytes | os.PathLike)] or [""]
@@ -260,22 +278,24 @@ class LoadedFiles:
             status = None
         if note is None:
             return "" if status is None else content_digest(path)
+        if note.passing:
+            return self._unsure(path, self.passing, PASSING)
         if note.is_of_model(None if status is None else stamp_of(status)):
             return ""
         if status is None:
-            return ABSENT if note.before is None else "" if note.wrote else self._changed(path)
+            return ABSENT if note.before is None else "" if note.wrote else self._unsure(path, self.changed, CHANGED)
         if note.before is not None and not note.wrote and stamp_of(status) != tuple(note.before):
-            return self._changed(path)
+            return self._unsure(path, self.changed, CHANGED)
         try:
             return content_digest(path) if path.is_file() else ""
         except OSError:
             return UNREADABLE
 
-    def _changed(self, path: Path) -> Digest:
+    def _unsure(self, path: Path, names: list[str], digest: Digest) -> Digest:
         if str(path) not in self._told:
             self._told.add(str(path))
-            self.changed.append(str(path))
-        return CHANGED
+            names.append(str(path))
+        return digest
 
     def _listings(self, folders: Collection[str], ending: str = "") -> dict[str, Digest]:
         found: dict[str, Digest] = {}

@@ -7,10 +7,12 @@ listener (`witness.py`) or Python's audit hook.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -25,6 +27,9 @@ _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
 
 _UPWARDS = f"{os.sep}{os.pardir}{os.sep}"
 """Where it leads depends on the link before it, if that is one."""
+_WITHOUT_NEWS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""Devices of which one may stand anywhere in a file's place; what they give tells nothing."""
+_PLACE_ONLY = getattr(os, "O_PATH", 0)
 WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _ONLY_NEW = os.O_CREAT | os.O_EXCL
 
@@ -40,12 +45,14 @@ class Opened(msgspec.Struct, array_like=True):
         output: whether that was to make or to empty it, so that nothing of it was read before. It may have failed.
         wrote: whether it was ever opened for writing.
         read: whether it was ever opened for reading.
+        passing: whether it is a pipe or a device that was there: what was read of it nobody can read again.
     """
 
     before: Stamp | None
     output: bool
     wrote: bool
     read: bool
+    passing: bool = False
 
     def is_of_model(self, now: Stamp | None) -> bool:
         """Returns whether there is nothing in it that was there before the model wrote it, or nobody read that.
@@ -84,7 +91,7 @@ class Notes:
         """
         if self._is_ignored(path):
             return False
-        writes, reads = flags & (os.O_WRONLY | os.O_RDWR) != 0, not flags & os.O_WRONLY
+        writes, reads = flags & (os.O_WRONLY | os.O_RDWR) != 0, _reads(flags)
         origin = self._made.origin(path)
         known = self.files.get(origin or path)
         if flags & _ONLY_NEW == _ONLY_NEW and origin is not None and os.path.lexists(path):
@@ -107,6 +114,8 @@ class Notes:
             if stat.S_ISDIR(found.st_mode):
                 self.ask_links(path)
             if not stat.S_ISREG(found.st_mode):
+                if _reads(flags) and is_passing(found) and not self._is_ignored(os.path.realpath(path)):
+                    self.files[origin] = Opened(stamp_of(found), output=False, wrote=writes, read=True, passing=True)
                 return stat.S_ISDIR(found.st_mode)
             before = stamp_of(found)
         output = writes and (bool(flags & os.O_TRUNC) or before is None)
@@ -197,6 +206,26 @@ def is_of_package(path: str) -> bool:
 def without_ways_up(path: str) -> str:
     """Returns where a path leads that goes up again (`/etc/../home/x`): its beginning says nothing about it."""
     return os.path.realpath(path) if os.pardir in path.split(os.sep) else path
+
+
+def is_passing(status: os.stat_result) -> bool:
+    """Returns whether what is read there is gone or another one next time: of a pipe, or of most devices."""
+    if stat.S_ISCHR(status.st_mode):
+        return status.st_rdev not in _devices_without_news()
+    return stat.S_ISFIFO(status.st_mode) or stat.S_ISBLK(status.st_mode)
+
+
+@cache
+def _devices_without_news() -> frozenset[int]:
+    found = set()
+    for name in _WITHOUT_NEWS:
+        with contextlib.suppress(OSError):
+            found.add(os.stat(name).st_rdev)
+    return frozenset(found)
+
+
+def _reads(flags: int) -> bool:
+    return not flags & (os.O_WRONLY | _PLACE_ONLY)
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

@@ -23,6 +23,7 @@ from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.folder_variables import chose_a_folder, watch_reads
 from batch_export.runner.system_folders import is_environment
+from batch_export.sources import pythons_variables
 from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, VARIABLES_OF_THE_SESSION, variable_digest
 
 _FOR_C = frozenset({"getenv", "secure_getenv", "environ"})
@@ -129,6 +130,8 @@ class ReadVariables:
     ) -> tuple[tuple[str, Digest], ...]:
         """Returns what was read so far, with the digests of the values at the start, sorted by name.
 
+        What makes Python itself work otherwise than it usually does is read by everyone.
+
         Args:
             used: absolute paths of the files that were used, which libraries' variables may have chosen.
             roots: folders of local modules.
@@ -140,4 +143,5 @@ class ReadVariables:
         names = self._read
         if ALL_VARIABLES not in names:
             names = names | chose_a_folder(self._by_libraries, self._at_start, used, roots)
+        names = names.union(pythons_variables.unusual(self._at_start))
         return tuple((name, variable_digest(name, self._at_start, self._folder)) for name in sorted(names))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from batch_export.action import ActionResult
 from batch_export.digest import Digest, digest_value
-from batch_export.sources import distributions, start_up
+from batch_export.sources import distributions, pythons_variables, start_up
 from batch_export.sources.asked import ABSENT, state_now, state_of
 from batch_export.sources.file_digests import DERIVED_SUFFIXES, content_digest, is_side_file
 from batch_export.sources.name_texts import name_of
@@ -23,6 +23,8 @@ from batch_export.sources.places import ZOO_PACKAGE, models_dir
 UNREADABLE = "unreadable"
 CHANGED = "changed while it was read"
 """In place of the digest of a file of which nobody can say what was read: no later state equals it."""
+PASSING = "is a pipe or a device, of which nobody can read again what was read"
+"""Likewise, in place of the digest of what is no file."""
 METADATA_OF = f"*.dist-info{os.sep}"
 """Ends the name of a folder, after its separator, of which only the distributions count whose metadata is there."""
 
@@ -76,9 +78,19 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
             present = distributions.state(name)
             if present != state:
                 yield f"{_called(name)}: {state} -> {present}"
-    for name, digest in result.variables:
+    for name, digest in _variables(result):
         if variable_digest(name_of(name), os.environ, os.curdir) != digest:
             yield _VARIABLES.get(name, f"environment variable {name} has another value")
+
+
+def _variables(result: ActionResult) -> Iterator[tuple[str, Digest]]:
+    """What is recorded of variables; of Python's own a step that ran the model has recorded the unusual ones only."""
+    yield from result.variables
+    if start_up.NAMES[0] in dict(result.packages):
+        recorded = dict(result.variables)
+        for name in pythons_variables.unusual(os.environ):
+            if name not in recorded:
+                yield name, variable_digest(name, {}, os.curdir)
 
 
 def _called(package: str) -> str:
@@ -89,7 +101,7 @@ def _called(package: str) -> str:
 
 
 def _told(before: str, now: str) -> str:
-    if before == CHANGED:
+    if before in (CHANGED, PASSING):
         return before
     if ABSENT in (before, now):
         return "is new" if before == ABSENT else "is gone"
@@ -109,6 +121,8 @@ def variable_digest(name: str, environment: Mapping[str, str], folder: str) -> D
     """Returns what stands for a variable's value, which may be a secret, or for the name of the current folder."""
     if name == CURRENT_FOLDER:
         return digest_value([name, os.path.realpath(folder)])
+    if name in pythons_variables.NAMES:
+        return digest_value([name, pythons_variables.value(name, environment) or None])
     if name != ALL_VARIABLES:
         return digest_value([name, environment.get(name)])
     names = sorted(set(environment) - VARIABLES_OF_THE_SESSION)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from batch_export.store.collection import Collected
 from batch_export.store.entry import Entry, read_entry
-from batch_export.store.store import Found, Store, StoreInfo, digests_memo, imports_memo, open_store, require_own_format
+from batch_export.store.layout import require_own_format
+from batch_export.store.store import Found, Store, StoreInfo, digests_memo, imports_memo, open_store
 
 __all__ = [
     "Collected",

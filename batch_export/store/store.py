@@ -25,10 +25,12 @@ from batch_export.sources import distributions, file_digests
 from batch_export.sources.recorded import changes
 from batch_export.spec import StoreSpec
 from batch_export.steps import LOCAL
+from batch_export.store import layout
 from batch_export.store.adopt import adopt
 from batch_export.store.content import ContentStore
 from batch_export.store.entry import STORE_FORMAT, Entry, encode_entry, read_entry
 from batch_export.store.files import storing, write_atomic
+from batch_export.store.layout import require_own_format
 from batch_export.store.leases import leased
 from batch_export.store.locks import locked
 from batch_export.store.quarantine import quarantined
@@ -36,7 +38,6 @@ from batch_export.store.remote import Remote, open_remote
 
 _FETCHES = 16
 """Entries that are fetched at the same time."""
-_FOLDERS = ("blobs", "models", "actions", "locks", "tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +60,6 @@ class Found:
     own: bool
 
 
-_VERSION = "version"
-
-
-def require_own_format(path: Path) -> None:
-    """Refuses what cannot be this program's store; nothing is made, and a folder that is not there yet is fine.
-
-    Raises:
-        StoreError: it is no folder, or another version of the program made it.
-    """
-    root = Path(os.path.abspath(path))
-    if root.exists() and not root.is_dir():
-        raise StoreError(f"the store {root} is no folder. Next step: name another one with `store.path=...`")
-    version = root / _VERSION
-    found = version.read_text(encoding="utf-8", errors="replace").strip() if version.is_file() else str(STORE_FORMAT)
-    if found != str(STORE_FORMAT):
-        raise StoreError(
-            f"the store at {root} has format {found!r}; this program reads and writes {STORE_FORMAT}. "
-            "Next step: name another folder with `store.path=...`, or remove that one"
-        )
-
-
 def open_store(
     path: Path,
     source_roots: Sequence[Path] = (),
@@ -99,18 +79,19 @@ def open_store(
 
     Raises:
         StoreError: the folder cannot be written, or another version of the program made it.
-        UsageError: the remote store's URL is of a kind that no installed library opens.
+        UsageError: the folder holds something else, or the remote store's URL is of a kind that no installed library
+            opens.
     """
     root = Path(os.path.abspath(path))
+    require_own_format(root)
     with storing(root):
         _make_folders(root)
         handle, probe = tempfile.mkstemp(dir=root / "tmp", prefix="probe-")
         os.close(handle)
         os.unlink(probe)
-    version = root / _VERSION
+    version = root / layout.VERSION
     if not version.exists():
         write_atomic(version, f"{STORE_FORMAT}\n".encode(), root / "tmp")
-    require_own_format(root)
     file_digests.remember_in(digests_memo(root))
     distributions.look_again()
     chosen = settings or StoreSpec()
@@ -120,16 +101,16 @@ def open_store(
 
 def imports_memo(root: Path) -> Path:
     """Returns the file of a store that `remember_imports` writes."""
-    return root / "imports.json"
+    return root / layout.IMPORTS
 
 
 def digests_memo(root: Path) -> Path:
     """Returns the folder of a store that remembers the digests of large files and folders (see `file_digests.py`)."""
-    return root / "digests"
+    return root / layout.DIGESTS
 
 
 def _make_folders(root: Path) -> None:
-    for name in _FOLDERS:
+    for name in layout.FOLDERS:
         (root / name).mkdir(parents=True, exist_ok=True)
 
 
@@ -366,14 +347,14 @@ class Store:
     def durations(self) -> dict[str, float]:
         """Returns how many seconds each unit of work took when it was last executed, by unit name."""
         try:
-            return msgspec.json.decode((self.root / "durations.json").read_bytes(), type=dict[str, float])
+            return msgspec.json.decode((self.root / layout.DURATIONS).read_bytes(), type=dict[str, float])
         except (OSError, msgspec.MsgspecError):
             return {}
 
     def remember_durations(self, seconds: dict[str, float]) -> None:
         """Keeps the seconds of units that were executed, so that the next run starts the longest first."""
         data = msgspec.json.encode({**self.durations(), **seconds}, order="deterministic")
-        write_atomic(self.root / "durations.json", data, self.root / "tmp")
+        write_atomic(self.root / layout.DURATIONS, data, self.root / "tmp")
 
     def remember_imports(self, names: Mapping[str, Sequence[str]]) -> None:
         """Keeps what source files import, see `ImportNames`; only a saving of time, so a failure is no failure."""

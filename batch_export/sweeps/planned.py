@@ -20,6 +20,7 @@ from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.registered import runtime
 from batch_export.spec import RunSpec, environment_of
+from batch_export.sweeps.store_place import require_place_of_its_own
 
 
 def installed(
@@ -119,8 +120,12 @@ def _has_library(name: str) -> bool:
 def planned_cells(composed: Composed, *, start: bool = False) -> tuple[RunSpec, tuple[PlannedCell, ...]]:
     """The run that a configuration describes, and its cells as this environment can run them; `start` as `installed`
     has it.
+
+    Raises:
+        UsageError: the configuration cannot be meant, or the store lies around what it is of.
     """
     spec = run_spec(composed.config, composed.groups, output_path=composed.run_folder, overrides=composed.overrides)
+    require_place_of_its_own(spec, composed.groups.own_folders())
     return spec, cells_of(spec, start=start)
 
 
