@@ -414,3 +414,39 @@ def test_a_size_at_which_there_is_no_such_tensor_is_no_reason() -> None:
     length = sympy.Symbol("length", integer=True)
     sizes = [2, Mod(length - 8, 4)]
     assert not _is_in_order_at(sizes, [length, 1], {length: 1}, spaced=False)
+
+
+def _of_its_own_kind(part: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    def forward(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 1
+        piece = part(y)
+        same = piece.type_as(piece)
+        piece.fill_(4.0)
+        same[:1].mul_(2.0)
+        return y, same, piece.type_as(piece.long())
+
+    return forward
+
+
+def _as_large_as_itself(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y, z = x * 1, x * 2
+    y.expand_as(y)[:, 1:].fill_(4.0)
+    z.reshape_as(z).relu_()
+    return y, z
+
+
+@pytest.mark.parametrize("axes", [None, {0: "n"}, {1: "m"}, {0: "n", 1: "m"}], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [
+        _of_its_own_kind(lambda y: y.hsplit([1])[1]),
+        _of_its_own_kind(lambda y: y.vsplit([1])[1]),
+        _of_its_own_kind(lambda y: y.hsplit(2)[0]),
+        _as_large_as_itself,
+    ],
+    ids=["columns", "rows", "halves", "as itself"],
+)
+def test_a_write_reaches_what_gives_the_tensor_back(function: Callable[..., Any], axes: dict[int, str] | None) -> None:
+    sizes = 4 + 2 * (0 in (axes or {})), 4 + 4 * (1 in (axes or {}))
+    shapes = None if axes is None else ((axes,),)
+    export_and_compare(Calls(function), (torch.randn(4, 4),), (torch.randn(sizes),), dynamic_shapes=shapes)

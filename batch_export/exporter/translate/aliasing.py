@@ -160,13 +160,21 @@ def drops_nothing(node: torch.fx.Node) -> bool:
     return node.target in _DROPOUTS and (_argument(node, "p") == 0 or not _argument(node, "train"))
 
 
+def gives_back(node: torch.fx.Node) -> bool:
+    """Whether a node gives its input back, the tensor itself, where torch's functionalisation sees a copy."""
+    if node.target is aten.type_as.default:
+        before, after = _tensor(node.args[0]), _tensor(node)
+        return before is not None and after is not None and (before.dtype, before.device) == (after.dtype, after.device)
+    return drops_nothing(node)
+
+
 @contextlib.contextmanager
-def dropouts_as_views(program: torch.export.ExportedProgram) -> Iterator[None]:
-    """Within, such dropouts are views: torch's decomposition of them makes copies, to which it writes."""
+def given_back_as_views(program: torch.export.ExportedProgram) -> Iterator[None]:
+    """Within, what gives its input back is a view: torch's decomposition of it makes copies, to which it writes."""
     changed: list[tuple[torch.fx.Node, Any, Any, Any]] = []
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
-            if drops_nothing(node):
+            if gives_back(node):
                 changed.append((node, node.target, node.args, node.kwargs))
                 node.target, node.args, node.kwargs = aten.alias.default, node.args[:1], {}
     try:
@@ -200,7 +208,9 @@ def repeats(node: torch.fx.Node) -> bool:
 def is_fixed(view: torch.fx.Node) -> bool:
     """Whether nothing but its parent decides which elements a view has."""
     maker = view.all_input_nodes[0] if view.target is operator.getitem else view
-    return len(view.all_input_nodes) == 1 and len(maker.all_input_nodes) == 1
+    read: list[torch.fx.Node] = []
+    torch.fx.map_arg((maker.args, maker.kwargs), read.append)  # each time that it is read: `x.expand_as(x)`
+    return len(view.all_input_nodes) == 1 and len(read) == 1
 
 
 def reads_other_numbers(view: torch.fx.Node) -> bool:

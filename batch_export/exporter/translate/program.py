@@ -32,7 +32,7 @@ from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate import decompose, shared_at_sizes
-from batch_export.exporter.translate.aliasing import dropouts_as_views
+from batch_export.exporter.translate.aliasing import given_back_as_views
 from batch_export.exporter.translate.boundary import bind_inputs, bind_outputs
 from batch_export.exporter.translate.changed_axes import changed_axes_as_views
 from batch_export.exporter.translate.free_sizes import numbers_of_sizes, sizes_put_back, sizes_stay_free
@@ -179,7 +179,7 @@ def decomposed(
             quiet(),
             size_oblivious(),
             rounded_numbers(),
-            dropouts_as_views(program),
+            given_back_as_views(program),
             numbers_of_sizes(axis_names) as numbers,
         ):
             made = effect_tokens.decomposed(program, table)
