@@ -505,3 +505,31 @@ def test_a_model_is_looked_at_once_for_both_runs_that_ask_whether_its_code_hangs
     module = nn.Linear(2, 2)
     refuse_other_answers({"model.py:1": "is_compiling"}, module, (torch.ones(1, 2),), {}, only_warns=False)
     assert made == [(module,)]
+
+
+class Masked(torch.nn.Conv2d):
+    """Weights of places behind the middle are zeroed before each call by `.data`, which goes back to its tensor."""
+
+    mask: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__(2, 2, 3, padding=1)
+        mask = torch.ones_like(self.weight)
+        mask[:, :, 1, 1:] = mask[:, :, 2:] = 0
+        self.register_buffer("mask", mask)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.weight.data *= self.mask
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("axes", [None, {0: "b", 2: "h"}], ids=["static", "free"])
+def test_weights_that_are_masked_in_place_by_their_data(axes: dict[int, str] | None) -> None:
+    module = torch.nn.Sequential(Masked(), torch.nn.ReLU(), Masked())
+    before = module[0].weight.clone()
+    program = export(module, (torch.randn(2, 2, 5, 5),), dynamic_shapes=None if axes is None else (axes,))
+    assert torch.equal(module[0].weight, before)
+
+    x = torch.randn(2 if axes is None else 3, 2, 5 if axes is None else 7, 5)
+    found = program(x)[0]
+    torch.testing.assert_close(found, module(x).detach(), rtol=1e-4, atol=1e-5)

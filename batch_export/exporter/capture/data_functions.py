@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import itertools
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,8 @@ from batch_export.exporter.capture.free_forms import of_free_sizes
 from batch_export.exporter.capture.inverse_stft import istft
 from batch_export.exporter.capture.transforms import is_of_transform
 
+_DATA_OF = "_whose_data_it_is"
+"""An attribute of what `.data` gives."""
 _MOST_PLACES = 1 << 16
 """Larger lists of combinations are not written into a file."""
 
@@ -129,11 +132,23 @@ def _bincount(input: torch.Tensor, weights: torch.Tensor | None = None, minlengt
 
 def _data(tensor: torch.Tensor) -> torch.Tensor | None:
     """A view: torch's capture keeps no track of where `.data` comes from, neither of what is written to it."""
-    return None if is_of_transform(tensor) else tensor.detach()  # which eager refuses
+    if is_of_transform(tensor):  # which eager refuses
+        return None
+    made = tensor.detach()
+    setattr(made, _DATA_OF, weakref.ref(tensor))
+    return made
+
+
+def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+    """What `weight.data *= mask` ends with is done already; torch's capture takes the tensor for another one there."""
+    whose = getattr(value, _DATA_OF, None)
+    is_own = whose is not None and whose() is tensor
+    return tensor if is_own and value.dim() == tensor.dim() and value.dtype == tensor.dtype else None
 
 
 _REPLACED: Mapping[object, Callable[..., object]] = {
     torch.Tensor.data.__get__: _data,  # type: ignore[attr-defined]
+    torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
     torch.allclose: _allclose,
