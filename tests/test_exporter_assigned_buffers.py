@@ -221,3 +221,58 @@ def test_a_buffer_that_gets_anothers_memory_is_refused_in_one_sentence(write: Ca
     said = r"gives `b_count` the memory of another tensor .*assigned_buffers\.py:\d+\)\. Next step: write the numbers"
     with pytest.raises(TranslationError, match=said):
         export(Moving(), (torch.ones(3),))
+
+
+class Growing(nn.Module):
+    """A table that is made anew where it is too short, as those of rotary positions are."""
+
+    table: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._make(8)
+
+    def _make(self, length: int) -> None:
+        self.longest = length
+        self.register_buffer("table", torch.arange(length).float().cos()[None, :, None], persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] > self.longest:
+            self._make(x.shape[1])
+        return x * self.table[:, : x.shape[1]]
+
+
+@pytest.mark.parametrize("length", [5, 12])
+def test_a_table_that_grows_is_made_anew_by_the_file(length: int) -> None:
+    module = nn.Sequential(Growing(), nn.ReLU())
+    with pytest.warns(ExportWarning, match=r"the buffer 0\.table gets another shape on one of several ways"):
+        program = export(module, (torch.randn(2, length, 3),), dynamic_shapes=({0: "b", 1: "n"},))
+    assert [one.name for one in program.model.graph.outputs] == ["relu"]
+    for other in (1, 5, 8, 9, 12, 20):
+        x = torch.randn(1, other, 3)
+        torch.testing.assert_close(program(x)[0], module(x))
+
+
+class Kept(nn.Module):
+    """Rows that are kept, with more in each call."""
+
+    rows: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.randn(2, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.rows = torch.cat([self.rows, x])
+        return self.rows.sum(0)
+
+
+def test_a_buffer_that_grows_by_what_it_holds_is_an_output() -> None:
+    module, x = Kept(), torch.randn(3, 4)
+    rows = torch.cat([module.rows, x])
+    program = export(module, (x,))
+    assert [one.name for one in program.model.graph.outputs] == ["sum_1", "rows_mutated"]
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    found = session.run(None, {"x": x.numpy()})
+    np.testing.assert_allclose(found[0], rows.sum(0).numpy(), rtol=1e-5)
+    np.testing.assert_array_equal(found[1], rows.numpy())

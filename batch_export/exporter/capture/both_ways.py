@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from batch_export.exporter.capture import effect_tokens
+from batch_export.exporter.capture.assigned_buffers import one_of_several_ways
 from batch_export.exporter.capture.begun_anew import begun_anew
 from batch_export.exporter.capture.branch_knowledge import knowledge_of_branches
 from batch_export.exporter.capture.forced_decisions import Decision, OneWayOnlyError, forced_decisions
@@ -73,6 +74,7 @@ class _Ways:
         with (
             begun_anew(self.module, self.args, self.kwargs),
             forced_decisions(ways, _MOST_DECISIONS, self.raising, self.passed) as decisions,
+            one_of_several_ways(lambda: bool(decisions)),
         ):
             try:
                 program = self.strategy(self.module, self.args, self.kwargs, self.form)
