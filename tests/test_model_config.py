@@ -144,8 +144,23 @@ REMOVE = object()
             {"atol": 0, "rtol": 0},
             "'tolerances' has the unknown key 'float23'; did you mean 'float32'?",
         ),
-        ("tolerances.float32.atol", -1, "'tolerances.float32.atol' must be a number of at least 0, not -1"),
-        ("tolerances.float32.rtol", REMOVE, "'tolerances.float32.rtol' must be a number of at least 0, not None"),
+        ("tolerances.float32.atol", -1, "'tolerances.float32.atol' must be a finite number of at least 0, not -1"),
+        (
+            "tolerances.float32.atol",
+            float("inf"),
+            "'tolerances.float32.atol' must be a finite number of at least 0, not inf",
+        ),
+        (
+            "tolerances.float32.atol",
+            float("nan"),
+            "'tolerances.float32.atol' must be a finite number of at least 0, not nan",
+        ),
+        ("hidden", 1 << 64, "the whole number 18446744073709551616 has more than 64 bits; write it as a text"),
+        (
+            "tolerances.float32.rtol",
+            REMOVE,
+            "'tolerances.float32.rtol' must be a finite number of at least 0, not None",
+        ),
         ("tolerances.float32.tol", 1, "'tolerances.float32' has the unknown key 'tol'; did you mean"),
     ],
 )
