@@ -1,4 +1,4 @@
-"""Functions of numbers give the file what Python's give: `math.pow` fractions, `round(n, -1)` tens."""
+"""Functions of numbers give the file what Python's give: `math.pow` fractions, `round(n, -1)` tens, `max` a kind."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import pytest
 import torch
 from exporting import Called, export_and_compare
 from rarer import first
+
+from batch_export.errors import DynamicShapeError
+from batch_export.exporter import export
 
 pytestmark = pytest.mark.sampled
 
@@ -108,3 +111,57 @@ def test_whole_numbers_of_data_are_rounded_to_tens() -> None:
 
     others = [(torch.tensor(one),) for one in (5, 15, 25, -15, -25, -5, 44, -46, 150, 250, -251)]
     export_and_compare(Called(rounded), (torch.tensor(3),), *others)
+
+
+def beside_fractions(x: Tensor) -> Any:
+    """Whether the larger number is whole makes no difference; what is made of it goes on so."""
+    n = x.shape[0]
+    most, least = max(n, 1.5), min(2.5, n)
+    numbers = [most, least, most * 2, -most, most**2, abs(least - 9), max(most, 3), max([n, 4.5]), min(n, 7.5, most)]
+    made = [x * number for number in numbers]
+    made += [torch.full((2,), most, dtype=torch.float64), torch.full_like(x, least), x.long() / most, x.long() > least]
+    made += [x.long() * float(most), x.long() * (most / 2), x * round(least), torch.linspace(0, most, 3)]
+    changed = x * 1
+    changed[:1] = most
+    return *made, changed.add_(least), x[: int(max(n / 2, 1))], x * (2 if isinstance(most, (int, float)) else 3)
+
+
+def of_known_kinds(x: Tensor) -> Any:
+    """What is infinite, or beyond all sizes, is never chosen, or always."""
+    n, whole = x.shape[0], x.long()
+    made = [whole * min(n, math.inf), whole * max(n, -math.inf), whole * max(-2.5, n), torch.tensor(max(n, -1.0))]
+    return *made, x * max(n, 0.5)
+
+
+@pytest.mark.parametrize("function", first(1, [beside_fractions, of_known_kinds]))
+def test_larger_and_smaller_ones_of_sizes_and_fractions_stay_free(function: Callable[[Tensor], Any]) -> None:
+    others = [(torch.randn(length, 3) * 5,) for length in (1, 2, 3, 9)]
+    export_and_compare(Called(function), (torch.randn(4, 3) * 5,), *others, dynamic_shapes=ROWS)
+
+
+MATTERING: list[Callable[[Tensor], Any]] = [
+    lambda x: x.long() * max(x.shape[0], 1.5),
+    lambda x: torch.tensor([x.shape[0], max(1.5, x.shape[0])]),
+    lambda x: x.long() * (2 * max(x.shape[0], 1.5)),
+    lambda x: torch.full((2,), max((x.shape[0], 1.5))),
+    lambda x: torch.arange(max(x.shape[0], 1.5)),
+    lambda x: x * (2 if isinstance(max(x.shape[0], 1.5), float) else 3),
+]
+
+
+@pytest.mark.parametrize("function", first(2, MATTERING))
+def test_a_dtype_that_goes_by_the_size_is_a_limit(function: Callable[[Tensor], Any]) -> None:
+    """From 2 on it is the size; a file has one dtype."""
+    with pytest.raises(DynamicShapeError, match=r"holds only while `n >=? 1.5`"):
+        export(Called(function), (torch.randn(4, 3),), dynamic_shapes=ROWS)
+    export_and_compare(
+        Called(function),
+        (torch.randn(4, 3) * 5,),
+        (torch.randn(2, 3) * 5,),
+        dynamic_shapes=({0: torch.export.Dim("n", min=2)},),
+    )
+
+
+def test_a_number_as_an_output_has_one_kind() -> None:
+    with pytest.raises(DynamicShapeError, match=r"holds only while `n >= 1.5`"):
+        export(Called(lambda x: (x, max(x.shape[0], 1.5))), (torch.randn(4, 3),), dynamic_shapes=ROWS)

@@ -1,13 +1,15 @@
 """During capture, functions of numbers give what Python's give: `math.pow` a fraction, `round(n, -1)` whole tens.
 
-Nothing arrives. Leaves: a context in which they do. Torch's capture takes `a ** b` for `math.pow(a, b)`, so that one of
-whole numbers is whole: a tensor of whole numbers times it stays one, where it is one of fractions in eager. To what
-digits a size is to be rounded it does not ask.
+Nothing arrives. Leaves: a context in which they do, and `max` and `min` too (`either_kinds.py`). Torch's capture takes
+`a ** b` for `math.pow(a, b)`, so that one of whole numbers is whole: a tensor of whole numbers times it stays one,
+where it is one of fractions in eager. To what digits a size is to be rounded it does not ask.
 """
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import functools
 import math
 import operator
 from collections.abc import Iterator
@@ -18,7 +20,10 @@ import torch
 from torch.export import _trace
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from batch_export.exporter.capture import either_kinds
+
 POW = math.pow
+_MAX, _MIN = builtins.max, builtins.min
 _TORCHS = "_override_builtin_ops"
 """Torch's context with functions of its own in place of Python's, as the part of it that captures calls it."""
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -34,11 +39,15 @@ def python_numbers() -> Iterator[None]:
         if torchs is not None:
 
             @contextlib.contextmanager
-            def replaced() -> Iterator[None]:
-                with torchs(), patch.object(math, "pow", power):
+            def other_functions() -> Iterator[None]:
+                with torchs(), either_kinds.Settling(), contextlib.ExitStack() as within:
+                    within.enter_context(patch.object(math, "pow", power))
+                    for name, own in (("max", _MAX), ("min", _MIN)):
+                        replaced = functools.partial(either_kinds.extreme, own, getattr(builtins, name))
+                        within.enter_context(patch.object(builtins, name, replaced))
                     yield
 
-            stack.enter_context(patch.object(_trace, _TORCHS, replaced))
+            stack.enter_context(patch.object(_trace, _TORCHS, other_functions))
         stack.enter_context(patch.object(torch.SymInt, "__round__", _rounded))
         yield
 
