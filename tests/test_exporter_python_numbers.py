@@ -165,3 +165,12 @@ def test_a_dtype_that_goes_by_the_size_is_a_limit(function: Callable[[Tensor], A
 def test_a_number_as_an_output_has_one_kind() -> None:
     with pytest.raises(DynamicShapeError, match=r"holds only while `n >= 1.5`"):
         export(Called(lambda x: (x, max(x.shape[0], 1.5))), (torch.randn(4, 3),), dynamic_shapes=ROWS)
+
+
+def test_parts_of_free_sizes_are_numbers() -> None:
+    def parts(x: Tensor) -> Any:
+        n, third = x.shape[0], x.shape[0] / 3
+        made = x * n.real + n.imag, x.long() * n.numerator + n.denominator, x * third.real + third.imag
+        return *made, x * (2 if n.real == n and n.numerator == n else 3)
+
+    export_and_compare(Called(parts), (torch.randn(4, 3),), (torch.randn(1, 3),), dynamic_shapes=ROWS)

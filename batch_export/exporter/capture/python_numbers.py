@@ -12,7 +12,7 @@ import contextlib
 import functools
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest.mock import patch
 
@@ -27,6 +27,16 @@ _MAX, _MIN = builtins.max, builtins.min
 _TORCHS = "_override_builtin_ops"
 """Torch's context with functions of its own in place of Python's, as the part of it that captures calls it."""
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
+_PARTS: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
+    torch.SymInt: {
+        "real": lambda one: one,
+        "imag": lambda _: 0,
+        "numerator": lambda one: one,
+        "denominator": lambda _: 1,
+    },
+    torch.SymFloat: {"real": lambda one: one, "imag": lambda _: 0.0},
+}
+"""What Python's numbers have and torch's have not."""
 _MOST_DIGITS = 18
 """That a whole number of 64 bits may be rounded to."""
 
@@ -49,6 +59,10 @@ def python_numbers() -> Iterator[None]:
 
             stack.enter_context(patch.object(_trace, _TORCHS, other_functions))
         stack.enter_context(patch.object(torch.SymInt, "__round__", _rounded))
+        for kind, parts in _PARTS.items():
+            for name, part in parts.items():
+                if not hasattr(kind, name):
+                    stack.enter_context(patch.object(kind, name, property(part), create=True))
         yield
 
 
