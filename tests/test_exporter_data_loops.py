@@ -214,6 +214,63 @@ def test_the_loop_is_one_operator_of_the_file(function: Callable[[Tensor], Any])
     assert [node.op_type for node in program.model.graph].count("Loop") == 1
 
 
+def limited(x: Tensor) -> Any:
+    """So many rounds at the most, behind what a round computes; numbers alone ask for it."""
+    count = 0
+    while x.abs().max() > 1:
+        x = x / 2
+        count += 1
+        if count >= 20:
+            break
+        x = x - 0.01
+    return x, x * count
+
+
+def given_up(x: Tensor) -> Any:
+    """An end in front of all else, with something that the last round does alone."""
+    count, total = 0, x * 0
+    while not x.abs().max() < 1:
+        if count > 15:
+            total = total * 2
+            count = count + 100
+            break
+        total = total + x
+        x = x / 2 - 0.3
+        count += 1
+    return x, total, x * count
+
+
+def counting(x: Tensor) -> Any:
+    """A test by numbers, and an end by data."""
+    count = 0
+    while count < 20:
+        count += 1
+        x = x / 2
+        if x.abs().max() < 1:
+            break
+        x = x - 0.01
+    return x, x * count
+
+
+def walking(x: Tensor) -> Any:
+    """Behind the end Python does not ask for the place beyond the last one, which is none."""
+    place = torch.zeros(1, dtype=torch.int64)
+    while (torch.arange(30.0).index_select(0, place) < x.abs().max()).all():
+        place = place + 1
+        if (place >= 30).any():
+            break
+    return x, place
+
+
+BROKEN_OFF = [limited, walking, given_up, counting]
+
+
+@pytest.mark.parametrize("function", first(2, BROKEN_OFF))
+def test_a_test_in_front_of_each_round_and_an_end_within_hold_both(function: Callable[[Tensor], Any]) -> None:
+    others = [(torch.tensor(number),) for number in ([1e9, 3.0], [1e30, -2.0, 5.0], [0.0], [40.0, 0.5])]
+    export_and_compare(Called(function), (torch.tensor([3.0, -2.0]),), *others, dynamic_shapes=ROWS)
+
+
 def of_one_list(x: Tensor) -> Any:
     found = same = []
     for _ in range(12):

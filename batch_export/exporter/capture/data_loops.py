@@ -186,7 +186,7 @@ class _Loops(ast.NodeTransformer):
         )
         call = ast.Call(
             ast.Name(_ROUNDS, ast.Load()),
-            [ast.Name(name, ast.Load()), goes_on, over if over is not None else ast.Constant(None), begun],
+            [ast.Name(name, ast.Load()), goes_on, over or ast.Constant(None), ast.Constant(end is not None), begun],
             [],
         )
         last = step if step in behind else "__last_step__"

@@ -22,7 +22,7 @@ Round = Callable[..., tuple[Any, tuple[Any, ...]]]
 
 
 def rounds_by_data(
-    one_round: Round, goes_on: Callable[..., Any] | None, steps: range | None, begun: tuple[Any, ...]
+    one_round: Round, goes_on: Callable[..., Any] | None, steps: range | None, breaks: bool, begun: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     """The last step, and what the last round hands on.
 
@@ -30,6 +30,7 @@ def rounds_by_data(
         one_round: a round.
         goes_on: what decides before each round, of what goes on; None where nothing does.
         steps: the steps, as many as there are rounds at the most.
+        breaks: whether a round may be the last one whatever `goes_on` says.
         begun: what the first round begins with.
 
     Raises:
@@ -49,10 +50,16 @@ def rounds_by_data(
     first = _tensor(0 if steps is None else steps.start + (steps.step if goes_on is None else 0))
 
     def condition(step: Tensor, over: Tensor, *given: Tensor) -> Tensor:
-        asked = [_tensor(goes_on(*given))] if goes_on is not None else [~over]
+        asked = [~over] if breaks else []
+        if goes_on is not None:
+            asked.append(_tensor(goes_on(*(_askable(over, given) if breaks else given))))
         if steps is not None:
             asked.append(step < steps.stop if steps.step > 0 else step > steps.stop)
         return torch.stack([one.reshape(()).to(torch.bool) for one in asked]).all()
+
+    def _askable(over: Tensor, given: tuple[Tensor, ...]) -> list[Tensor]:
+        # Python asks nothing behind a break, where places that are read may lie outside; what it began with, it asked
+        return [torch.where(over, start, one) for start, one in zip(carried, given, strict=True)]
 
     def body(step: Tensor, over: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         last, now = one_round(None if steps is None else step, *(one.clone() for one in given))

@@ -35,6 +35,7 @@ from batch_export.exporter.capture.known_constants import known_constants
 from batch_export.exporter.capture.memory_overlap import overlap_without_guards
 from batch_export.exporter.capture.one_run import run_strategy
 from batch_export.exporter.capture.other_inputs import Inputs
+from batch_export.exporter.capture.python_numbers import python_numbers
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
 from batch_export.exporter.capture.refused_again import Refused
 from batch_export.exporter.capture.scalar_indices import scalar_indices
@@ -253,7 +254,7 @@ def _taking(
     ways = (lengths, scans, checks, data, arrays, kinds)
     with contextlib.ExitStack() as opened:
         is_oblivious = opened.enter_context(sides)
-        for way in (*ways, known_constants(), scalar_indices(), overlap_without_guards()):
+        for way in (*ways, known_constants(), scalar_indices(), overlap_without_guards(), python_numbers()):
             opened.enter_context(way)
         if not is_first:
             return run_strategy(name, strategy, request.module, inputs, asked.torch_form), is_oblivious

@@ -16,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from batch_export.exporter.capture.calls_without_numbers import note_answer
+from batch_export.exporter.capture.either_kinds import EitherKind, settled
 from batch_export.exporter.capture.free_sequences import FreeSequence
 from batch_export.exporter.capture.traced_questions import is_asked_here
 
@@ -26,6 +27,9 @@ _EMPTY: Mapping[type, object] = {list: [], tuple: (), range: range(0)}
 
 def _isinstance(one: object, kinds: Any) -> bool:
     """As Python's, and true of a symbolic number for what is true of a number."""
+    if builtins.isinstance(one, EitherKind):
+        answers = [builtins.isinstance(like, kinds) for like in (0, 0.0)]
+        return answers[0] if answers[0] == answers[1] else _isinstance(settled(one), kinds)
     if builtins.isinstance(one, kinds):
         stands_in = builtins.isinstance(one, FakeTensor) and not builtins.issubclass(kind_of(one), kinds)
         if stands_in and not is_asked_here():
@@ -38,6 +42,7 @@ def _isinstance(one: object, kinds: Any) -> bool:
 
 def kind_of(one: object) -> type:
     """What `type` gives of something in eager."""
+    one = settled(one)
     for symbolic, like in _PLAIN:
         if builtins.type(one) is symbolic:
             return builtins.type(like)

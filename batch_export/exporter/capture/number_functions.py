@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from batch_export.exporter.capture import python_numbers
 from batch_export.exporter.capture.free_sequences import length_of
 
 DOUBLE, WHOLE = torch.float64, torch.int64
@@ -225,6 +226,7 @@ _ROUNDING: Mapping[Any, Callable[[Tensor], Tensor]] = {
 """Functions that give a whole number."""
 _LOG = math.log
 _PURE = (*(builtins.abs, builtins.bool, builtins.float, builtins.int), *(builtins.len, builtins.pow, builtins.round))
+_POWERS = (python_numbers.POW, python_numbers.power)
 _OF_SIZES = ("size", "dim", "numel")
 """Methods of tensors that give sizes."""
 AT_ONCE: ContextVar[bool] = ContextVar("AT_ONCE", default=False)
@@ -245,7 +247,7 @@ def called(function: Callable[..., Any], *args: Any) -> Any:
         return StepNumber(made, are_positive and own in _EXACT, are_exact and own in _EXACT)
     if own is _LOG:
         return StepNumber(_logarithm(*(one.to(DOUBLE) for one in numbers)), is_exact=False)
-    if own is math.pow:
+    if own in _POWERS:
         return _power(
             *(StepNumber(one.to(DOUBLE), _is_positive(given)) for one, given in zip(numbers, args, strict=True))
         )
@@ -285,7 +287,7 @@ def _is_pure(function: Any) -> bool:
     is_of_tensor = isinstance(getattr(function, "__self__", None), Tensor)
     if (is_of_tensor and function.__name__ in _OF_SIZES) or getattr(function, "__module__", "") == "math":
         return True
-    return function in (*_PURE, builtins.min, builtins.max, math.pow)  # torch replaces three of them meanwhile
+    return function in (*_PURE, *_POWERS, builtins.min, builtins.max)  # torch replaces two of them meanwhile
 
 
 def _extreme(function: Callable[[Tensor, Tensor], Tensor], numbers: Sequence[Tensor]) -> Tensor:

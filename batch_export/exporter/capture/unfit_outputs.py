@@ -17,6 +17,7 @@ from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.utils import _pytree as pytree
 
 from batch_export.calling.tree_paths import leaves_with_paths
+from batch_export.exporter.capture import either_kinds
 from batch_export.exporter.capture.free_sequences import FreeSequence
 
 _GIVEN = (
@@ -51,9 +52,11 @@ class UnfitOutputError(ValueError):
 def outputs_refused(module: torch.nn.Module) -> Iterator[None]:
     """While this is open, a call of the module refuses what it returns where no file can give that."""
 
-    def returned(_module: torch.nn.Module, _given: object, outputs: object) -> None:
-        if not torch.compiler.is_dynamo_compiling():  # there the hook would be captured, not run
-            _refuse(module, outputs)
+    def returned(_module: torch.nn.Module, _given: object, outputs: object) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # there the hook would be captured, not run
+            return None
+        _refuse(module, outputs)
+        return either_kinds.in_outputs(outputs)
 
     hook = module.register_forward_hook(returned)
     try:

@@ -23,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from batch_export.exporter.capture import (
     class_reads,
     comprehension_rewriting,
+    either_kinds,
     free_loops,
     free_parts,
     free_pieces,
@@ -69,7 +70,7 @@ def _sequence_of(kind: type, one: Any) -> free_sequences.FreeSequence | None:
 
 _CALLED: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "int": ("__int_of_a_size__", builtins.int, _number(torch.sym_int)),
-    "float": ("__float_of_a_size__", builtins.float, _number(torch.sym_float)),
+    "float": ("__float_of_a_size__", builtins.float, _number(either_kinds.as_fraction)),
     "len": ("__len_of_a_size__", builtins.len, free_sequences.length_of),
     "list": ("__list_of_a_size__", builtins.list, functools.partial(_sequence_of, builtins.list)),
     "range": ("__range_of_a_size__", builtins.range, free_sequences.range_of),
