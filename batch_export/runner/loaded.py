@@ -24,6 +24,7 @@ from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
+from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
 from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
@@ -75,8 +76,9 @@ class LoadedFiles:
         """Files that no result names, such as our own."""
         self._channel: socket.socket | None = None
         self._told: set[str] = set()
+        self._of_packages = OpenedOfPackages()
         self.of_packages: frozenset[str] = frozenset()
-        """Files of installed packages that other processes opened, as told by `sources`."""
+        """Files of installed packages that other processes opened, and data that this one did, as told by `sources`."""
         self.unseen = ""
         """Why files may be missed that Python does not open itself; empty when none is."""
         self.changed: list[str] = []
@@ -165,7 +167,13 @@ class LoadedFiles:
         self._used.clear()
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
-        for name in sorted((_module_files() | opened.keys()) - self._installed - self._nameless):
+        modules = _module_files()
+        data = self._of_packages.look(opened, modules, lambda folder: folders(folder)[0])
+        self.of_packages |= data
+        for name in self._of_packages.ownerless:
+            if digest := self._digest(Path(name), None):
+                found[name] = digest
+        for name in sorted((modules | opened.keys()) - self._installed - self._nameless):
             if not self._names.may_count(name):
                 continue
             folder, file = os.path.split(name)
@@ -240,6 +248,7 @@ class LoadedFiles:
             self._asked = {(path, how): state for path, how, state in told.asked}
             self._listed |= self._listed_elsewhere(told)
             return told.files
+        self.of_packages = frozenset()
         for name in mapped_files():
             if name not in self._notes.files and self._names.may_count(name):
                 self._notes.add(name, os.O_RDONLY)

@@ -18,11 +18,10 @@ from pathlib import Path
 import msgspec
 
 from batch_export.runner.made import Made
+from batch_export.runner.system_folders import PLACES_OF_PACKAGES
 from batch_export.sources.asked import How, state_of
 from batch_export.sources.closure import is_installed
 
-_PACKAGES = f"{os.sep}site-packages{os.sep}"
-_PLACES_OF_PACKAGES = (_PACKAGES, f"{os.sep}dist-packages{os.sep}")
 _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
 
 _UPWARDS = f"{os.sep}{os.pardir}{os.sep}"
@@ -150,7 +149,7 @@ class Notes:
 
     def ask(self, path: str, how: How) -> None:
         """Notes that somebody asks about a path, and how exactly."""
-        if self._is_ignored(path) or (_PACKAGES in path and is_installed(path)) or (path, how) in self.asked:
+        if self._is_ignored(path) or (path, how) in self.asked or _is_installed(path):
             return
         if self._made.origin(path) != path:
             return  # it answers about its own doing
@@ -195,12 +194,11 @@ def is_of_package(path: str) -> bool:
 
     What starts with every interpreter (`.pth`), and metadata, which many look all over, say nothing about who is used.
     """
-    return (
-        any(folder in path for folder in _PLACES_OF_PACKAGES)
-        and is_installed(path)
-        and not path.endswith(".pth")
-        and not any(folder in path for folder in _METADATA)
-    )
+    return _is_installed(path) and not path.endswith(".pth") and not any(folder in path for folder in _METADATA)
+
+
+def _is_installed(path: str) -> bool:
+    return any(folder in path for folder in PLACES_OF_PACKAGES) and is_installed(path)
 
 
 def without_ways_up(path: str) -> str:
